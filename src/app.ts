@@ -1,0 +1,39 @@
+import type { Context } from './context.js';
+import { eventRoutes } from './events/routes.js';
+import { authenticateRequest } from './http/auth.js';
+import { healthRoutes } from './http/health.js';
+import { registerOpenapi } from './http/openapi.js';
+import type { App } from './http/route.js';
+import { makeServer, refuseOtherMethods } from './http/server.js';
+import { sandboxRoutes } from './sandboxes/routes.js';
+import { usageRoutes } from './usage/routes.js';
+import { volumeRoutes } from './volumes/routes.js';
+
+/** The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. */
+export async function buildApp(ctx: Context): Promise<App> {
+  const app = makeServer(ctx.log);
+  const routes = new Map<string, Set<string>>();
+  app.addHook('onRoute', ({ url, method }) => {
+    const methods = routes.get(url) ?? new Set();
+    for (const name of [method].flat()) methods.add(name);
+    routes.set(url, methods);
+  });
+
+  await registerOpenapi(app);
+  healthRoutes(app, ctx);
+  await app.register(async (api) => {
+    api.addHook('onRequest', (request) => authenticateRequest(ctx, request));
+    // A parameter that is not understood is refused, also where none is.
+    api.addHook('onRoute', ({ schema }) => {
+      if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
+    });
+    sandboxRoutes(api as App, ctx);
+    eventRoutes(api as App, ctx);
+    usageRoutes(api as App, ctx);
+    volumeRoutes(api as App, ctx);
+    return Promise.resolve();
+  });
+  refuseOtherMethods(app, routes);
+  await app.ready();
+  return app;
+}

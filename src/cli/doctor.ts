@@ -1,0 +1,103 @@
+import type { Command } from 'commander';
+import { existsSync } from 'node:fs';
+import pg from 'pg';
+import { findBinaries } from '../db/embedded/binaries.js';
+import { openDataDirectory } from '../db/embedded/directory.js';
+import { chooseIdentity } from '../db/embedded/identity.js';
+import { askOwner } from '../db/embedded/ownership.js';
+import { connectionConfig } from '../db/pool.js';
+import { databaseCommand, print, type CommonOptions } from './command.js';
+import { dockerNetwork, dockerSocket } from './options.js';
+
+interface Finding {
+  check: string;
+  /** `missing`: the service works without it, but not with everything. */
+  state: 'ok' | 'missing' | 'broken';
+  found: string;
+}
+
+interface DoctorOptions extends CommonOptions {
+  dockerSocket: string;
+  dockerNetwork: string;
+}
+
+const OLDEST_NODE = [20, 19] as const;
+
+export function doctorCommand(): Command {
+  return databaseCommand('doctor')
+    .description('say what is missing on this machine, and how to get it')
+    .addOption(dockerSocket())
+    .addOption(dockerNetwork())
+    .action(async (options: DoctorOptions) => {
+      const findings = [checkNode(), await checkDatabase(options), await checkDocker(options)];
+      const signs = { ok: '✓', missing: '–', broken: '✗' };
+      const text = findings
+        .map(({ check, state, found }) => `${signs[state]} ${check.padEnd(10)} ${found}`)
+        .join('\n');
+      print(options, findings, text);
+      if (findings.some(({ state }) => state === 'broken')) process.exitCode = 1;
+    });
+}
+
+function checkNode(): Finding {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+  const ok = major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]);
+  const found = `Node ${process.versions.node}${ok ? '' : `: Sandkeep needs ${OLDEST_NODE.join('.')} or later`}`;
+  return { check: 'node', state: ok ? 'ok' : 'broken', found };
+}
+
+async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<Finding> {
+  const check = 'database';
+  if (databaseUrl !== undefined) {
+    const client = new pg.Client(connectionConfig({ url: databaseUrl }));
+    try {
+      await client.connect();
+      const { rows } = await client.query<{ server_version: string }>('show server_version');
+      const version = rows[0]!.server_version;
+      const ok = Number.parseInt(version, 10) >= 15;
+      const found = `external PostgreSQL ${version}${ok ? '' : ': 15 or later is needed'}`;
+      return { check, state: ok ? 'ok' : 'broken', found };
+    } catch (error) {
+      const found = `cannot reach the database of --database-url: ${(error as Error).message}`;
+      return { check, state: 'broken', found };
+    } finally {
+      await client.end().catch(() => undefined);
+    }
+  }
+  try {
+    const binaries = findBinaries();
+    const directory = openDataDirectory(dataDir);
+    const identity = chooseIdentity(binaries, directory.root);
+    const owner = await askOwner(directory);
+    const use = owner
+      ? `in use by "sandkeep ${owner.command}" (process ${owner.pid})`
+      : existsSync(directory.cluster)
+        ? 'not running'
+        : 'not made yet';
+    const found = `embedded PostgreSQL in ${directory.root}, as ${identity.description}; ${use}`;
+    return { check, state: 'ok', found };
+  } catch (error) {
+    return { check, state: 'broken', found: (error as Error).message };
+  }
+}
+
+async function checkDocker({
+  dockerSocket: socket,
+  dockerNetwork: network,
+  dataDir,
+}: DoctorOptions): Promise<Finding> {
+  const check = 'docker';
+  const { openDocker } = await import('../runtimes/choose.js');
+  try {
+    const runtime = await openDocker({
+      ...{ choice: 'docker', dockerSocket: socket, dockerNetwork: network, dataDir, instanceId: 'doctor' },
+    });
+    return { check, state: 'ok', found: runtime.description };
+  } catch (error) {
+    return {
+      check,
+      state: 'missing',
+      found: `no Docker engine answers on ${socket} (${(error as Error).message}): sandboxes can only be simulated. On Debian: apt-get install docker.io`,
+    };
+  }
+}

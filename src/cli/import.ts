@@ -1,0 +1,104 @@
+import { SingleBar } from 'cli-progress';
+import type { Command } from 'commander';
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import type { ImportResult } from '../import/import.js';
+import { ExplainedError } from '../lib/explained.js';
+import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { table } from './table.js';
+
+const HELP = `
+One JSON object a line, "kind" first; the order of lines does not matter:
+  org      {id, name, slug}
+  sandbox  {org_id and all fields of a sandbox as the API shows it, optional removed_at}
+  run      {org_id, id, sandbox_id, started_at, stopped_at|null, vcpus, memory_mib, disk_mib}
+  volume   {org_id, id, volume_kind: host|managed, name|null, created_at, optional removed_at}
+  accrual  {org_id, volume_id, from, to, used_mib}
+  event    {all fields of an event as the API shows it}
+
+Loading a file again changes nothing: what is there stays as it is.
+With a bad line nothing is loaded, unless --skip-bad.`;
+
+export function importCommand(): Command {
+  return databaseCommand('import')
+    .description('load history from elsewhere')
+    .argument('<file>', 'file of JSON lines, or - for standard input')
+    .option('--skip-bad', 'load the good lines although there are bad ones')
+    .addHelpText('after', HELP)
+    .action(async (file: string, options: CommonOptions & { skipBad?: true }) => {
+      const { importLines } = await import('../import/import.js');
+      const input = await open(file);
+      const result = await withDatabase(options, 'import', (pool) =>
+        withProgress(input, (onLine) =>
+          importLines(pool, input.chunks, { skipBad: options.skipBad ?? false, onLine }),
+        ),
+      );
+      report(options, result);
+      if (result.badCount > 0 && !result.committed) process.exitCode = 1;
+    });
+}
+
+interface Input {
+  chunks: AsyncIterable<Buffer>;
+  /** Bytes; undefined when it cannot be known. */
+  size: number | undefined;
+  read: () => number;
+}
+
+async function open(file: string): Promise<Input> {
+  const found = file === '-' ? undefined : await stat(file).catch(() => undefined);
+  if (file !== '-' && !found) throw new ExplainedError(`there is no file ${file}`);
+  if (found?.isDirectory()) throw new ExplainedError(`${file} is a directory`);
+  const stream = file === '-' ? process.stdin : createReadStream(file);
+  let bytes = 0;
+  async function* counted(): AsyncIterable<Buffer> {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      yield chunk;
+    }
+  }
+  return { chunks: counted(), size: found?.isFile() ? found.size : undefined, read: () => bytes };
+}
+
+/** A bar on a terminal; nothing where nobody looks. */
+async function withProgress<T>(
+  input: Input,
+  work: (onLine: (line: number) => void) => Promise<T>,
+): Promise<T> {
+  if (!process.stderr.isTTY) return work(() => undefined);
+  const format =
+    input.size === undefined ? '{lines} lines' : '{bar} {percentage}%  {lines} lines  {eta_formatted} left';
+  const bar = new SingleBar({ format, stream: process.stderr, barsize: 30, hideCursor: true });
+  bar.start(input.size ?? 0, 0, { lines: 0 });
+  try {
+    return await work((line) => {
+      if (line % 500 === 0) bar.update(input.read(), { lines: line });
+    });
+  } finally {
+    bar.update(input.size ?? 0);
+    bar.stop();
+  }
+}
+
+const SHOWN = 50;
+
+function report(options: CommonOptions, result: ImportResult): void {
+  const { lines, imported, unchanged, bad, badCount, committed } = result;
+  if (!options.json) {
+    for (const { line, reason } of bad.slice(0, SHOWN)) process.stderr.write(`line ${line}: ${reason}\n`);
+    if (badCount > SHOWN) process.stderr.write(`… and ${badCount - SHOWN} more bad lines\n`);
+  }
+  const rows = Object.entries(imported).map(([kind, count]) => [
+    kind,
+    String(count),
+    String(unchanged[kind as keyof typeof unchanged]),
+  ]);
+  const verdict = committed
+    ? `${lines} lines read, ${badCount} bad`
+    : `nothing was loaded: ${badCount} of ${lines} lines are bad (--skip-bad loads the others)`;
+  print(
+    options,
+    { committed, lines, imported, unchanged, bad_count: badCount, bad },
+    committed ? `${table(['KIND', 'NEW', 'THERE BEFORE'], rows)}\n\n${verdict}` : verdict,
+  );
+}

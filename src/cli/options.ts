@@ -1,0 +1,83 @@
+import { InvalidArgumentError, Option } from 'commander';
+import { LOG_LEVELS } from '../log.js';
+import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
+
+/** Every option, declared once: its help, its environment variable and its default come from here. */
+
+export const dataDir = () =>
+  new Option('--data-dir <dir>', 'where the embedded database and its socket are')
+    .env('SANDKEEP_DATA_DIR')
+    .default('sandkeep-data');
+
+export const databaseUrl = () =>
+  new Option('--database-url <url>', 'an external PostgreSQL 15 or later, in place of the embedded one')
+    .env('DATABASE_URL')
+    .argParser(parseDatabaseUrl);
+
+export const json = () => new Option('--json', 'print JSON for programs');
+
+export const host = () =>
+  new Option('--host <host>', 'address to listen on').env('SANDKEEP_HOST').default('127.0.0.1');
+
+export const port = () =>
+  new Option('--port <n>', 'port to listen on; 0 takes a free one')
+    .env('SANDKEEP_PORT')
+    .default(8080)
+    .argParser(integer('a port', 0, 65_535));
+
+export const runtime = () =>
+  new Option(
+    '--runtime <name>',
+    'what runs sandboxes; auto takes docker when it answers, simulated otherwise',
+  )
+    .env('SANDKEEP_RUNTIME')
+    .choices(RUNTIME_CHOICES)
+    .default('auto');
+
+export const dockerSocket = () =>
+  new Option('--docker-socket <path>', 'socket of the Docker Engine API')
+    .env('SANDKEEP_DOCKER_SOCKET')
+    .default('/var/run/docker.sock');
+
+export const dockerNetwork = () =>
+  new Option(
+    '--docker-network <name>',
+    'Docker network of sandboxes that may use the network; none: no sandbox has one',
+  )
+    .env('SANDKEEP_DOCKER_NETWORK')
+    .default('none');
+
+export const volumePurgeHours = () =>
+  new Option('--volume-purge-hours <n>', 'how long a deleted volume can be restored')
+    .env('SANDKEEP_VOLUME_PURGE_HOURS')
+    .default(24)
+    .argParser(integer('a number of hours', 0, 24 * 365));
+
+export const ephemeralLingerSecs = () =>
+  new Option('--ephemeral-linger-secs <n>', 'how long an ephemeral sandbox stays readable after its end')
+    .env('SANDKEEP_EPHEMERAL_LINGER_SECS')
+    .default(15)
+    .argParser(integer('a number of seconds', 0, 86_400));
+
+export const logLevel = () =>
+  new Option('--log-level <level>', 'least severe log line, on standard error')
+    .env('SANDKEEP_LOG_LEVEL')
+    .choices(LOG_LEVELS)
+    .default('info');
+
+function integer(what: string, min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
+    if (!(value >= min && value <= max))
+      throw new InvalidArgumentError(`It must be ${what} from ${min} to ${max}.`);
+    return value;
+  };
+}
+
+function parseDatabaseUrl(text: string): string {
+  // The URL holds a password: no message repeats it.
+  if (!URL.canParse(text) || !/^postgres(ql)?:$/.test(new URL(text).protocol)) {
+    throw new InvalidArgumentError('It must be a URL such as postgres://user:password@host:5432/database.');
+  }
+  return text;
+}

@@ -1,0 +1,90 @@
+import type { Command } from 'commander';
+import type { FirstKey, Service } from '../service.js';
+import type { LogLevel } from '../log.js';
+import type { RuntimeChoice } from '../runtimes/runtime.js';
+import { VERSION } from '../version.js';
+import { databaseCommand, type CommonOptions } from './command.js';
+import * as option from './options.js';
+
+interface ServeOptions extends CommonOptions {
+  host: string;
+  port: number;
+  runtime: RuntimeChoice;
+  dockerSocket: string;
+  dockerNetwork: string;
+  volumePurgeHours: number;
+  ephemeralLingerSecs: number;
+  logLevel: LogLevel;
+}
+
+export function serveCommand(): Command {
+  return databaseCommand('serve')
+    .description('run the service: API and worker, with its database unless --database-url names one')
+    .addOption(option.host())
+    .addOption(option.port())
+    .addOption(option.runtime())
+    .addOption(option.dockerSocket())
+    .addOption(option.dockerNetwork())
+    .addOption(option.volumePurgeHours())
+    .addOption(option.ephemeralLingerSecs())
+    .addOption(option.logLevel())
+    .action(async (options: ServeOptions) => {
+      const stopped = stopOnSignal();
+      // Loaded only here: other commands should not wait a second for the web framework.
+      const { startService } = await import('../service.js');
+      const service = await startService(options);
+      announce(options, service);
+      await stopped;
+      await service.stop();
+      // Whatever still holds the event loop has had its time.
+      process.exit(0);
+    });
+}
+
+/** Resolves at the first SIGTERM or SIGINT; the second ends the process at once. */
+function stopOnSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    let asked = false;
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (asked) process.exit(1);
+        asked = true;
+        resolve();
+      });
+    }
+  });
+}
+
+function announce({ json, runtime }: ServeOptions, service: Service): void {
+  const { address, database, firstKey, fallback } = service;
+  if (json) {
+    const first_key = firstKey && { org: firstKey.org, id: firstKey.id, key: firstKey.key };
+    const ready = { ready: true, address, runtime: service.runtime.name, version: VERSION, pid: process.pid };
+    process.stdout.write(`${JSON.stringify({ ...ready, ...(first_key ? { first_key } : {}) })}\n`);
+    return;
+  }
+  const lines = [
+    `Sandkeep ${VERSION} is ready at ${address}`,
+    '',
+    `  API reference  ${address}/docs`,
+    `  database       ${database}`,
+    `  runtime        ${service.runtime.description}`,
+  ];
+  if (fallback !== undefined && runtime === 'auto') {
+    lines.push('', `  ! ${fallback}.`, '  ! Sandboxes are SIMULATED: nothing runs. See "sandkeep doctor".');
+  }
+  if (firstKey) lines.push('', ...welcome(address, firstKey));
+  process.stdout.write(`\n${lines.join('\n')}\n\n`);
+}
+
+function welcome(address: string, { org, key }: FirstKey): string[] {
+  return [
+    `  The organization "${org.slug}" was made, with this API key. It is shown only now:`,
+    '',
+    `  ${key}`,
+    '',
+    '  Try it:',
+    '',
+    `  curl -H 'Authorization: Bearer ${key}' ${address}/v1/sandboxes`,
+  ];
+}

@@ -1,0 +1,19 @@
+import Table from 'cli-table3';
+
+/** Rows under headings, without lines: easy to read, and to cut up with other tools. */
+export function table(head: string[], rows: string[][]): string {
+  const chars = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '' };
+  const none = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' };
+  const style = { head: [], border: [], 'padding-left': 0, 'padding-right': 0 };
+  const view = new Table({
+    head,
+    style,
+    chars: { ...chars, ...none, right: '', 'right-mid': '', middle: '   ' },
+  });
+  view.push(...rows);
+  return view
+    .toString()
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n');
+}

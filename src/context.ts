@@ -1,0 +1,42 @@
+import type { Logger } from 'pino';
+import type { Changes } from './db/changes.js';
+import type { Pool } from './db/pool.js';
+import type { Cursors } from './lib/cursor.js';
+import type { Instant } from './lib/instant.js';
+import type { Runtime } from './runtimes/runtime.js';
+
+/** What operations are given. Tests override any of it. */
+export interface Context {
+  pool: Pool;
+  runtime: Runtime;
+  /** Signs the cursors of lists. */
+  cursors: Cursors;
+  /** Tells when a sandbox changed, in whichever process. */
+  changes: Changes;
+  now: () => Instant;
+  log: Logger;
+  settings: Settings;
+  /** Aborts when the service is stopping: whoever waits answers at once. */
+  stopping: AbortSignal;
+}
+
+export interface Settings {
+  /** How long a deleted volume can be restored, in milliseconds. */
+  volumePurgeAfterMs: number;
+  /** How long the row of an ephemeral sandbox stays readable after its end, in milliseconds. */
+  ephemeralLingerMs: number;
+  /** How long a sandbox may take to end by itself when it is stopped, in milliseconds. */
+  stopGraceMs: number;
+  /** The longest a request is held for `wait_for`, in milliseconds. */
+  waitBudgetMs: number;
+  /** How many requests may be held at once. */
+  maxWaiters: number;
+}
+
+export const DEFAULT_SETTINGS: Settings = {
+  volumePurgeAfterMs: 24 * 60 * 60 * 1000,
+  ephemeralLingerMs: 15_000,
+  stopGraceMs: 5_000,
+  waitBudgetMs: 120_000,
+  maxWaiters: 1_000,
+};

@@ -1,0 +1,67 @@
+import pg from 'pg';
+import { startLoop, type Loop } from '../lib/loop.js';
+import { connectionConfig, type Address, type Sql } from './pool.js';
+
+const CHANNEL = 'sandkeep_sandboxes';
+const RECONNECT_MS = 500;
+
+/**
+ * Tells in every process that a sandbox changed, once the change is committed.
+ *
+ * Only a hint to look: a notification is lost while the connection is down, so whoever waits also looks now and then.
+ */
+export interface Changes {
+  /** Calls `listener` at each change of this sandbox, or of any when none is named. Returns how to unsubscribe. */
+  subscribe(sandboxId: string | undefined, listener: () => void): () => void;
+  close(): Promise<void>;
+}
+
+/** To be called in the transaction that changes the sandbox; it is heard when that commits. */
+export async function announceChange(tx: Sql, sandboxId: string): Promise<void> {
+  await tx.query(`select pg_notify('${CHANNEL}', $1)`, [sandboxId]);
+}
+
+export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {
+  const ANY = '*';
+  const listeners = new Map<string, Set<() => void>>();
+  const tell = (key: string) => listeners.get(key)?.forEach((listener) => listener());
+
+  const loop: Loop = startLoop(
+    async (signal) => {
+      const client = new pg.Client({ ...connectionConfig(address), keepAlive: true });
+      const ended = new Promise<void>((resolve, reject) => {
+        client.on('error', reject);
+        client.on('end', resolve);
+        signal.addEventListener('abort', () => resolve(), { once: true });
+      });
+      try {
+        await client.connect();
+        client.on('notification', ({ payload }) => {
+          tell(payload ?? '');
+          tell(ANY);
+        });
+        await client.query(`listen ${CHANNEL}`);
+        // Whatever happened before we listened went unheard.
+        for (const key of listeners.keys()) tell(key);
+        await ended;
+      } finally {
+        ended.catch(() => undefined);
+        await client.end().catch(() => undefined);
+      }
+    },
+    { intervalMs: RECONNECT_MS, maxBackoffMs: 5_000, onError },
+  );
+
+  return {
+    subscribe(sandboxId, listener) {
+      const key = sandboxId ?? ANY;
+      const set = listeners.get(key) ?? new Set();
+      listeners.set(key, set.add(listener));
+      return () => {
+        set.delete(listener);
+        if (set.size === 0 && listeners.get(key) === set) listeners.delete(key);
+      };
+    },
+    close: () => loop.stop(),
+  };
+}

@@ -1,0 +1,171 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { sleep } from '../../lib/sleep.js';
+import { findBinaries } from './binaries.js';
+import type { DataDirectory } from './directory.js';
+import { chooseIdentity, giveTo, type Identity } from './identity.js';
+import { clearPredecessor, readPidFile } from './postmaster.js';
+import { ExplainedError } from '../../lib/explained.js';
+
+const MAJOR = '18';
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 60_000;
+
+/**
+ * Everything else is PostgreSQL's default, full durability (fsync, synchronous_commit) above all.
+ * The lean ones save nine idle processes and some 10 MB.
+ */
+const SETTINGS = {
+  listen_addresses: '',
+  unix_socket_permissions: '0700',
+  max_connections: '100',
+  shared_buffers: '128MB',
+  io_method: 'sync',
+  jit: 'off',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  log_min_messages: 'warning',
+  log_checkpoints: 'off',
+  max_logical_replication_workers: '0',
+};
+
+const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
+
+/**
+ * Runs PostgreSQL until its standard input, a pipe from us, ends: also when we are killed, the database then stops in
+ * order. `wait` returns early when a signal arrives, hence the loop around it.
+ */
+const GUARD = `
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+trap 'kill -INT $server 2>/dev/null' INT TERM
+( read -r line <&3; kill -INT $server 2>/dev/null ) &
+watcher=$!
+exec 3<&-
+while kill -0 $server 2>/dev/null; do wait $server; status=$?; done
+kill $watcher 2>/dev/null
+exit $status
+`;
+
+export interface EmbeddedServer {
+  /** What a killed predecessor had left: nothing, a server that ran on, or only its files. */
+  predecessor: 'none' | 'stopped' | 'stale';
+  identity: string;
+  /** Resolves when the server ended, whether asked to or not. */
+  exited: Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts PostgreSQL in the directory, making the cluster at first. Call it only as owner of the directory. */
+export async function startServer(directory: DataDirectory): Promise<EmbeddedServer> {
+  const predecessor = await clearPredecessor(directory);
+  const identity = chooseIdentity(findBinaries(), directory.root);
+  if (!existsSync(join(directory.cluster, 'PG_VERSION'))) makeCluster(directory, identity);
+  checkVersion(directory);
+  giveTo(identity.owner, directory.cluster);
+  giveTo(identity.owner, directory.run);
+
+  const command = identity.wrap([
+    identity.binaries.postgres,
+    '-D',
+    directory.cluster,
+    '-k',
+    directory.run,
+    ...Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+  ]);
+  // A file and not a pipe: a database that outlives us must not break on a log that nobody reads.
+  const log = openSync(directory.log, 'a', 0o600);
+  const child = spawn('sh', ['-c', GUARD, 'sh', ...command], {
+    ...identity.spawnOptions,
+    cwd: directory.cluster,
+    // A group of its own: Ctrl-C in a terminal is for us, and we stop the database when we are done with it.
+    detached: true,
+    stdio: ['pipe', log, log],
+    env: ENVIRONMENT,
+  });
+  closeSync(log);
+  child.stdin!.on('error', () => undefined);
+  const exited = new Promise<void>((resolve) => {
+    child.once('error', () => resolve());
+    child.once('exit', () => resolve());
+  });
+  await waitUntilReady(directory, child, exited);
+  return {
+    predecessor,
+    identity: identity.description,
+    exited,
+    async stop() {
+      child.stdin!.end();
+      const late = await Promise.race([exited, sleep(STOP_TIMEOUT_MS).then(() => 'late')]);
+      if (late) throw new ExplainedError(`PostgreSQL did not stop within ${STOP_TIMEOUT_MS / 1000} s`);
+    },
+  };
+}
+
+/** Made aside and moved into place, so that a start that was killed half way leaves nothing that looks like a cluster. */
+function makeCluster(directory: DataDirectory, identity: Identity): void {
+  const partial = `${directory.cluster}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { mode: 0o700 });
+  giveTo(identity.owner, partial);
+  const [program, ...args] = identity.wrap([
+    identity.binaries.initdb,
+    ...[
+      '-D',
+      partial,
+      '-U',
+      'sandkeep',
+      '-E',
+      'UTF8',
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
+    ],
+    ...['--auth-local=trust', '--auth-host=reject'],
+  ]);
+  const result = spawnSync(program!, args, {
+    ...identity.spawnOptions,
+    cwd: partial,
+    encoding: 'utf8',
+    env: ENVIRONMENT,
+  });
+  if (result.status !== 0) {
+    throw new ExplainedError(
+      `initdb failed in ${directory.root}: ${result.error?.message ?? (result.stderr || result.stdout).trim()}`,
+    );
+  }
+  renameSync(partial, directory.cluster);
+}
+
+function checkVersion(directory: DataDirectory): void {
+  const version = readFileSync(join(directory.cluster, 'PG_VERSION'), 'utf8').trim();
+  if (version !== MAJOR) {
+    throw new ExplainedError(
+      `${directory.cluster} was made by PostgreSQL ${version} and this Sandkeep brings PostgreSQL ${MAJOR}: use the Sandkeep release that made it`,
+    );
+  }
+}
+
+async function waitUntilReady(
+  directory: DataDirectory,
+  child: ChildProcess,
+  exited: Promise<void>,
+): Promise<void> {
+  const deadline = Date.now() + START_TIMEOUT_MS;
+  let gone = false;
+  void exited.then(() => (gone = true));
+  while (readPidFile(directory)?.status !== 'ready') {
+    if (gone || Date.now() > deadline) {
+      child.stdin?.end();
+      throw new ExplainedError(
+        `PostgreSQL ${gone ? 'ended during its start' : 'is not ready after a minute'}; the end of ${directory.log}:\n${tail(directory.log)}`,
+      );
+    }
+    await sleep(5);
+  }
+}
+
+function tail(path: string): string {
+  return readFileSync(path, 'utf8').trimEnd().split('\n').slice(-8).join('\n');
+}

@@ -1,0 +1,133 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { connectionConfig, type Address, type Sql } from './pool.js';
+import { ExplainedError } from '../lib/explained.js';
+
+/** PostgreSQL 15 is the oldest the queries are tested on. */
+const OLDEST_SERVER = 150000;
+/** Names the lock under which one migrator at a time works; any constant will do. */
+const LOCK = 0x53616e64;
+
+const FOLDER = fileURLToPath(new URL('../../../migrations', import.meta.url));
+
+interface Migration {
+  number: number;
+  name: string;
+  text: string;
+  checksum: string;
+}
+
+/** The migrations this build knows, in order. */
+export function knownMigrations(): Migration[] {
+  return readdirSync(FOLDER)
+    .filter((file) => file.endsWith('.sql'))
+    .sort()
+    .map((file, index) => {
+      const number = Number(/^(\d{4})_[a-z0-9_]+\.sql$/.exec(file)?.[1]);
+      if (number !== index + 1)
+        throw new ExplainedError(`migrations/${file} is not the ${index + 1}. in a row without gaps`);
+      const text = readFileSync(join(FOLDER, file), 'utf8');
+      return { number, name: file, text, checksum: createHash('sha256').update(text).digest('hex') };
+    });
+}
+
+/**
+ * Brings the database to this build's schema; returns the names of what was applied. Any number of processes may call
+ * it at once. Throws ExplainedError when the database is too old, too new, or not what the migrations made.
+ */
+export async function migrate(address: Address): Promise<string[]> {
+  // A session of its own: the advisory lock is the session's, and a long index build must not meet a time-out.
+  const client = new pg.Client({ ...connectionConfig(address), statement_timeout: 0 });
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ server_version_num: string }>('show server_version_num');
+    if (Number(rows[0]!.server_version_num) < OLDEST_SERVER) {
+      throw new ExplainedError(
+        `the server is older than PostgreSQL ${OLDEST_SERVER / 10000}: use a newer one`,
+      );
+    }
+    await client.query('select pg_advisory_lock($1)', [LOCK]);
+    await client.query(`
+      create table if not exists schema_migrations (
+        number int primary key,
+        name text not null,
+        checksum text not null,
+        applied_at timestamptz not null default now()
+      )`);
+    const applied = await appliedMigrations(client);
+    const known = knownMigrations();
+    checkHistory(known, applied);
+    const pending = known.slice(applied.length);
+    for (const migration of pending) await apply(client, migration);
+    await client.query(
+      'insert into instance (singleton, id, cursor_key) values (true, $1, $2) on conflict do nothing',
+      [uuidv7(), randomBytes(32)],
+    );
+    return pending.map(({ name }) => name);
+  } finally {
+    await client.end();
+  }
+}
+
+/** Is the schema the one of this build? */
+export async function isSchemaCurrent(sql: Sql): Promise<boolean> {
+  const applied = await appliedMigrations(sql);
+  return applied.length === latestMigration;
+}
+
+/** What all processes on one database share: the installation's id, and the key that signs cursors. */
+export async function readInstance(sql: Sql): Promise<{ id: string; cursorKey: Buffer }> {
+  const { rows } = await sql.query<{ id: string; cursor_key: Buffer }>('select id, cursor_key from instance');
+  return { id: rows[0]!.id, cursorKey: rows[0]!.cursor_key };
+}
+
+const latestMigration = knownMigrations().length;
+
+interface AppliedMigration {
+  number: number;
+  name: string;
+  checksum: string;
+}
+
+async function appliedMigrations(sql: Sql): Promise<AppliedMigration[]> {
+  const { rows } = await sql.query<AppliedMigration & pg.QueryResultRow>(
+    'select number, name, checksum from schema_migrations order by number',
+  );
+  return rows;
+}
+
+function checkHistory(known: Migration[], applied: AppliedMigration[]): void {
+  if (applied.length > known.length) {
+    throw new ExplainedError(
+      `the database was migrated by a newer Sandkeep (to ${applied.at(-1)!.name}): use that release or a later one`,
+    );
+  }
+  for (const [index, { name, checksum }] of applied.entries()) {
+    const migration = known[index]!;
+    if (migration.checksum !== checksum) {
+      throw new ExplainedError(
+        `the database has ${name}, which is not the migration ${migration.name} of this release: restore a backup or use the release that made it`,
+      );
+    }
+  }
+}
+
+async function apply(client: pg.Client, { number, name, text, checksum }: Migration): Promise<void> {
+  await client.query('begin');
+  try {
+    await client.query(text);
+    await client.query('insert into schema_migrations (number, name, checksum) values ($1, $2, $3)', [
+      number,
+      name,
+      checksum,
+    ]);
+    await client.query('commit');
+  } catch (cause) {
+    await client.query('rollback').catch(() => undefined);
+    throw new ExplainedError(`migration ${name} failed: ${(cause as Error).message}`, { cause });
+  }
+}

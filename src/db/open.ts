@@ -1,0 +1,147 @@
+import pg from 'pg';
+import { sleep } from '../lib/sleep.js';
+import { openDataDirectory, type DataDirectory } from './embedded/directory.js';
+import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/ownership.js';
+import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
+import { startServer, type EmbeddedServer } from './embedded/server.js';
+import { connectionConfig, type Address } from './pool.js';
+import { ExplainedError } from '../lib/explained.js';
+
+export interface Database {
+  address: Address;
+  /** The embedded server, when this process runs it. */
+  server: EmbeddedServer | undefined;
+  close(): Promise<void>;
+}
+
+export interface DatabaseOptions {
+  databaseUrl: string | undefined;
+  dataDir: string;
+  /** What to tell others who want the same data directory. */
+  command: string;
+}
+
+/** What a server hears of its embedded database. */
+export interface Supervision {
+  /** It ended without being asked to, and is being started again. */
+  onCrash(error?: unknown): void;
+}
+
+const RESTART_AFTER_MS = 1_000;
+const NEIGHBOUR_TIMEOUT_MS = 30_000;
+
+/**
+ * Opens the database for a server: an external one by its URL, or the embedded one, which must then be ours alone.
+ * Throws ExplainedError when another process has the data directory.
+ */
+export async function openForServer(options: DatabaseOptions & Supervision): Promise<Database> {
+  if (options.databaseUrl !== undefined) return external(options.databaseUrl);
+  const directory = openDataDirectory(options.dataDir);
+  const ownership = await takeOwnership(directory, options.command);
+  if (isOwner(ownership)) {
+    throw new ExplainedError(
+      `the data directory ${directory.root} is in use by "sandkeep ${ownership.command}" (process ${ownership.pid}): stop it, or choose another --data-dir`,
+    );
+  }
+  return embedded(directory, ownership, options);
+}
+
+/** Opens the database for a command: beside a running server when there is one, alone otherwise. */
+export async function openForCommand(options: DatabaseOptions): Promise<Database> {
+  if (options.databaseUrl !== undefined) return external(options.databaseUrl);
+  const directory = openDataDirectory(options.dataDir);
+  const deadline = Date.now() + NEIGHBOUR_TIMEOUT_MS;
+  for (;;) {
+    const ownership = await takeOwnership(directory, options.command);
+    if (!isOwner(ownership)) return embedded(directory, ownership);
+    // The owner may still be starting, or be a command about to end.
+    if (readPidFile(directory)?.status === 'ready' && (await answers(socketPath(directory)))) {
+      const address = { socket: directory.run };
+      if (ownership.command === 'serve' && (await accepts(address))) {
+        return { address, server: undefined, close: () => Promise.resolve() };
+      }
+    }
+    if (Date.now() > deadline) {
+      const owner = (await askOwner(directory)) ?? ownership;
+      throw new ExplainedError(
+        `the data directory ${directory.root} is in use by "sandkeep ${owner.command}" (process ${owner.pid}): try again when it is done`,
+      );
+    }
+    await sleep(50);
+  }
+}
+
+function external(url: string): Database {
+  return { address: { url }, server: undefined, close: () => Promise.resolve() };
+}
+
+async function embedded(
+  directory: DataDirectory,
+  ownership: Ownership,
+  supervision?: Supervision,
+): Promise<Database> {
+  try {
+    const address = { socket: directory.run };
+    let server = await startServer(directory);
+    await makeDatabase(address);
+    const closing = new AbortController();
+    const watched = supervision && superviseServer();
+    return {
+      address,
+      server,
+      async close() {
+        closing.abort();
+        await server.stop();
+        await watched;
+        await ownership.release();
+      },
+    };
+
+    async function superviseServer(): Promise<void> {
+      for (;;) {
+        await server.exited;
+        if (closing.signal.aborted) return;
+        supervision!.onCrash();
+        try {
+          server = await startServer(directory);
+          if (closing.signal.aborted) return await server.stop();
+        } catch (error) {
+          supervision!.onCrash(error);
+          await sleep(RESTART_AFTER_MS, closing.signal);
+        }
+      }
+    }
+  } catch (error) {
+    await ownership.release();
+    throw error;
+  }
+}
+
+/** initdb makes only the maintenance databases; ours is made at the first start. */
+async function makeDatabase(address: Address): Promise<void> {
+  const client = new pg.Client({ ...connectionConfig(address), database: 'postgres' });
+  await client.connect();
+  try {
+    const { rows } = await client.query("select from pg_database where datname = 'sandkeep'");
+    if (rows.length === 0) await client.query('create database sandkeep');
+  } finally {
+    await client.end();
+  }
+}
+
+async function accepts(address: Address): Promise<boolean> {
+  const client = new pg.Client(connectionConfig(address));
+  try {
+    await client.connect();
+    const { rows } = await client.query("select to_regclass('instance') is not null as made");
+    return (rows[0] as { made: boolean }).made;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
+
+function isOwner(result: Ownership | Owner): result is Owner {
+  return 'pid' in result;
+}

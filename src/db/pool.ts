@@ -1,0 +1,87 @@
+import pg from 'pg';
+import { instantFromPostgres } from '../lib/instant.js';
+
+/** Anything that runs SQL: the pool (each statement by itself) or a transaction. */
+export interface Sql {
+  query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<{ rows: Row[]; rowCount: number | null }>;
+}
+
+export type Pool = pg.Pool;
+
+/** Where the database is: a URL, or the socket folder of the embedded one. */
+export type Address = { url: string } | { socket: string };
+
+const STATEMENT_TIMEOUT_MS = 30_000;
+
+/**
+ * What every session runs with, so that an embedded and an external server answer alike. `jit` costs an external
+ * server up to 18 times the time of a usage query; UTC is what the instants of this service are read in.
+ */
+const SESSION = [
+  'timezone=UTC',
+  'jit=off',
+  `statement_timeout=${STATEMENT_TIMEOUT_MS}`,
+  'idle_in_transaction_session_timeout=60000',
+  'datestyle=ISO',
+  'extra_float_digits=1',
+];
+
+export function connectionConfig(address: Address): pg.ClientConfig {
+  return {
+    ...('url' in address
+      ? { connectionString: address.url }
+      : { host: address.socket, user: 'sandkeep', database: 'sandkeep' }),
+    application_name: 'sandkeep',
+    options: SESSION.map((setting) => `-c ${setting}`).join(' '),
+    connectionTimeoutMillis: 10_000,
+    types,
+  };
+}
+
+export function openPool(address: Address, onError: (error: Error) => void): Pool {
+  const pool = new pg.Pool({ ...connectionConfig(address), max: 16, allowExitOnIdle: true });
+  // An idle connection that breaks is replaced on next use; without a listener it would end the process.
+  pool.on('error', onError);
+  return pool;
+}
+
+const { builtins } = pg.types;
+
+/** Reads what JavaScript can hold exactly; everything else stays text. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
+    if (oid === builtins.TIMESTAMPTZ) return instantFromPostgres;
+    if (oid === builtins.INT8) return safeInteger;
+    return pg.types.getTypeParser(oid, format);
+  }) as typeof pg.types.getTypeParser,
+};
+
+function safeInteger(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new Error(`bigint out of the exact range of a number: ${text}`);
+  return value;
+}
+
+/** The codes by which PostgreSQL says why, read off an error of unknown kind. */
+export function sqlState(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.code : undefined;
+}
+
+/** The name of the constraint that refused a row, if one did. */
+export function violatedConstraint(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError && error.code?.startsWith('23') ? error.constraint : undefined;
+}
+
+/** The database is away or shutting down, as opposed to having refused a statement. */
+export function isUnreachable(error: unknown): boolean {
+  const state = sqlState(error);
+  if (state !== undefined) return /^(08|57P0[123]|53300)/.test(state);
+  const { code, message } = error as NodeJS.ErrnoException;
+  return (
+    ['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH'].includes(code ?? '') ||
+    /^(Connection terminated|timeout exceeded when trying to connect)/.test(message ?? '')
+  );
+}

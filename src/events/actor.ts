@@ -1,0 +1,23 @@
+import type { EventActor } from './schema.js';
+
+/** The operator at the command line. `command`: what was called, such as `org create`. */
+export function operator(command: string): EventActor {
+  return { kind: 'system', code: 'operator', label: `sandkeep ${command}` };
+}
+
+/** Sandkeep itself, doing what the store says should be. */
+export const RECONCILER: EventActor = { kind: 'system', code: 'reconciler', label: 'Sandkeep reconciler' };
+
+/** What the `actor_id` filter compares with. */
+export function actorId(actor: EventActor): string {
+  switch (actor.kind) {
+    case 'user':
+      return actor.user_id;
+    case 'api_key':
+      return actor.api_key_id;
+    case 'system':
+      return actor.code;
+    case 'ssh_key':
+      return actor.key_id;
+  }
+}

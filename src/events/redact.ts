@@ -1,0 +1,14 @@
+/**
+ * Makes an e-mail address recognisable for who knows it and useless for who does not: `alice@example.com` becomes
+ * `a***e@e***.com`. What is redacted already stays as it is.
+ */
+export function redactEmail(address: string): string {
+  const at = address.lastIndexOf('@');
+  if (at === -1 || address.includes('*')) return address;
+  const local = address.slice(0, at);
+  const domain = address.slice(at + 1);
+  const end = domain.includes('.') ? domain.slice(domain.lastIndexOf('.')) : '';
+  // One or two letters hide nothing: they are left out.
+  const shown = local.length > 2 ? `${local[0]}***${local.at(-1)}` : '***';
+  return `${shown}@${domain[0] ?? ''}***${end}`;
+}

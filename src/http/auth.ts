@@ -1,0 +1,33 @@
+import type { FastifyRequest } from 'fastify';
+import type { Context } from '../context.js';
+import type { EventActor } from '../events/schema.js';
+import { authenticate } from '../keys/authenticate.js';
+import { ApiError } from './errors.js';
+
+/** Whose request it is. Everything an operation touches is looked up under `orgId`. */
+export interface Caller {
+  orgId: string;
+  actor: EventActor;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    caller: Caller | null;
+  }
+}
+
+/** Reads the bearer key of a request and looks up whose it is. Missing, malformed, unknown, revoked: one answer. */
+export async function authenticateRequest(ctx: Context, request: FastifyRequest): Promise<void> {
+  const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
+  const caller = match ? await authenticate(ctx.pool, match[1]!) : undefined;
+  if (!caller) {
+    throw new ApiError('invalid_api_key', undefined, null, { headers: { 'www-authenticate': 'Bearer' } });
+  }
+  request.caller = caller;
+}
+
+/** The caller of a request that has passed authentication. */
+export function callerOf(request: FastifyRequest): Caller {
+  if (!request.caller) throw new Error('the route was called without authentication');
+  return request.caller;
+}

@@ -1,0 +1,144 @@
+/**
+ * Every error the service answers with: its status, its default message, and what the caller can do. Closed: a code that
+ * is not here does not leave the service. The codes and messages of contract section 7 are to the letter.
+ */
+export const CATALOGUE = {
+  invalid_request: {
+    status: 400,
+    message: 'the request is not valid',
+    remedy:
+      'Read the message; `details` names the parameter or field. Mend the request; the same one fails again.',
+  },
+  invalid_json: {
+    status: 400,
+    message: 'the body is not valid JSON',
+    remedy: 'Send one JSON object in UTF-8.',
+  },
+  invalid_sandbox_config: {
+    status: 400,
+    message: 'the sandbox cannot be made as asked',
+    remedy:
+      '`details.field` names what the runtime cannot do or what is not allowed. Change or leave it out.',
+  },
+  invalid_api_key: {
+    status: 401,
+    message: 'unauthorized',
+    remedy:
+      'Send `Authorization: Bearer <key>` with a key that `sandkeep key create` printed and nobody revoked.',
+  },
+  sandbox_not_found: {
+    status: 404,
+    message: 'resource not found',
+    remedy: 'Check the id or name. What belongs to another organization is not found either.',
+  },
+  volume_not_found: {
+    status: 404,
+    message: 'volume not found',
+    remedy: 'Create the volume, or mend its name in `mounts`.',
+  },
+  route_not_found: {
+    status: 404,
+    message: 'there is no such route',
+    remedy: 'Check method and path against /docs.',
+  },
+  method_not_allowed: {
+    status: 405,
+    message: 'this route does not take that method',
+    remedy: 'Use one of the methods in the `Allow` header.',
+  },
+  request_timeout: {
+    status: 408,
+    message: 'the request did not arrive in time',
+    remedy: 'Send it again, without pauses.',
+  },
+  name_already_exists: {
+    status: 409,
+    message: 'a sandbox of this name or slug already exists',
+    remedy: 'Choose another, or delete the sandbox that has it.',
+  },
+  volume_already_exists: {
+    status: 409,
+    message: 'a volume of this name already exists',
+    remedy: 'Choose another name, or use the volume that has it.',
+  },
+  volume_in_use: {
+    status: 409,
+    message: 'the volume is mounted by sandboxes',
+    remedy: 'Delete the sandboxes that `details.sandboxes` names, then the volume.',
+  },
+  /** The status is the contract's "rejected with code invalid_request", told apart from a malformed request by 409. */
+  host_volume: {
+    status: 409,
+    code: 'invalid_request',
+    message: 'the host volume cannot be deleted',
+    remedy: 'The host volume stays as long as its organization.',
+  },
+  invalid_state_transition: {
+    status: 409,
+    message: 'the sandbox is not in a status that allows this',
+    remedy: '`details` has the status and the operation; wait until the sandbox has settled.',
+  },
+  payload_too_large: {
+    status: 413,
+    message: 'the body is too large',
+    remedy: 'Send at most the size that `details.limit_bytes` names.',
+  },
+  unsupported_media_type: {
+    status: 415,
+    message: 'the body must be application/json',
+    remedy: 'Send `content-type: application/json`.',
+  },
+  rate_limited: {
+    status: 429,
+    message: 'too many requests',
+    remedy: 'Wait as long as `Retry-After` says.',
+  },
+  headers_too_large: {
+    status: 431,
+    message: 'the headers are too large',
+    remedy: 'Send less than 16 KiB of headers and URL.',
+  },
+  internal_error: {
+    status: 500,
+    message: 'something went wrong on our side',
+    remedy: 'Try again; when it stays, give the operator `details.request_id`.',
+  },
+  not_ready: {
+    status: 503,
+    message: 'the service cannot reach its database',
+    remedy: 'Try again in a few seconds; the operator finds the cause in the log.',
+  },
+} as const satisfies Record<string, { status: number; code?: string; message: string; remedy: string }>;
+
+export type ErrorName = keyof typeof CATALOGUE;
+export type Details = Record<string, unknown>;
+
+/** A refusal from the catalogue. Whoever throws it may say more than the default message, and give details. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly headers: Record<string, string>;
+
+  constructor(
+    readonly kind: ErrorName,
+    message?: string,
+    readonly details: Details | null = null,
+    { headers = {}, cause }: { headers?: Record<string, string>; cause?: unknown } = {},
+  ) {
+    const entry: { status: number; code?: string; message: string } = CATALOGUE[kind];
+    super(message ?? entry.message, { cause });
+    this.status = entry.status;
+    this.code = entry.code ?? kind;
+    this.headers = headers;
+  }
+
+  /** The envelope of contract section 7. */
+  get body(): { error: { code: string; message: string; details: Details | null } } {
+    return { error: { code: this.code, message: this.message, details: this.details } };
+  }
+}
+
+/** A query or path parameter that is not understood. */
+export function badParameter(parameter: string, message: string): ApiError {
+  return new ApiError('invalid_request', message, { parameter });
+}

@@ -1,0 +1,34 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { TSchema } from 'typebox';
+import { CATALOGUE, type ErrorName } from './errors.js';
+import { ErrorResponse } from './schema.js';
+
+/** Fastify with TypeBox schemas as the types of requests and answers. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/** The answers of an authenticated operation: `ok`, and the errors it names beside those that every one has. */
+export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
+  const all: ErrorName[] = ['invalid_request', 'invalid_api_key', 'internal_error', 'not_ready', ...errors];
+  const byStatus = new Map<number, string[]>();
+  for (const name of all) {
+    const entry: { status: number; code?: string } = CATALOGUE[name];
+    byStatus.set(entry.status, [...new Set([...(byStatus.get(entry.status) ?? []), entry.code ?? name])]);
+  }
+  return {
+    200: ok,
+    ...Object.fromEntries(
+      [...byStatus].map(([status, codes]) => [
+        status,
+        { ...ErrorResponse, description: codes.map((code) => `\`${code}\``).join(', ') },
+      ]),
+    ),
+  } as { 200: T };
+}

@@ -1,0 +1,118 @@
+/** The building blocks of every wire schema. TypeBox schemas are validator, response filter, static type and OpenAPI. */
+import { Type, type Static, type TProperties, type TSchema } from 'typebox';
+
+const INT32_MAX = 2_147_483_647;
+
+/** An object whose title makes it a component of the OpenAPI document, referred to by that name. */
+export function Named<T extends TProperties>(title: string, properties: T, description?: string) {
+  return Type.Object(properties, { title, ...(description === undefined ? {} : { description }) });
+}
+
+/** One of these words; with a title it is a component of its own. */
+export function Words<const T extends string[]>(
+  words: T,
+  options: { title?: string; description?: string } = {},
+) {
+  return Type.Unsafe<T[number]>({ type: 'string', enum: words, ...options });
+}
+
+/** The schema or null, as `type: [.., 'null']` where that says it all. */
+export function Nullable<T extends TSchema>(schema: T) {
+  const { type, enum: words, title } = schema as { type?: unknown; enum?: unknown; title?: unknown };
+  if (typeof type === 'string' && words === undefined && title === undefined) {
+    return Type.Unsafe<Static<T> | null>({ ...schema, type: [type, 'null'] });
+  }
+  return Type.Unsafe<Static<T> | null>({ anyOf: [schema, { type: 'null' }] });
+}
+
+/** One of several objects, told apart by the word in `key`, so that a refusal speaks of the variant that was meant. */
+export function Variants<const T extends TSchema[]>(
+  key: string,
+  variants: T,
+  options: { title?: string; description?: string } = {},
+) {
+  return Type.Unsafe<Static<T[number]>>({
+    type: 'object',
+    required: [key],
+    oneOf: variants,
+    discriminator: { propertyName: key },
+    ...options,
+  });
+}
+
+export function Int32(
+  options: { minimum?: number; maximum?: number; default?: number; description?: string } = {},
+) {
+  return Type.Integer({ format: 'int32', minimum: 0, maximum: INT32_MAX, ...options });
+}
+
+/** An int64 as JSON numbers carry it: exact up to 2^53 - 1, refused above rather than rounded. */
+export function Int64(options: { minimum?: number; default?: number; description?: string } = {}) {
+  return Type.Integer({ format: 'int64', minimum: 0, maximum: Number.MAX_SAFE_INTEGER, ...options });
+}
+
+export function StringMap(options: { description?: string } = {}) {
+  return Type.Unsafe<Record<string, string>>({
+    type: 'object',
+    additionalProperties: { type: 'string' },
+    ...options,
+  });
+}
+
+/** An object of which nothing more is promised. */
+export function AnyObject(options: { description?: string } = {}) {
+  return Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
+}
+
+export const Uuid = Type.String({ format: 'uuid' });
+export const DateTime = Type.String({ format: 'date-time' });
+
+export const MessageResponse = Named('MessageResponse', { message: Type.String() });
+
+export const ErrorResponse = Named(
+  'ErrorResponse',
+  {
+    error: Type.Object({
+      code: Type.String({ description: 'Stable and machine-readable.' }),
+      message: Type.String({ description: 'For people.' }),
+      details: Type.Optional(Nullable(AnyObject({ description: 'Context, by code.' }))),
+    }),
+  },
+  'The body of every answer that is not 2xx.',
+);
+
+export const LIMIT_DEFAULT = 20;
+export const LIMIT_MAX = 100;
+
+/** Query parameters of every list. */
+export const PageQuery = {
+  cursor: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: '`next_cursor` of the page before. Opaque; only for the same filters and sort.',
+    }),
+  ),
+  limit: Type.Optional(
+    Type.Integer({
+      format: 'int64',
+      minimum: 1,
+      maximum: LIMIT_MAX,
+      default: LIMIT_DEFAULT,
+      description: `Items a page, 1 to ${LIMIT_MAX}.`,
+    }),
+  ),
+};
+
+/** A page of `items`. `next_cursor` is null on the last one. */
+export function PageOf<T extends TSchema>(title: string, items: T) {
+  return Named(title, {
+    data: Type.Array(items),
+    has_more: Type.Boolean(),
+    next_cursor: Type.Optional(Nullable(Type.String())),
+  });
+}
+
+/** A query parameter that may be given several times. */
+export function Repeatable<T extends TSchema>(schema: T, description: string) {
+  return Type.Optional(Type.Array(schema, { minItems: 1, maxItems: 50, description }));
+}

@@ -1,0 +1,175 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import Fastify, {
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
+import { STATUS_CODES, type IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { v7 as uuidv7 } from 'uuid';
+import { isUnreachable } from '../db/pool.js';
+import { ApiError, type ErrorName } from './errors.js';
+import type { App } from './route.js';
+import { validatorCompiler } from './validation.js';
+
+/** A file patch carries its bytes as a JSON list of numbers, about 3.6 characters each: 16 MiB are some 4 MiB of files. */
+const BODY_LIMIT = 16 * 1024 * 1024;
+const REQUEST_TIMEOUT_MS = 60_000;
+const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'] as const;
+const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+
+/** Fastify as this service uses it: request ids, the error envelope on everything that is not 2xx, quiet logs. */
+export function makeServer(log: FastifyBaseLogger): App {
+  const app = Fastify({
+    loggerInstance: log,
+    // One line a request, written when it is answered, with the route and not the URL: see the hook below.
+    logController: new LogController({ disableRequestLogging: true }),
+    requestIdHeader: false,
+    genReqId: (request: IncomingMessage) => requestIdOf(request),
+    bodyLimit: BODY_LIMIT,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    // Requests that arrive on open connections while we stop are still answered; then the connections close.
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: 16_384 },
+    frameworkErrors: (error, request, reply) => {
+      void reply.header('x-request-id', request.id);
+      renderError(error, request, reply);
+    },
+    clientErrorHandler: answerBrokenRequest,
+  }).withTypeProvider<TypeBoxTypeProvider>();
+
+  app.setValidatorCompiler(validatorCompiler);
+  app.setErrorHandler(renderError);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);
+  app.decorateRequest('caller', null);
+
+  app.addHook('onRequest', async (request, reply) => {
+    void reply.header('x-request-id', request.id);
+    return Promise.resolve();
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    const { method, routeOptions, caller } = request;
+    request.log.info(
+      {
+        method,
+        route: routeOptions.url ?? null,
+        status: reply.statusCode,
+        ms: Math.round(reply.elapsedTime * 10) / 10,
+        orgId: caller?.orgId ?? null,
+      },
+      'request answered',
+    );
+    return Promise.resolve();
+  });
+  app.setNotFoundHandler(() => {
+    throw new ApiError('route_not_found');
+  });
+  return app as unknown as App;
+}
+
+/**
+ * Answers every known path's other methods with 405 and `Allow`. To be called when all routes are registered;
+ * `routes`: path and methods of each.
+ */
+export function refuseOtherMethods(app: App, routes: ReadonlyMap<string, ReadonlySet<string>>): void {
+  for (const [url, methods] of [...routes]) {
+    // The files of the API reference.
+    if (url.startsWith('/docs')) continue;
+    const allow = [...methods].sort().join(', ');
+    app.route({
+      method: METHODS.filter((method) => !methods.has(method)),
+      url,
+      schema: { hide: true },
+      // Before the body is looked at: whatever it is, it came by the wrong method.
+      onRequest: async () =>
+        Promise.reject(new ApiError('method_not_allowed', undefined, null, { headers: { allow } })),
+      handler: () => undefined,
+    });
+  }
+}
+
+function requestIdOf(request: IncomingMessage): string {
+  const given = request.headers['x-request-id'];
+  return typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : uuidv7();
+}
+
+/** The engine's message would quote the body, which may hold secrets. An empty body is for the schema to judge. */
+function parseJson(
+  _request: FastifyRequest,
+  text: string | Buffer,
+  done: (error: Error | null, body?: unknown) => void,
+): void {
+  if (text.length === 0) return done(null, undefined);
+  let body: unknown;
+  try {
+    body = JSON.parse(text.toString());
+  } catch {
+    return done(new ApiError('invalid_json'));
+  }
+  done(null, body);
+}
+
+/** What Fastify itself refuses, in our words. */
+const FRAMEWORK_ERRORS: Record<string, ErrorName> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
+  FST_ERR_BAD_URL: 'invalid_request',
+};
+
+function toApiError(error: unknown, request: FastifyRequest): ApiError {
+  if (error instanceof ApiError) return error;
+  const code = (error as FastifyError).code;
+  const known = FRAMEWORK_ERRORS[code];
+  if (known === 'payload_too_large') return new ApiError(known, undefined, { limit_bytes: BODY_LIMIT });
+  if (code === 'FST_ERR_BAD_URL')
+    return new ApiError('invalid_request', 'the URL has an escape that is not valid');
+  if (known) return new ApiError(known, undefined, null, { cause: error });
+  if (isUnreachable(error)) {
+    return new ApiError('not_ready', undefined, null, { headers: { 'retry-after': '1' }, cause: error });
+  }
+  return new ApiError('internal_error', undefined, { request_id: request.id }, { cause: error });
+}
+
+/** The one place that renders errors. */
+function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const refusal = toApiError(error, request);
+  if (refusal.status >= 500) request.log.error({ err: refusal.cause }, 'request failed');
+  void reply
+    .code(refusal.status)
+    .headers(refusal.headers)
+    .type('application/json; charset=utf-8')
+    // A string: the envelope is not run through the schema of a route.
+    .serializer((body: unknown) => body as string)
+    .send(JSON.stringify(refusal.body));
+}
+
+/** What is not HTTP, or too large, or too slow, never becomes a request; it still gets the envelope. */
+function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const refusal =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? new ApiError('headers_too_large')
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? new ApiError('request_timeout')
+        : new ApiError('invalid_request', 'this is not an HTTP/1.1 request');
+  const body = JSON.stringify(refusal.body);
+  socket.end(
+    [
+      `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
+      'content-type: application/json; charset=utf-8',
+      `content-length: ${Buffer.byteLength(body)}`,
+      `x-request-id: ${uuidv7()}`,
+      'connection: close',
+      '',
+      body,
+    ].join('\r\n'),
+  );
+}

@@ -1,0 +1,108 @@
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
+import formats from 'ajv-formats';
+import type { FastifySchemaCompiler } from 'fastify';
+import type { TSchema } from 'typebox';
+import { findUnstorable } from '../lib/storable.js';
+import { ApiError } from './errors.js';
+
+/** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
+const common = { strict: true, strictRequired: false, discriminator: true, allowUnionTypes: true } as const;
+
+/** Bodies are taken as they are: "1" is not 1. */
+const strict = withFormats(new Ajv(common));
+/** In a URL everything is text: numbers and booleans are read from it, and one value may stand for a list of one. */
+const coercing = withFormats(new Ajv({ ...common, coerceTypes: 'array' }));
+
+function withFormats(ajv: Ajv): Ajv {
+  formats.default(ajv);
+  ajv.addFormat('password', true);
+  return ajv;
+}
+
+/** Compiles a schema into a validator that throws the refusal itself, which names the parameter or field. */
+export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, httpPart }) => {
+  const inBody = httpPart === 'body';
+  const validate = (inBody ? strict : coercing).compile(schema);
+  const known = Object.keys((schema as { properties?: object }).properties ?? {});
+  return (data: unknown) => {
+    if (inBody && data == null)
+      throw new ApiError('invalid_request', 'the request needs a JSON object as its body');
+    const unstorable = findUnstorable(data);
+    if (unstorable !== undefined) {
+      throw refusal(
+        inBody,
+        unstorable,
+        `${unstorable || 'a name'} must not contain U+0000 or half of a surrogate pair`,
+      );
+    }
+    if (validate(data)) return { value: data };
+    const error = mostSpecific(validate.errors ?? []);
+    throw refusal(inBody, pathOf(error), explain(error, inBody, known));
+  };
+};
+
+/** Compiles a schema for values that are taken as they are. For what is not a request. */
+export function compile(schema: TSchema): ValidateFunction {
+  return strict.compile(schema);
+}
+
+/** What is wrong, in one sentence, from the errors that a function of `compile` left. */
+export function explainFirst(errors: ErrorObject[]): string {
+  return explain(mostSpecific(errors), true, []);
+}
+
+function refusal(inBody: boolean, path: string, message: string): ApiError {
+  return new ApiError('invalid_request', message, { [inBody ? 'field' : 'parameter']: path });
+}
+
+/**
+ * In a choice (`anyOf`) every branch that does not fit leaves an error. What lies deepest is what the caller got wrong;
+ * that something could also have been null helps nobody.
+ */
+function mostSpecific(errors: ErrorObject[]): ErrorObject {
+  const telling = errors.filter(({ keyword, params }) => !(keyword === 'type' && params['type'] === 'null'));
+  const candidates = telling.length > 0 ? telling : errors;
+  return candidates.reduce((best, error) =>
+    error.instancePath.split('/').length > best.instancePath.split('/').length ? error : best,
+  );
+}
+
+/** `/mounts/0/guest` as `mounts[0].guest`; of a missing or unknown property, the path to where it would stand. */
+function pathOf({ instancePath, params }: ErrorObject): string {
+  const property = (params['missingProperty'] ?? params['additionalProperty'] ?? params['tag']) as
+    string | undefined;
+  return [...instancePath.split('/').slice(1), ...(property === undefined ? [] : [property])]
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .map((part, index) => (/^\d+$/.test(part) ? `[${part}]` : index === 0 ? part : `.${part}`))
+    .join('');
+}
+
+function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
+  const path = pathOf(error);
+  const { keyword, params } = error;
+  switch (keyword) {
+    case 'required':
+      return `${path} is required`;
+    case 'additionalProperties':
+      return known.length === 0
+        ? `there is no query parameter "${path}": this route takes none`
+        : `there is no query parameter "${path}"; there are ${known.join(', ')}`;
+    case 'enum':
+      return `${path} must be one of ${(params['allowedValues'] as unknown[]).join(', ')}`;
+    case 'const':
+      return `${path} must be ${JSON.stringify(params['allowedValue'])}`;
+    case 'discriminator':
+      return `${path} must name one of the known variants`;
+    case 'format':
+      return params['format'] === 'uuid'
+        ? `${path} must be a UUID`
+        : `${path} must be a ${params['format'] as string}`;
+    case 'minLength':
+      return `${path} must not be empty`;
+    case 'anyOf':
+    case 'oneOf':
+      return `${path} has none of the forms it can have; see /docs`;
+    default:
+      return `${path || (inBody ? 'the body' : 'the query')} ${error.message ?? 'is not valid'}`;
+  }
+}

@@ -1,0 +1,100 @@
+import type { Sql } from '../db/pool.js';
+import type { Kind } from './schema.js';
+import { KINDS } from './staging.js';
+
+export interface BadLineReport {
+  line: number;
+  reason: string;
+}
+
+/**
+ * A host volume that stands for nothing yet: made with its organization, never mounted, never measured. History that
+ * brings the real one takes its place.
+ */
+export const UNUSED_HOST = `v.kind = 'host' and v.removed_at is null
+  and not exists (select from accruals a where a.org_id = v.org_id and a.volume_id = v.id)
+  and not exists (select from sandbox_volumes m where m.org_id = v.org_id and m.volume_id = v.id)`;
+
+/** What is wrong with staged lines in the light of the others and of the store. Later checks build on earlier ones. */
+const CHECKS: { kind: Kind; reason: string; bad: string }[] = [
+  {
+    kind: 'org',
+    reason: 'another organization has this slug',
+    bad: `exists (select from orgs o where o.slug = t.slug and o.id <> t.id)
+       or exists (select from staged_org o where o.slug = t.slug and o.id <> t.id and o.line < t.line)`,
+  },
+  ...KINDS.filter((kind) => kind !== 'org').map((kind) => ({
+    kind,
+    reason: 'there is no organization with this org_id, neither in the store nor in the file',
+    bad: `not exists (select from orgs o where o.id = t.org_id)
+       and not exists (select from staged_org o where o.id = t.org_id)`,
+  })),
+  {
+    kind: 'sandbox',
+    reason: 'another sandbox of the organization has this name and is not removed',
+    bad: `t.removed_at is null and (
+         exists (select from sandboxes s
+           where s.org_id = t.org_id and s.name = t.name and s.removed_at is null and s.id <> t.id)
+         or exists (select from staged_sandbox s
+           where s.org_id = t.org_id and s.name = t.name and s.removed_at is null and s.id <> t.id and s.line < t.line))`,
+  },
+  {
+    kind: 'sandbox',
+    reason: 'another sandbox has this slug and is not removed',
+    bad: `t.removed_at is null and (
+         exists (select from sandboxes s where s.slug = t.slug and s.removed_at is null and (s.org_id, s.id) <> (t.org_id, t.id))
+         or exists (select from staged_sandbox s
+           where s.slug = t.slug and s.removed_at is null and (s.org_id, s.id) <> (t.org_id, t.id) and s.line < t.line))`,
+  },
+  {
+    kind: 'run',
+    reason: 'the organization has no sandbox with this sandbox_id, neither in the store nor in the file',
+    bad: `not exists (select from sandboxes s where s.org_id = t.org_id and s.id = t.sandbox_id)
+       and not exists (select from staged_sandbox s where s.org_id = t.org_id and s.id = t.sandbox_id)`,
+  },
+  {
+    kind: 'run',
+    reason: 'the sandbox has another run that is not stopped',
+    bad: `t.stopped_at is null and (
+         exists (select from runs r
+           where r.org_id = t.org_id and r.sandbox_id = t.sandbox_id and r.end_reason is null and r.id <> t.id)
+         or exists (select from staged_run r
+           where r.org_id = t.org_id and r.sandbox_id = t.sandbox_id and r.stopped_at is null and r.id <> t.id
+             and r.line < t.line))`,
+  },
+  {
+    kind: 'volume',
+    reason: 'the organization has another host volume',
+    bad: `t.kind = 'host' and t.removed_at is null and (
+         exists (select from volumes v
+           where v.org_id = t.org_id and v.kind = 'host' and v.removed_at is null and v.id <> t.id
+             and not (${UNUSED_HOST}))
+         or exists (select from staged_volume v
+           where v.org_id = t.org_id and v.kind = 'host' and v.removed_at is null and v.id <> t.id and v.line < t.line))`,
+  },
+  {
+    kind: 'volume',
+    reason: 'another volume of the organization has this name and is not removed',
+    bad: `t.kind = 'managed' and t.removed_at is null and (
+         exists (select from volumes v
+           where v.org_id = t.org_id and v.name = t.name and v.status = 'active' and v.removed_at is null and v.id <> t.id)
+         or exists (select from staged_volume v
+           where v.org_id = t.org_id and v.name = t.name and v.removed_at is null and v.id <> t.id and v.line < t.line))`,
+  },
+];
+
+/** Takes the bad lines out of the staging tables, and says which and why. */
+export async function removeBadLines(tx: Sql): Promise<(BadLineReport & { kind: Kind })[]> {
+  for (const kind of KINDS) {
+    await tx.query(`create index on staged_${kind} (${kind === 'org' ? 'id' : 'org_id'})`);
+    await tx.query(`analyze staged_${kind}`);
+  }
+  const found: (BadLineReport & { kind: Kind })[] = [];
+  for (const { kind, reason, bad } of CHECKS) {
+    const { rows } = await tx.query<{ line: number }>(
+      `delete from staged_${kind} t where ${bad} returning line`,
+    );
+    found.push(...rows.map(({ line }) => ({ line, reason, kind })));
+  }
+  return found;
+}

@@ -1,0 +1,91 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import { insertVolume } from '../volumes/queries.js';
+import { UNUSED_HOST } from './check.js';
+import type { Kind } from './schema.js';
+
+/**
+ * From the staging tables into the real ones, in the order of their references. A row whose id is there already stays as
+ * it is. Imported history has no runtime: it is read, counted and deleted like any other, and never run.
+ */
+const LOADS: Record<Kind, string> = {
+  org: `insert into orgs (id, name, slug, created_at, updated_at)
+    select id, name, slug, $1, $1 from staged_org order by line
+    on conflict do nothing`,
+  sandbox: `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at,
+      last_failure_message, spec, started_at, stopped_at, changed_at, removed_at, destroyed_at)
+    select org_id, id, name, slug, status, status_reason, ephemeral, created_at,
+      last_failure_message, spec, started_at, stopped_at, $1, removed_at, removed_at
+    from staged_sandbox order by line
+    on conflict do nothing`,
+  run: `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+    select org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at,
+      case when stopped_at is not null and $1::timestamptz is not null then 'imported' end
+    from staged_run order by line
+    on conflict do nothing`,
+  volume: `insert into volumes (org_id, id, kind, name, status, created_at, updated_at, removed_at)
+    select org_id, id, kind, name, 'active', created_at, coalesce(removed_at, least(created_at, $1)), removed_at
+    from staged_volume order by line
+    on conflict do nothing`,
+  accrual: `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
+    select org_id, volume_id, from_at, to_at, used_mib from staged_accrual
+    where $1::timestamptz is not null order by line
+    on conflict do nothing`,
+  event: `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id,
+      resource_id)
+    select org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id
+    from staged_event where $1::timestamptz is not null order by line
+    on conflict do nothing`,
+};
+
+export type Counts = Record<Kind, number>;
+
+/** Returns how many rows of each kind are new. */
+export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
+  await tx.query(
+    `update volumes v set removed_at = $1
+     where ${UNUSED_HOST}
+       and exists (select from staged_volume t
+         where t.org_id = v.org_id and t.kind = 'host' and t.removed_at is null and t.id <> v.id)`,
+    [at],
+  );
+  const counts: Counts = { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
+  for (const kind of Object.keys(LOADS) as Kind[]) {
+    counts[kind] = (await tx.query(LOADS[kind], [at])).rowCount ?? 0;
+  }
+  await insertImportedLabels(tx);
+  await completeHostVolumes(tx, at);
+  return counts;
+}
+
+async function insertImportedLabels(tx: Sql): Promise<void> {
+  await tx.query(
+    `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
+     select s.org_id, label.key, label.value, s.created_at, s.id
+     from staged_sandbox t
+     join sandboxes s on s.org_id = t.org_id and s.id = t.id and s.removed_at is null and s.runtime is null
+     cross join lateral json_each_text(s.spec -> 'labels') as label
+     on conflict do nothing`,
+  );
+}
+
+/** Every organization has its host volume, also one whose history brought none. */
+async function completeHostVolumes(tx: Sql, at: Instant): Promise<void> {
+  const { rows } = await tx.query<{ id: string }>(
+    `select o.id from orgs o
+     where not exists (
+       select from volumes v where v.org_id = o.id and v.kind = 'host' and v.removed_at is null)`,
+  );
+  for (const { id: orgId } of rows) {
+    const volume = {
+      id: uuidv7(),
+      kind: 'host',
+      name: null,
+      labels: {},
+      capacity_gib: null,
+      created_at: at,
+    } as const;
+    await insertVolume(tx, { org_id: orgId, ...volume });
+  }
+}

@@ -1,0 +1,106 @@
+import type { ValidateFunction } from 'ajv';
+import { actorId } from '../events/actor.js';
+import { redactEmail } from '../events/redact.js';
+import { compile, explainFirst } from '../http/validation.js';
+import { parseInstant, type Instant } from '../lib/instant.js';
+import { findUnstorable } from '../lib/storable.js';
+import { Line, type Kind } from './schema.js';
+
+/** A line ready to be staged: its kind, and the columns of `staging.ts` in their order. */
+export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };
+
+const validate = compile(Line) as ValidateFunction<Line>;
+
+/** Why a line cannot be taken. */
+export class BadLine extends Error {}
+
+/** Reads one line of an import file. Throws BadLine with the reason. */
+export function parseLine(text: string): Parsed {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new BadLine('is not JSON');
+  }
+  const unstorable = findUnstorable(value);
+  if (unstorable !== undefined) {
+    throw new BadLine(`${unstorable || 'a name'} has U+0000 or half of a surrogate pair`);
+  }
+  if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
+  return { kind: value.kind, values: toValues(value) };
+}
+
+function toValues(line: Line): Parsed['values'] {
+  switch (line.kind) {
+    case 'org':
+      return [line.id, line.name, line.slug];
+    case 'sandbox': {
+      const startedAt = time('started_at', line.started_at);
+      const stoppedAt = time('stopped_at', line.stopped_at);
+      if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
+      return [
+        ...[line.org_id, line.id, line.name, line.slug, line.status],
+        // Meaningful only while it is starting.
+        line.status === 'starting' ? (line.status_reason ?? null) : null,
+        ...[line.ephemeral, time('created_at', line.created_at), line.last_failure_message ?? null],
+        ...[line.spec == null ? null : JSON.stringify(line.spec), startedAt, stoppedAt],
+        time('removed_at', line.removed_at),
+      ];
+    }
+    case 'run': {
+      const startedAt = time('started_at', line.started_at);
+      const stoppedAt = time('stopped_at', line.stopped_at);
+      if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
+      const { org_id, id, sandbox_id, vcpus, memory_mib, disk_mib } = line;
+      return [org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, startedAt, stoppedAt];
+    }
+    case 'volume':
+      if ((line.volume_kind === 'host') !== (line.name === null)) {
+        throw new BadLine('a managed volume has a name, the host volume has none');
+      }
+      return [
+        ...[line.org_id, line.id, line.volume_kind, line.name],
+        ...[time('created_at', line.created_at), time('removed_at', line.removed_at)],
+      ];
+    case 'accrual': {
+      const from = time('from', line.from);
+      const to = time('to', line.to);
+      ordered('from', from, 'to', to);
+      return [line.org_id, line.volume_id, from, to, line.used_mib];
+    }
+    case 'event': {
+      const actor =
+        line.actor.kind === 'user'
+          ? { ...line.actor, redacted_email: redactEmail(line.actor.redacted_email) }
+          : line.actor;
+      return [
+        ...[line.org_id, line.id, time('timestamp', line.timestamp), line.category, line.event_type],
+        ...[JSON.stringify(actor), JSON.stringify(line.payload ?? null), actor.kind, actorId(actor)],
+        resourceOf(line.payload),
+      ];
+    }
+  }
+}
+
+function time(name: string, text: string | null | undefined): Instant | null {
+  if (text == null) return null;
+  const instant = parseInstant(text);
+  if (!instant)
+    throw new BadLine(`${name} must be an RFC 3339 date-time with an offset, of a day that exists`);
+  return instant;
+}
+
+function ordered(fromName: string, from: Instant | null, toName: string, to: Instant | null): void {
+  if (from === null) throw new BadLine(`${toName} needs ${fromName}`);
+  if (to !== null && to < from) throw new BadLine(`${toName} is before ${fromName}`);
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+/** What an event from elsewhere is about, as far as its payload says so in words we know. */
+function resourceOf(payload: unknown): string | null {
+  if (typeof payload !== 'object' || payload === null) return null;
+  const { resource_id, sandbox_id, volume_id, api_key_id } = payload as Record<string, unknown>;
+  const id = resource_id ?? sandbox_id ?? volume_id ?? api_key_id;
+  return typeof id === 'string' && UUID.test(id) ? id : null;
+}

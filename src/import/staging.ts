@@ -1,0 +1,73 @@
+import { once } from 'node:events';
+import { finished } from 'node:stream/promises';
+import { from as copyFrom } from 'pg-copy-streams';
+import type { Transaction } from '../db/transaction.js';
+import type { Parsed } from './parse.js';
+import type { Kind } from './schema.js';
+
+/**
+ * Lines go by COPY into temporary tables first, one a kind. There SQL finds what only shows between lines, in whatever
+ * order they came; what is left then goes over into the real tables.
+ */
+export const COLUMNS: Record<Kind, string> = {
+  org: 'id uuid, name text, slug text',
+  sandbox: `org_id uuid, id uuid, name text, slug text, status text, status_reason text, ephemeral boolean,
+    created_at timestamptz, last_failure_message text, spec json, started_at timestamptz, stopped_at timestamptz,
+    removed_at timestamptz`,
+  run: `org_id uuid, id uuid, sandbox_id uuid, vcpus int, memory_mib int, disk_mib int, started_at timestamptz,
+    stopped_at timestamptz`,
+  volume: 'org_id uuid, id uuid, kind text, name text, created_at timestamptz, removed_at timestamptz',
+  accrual: 'org_id uuid, volume_id uuid, from_at timestamptz, to_at timestamptz, used_mib numeric',
+  event: `org_id uuid, id uuid, occurred_at timestamptz, category text, event_type text, actor json, payload json,
+    actor_kind text, actor_id text, resource_id uuid`,
+};
+export const KINDS = Object.keys(COLUMNS) as Kind[];
+
+export async function makeStaging(tx: Transaction): Promise<void> {
+  for (const kind of KINDS) {
+    await tx.query(
+      `create temporary table staged_${kind} (line int not null, ${COLUMNS[kind]}) on commit drop`,
+    );
+  }
+}
+
+/** Rows of one COPY: large enough to spread its cost, small enough not to fill the memory. */
+const BATCH_BYTES = 1024 * 1024;
+
+/** Collects lines and copies them batch by batch. */
+export class Stager {
+  private readonly pending = new Map<Kind, string[]>(KINDS.map((kind) => [kind, []]));
+  private bytes = 0;
+
+  constructor(private readonly tx: Transaction) {}
+
+  async add(line: number, { kind, values }: Parsed): Promise<void> {
+    const row = `${[line, ...values].map(toCopyText).join('\t')}\n`;
+    this.pending.get(kind)!.push(row);
+    this.bytes += row.length;
+    if (this.bytes >= BATCH_BYTES) await this.flush();
+  }
+
+  async flush(): Promise<void> {
+    for (const [kind, rows] of this.pending) {
+      if (rows.length === 0) continue;
+      const stream = this.tx.query(copyFrom(`copy staged_${kind} from stdin`));
+      const ended = finished(stream);
+      for (const row of rows) if (!stream.write(row)) await Promise.race([once(stream, 'drain'), ended]);
+      stream.end();
+      await ended;
+      rows.length = 0;
+    }
+    this.bytes = 0;
+  }
+}
+
+/** COPY's text format: a tab between columns, `\N` for null, the special characters escaped. */
+function toCopyText(value: string | number | boolean | null): string {
+  if (value === null) return '\\N';
+  return String(value)
+    .replaceAll('\\', '\\\\')
+    .replaceAll('\n', '\\n')
+    .replaceAll('\r', '\\r')
+    .replaceAll('\t', '\\t');
+}

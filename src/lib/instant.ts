@@ -1,0 +1,100 @@
+/**
+ * Points in time with microsecond precision.
+ *
+ * JavaScript's Date stops at milliseconds, PostgreSQL and the metering do not. An instant is therefore the RFC 3339
+ * text in UTC with six fractional digits (`2026-11-21T10:07:00.123456Z`). In this form text order is time order.
+ */
+export type Instant = string;
+
+const PATTERN =
+  /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,18}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))$/;
+
+const MICROS_PER_SECOND = 1_000_000n;
+/** RFC 3339 writes years 0001 to 9999; PostgreSQL needs another notation outside them. */
+const EARLIEST = BigInt(Date.parse('0001-01-01T00:00:00Z')) * 1000n;
+const LATEST = BigInt(Date.parse('9999-12-31T23:59:59.999Z')) * 1000n + 999n;
+
+/**
+ * Reads an RFC 3339 date-time with an offset.
+ *
+ * `round` says where digits below the microsecond go: 'down' keeps an inclusive upper bound exact, 'up' an inclusive
+ * lower one. Returns undefined for anything that is not such a date-time or does not exist in the calendar.
+ */
+export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Instant | undefined {
+  const match = PATTERN.exec(text);
+  if (!match) return undefined;
+  const [, year, month, day, hour, minute, second, fraction = '', , sign, offsetHours, offsetMinutes] = match;
+  if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
+  if (Number(offsetHours ?? 0) > 23 || Number(offsetMinutes ?? 0) > 59) return undefined;
+  const date = new Date(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
+  // Date rolls 30 February over to March; an instant that did not survive the trip was not a real one.
+  if (Number.isNaN(date.getTime()) || date.getUTCDate() !== Number(day)) return undefined;
+
+  let micros = BigInt(date.getTime()) * 1000n + BigInt(fraction.padEnd(6, '0').slice(0, 6));
+  if (round === 'up' && /[1-9]/.test(fraction.slice(6))) micros += 1n;
+  if (sign) {
+    const shift = (BigInt(offsetHours!) * 60n + BigInt(offsetMinutes!)) * 60n * MICROS_PER_SECOND;
+    micros += sign === '+' ? -shift : shift;
+  }
+  if (micros < EARLIEST || micros > LATEST) return undefined;
+  return instantFromMicros(micros);
+}
+
+/** Reads a bare UTC date (`2026-11-21`) as its first instant. */
+export function parseDate(text: string): Instant | undefined {
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? parseInstant(`${text}T00:00:00Z`) : undefined;
+}
+
+/** `micros`: microseconds since 1970-01-01T00:00:00Z. */
+export function instantFromMicros(micros: bigint): Instant {
+  let millis = micros / 1000n;
+  let rest = micros % 1000n;
+  if (rest < 0n) {
+    millis -= 1n;
+    rest += 1000n;
+  }
+  return `${new Date(Number(millis)).toISOString().slice(0, -1)}${rest.toString().padStart(3, '0')}Z`;
+}
+
+/** Microseconds since 1970-01-01T00:00:00Z. */
+export function microsOf(instant: Instant): bigint {
+  return BigInt(Date.parse(`${instant.slice(0, 23)}Z`)) * 1000n + BigInt(instant.slice(23, 26));
+}
+
+let lastReading = 0n;
+
+/**
+ * The wall clock in microseconds. Successive readings in one process are never equal and never go back (unless the
+ * system clock is set back by more than a second), so records made in order also sort in order.
+ */
+export function now(): Instant {
+  const wall = Date.now();
+  const fine = performance.timeOrigin + performance.now();
+  // The fine clock is not corrected when the system clock is; where they part, the system clock is right.
+  let reading = BigInt(Math.round((Math.abs(fine - wall) < 2 ? fine : wall) * 1000));
+  if (reading <= lastReading && lastReading - reading < MICROS_PER_SECOND) reading = lastReading + 1n;
+  lastReading = reading;
+  return instantFromMicros(reading);
+}
+
+/** Moves an instant by whole milliseconds. */
+export function addMillis(instant: Instant, millis: number): Instant {
+  return instantFromMicros(microsOf(instant) + BigInt(Math.round(millis)) * 1000n);
+}
+
+/** The form that leaves the service: no fraction, milliseconds or microseconds, whichever is the shortest exact one. */
+export function shortInstant(instant: Instant): string {
+  if (instant.endsWith('.000000Z')) return `${instant.slice(0, 19)}Z`;
+  if (instant.endsWith('000Z')) return `${instant.slice(0, 23)}Z`;
+  return instant;
+}
+
+/**
+ * PostgreSQL's text form of a timestamptz in UTC (`2026-11-21 10:07:00.5+00`) as an instant.
+ * Throws when the session is not in UTC: a silent shift would be worse.
+ */
+export function instantFromPostgres(text: string): Instant {
+  const match = /^(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?\+00$/.exec(text);
+  if (!match) throw new Error(`not a UTC timestamp of years 1 to 9999: ${text}`);
+  return `${match[1]}T${match[2]}.${(match[3] ?? '').padEnd(6, '0')}Z`;
+}

@@ -1,0 +1,22 @@
+/** One page of a list and where the next begins. */
+export interface Page<T> {
+  data: T[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+/**
+ * Makes a page of `rows`, which were read with one more than `limit`: the one too many only tells that there is more.
+ * `cursorAt` gives the cursor that continues after a row.
+ */
+export function toPage<Row, T>(
+  rows: readonly Row[],
+  limit: number,
+  present: (row: Row) => T,
+  cursorAt: (row: Row) => string,
+): Page<T> {
+  const shown = rows.slice(0, limit);
+  const last = shown.at(-1);
+  const has_more = rows.length > limit;
+  return { data: shown.map(present), has_more, next_cursor: has_more && last ? cursorAt(last) : null };
+}

@@ -1,0 +1,37 @@
+import { Command } from 'commander';
+import { doctorCommand } from './cli/doctor.js';
+import { importCommand } from './cli/import.js';
+import { keyCommand } from './cli/key.js';
+import { migrateCommand } from './cli/migrate.js';
+import { orgCommand } from './cli/org.js';
+import { serveCommand } from './cli/serve.js';
+import { ExplainedError } from './lib/explained.js';
+import { isUnreachable } from './db/pool.js';
+import { VERSION } from './version.js';
+
+/** The command line. Options and their environment variables are declared in `cli/options.ts`. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const program = new Command('sandkeep')
+    .description('The self-hosted control plane for sandboxes and volumes.')
+    .version(VERSION)
+    .showHelpAfterError('(--help says more)')
+    .addCommand(serveCommand())
+    .addCommand(doctorCommand())
+    .addCommand(migrateCommand())
+    .addCommand(orgCommand())
+    .addCommand(keyCommand())
+    .addCommand(importCommand());
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+  } catch (error) {
+    process.stderr.write(`sandkeep: ${explain(error)}\n`);
+    process.exit(1);
+  }
+}
+
+function explain(error: unknown): string {
+  if (error instanceof ExplainedError) return error.message;
+  const { message, stack, code } = error as NodeJS.ErrnoException;
+  if (isUnreachable(error)) return `cannot reach the database: ${message || code}`;
+  return stack ?? String(error);
+}

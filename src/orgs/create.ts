@@ -1,0 +1,51 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Pool } from '../db/pool.js';
+import { violatedConstraint } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import { now } from '../lib/instant.js';
+import { makeHostVolume } from '../volumes/host.js';
+import { insertOrg } from './queries.js';
+import { ExplainedError } from '../lib/explained.js';
+
+/** Lower-case letters, digits and single hyphens. */
+export const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
+const SLUG_LENGTH = { min: 2, max: 63 };
+const NAME_LENGTH = 200;
+
+/** Makes an organization with its host volume. Throws ExplainedError with what to change. */
+export async function createOrg(
+  pool: Pool,
+  { name, slug }: { name: string; slug: string },
+  actor: EventActor,
+): Promise<{ id: string; name: string; slug: string }> {
+  if (!ORG_SLUG.test(slug) || slug.length < SLUG_LENGTH.min || slug.length > SLUG_LENGTH.max) {
+    throw new ExplainedError(
+      `the slug must be ${SLUG_LENGTH.min} to ${SLUG_LENGTH.max} lower-case letters, digits and single hyphens, such as "ml-team"`,
+    );
+  }
+  if (name.trim() === '' || name.length > NAME_LENGTH || name.includes('\0')) {
+    throw new ExplainedError(`the name must have 1 to ${NAME_LENGTH} characters`);
+  }
+  const id = uuidv7();
+  const at = now();
+  try {
+    await inTransaction(pool, async (tx) => {
+      await insertOrg(tx, { id, name, slug, created_at: at });
+      await recordEvent(tx, {
+        orgId: id,
+        type: 'org_created',
+        actor,
+        resourceId: null,
+        at,
+        payload: { name, slug },
+      });
+      await makeHostVolume(tx, id, actor, at);
+    });
+  } catch (error) {
+    if (violatedConstraint(error) !== 'orgs_slug_key') throw error;
+    throw new ExplainedError(`there is already an organization with the slug "${slug}"`, { cause: error });
+  }
+  return { id, name, slug };
+}

@@ -1,0 +1,38 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+
+export interface OrgRow {
+  id: string;
+  name: string;
+  slug: string;
+  created_at: Instant;
+}
+
+export async function insertOrg(sql: Sql, org: OrgRow): Promise<void> {
+  await sql.query('insert into orgs (id, name, slug, created_at, updated_at) values ($1, $2, $3, $4, $4)', [
+    org.id,
+    org.name,
+    org.slug,
+    org.created_at,
+  ]);
+}
+
+export async function findOrgBySlug(sql: Sql, slug: string): Promise<OrgRow | undefined> {
+  const { rows } = await sql.query<OrgRow & Record<string, unknown>>(
+    'select id, name, slug, created_at from orgs where slug = $1',
+    [slug],
+  );
+  return rows[0];
+}
+
+export async function listOrgs(sql: Sql): Promise<OrgRow[]> {
+  const { rows } = await sql.query<OrgRow & Record<string, unknown>>(
+    'select id, name, slug, created_at from orgs order by created_at, id',
+  );
+  return rows;
+}
+
+export async function hasOrgs(sql: Sql): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>('select exists (select from orgs) as found');
+  return rows[0]!.found;
+}

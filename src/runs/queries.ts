@@ -1,0 +1,84 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+
+export interface NewRun {
+  org_id: string;
+  id: string;
+  sandbox_id: string;
+  vcpus: number;
+  memory_mib: number;
+  disk_mib: number;
+}
+
+/** Writes the run before the runtime is asked to start it. It has no times yet. */
+export async function insertRun(sql: Sql, run: NewRun): Promise<void> {
+  await sql.query(
+    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib)
+     values ($1, $2, $3, $4, $5, $6)`,
+    [run.org_id, run.id, run.sandbox_id, run.vcpus, run.memory_mib, run.disk_mib],
+  );
+}
+
+/** The run as the runtime recorded its start. A run that is closed or already open stays as it is. */
+export async function openRun(sql: Sql, orgId: string, id: string, startedAt: Instant): Promise<void> {
+  await sql.query(
+    `update runs set started_at = $3, seen_at = $3
+     where org_id = $1 and id = $2 and started_at is null and end_reason is null`,
+    [orgId, id, startedAt],
+  );
+}
+
+/** Closes a run. `stoppedAt` is null when it never started. Returns false when it was closed before. */
+export async function closeRun(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  { stoppedAt, reason }: { stoppedAt: Instant | null; reason: string },
+): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    // A clock that was set back must not make a run of negative length.
+    `update runs set stopped_at = greatest($3::timestamptz, case when $3 is null then null else started_at end),
+       end_reason = $4
+     where org_id = $1 and id = $2 and end_reason is null`,
+    [orgId, id, stoppedAt, reason],
+  );
+  return rowCount === 1;
+}
+
+/** Notes that these runs are still held running. */
+export async function touchRuns(
+  sql: Sql,
+  runs: readonly { orgId: string; runId: string }[],
+  at: Instant,
+): Promise<void> {
+  await sql.query(
+    `update runs r set seen_at = $3
+     from unnest($1::uuid[], $2::uuid[]) as t (org_id, id)
+     where r.org_id = t.org_id and r.id = t.id and r.end_reason is null and r.started_at <= $3`,
+    [runs.map(({ orgId }) => orgId), runs.map(({ runId }) => runId), at],
+  );
+}
+
+/** Until when a run is known to have run, for one whose record is lost. */
+export async function lastSeen(sql: Sql, orgId: string, id: string): Promise<Instant | null> {
+  const { rows } = await sql.query<{ seen_at: Instant | null }>(
+    'select seen_at from runs where org_id = $1 and id = $2',
+    [orgId, id],
+  );
+  return rows[0]?.seen_at ?? null;
+}
+
+/** Closes whatever run of the sandbox is open, now. For imported history, which no runtime here keeps a record of. */
+export async function closeRunsOf(
+  sql: Sql,
+  orgId: string,
+  sandboxId: string,
+  at: Instant,
+  reason: string,
+): Promise<void> {
+  await sql.query(
+    `update runs set stopped_at = greatest($3::timestamptz, started_at), end_reason = $4
+     where org_id = $1 and sandbox_id = $2 and end_reason is null`,
+    [orgId, sandboxId, at, reason],
+  );
+}

@@ -1,0 +1,50 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { DockerRuntime } from './docker.js';
+import type { Runtime, RuntimeChoice } from './runtime.js';
+import { SimulatedRuntime } from './simulated.js';
+import { ExplainedError } from '../lib/explained.js';
+
+export interface RuntimeOptions {
+  choice: RuntimeChoice;
+  dockerSocket: string;
+  dockerNetwork: string;
+  dataDir: string;
+  instanceId: string;
+}
+
+/**
+ * Opens the runtime that was chosen. `auto` takes Docker when its socket answers and the simulated one otherwise; the
+ * reason is in `fallback` then. Throws ExplainedError when Docker was asked for and does not answer.
+ */
+export async function openRuntime(options: RuntimeOptions): Promise<{ runtime: Runtime; fallback?: string }> {
+  if (options.choice === 'simulated') return { runtime: openSimulated(options.dataDir) };
+  try {
+    return { runtime: await openDocker(options) };
+  } catch (cause) {
+    const reason = `no Docker engine answers on ${options.dockerSocket} (${(cause as Error).message})`;
+    if (options.choice === 'docker') {
+      throw new ExplainedError(
+        `${reason}: start it, name its socket with --docker-socket, or use --runtime simulated`,
+        {
+          cause,
+        },
+      );
+    }
+    return { runtime: openSimulated(options.dataDir), fallback: reason };
+  }
+}
+
+export async function openDocker({
+  instanceId,
+  dockerSocket,
+  dockerNetwork,
+}: RuntimeOptions): Promise<Runtime> {
+  return DockerRuntime.connect(instanceId, { socketPath: dockerSocket, network: dockerNetwork });
+}
+
+function openSimulated(dataDir: string): Runtime {
+  const directory = join(dataDir, 'simulated');
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  return new SimulatedRuntime(directory);
+}

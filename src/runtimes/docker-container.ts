@@ -1,0 +1,96 @@
+import type { ContainerCreateOptions, HostConfig } from 'dockerode';
+import type { ImageCommand } from './docker-image.js';
+import type { Run, RunSpec } from './runtime.js';
+
+/** Marks the containers of one installation: another one on the same engine leaves them alone. */
+export const INSTANCE_LABEL = 'dev.sandkeep.instance';
+const ORG_LABEL = 'dev.sandkeep.org';
+export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
+
+const MIB = 1024 * 1024;
+const PIDS_LIMIT = 1024;
+
+/** What package managers and daemons that drop privileges need. A `restricted` sandbox does without. */
+const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
+
+/**
+ * A container's labels are fixed when it is made, its name is not. So the run it was last given stands in the name, and
+ * with it the start time that the container had before (base 36 microseconds, `0` for never): the engine's start time
+ * belongs to this run exactly when it differs.
+ */
+export function nameOf({ sandboxId, runId }: Run, baseline: string): string {
+  return `sandkeep-${sandboxId}-${runId}-${baseline}`;
+}
+
+export function parseName(name: string): { sandboxId: string; runId: string; baseline: string } | undefined {
+  const match = /^\/?sandkeep-([0-9a-f-]{36})-([0-9a-f-]{36})-([0-9a-z]+)$/.exec(name);
+  return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
+}
+
+export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
+  return {
+    ...spec.labels,
+    [INSTANCE_LABEL]: instanceId,
+    [ORG_LABEL]: orgId,
+    [SANDBOX_LABEL]: sandboxId,
+  };
+}
+
+export function containerOptions(
+  spec: RunSpec,
+  image: ImageCommand,
+  { network, init }: { network: string; init: boolean },
+): ContainerCreateOptions {
+  return {
+    Image: spec.image,
+    Env: spec.env.map(({ key, value }) => `${key}=${value}`),
+    ...commandOf(spec, image),
+    ...(spec.user === null ? {} : { User: spec.user }),
+    ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
+    // A shell or interpreter without a script waits on its input instead of ending at once.
+    OpenStdin: true,
+    HostConfig: {
+      NanoCpus: spec.vcpus * 1e9,
+      Memory: spec.memoryMib * MIB,
+      // Memory and swap together: no swap beyond the memory that was asked for.
+      MemorySwap: spec.memoryMib * MIB,
+      PidsLimit: PIDS_LIMIT,
+      CapDrop: ['ALL'],
+      CapAdd: spec.securityProfile === 'restricted' ? [] : CAPABILITIES,
+      SecurityOpt: ['no-new-privileges'],
+      NetworkMode: spec.networkEnabled ? network : 'none',
+      Ulimits: spec.rlimits.map(({ resource, soft, hard }) => ({ Name: resource, Soft: soft, Hard: hard })),
+      Tmpfs: tmpfsOf(spec),
+      // Reaps orphans and passes signals on, so that a shell ends when asked to and not only when killed.
+      Init: init,
+      RestartPolicy: { Name: 'no' },
+    } satisfies HostConfig,
+  };
+}
+
+/** An image without a command of its own gets a shell, as a sandbox that nobody told what to do has to stay. */
+function commandOf(spec: RunSpec, image: ImageCommand): Pick<ContainerCreateOptions, 'Cmd' | 'Entrypoint'> {
+  const cmd = spec.cmd ?? (spec.entrypoint === null && !image.hasCommand ? [spec.shell ?? '/bin/sh'] : null);
+  return {
+    ...(cmd === null ? {} : { Cmd: cmd }),
+    ...(spec.entrypoint === null ? {} : { Entrypoint: spec.entrypoint }),
+  };
+}
+
+function tmpfsOf({ mounts }: RunSpec): Record<string, string> {
+  const entries: Record<string, string> = {};
+  for (const mount of mounts) {
+    if (mount.type !== 'tmpfs') continue;
+    const { readonly = false, noexec = false, nosuid = false, nodev = false } = mount.options ?? {};
+    // Docker adds noexec, nosuid and nodev of its own; what was not asked for is switched off by name.
+    const flags = [
+      readonly ? 'ro' : 'rw',
+      noexec ? 'noexec' : 'exec',
+      nosuid ? 'nosuid' : 'suid',
+      nodev ? 'nodev' : 'dev',
+    ];
+    if (mount.size_mib != null) flags.push(`size=${mount.size_mib}m`);
+    entries[mount.guest] = flags.join(',');
+  }
+  return entries;
+}

@@ -1,0 +1,112 @@
+import type { Instant } from '../lib/instant.js';
+import type { MountRequest } from '../sandboxes/mount-schema.js';
+import type { CreateSandboxRequest } from '../sandboxes/schema.js';
+
+export const RUNTIME_CHOICES = ['auto', 'docker', 'simulated'] as const;
+export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
+
+/**
+ * What a runtime is given to run: the request after defaults, without anything secret. Kept in the store, so that a
+ * sandbox starts again as it was made.
+ */
+export interface RunSpec {
+  image: string;
+  pullPolicy: 'if_missing' | 'always' | 'never';
+  vcpus: number;
+  memoryMib: number;
+  diskMib: number | null;
+  cmd: string[] | null;
+  entrypoint: string[] | null;
+  user: string | null;
+  workdir: string | null;
+  shell: string | null;
+  scripts: Record<string, string>;
+  env: { key: string; value: string }[];
+  labels: Record<string, string>;
+  rlimits: { resource: string; soft: number; hard: number }[];
+  mounts: MountRequest[];
+  patches: NonNullable<CreateSandboxRequest['patches']>;
+  init: CreateSandboxRequest['init'];
+  securityProfile: 'default' | 'restricted';
+  networkEnabled: boolean;
+  idleTimeoutSecs: number | null;
+  maxDurationSecs: number | null;
+}
+
+/** One run to start. The ids go with everything the runtime holds of it. */
+export interface Run {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  spec: RunSpec;
+}
+
+/**
+ * What only some runtimes can do. Admission finds out what a request needs of these and refuses, by the name of the
+ * field, what the runtime does not have (`sandboxes/demands.ts`).
+ */
+export const CAPABILITIES = [
+  'disk_size',
+  'scripts',
+  'patches',
+  'init',
+  'rlimit_as',
+  'tmpfs',
+  'named_volumes',
+  'bind_mounts',
+  'disk_images',
+  'network_policy',
+  'connection_limit',
+  'secrets',
+  'idle_timeout',
+  'registry_credentials',
+] as const;
+export type Capability = (typeof CAPABILITIES)[number];
+
+/**
+ * What a runtime holds for one sandbox: its disk, and the run it was last given. Times are the runtime's own record,
+ * to the microsecond.
+ */
+export interface Holding {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  /** `prepared`: this run has not started. `exited`: it has started and ended. */
+  state: 'prepared' | 'running' | 'exited';
+  startedAt: Instant | null;
+  finishedAt: Instant | null;
+  exit: Exit | null;
+}
+
+export interface Exit {
+  /** The exit code of the main process. */
+  code: number;
+  outOfMemory: boolean;
+}
+
+/** The runtime says no for good: the same start would fail again. The message is shown to the user. */
+export class StartRefusedError extends Error {}
+
+export interface Runtime {
+  readonly name: string;
+  /** A sentence for the operator: what this runtime is and is not. */
+  readonly description: string;
+  readonly capabilities: ReadonlySet<Capability>;
+  /** The largest and smallest sandbox it can hold. */
+  readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number };
+
+  /**
+   * Starts the run; resolves when it has started or when it already had. Throws StartRefusedError when it never will.
+   * May be called again after a crash, and must then not start it twice.
+   */
+  start(run: Run, signal: AbortSignal): Promise<void>;
+  /** Asks the sandbox to end within `graceMs`, then ends it. Resolves when it has ended; an ended one is no error. */
+  stop(sandboxId: string, graceMs: number): Promise<void>;
+  /** Removes everything held for the sandbox, its disk too. Holding nothing is no error. */
+  destroy(sandboxId: string): Promise<void>;
+  /** Everything it holds that is this installation's. */
+  list(): Promise<Holding[]>;
+  /** Yields whenever something may have changed. It may miss changes: `list` is the truth. */
+  watch(signal: AbortSignal): AsyncIterable<void>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,185 @@
+import { ApiError } from '../http/errors.js';
+import { checkLabels } from '../lib/labels.js';
+import type { Runtime } from '../runtimes/runtime.js';
+import { unmetDemand } from './demands.js';
+import type { MountRequest } from './mount-schema.js';
+import { isSlug, SANDBOX_NAME } from './names.js';
+import type { SecretEntry } from './network-schema.js';
+import type { CreateSandboxRequest } from './schema.js';
+
+/** The grammar of image references: `[registry[:port]/]path[:tag][@digest]`. */
+const IMAGE =
+  /^(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::\d+)?\/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,128})?$/;
+const LONGEST_IMAGE = 512;
+
+/**
+ * Checks what the schema cannot: the rules between fields, and what the runtime can do. Throws the first refusal, which
+ * names the field. Passes over nothing: what is not enforced is refused.
+ */
+export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
+  checkIdentity(request);
+  checkImage(request.image.reference);
+  checkResources(request, runtime);
+  for (const [index, { key }] of (request.env ?? []).entries()) checkEnvKey(key, `env[${index}].key`);
+  checkLimits(request);
+  checkMounts(request.mounts ?? []);
+  checkPatches(request);
+  for (const [index, entry] of (request.network?.secrets?.entries ?? []).entries()) checkSecret(entry, index);
+  checkLifecycle(request);
+
+  const unmet = unmetDemand(request, runtime);
+  if (unmet) {
+    refuse(
+      unmet.field,
+      `the ${runtime.name} runtime cannot ${unmet.what}: leave ${unmet.field} out, or use a runtime that can`,
+    );
+  }
+}
+
+function refuse(field: string, message: string): never {
+  throw new ApiError('invalid_sandbox_config', message, { field });
+}
+
+function checkIdentity({ name, slug, labels }: CreateSandboxRequest): void {
+  if (!SANDBOX_NAME.test(name)) {
+    refuse('name', 'name must be 1 to 128 of A-Z a-z 0-9 . - _, starting with a letter or digit');
+  }
+  if (slug != null && !isSlug(slug)) {
+    refuse('slug', 'slug must be 3 to 63 lower-case letters, digits and single hyphens');
+  }
+  const bad = checkLabels(labels ?? {});
+  if (bad) refuse(`labels.${bad.key}`, bad.message);
+}
+
+function checkImage(reference: string): void {
+  if (reference === '')
+    refuse('image.reference', 'image.reference must name an OCI image, such as python:3.12');
+  if (reference.length > LONGEST_IMAGE || !IMAGE.test(reference)) {
+    refuse('image.reference', 'image.reference is not an OCI image reference, such as python:3.12');
+  }
+}
+
+function checkResources({ resources = {} }: CreateSandboxRequest, { name, bounds }: Runtime): void {
+  const { vcpus = 1, memory_mib = 512, disk_size_mib } = resources;
+  if (vcpus < 1) refuse('resources.vcpus', 'a sandbox needs at least 1 vCPU');
+  if (vcpus > bounds.vcpus) {
+    refuse('resources.vcpus', `the ${name} runtime has ${bounds.vcpus} vCPUs for a sandbox at most`);
+  }
+  if (memory_mib < bounds.smallestMemoryMib || memory_mib > bounds.memoryMib) {
+    refuse(
+      'resources.memory_mib',
+      `the ${name} runtime takes sandboxes of ${bounds.smallestMemoryMib} to ${bounds.memoryMib} MiB of memory`,
+    );
+  }
+  if (disk_size_mib === 0) refuse('resources.disk_size_mib', 'a disk has at least 1 MiB');
+}
+
+function checkEnvKey(key: string, field: string): void {
+  if (key === '' || key.includes('='))
+    refuse(field, 'the name of an environment variable is not empty and has no "="');
+  if (key.startsWith('MSB_')) refuse(field, 'environment variables that start with MSB_ are reserved');
+}
+
+function checkLimits({ rlimits = [], runtime }: CreateSandboxRequest): void {
+  const seen = new Set<string>();
+  for (const [index, { resource, soft, hard }] of rlimits.entries()) {
+    if (soft > hard) refuse(`rlimits[${index}].soft`, 'the soft limit must not be above the hard one');
+    if (seen.has(resource)) refuse(`rlimits[${index}].resource`, `there are two limits for ${resource}`);
+    seen.add(resource);
+  }
+  for (const name of Object.keys(runtime?.scripts ?? {})) {
+    if (!/^[A-Za-z0-9._-]{1,128}$/.test(name) || name === '.' || name === '..') {
+      refuse('runtime.scripts', 'the name of a script has 1 to 128 of A-Z a-z 0-9 . - _');
+    }
+  }
+  if (runtime?.workdir != null && !runtime.workdir.startsWith('/')) {
+    refuse('runtime.workdir', 'the working directory must be an absolute path');
+  }
+}
+
+function checkMounts(mounts: MountRequest[]): void {
+  const guests = new Set<string>();
+  const images = new Set<string>();
+  for (const [index, mount] of mounts.entries()) {
+    const field = `mounts[${index}].guest`;
+    checkGuestPath(mount.guest, field);
+    if (guests.has(mount.guest)) refuse(field, `two mounts are at ${mount.guest}`);
+    guests.add(mount.guest);
+    if (mount.type === 'bind' || mount.type === 'disk_image')
+      checkHostPath(mount.host, `mounts[${index}].host`);
+    if (mount.type === 'disk_image') {
+      if (images.has(mount.host)) refuse(`mounts[${index}].host`, 'two mounts are of one disk image');
+      images.add(mount.host);
+    }
+    if ((mount.type === 'bind' || mount.type === 'named') && mount.stat_virtualization === 'off') {
+      if (mount.host_permissions === 'mirror') {
+        refuse(
+          `mounts[${index}].host_permissions`,
+          'host_permissions mirror needs stat_virtualization strict or relaxed',
+        );
+      }
+    }
+    if (mount.type === 'tmpfs' && mount.size_mib === 0) {
+      refuse(`mounts[${index}].size_mib`, 'a tmpfs has at least 1 MiB');
+    }
+  }
+}
+
+function checkGuestPath(path: string, field: string): void {
+  const normal =
+    path.startsWith('/') &&
+    path !== '/' &&
+    !path
+      .slice(1)
+      .split('/')
+      .some((part) => ['', '.', '..'].includes(part));
+  if (!normal) refuse(field, `${field} must be an absolute, normalised path other than /`);
+  if (/[:;,]/.test(path)) refuse(field, `${field} must not have : ; or ,`);
+}
+
+function checkHostPath(path: string, field: string): void {
+  if (path.split('/').includes('..'))
+    refuse(field, `${field} must stay inside the host volume, without ".."`);
+  if (/[:;,]/.test(path)) refuse(field, `${field} must not have : ; or ,`);
+}
+
+function checkPatches({ patches = [] }: CreateSandboxRequest): void {
+  for (const [index, patch] of patches.entries()) {
+    if (patch.type === 'copy_file' || patch.type === 'copy_dir') {
+      refuse(
+        `patches[${index}].src`,
+        `${patch.type} names a path on your machine, which the service cannot read: send the content with a text or file patch`,
+      );
+    }
+    const [key, path] = patch.type === 'symlink' ? ['link', patch.link] : ['path', patch.path];
+    checkGuestPath(path, `patches[${index}].${key}`);
+  }
+}
+
+function checkSecret(entry: SecretEntry, index: number): void {
+  const field = `network.secrets.entries[${index}]`;
+  checkEnvKey(entry.env_var, `${field}.env_var`);
+  if (
+    entry.placeholder === '' ||
+    Buffer.byteLength(entry.placeholder) > 1024 ||
+    /[\r\n]/.test(entry.placeholder)
+  ) {
+    refuse(`${field}.placeholder`, 'a placeholder has 1 to 1024 bytes without line breaks');
+  }
+  if ((entry.allowed_hosts ?? []).length === 0) {
+    refuse(`${field}.allowed_hosts`, 'a secret needs at least one host that may receive it');
+  }
+  if (entry.source != null) {
+    refuse(
+      `${field}.source`,
+      `a secret cannot come from ${entry.source.type === 'env' ? 'an environment variable: the service does not read its own, and yours does not reach it' : 'a secret store: there is none'}`,
+    );
+  }
+  if (!entry.value) refuse(`${field}.value`, 'a secret needs a value');
+}
+
+function checkLifecycle({ lifecycle }: CreateSandboxRequest): void {
+  for (const key of ['idle_timeout_secs', 'max_duration_secs'] as const) {
+    if (lifecycle?.[key] === 0) refuse(`lifecycle.${key}`, `${key} is at least 1 second; null is no limit`);
+  }
+}

@@ -1,0 +1,59 @@
+import type { Holding } from '../runtimes/runtime.js';
+import type { SandboxStatus } from './schema.js';
+
+/** What the store says of a sandbox that the reconciler looks at. */
+export interface Wanted {
+  status: SandboxStatus;
+  removed: boolean;
+  runId: string | null;
+  /** Has the run under way been recorded as started? */
+  runStarted: boolean;
+  /** Is the run under way in the store, that is, not closed? */
+  runOpen: boolean;
+}
+
+/** The one thing to do next for a sandbox. */
+export type Step =
+  | 'nothing'
+  | 'start'
+  | 'stop'
+  | 'kill'
+  | 'destroy'
+  | 'record_started'
+  | 'record_exit'
+  | 'record_cancelled'
+  | 'record_lost'
+  | 'record_destroyed';
+
+/**
+ * Compares what should be with what is. Level-triggered: it needs no history, so a step that was lost or done twice is
+ * found at the next look.
+ */
+export function decide(wanted: Wanted, held: Holding | undefined): Step {
+  const current = held !== undefined && held.runId === wanted.runId;
+
+  // The end of a run is recorded before anything else happens to what holds the record.
+  if (wanted.runOpen && current && held.state === 'exited') return 'record_exit';
+
+  if (wanted.removed) {
+    if (held?.state === 'running') return 'kill';
+    if (held !== undefined) return wanted.runOpen && current && wanted.runStarted ? 'record_lost' : 'destroy';
+    return wanted.runOpen ? (wanted.runStarted ? 'record_lost' : 'record_cancelled') : 'record_destroyed';
+  }
+
+  switch (wanted.status) {
+    case 'starting':
+      if (held?.state !== 'running') return 'start';
+      return current ? 'record_started' : 'kill';
+    case 'running':
+      return current && held.state === 'running' ? 'nothing' : 'record_lost';
+    case 'stopping':
+      if (held?.state === 'running') return 'stop';
+      return wanted.runStarted ? 'record_lost' : 'record_cancelled';
+    case 'created':
+    case 'stopped':
+    case 'failed':
+      // Somebody started it behind our back: the store says it rests.
+      return held?.state === 'running' ? 'kill' : 'nothing';
+  }
+}

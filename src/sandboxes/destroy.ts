@@ -1,0 +1,57 @@
+import type { Context } from '../context.js';
+import { announceChange } from '../db/changes.js';
+import type { Sql } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import type { Instant } from '../lib/instant.js';
+import { closeRunsOf } from '../runs/queries.js';
+import {
+  forgetSandboxRelations,
+  lockSandbox,
+  updateSandbox,
+  type LockedSandbox,
+  type SandboxKey,
+} from './queries.js';
+
+/**
+ * Deletes a sandbox in whatever status. It is gone for every reader at once and its name is free again; the reconciler
+ * ends what still runs of it and records when that ended. Its runs, usage and events stay.
+ */
+export async function destroy(
+  ctx: Context,
+  { orgId, actor }: Caller,
+  key: SandboxKey,
+): Promise<{ message: string }> {
+  return inTransaction(ctx.pool, async (tx) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    await removeSandbox(tx, sandbox, 'sandbox_destroyed', actor, ctx.now());
+    return { message: `the sandbox "${sandbox.name}" is deleted` };
+  });
+}
+
+/** Takes a sandbox, whose row the transaction holds, away from every reader. */
+export async function removeSandbox(
+  tx: Sql,
+  { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,
+  type: 'sandbox_destroyed' | 'sandbox_removed',
+  actor: EventActor,
+  at: Instant,
+): Promise<void> {
+  await recordEvent(tx, {
+    orgId,
+    type,
+    actor,
+    resourceId: id,
+    at,
+    payload: { sandbox_id: id, name, slug, run_id, previous_status: status },
+  });
+  await forgetSandboxRelations(tx, orgId, id);
+  // Nothing here runs an imported sandbox, so nobody else would close its runs or see it gone.
+  if (!run_spec) await closeRunsOf(tx, orgId, id, at, 'sandbox_destroyed');
+  await updateSandbox(tx, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
+  await announceChange(tx, id);
+}

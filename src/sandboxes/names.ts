@@ -1,0 +1,24 @@
+import { randomInt } from 'node:crypto';
+import { randomBase62 } from '../lib/base62.js';
+
+export const SANDBOX_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+const SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
+
+export function isSlug(text: string): boolean {
+  return SLUG.test(text) && text.length >= 3 && text.length <= 63;
+}
+
+const FIRST =
+  'amber azure brave bright brisk calm clear clever coral crisp eager fair fleet fresh gentle glad golden grand green hardy jolly keen kind lively lucid mellow merry mild neat noble proud quick quiet rapid ruby sharp silver smart snowy solid steady sunny swift tidy vivid warm wise witty';
+const SECOND =
+  'acorn anchor aspen badger beacon birch brook canyon cedar comet coyote crane delta dune eagle ember falcon fern fjord fox gale geyser glade harbor heron ibis island jasper kestrel lagoon lark maple marten meadow mesa otter pebble pine prairie quartz raven reef ridge river sparrow summit thicket tide tulip willow wren';
+
+/** Two words and a few characters: easy to say, and rarely taken (2,400 pairs times 62^4 in lower case). */
+export function makeSlug(): string {
+  return [pick(FIRST), pick(SECOND), randomBase62(4).toLowerCase()].join('-');
+}
+
+function pick(words: string): string {
+  const list = words.split(' ');
+  return list[randomInt(list.length)]!;
+}

@@ -1,0 +1,152 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import type { RunSpec } from '../runtimes/runtime.js';
+import type { SandboxResponse, SandboxSpec, SandboxStatus } from './schema.js';
+
+/** What answers are made of. */
+export interface SandboxRow {
+  org_id: string;
+  id: string;
+  name: string;
+  slug: string;
+  status: SandboxStatus;
+  status_reason: SandboxResponse['status_reason'];
+  ephemeral: boolean;
+  created_at: Instant;
+  last_failure_message: string | null;
+  spec: SandboxSpec | null;
+  started_at: Instant | null;
+  stopped_at: Instant | null;
+}
+
+/** What operations decide by. */
+export interface LockedSandbox extends SandboxRow {
+  run_spec: RunSpec | null;
+  runtime: string | null;
+  run_id: string | null;
+  removed_at: Instant | null;
+}
+
+export const SANDBOX_COLUMNS = `org_id, id, name, slug, status, status_reason, ephemeral, created_at, last_failure_message, spec,
+  started_at, stopped_at`;
+
+export interface NewSandbox {
+  org_id: string;
+  id: string;
+  name: string;
+  slug: string;
+  ephemeral: boolean;
+  created_at: Instant;
+  spec: SandboxSpec;
+  run_spec: RunSpec;
+  runtime: string;
+}
+
+/** A new sandbox, `created`. */
+export async function insertSandbox(sql: Sql, sandbox: NewSandbox): Promise<SandboxRow> {
+  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
+    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, spec, run_spec, runtime)
+     values ($1, $2, $3, $4, 'created', $5, $6, $6, $7, $8, $9)
+     returning ${SANDBOX_COLUMNS}`,
+    [
+      ...[sandbox.org_id, sandbox.id, sandbox.name, sandbox.slug, sandbox.ephemeral, sandbox.created_at],
+      ...[JSON.stringify(sandbox.spec), JSON.stringify(sandbox.run_spec), sandbox.runtime],
+    ],
+  );
+  return rows[0]!;
+}
+
+export async function insertLabels(
+  sql: Sql,
+  { org_id, id, created_at }: { org_id: string; id: string; created_at: Instant },
+  labels: Record<string, string>,
+): Promise<void> {
+  if (Object.keys(labels).length === 0) return;
+  await sql.query(
+    `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
+     select $1, key, value, $2, $3 from unnest($4::text[], $5::text[]) as label (key, value)`,
+    [org_id, created_at, id, Object.keys(labels), Object.values(labels)],
+  );
+}
+
+export async function insertMounted(
+  sql: Sql,
+  orgId: string,
+  sandboxId: string,
+  volumeIds: readonly string[],
+): Promise<void> {
+  if (volumeIds.length === 0) return;
+  await sql.query(
+    `insert into sandbox_volumes (org_id, volume_id, sandbox_id)
+     select $1, volume_id, $2 from unnest($3::uuid[]) as volume_id
+     on conflict do nothing`,
+    [orgId, sandboxId, volumeIds],
+  );
+}
+
+export type SandboxKey = { id: string } | { name: string };
+
+export async function getSandbox(sql: Sql, orgId: string, key: SandboxKey): Promise<SandboxRow | undefined> {
+  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
+    `select ${SANDBOX_COLUMNS} from sandboxes
+     where org_id = $1 and ${keyCondition(key)} and removed_at is null`,
+    [orgId, Object.values(key)[0]],
+  );
+  return rows[0];
+}
+
+/** Locks the row until the transaction ends, so that of two operations on one sandbox the second sees the first. */
+export async function lockSandbox(
+  sql: Sql,
+  orgId: string,
+  key: SandboxKey,
+  { removed = false } = {},
+): Promise<LockedSandbox | undefined> {
+  const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
+    `select ${SANDBOX_COLUMNS}, run_spec, runtime, run_id, removed_at from sandboxes
+     where org_id = $1 and ${keyCondition(key)} ${removed ? '' : 'and removed_at is null'}
+     for update`,
+    [orgId, Object.values(key)[0]],
+  );
+  return rows[0];
+}
+
+function keyCondition(key: SandboxKey): string {
+  return 'id' in key ? 'id = $2::uuid' : 'name = $2::text';
+}
+
+export interface SandboxChange {
+  status?: SandboxStatus;
+  status_reason?: SandboxRow['status_reason'];
+  last_failure_message?: string | null;
+  run_id?: string;
+  started_at?: Instant | null;
+  stopped_at?: Instant | null;
+  removed_at?: Instant;
+  destroyed_at?: Instant;
+}
+
+/** Changes what is named, of a row that the transaction has locked. */
+export async function updateSandbox(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  change: SandboxChange,
+  at: Instant,
+): Promise<SandboxRow> {
+  const columns = Object.keys(change);
+  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
+    `update sandboxes
+     set ${[...columns.map((column, index) => `${column} = $${index + 4}`), 'changed_at = $3'].join(', ')}
+     where org_id = $1 and id = $2
+     returning ${SANDBOX_COLUMNS}`,
+    [orgId, id, at, ...Object.values(change)],
+  );
+  return rows[0]!;
+}
+
+/** A removed sandbox is found by no filter and mounts nothing. What it was stays in its spec. */
+export async function forgetSandboxRelations(sql: Sql, orgId: string, id: string): Promise<void> {
+  await sql.query('delete from sandbox_labels where org_id = $1 and sandbox_id = $2', [orgId, id]);
+  await sql.query('delete from sandbox_volumes where org_id = $1 and sandbox_id = $2', [orgId, id]);
+}

@@ -1,0 +1,81 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import type { RunSpec } from '../runtimes/runtime.js';
+import type { Wanted } from './decide.js';
+import { SANDBOX_COLUMNS, type LockedSandbox } from './queries.js';
+
+/** What the reconciler needs to know of a sandbox. */
+export interface ReconcileRow {
+  orgId: string;
+  sandboxId: string;
+  spec: RunSpec;
+  startedAt: Instant | null;
+  wanted: Wanted;
+}
+
+/**
+ * The sandboxes of a runtime that are not at rest, oldest change first, and those of `held`, which the runtime holds.
+ * Sandboxes at rest that nothing is held of do not come.
+ */
+export async function sandboxesToReconcile(
+  sql: Sql,
+  runtime: string,
+  held: readonly { orgId: string; sandboxId: string }[],
+): Promise<ReconcileRow[]> {
+  const { rows } = await sql.query<{
+    org_id: string;
+    id: string;
+    run_spec: RunSpec;
+    started_at: Instant | null;
+    status: Wanted['status'];
+    removed: boolean;
+    run_id: string | null;
+    run_started: boolean;
+    run_open: boolean;
+  }>(
+    `with candidates as (
+       select org_id, id from sandboxes
+       where runtime = $1 and destroyed_at is null
+         and (removed_at is not null or status in ('starting', 'running', 'stopping'))
+       union
+       select org_id, id from sandboxes
+       join unnest($2::uuid[], $3::uuid[]) as held (org_id, id) using (org_id, id)
+       where runtime = $1 and destroyed_at is null
+     )
+     select s.org_id, s.id, s.run_spec, s.status, s.removed_at is not null as removed, s.run_id,
+       r.started_at, r.started_at is not null as run_started,
+       r.id is not null and r.end_reason is null as run_open
+     from candidates c
+     join sandboxes s on s.org_id = c.org_id and s.id = c.id
+     left join runs r on r.org_id = s.org_id and r.id = s.run_id
+     order by s.changed_at`,
+    [runtime, held.map(({ orgId }) => orgId), held.map(({ sandboxId }) => sandboxId)],
+  );
+  return rows.map((row) => ({
+    orgId: row.org_id,
+    sandboxId: row.id,
+    spec: row.run_spec,
+    startedAt: row.started_at,
+    wanted: {
+      status: row.status,
+      removed: row.removed,
+      runId: row.run_id,
+      runStarted: row.run_started,
+      runOpen: row.run_open,
+    },
+  }));
+}
+
+/** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */
+export async function lockLingering(sql: Sql, before: Instant, limit: number): Promise<LockedSandbox[]> {
+  const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
+    `select ${SANDBOX_COLUMNS}, run_spec, runtime, run_id, removed_at from sandboxes
+     where ephemeral and removed_at is null and runtime is not null and status in ('stopped', 'failed')
+       and changed_at <= $1
+     order by changed_at
+     limit $2
+     for update skip locked`,
+    [before, limit],
+  );
+  return rows;
+}

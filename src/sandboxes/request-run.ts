@@ -1,0 +1,45 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Sql } from '../db/pool.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import type { Instant } from '../lib/instant.js';
+import { insertRun } from '../runs/queries.js';
+import type { RunSpec } from '../runtimes/runtime.js';
+import { updateSandbox, type SandboxRow } from './queries.js';
+
+/**
+ * Admits a run of a sandbox at rest, whose row the transaction holds: the status, the run and the audit event are
+ * written together, and the reconciler takes it from there.
+ */
+export async function requestRun(
+  tx: Sql,
+  sandbox: SandboxRow & { run_spec: RunSpec },
+  actor: EventActor,
+  at: Instant,
+): Promise<SandboxRow> {
+  const { org_id: orgId, id, name, run_spec: spec, status } = sandbox;
+  const runId = uuidv7();
+  await insertRun(tx, {
+    org_id: orgId,
+    id: runId,
+    sandbox_id: id,
+    vcpus: spec.vcpus,
+    memory_mib: spec.memoryMib,
+    disk_mib: spec.diskMib ?? 0,
+  });
+  await recordEvent(tx, {
+    orgId,
+    type: 'sandbox_start_requested',
+    actor,
+    resourceId: id,
+    at,
+    payload: { sandbox_id: id, name, run_id: runId, previous_status: status, status: 'starting' },
+  });
+  const change = {
+    status: 'starting',
+    status_reason: 'scheduling',
+    last_failure_message: null,
+    run_id: runId,
+  } as const;
+  return updateSandbox(tx, orgId, id, change, at);
+}

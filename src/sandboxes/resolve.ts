@@ -1,0 +1,140 @@
+import type { RunSpec } from '../runtimes/runtime.js';
+import type { MountRequest, SandboxMount } from './mount-schema.js';
+import type { SecretEntry } from './network-schema.js';
+import type { CreateSandboxRequest, SandboxSpec } from './schema.js';
+
+type Rlimit = SandboxSpec['rlimits'][number];
+type DiskImage = Extract<SandboxMount, { type: 'DiskImage' }>;
+
+/**
+ * Resolves a request: every default filled in. Two views of it are made once and kept, what the runtime is given and
+ * what callers are shown. Secret values and registry passwords are in neither.
+ */
+export function resolve(request: CreateSandboxRequest): { runSpec: RunSpec; spec: SandboxSpec } {
+  const { image, resources = {}, runtime = {}, network = {}, lifecycle = {} } = request;
+  const env = lastOfEachKey(request.env ?? []);
+  const labels = request.labels ?? {};
+  const rlimits = request.rlimits ?? [];
+  const mounts = request.mounts ?? [];
+  const vcpus = resources.vcpus ?? 1;
+  const memoryMib = resources.memory_mib ?? 512;
+  const diskMib = resources.disk_size_mib ?? null;
+  const cmd = runtime.cmd ?? null;
+  const entrypoint = runtime.entrypoint ?? null;
+  const user = runtime.user ?? null;
+  const workdir = runtime.workdir ?? null;
+  const shell = runtime.shell ?? null;
+  const scripts = runtime.scripts ?? {};
+  const networkEnabled = network.enabled ?? true;
+  const idleTimeoutSecs = lifecycle.idle_timeout_secs ?? null;
+  const maxDurationSecs = lifecycle.max_duration_secs ?? null;
+
+  return {
+    runSpec: {
+      image: image.reference,
+      pullPolicy: request.pull_policy ?? 'if_missing',
+      ...{
+        vcpus,
+        memoryMib,
+        diskMib,
+        cmd,
+        entrypoint,
+        user,
+        workdir,
+        shell,
+        scripts,
+        env,
+        labels,
+        rlimits,
+        mounts,
+      },
+      patches: request.patches ?? [],
+      init: request.init ?? null,
+      securityProfile: request.security_profile ?? 'default',
+      ...{ networkEnabled, idleTimeoutSecs, maxDurationSecs },
+    },
+    spec: {
+      image: image.reference,
+      resources: { vcpus, memory_mib: memoryMib, disk_size_mib: diskMib },
+      runtime: {
+        ...{ cmd, entrypoint, hostname: null, user, workdir, shell, scripts },
+        log_level: runtime.log_level ?? null,
+        metrics_sample_interval_ms: 1000,
+        disable_metrics_sample: false,
+      },
+      env,
+      labels,
+      rlimits: rlimits.map(({ resource, soft, hard }) => ({
+        resource: capitalized(resource) as Rlimit['resource'],
+        soft,
+        hard,
+      })),
+      lifecycle: {
+        ephemeral: lifecycle.ephemeral ?? false,
+        idle_timeout_secs: idleTimeoutSecs,
+        max_duration_secs: maxDurationSecs,
+      },
+      mounts: mounts.map(showMount),
+      network: {
+        enabled: networkEnabled,
+        ports: [],
+        trust_host_cas: false,
+        max_connections: network.max_connections ?? null,
+        policy: network.policy ?? null,
+        secrets: (network.secrets?.entries ?? []).map((entry) =>
+          showSecret(entry, network.secrets?.on_violation ?? undefined),
+        ),
+      },
+    },
+  };
+}
+
+/** Later entries win over earlier ones of the same key, as in a process's environment. */
+function lastOfEachKey(env: { key: string; value: string }[]): { key: string; value: string }[] {
+  return [...new Map(env.map(({ key, value }) => [key, { key, value }])).values()];
+}
+
+function showMount(mount: MountRequest): SandboxMount {
+  const { guest } = mount;
+  const { nodev = false, noexec = false, nosuid = false, readonly = false } = mount.options ?? {};
+  const options = { nodev, noexec, nosuid, readonly };
+  switch (mount.type) {
+    case 'bind':
+      return { type: 'Bind', guest, options, ...sharingOf(mount), quota_mib: mount.quota_mib ?? null };
+    case 'named':
+      return { type: 'Named', guest, options, ...sharingOf(mount) };
+    case 'tmpfs':
+      return { type: 'Tmpfs', guest, options, size_mib: mount.size_mib ?? null };
+    case 'disk_image': {
+      const format = capitalized(mount.format) as DiskImage['format'];
+      return { type: 'DiskImage', guest, format, options, fstype: mount.fstype ?? null };
+    }
+  }
+}
+
+function sharingOf(mount: Extract<MountRequest, { type: 'bind' | 'named' }>) {
+  return {
+    stat_virtualization: mount.stat_virtualization ?? ('strict' as const),
+    host_permissions: mount.host_permissions ?? ('private' as const),
+  };
+}
+
+/** Only what the contract names: the value, its source and its vault path have no way through here. */
+function showSecret(entry: SecretEntry, fallback: SecretEntry['on_violation']) {
+  const { headers = true, basic_auth = true, query_params = false, body = false } = entry.injection ?? {};
+  const onViolation = entry.on_violation ?? fallback;
+  return {
+    env_var: entry.env_var,
+    placeholder: entry.placeholder,
+    allowed_hosts: (entry.allowed_hosts ?? []).map((host) =>
+      host.type === 'any' ? { type: host.type } : { type: host.type, value: host.value },
+    ),
+    injection: { headers, basic_auth, query_params, body },
+    ...(onViolation == null ? {} : { on_violation: { ...onViolation } }),
+  };
+}
+
+/** The requests say `nofile` and `qcow2`, the answers `Nofile` and `Qcow2`. */
+function capitalized(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}

@@ -1,0 +1,202 @@
+import type { FastifyReply } from 'fastify';
+import { Type } from 'typebox';
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { answers, type App } from '../http/route.js';
+import { MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
+import { create } from './create.js';
+import { destroy } from './destroy.js';
+import { list } from './list.js';
+import { presentSandbox } from './present.js';
+import { getSandbox, type SandboxKey } from './queries.js';
+import { CreateSandboxRequest, PaginatedSandboxResponse, SandboxResponse, SandboxStatus } from './schema.js';
+import { start } from './start.js';
+import { stop } from './stop.js';
+import { Waiters } from './wait.js';
+
+const tags = ['sandboxes'];
+const byId = Type.Object({ sandbox_id: Uuid });
+const byName = Type.Object({ name: Type.String() });
+
+const waitQuery = {
+  wait_for: Type.Optional(
+    Words(['running'], {
+      title: 'SandboxWaitFor',
+      description: 'Hold the answer until the sandbox runs or failed.',
+    }),
+  ),
+  wait_timeout: Type.Optional(
+    Type.Integer({
+      format: 'int64',
+      minimum: 0,
+      description:
+        'Longest hold in seconds, only with `wait_for`; the service holds for 120 at most. The answer is then the sandbox as it is.',
+    }),
+  ),
+};
+
+export function sandboxRoutes(app: App, ctx: Context): void {
+  const waiters = new Waiters(ctx);
+
+  app.get(
+    '/v1/sandboxes',
+    {
+      schema: {
+        operationId: 'list_sandboxes',
+        summary: 'List sandboxes',
+        tags,
+        querystring: Type.Object(
+          {
+            ...PageQuery,
+            labels: Type.Optional(
+              Type.String({
+                description: 'A JSON object of strings, such as `{"team":"ml"}`; all must match.',
+              }),
+            ),
+            status: Repeatable(SandboxStatus, 'Any of these. May be repeated.'),
+            name_prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+            created_after: Type.Optional(Type.String({ description: 'RFC 3339 date-time, exclusive.' })),
+            created_before: Type.Optional(Type.String({ description: 'RFC 3339 date-time, exclusive.' })),
+            sort: Type.Optional(
+              Words(['-created_at', 'created_at', 'name'], {
+                description: '`-created_at`, newest first, unless said.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: answers(PaginatedSandboxResponse),
+      },
+    },
+    (request) => list(ctx, callerOf(request).orgId, request.query),
+  );
+
+  app.post(
+    '/v1/sandboxes',
+    {
+      schema: {
+        operationId: 'create_sandbox',
+        summary: 'Create a sandbox, and start it when asked to',
+        tags,
+        querystring: Type.Object(
+          { start: Type.Optional(Type.Boolean({ default: false })), ...waitQuery },
+          { additionalProperties: false },
+        ),
+        body: CreateSandboxRequest,
+        response: answers(
+          SandboxResponse,
+          'invalid_sandbox_config',
+          'volume_not_found',
+          'name_already_exists',
+          'rate_limited',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { start: startNow = false, ...wait } = request.query;
+      waiters.admit(wait);
+      if (wait.wait_for !== undefined && !startNow) {
+        throw new ApiError('invalid_request', 'wait_for is valid only with start=true', {
+          parameter: 'wait_for',
+        });
+      }
+      const sandbox = await create(ctx, callerOf(request), request.body, { start: startNow });
+      return waiters.wait(sandbox, wait, goneSignal(reply));
+    },
+  );
+
+  // By id and by name alike: the same operations under both addresses.
+  addressed(
+    '/v1/sandboxes/:sandbox_id',
+    { params: byId, get: 'get_sandbox', suffix: '_sandbox' },
+    (params) => ({
+      id: (params as { sandbox_id: string }).sandbox_id,
+    }),
+  );
+  addressed(
+    '/v1/sandboxes/by-name/:name',
+    { params: byName, get: 'get_by_name', suffix: '_by_name' },
+    (params) => ({
+      name: (params as { name: string }).name,
+    }),
+  );
+
+  function addressed(
+    path: string,
+    { params, get, suffix }: { params: typeof byId | typeof byName; get: string; suffix: string },
+    keyOf: (params: unknown) => SandboxKey,
+  ): void {
+    app.get(
+      path,
+      {
+        schema: {
+          operationId: get,
+          summary: 'Get a sandbox',
+          tags,
+          params,
+          response: answers(SandboxResponse, 'sandbox_not_found'),
+        },
+      },
+      async (request) => {
+        const row = await getSandbox(ctx.pool, callerOf(request).orgId, keyOf(request.params));
+        if (!row) throw new ApiError('sandbox_not_found');
+        return presentSandbox(row);
+      },
+    );
+
+    app.delete(
+      path,
+      {
+        schema: {
+          operationId: `delete${suffix}`,
+          summary: 'Delete a sandbox in whatever status',
+          tags,
+          params,
+          response: answers(MessageResponse, 'sandbox_not_found'),
+        },
+      },
+      (request) => destroy(ctx, callerOf(request), keyOf(request.params)),
+    );
+
+    app.post(
+      `${path}/start`,
+      {
+        schema: {
+          operationId: `start${suffix}`,
+          summary: 'Start a sandbox that is at rest',
+          tags,
+          params,
+          querystring: Type.Object(waitQuery, { additionalProperties: false }),
+          response: answers(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition', 'rate_limited'),
+        },
+      },
+      async (request, reply) => {
+        waiters.admit(request.query);
+        const sandbox = await start(ctx, callerOf(request), keyOf(request.params));
+        return waiters.wait(sandbox, request.query, goneSignal(reply));
+      },
+    );
+
+    app.post(
+      `${path}/stop`,
+      {
+        schema: {
+          operationId: `stop${suffix}`,
+          summary: 'Stop a sandbox; answers at once',
+          tags,
+          params,
+          response: answers(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
+        },
+      },
+      (request) => stop(ctx, callerOf(request), keyOf(request.params)),
+    );
+  }
+}
+
+/** Aborts when the client closes the connection before it was answered. */
+function goneSignal(reply: FastifyReply): AbortSignal {
+  const controller = new AbortController();
+  reply.raw.once('close', () => controller.abort());
+  return controller.signal;
+}

@@ -1,0 +1,39 @@
+import type { Context } from '../context.js';
+import { announceChange } from '../db/changes.js';
+import { inTransaction } from '../db/transaction.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { presentSandbox } from './present.js';
+import { lockSandbox, type SandboxKey } from './queries.js';
+import { requestRun } from './request-run.js';
+import { refuseTransition } from './refuse.js';
+import type { SandboxResponse } from './schema.js';
+import { TRANSITIONS } from './state.js';
+
+/** Admits a new run. A start that is under way is joined. Returns without waiting for it to run. */
+export async function start(
+  ctx: Context,
+  { orgId, actor }: Caller,
+  key: SandboxKey,
+): Promise<SandboxResponse> {
+  return inTransaction(ctx.pool, async (tx) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    const outcome = TRANSITIONS[sandbox.status].start;
+    if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
+    if (outcome === 'same') return presentSandbox(sandbox);
+    const { run_spec: runSpec } = sandbox;
+    if (!runSpec || sandbox.runtime !== ctx.runtime.name) {
+      refuseTransition(
+        sandbox.status,
+        'start',
+        runSpec
+          ? `the sandbox belongs to the ${sandbox.runtime} runtime, and this service runs the ${ctx.runtime.name} one`
+          : 'the sandbox was imported: its history can be read, but there is nothing to run',
+      );
+    }
+    const row = await requestRun(tx, { ...sandbox, run_spec: runSpec }, actor, ctx.now());
+    await announceChange(tx, sandbox.id);
+    return presentSandbox(row);
+  });
+}

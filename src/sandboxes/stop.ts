@@ -1,0 +1,60 @@
+import type { Context } from '../context.js';
+import { announceChange } from '../db/changes.js';
+import type { Sql } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import type { Instant } from '../lib/instant.js';
+import { presentSandbox } from './present.js';
+import {
+  lockSandbox,
+  updateSandbox,
+  type LockedSandbox,
+  type SandboxKey,
+  type SandboxRow,
+} from './queries.js';
+import { refuseTransition } from './refuse.js';
+import type { SandboxResponse } from './schema.js';
+import { TRANSITIONS } from './state.js';
+
+/** Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is. */
+export async function stop(
+  ctx: Context,
+  { orgId, actor }: Caller,
+  key: SandboxKey,
+): Promise<SandboxResponse> {
+  return inTransaction(ctx.pool, async (tx) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    const outcome = TRANSITIONS[sandbox.status].stop;
+    if (outcome === 'refused') refuseTransition(sandbox.status, 'stop');
+    if (outcome === 'same') return presentSandbox(sandbox);
+    if (!sandbox.run_spec) {
+      refuseTransition(sandbox.status, 'stop', 'the sandbox was imported: what runs it is elsewhere');
+    }
+    return presentSandbox(await requestStop(tx, sandbox, actor, 'requested', ctx.now()));
+  });
+}
+
+/** Writes that the run is to end, of a sandbox whose row the transaction holds. `reason`: why, for the audit trail. */
+export async function requestStop(
+  tx: Sql,
+  { org_id: orgId, id, name, run_id, status }: LockedSandbox,
+  actor: EventActor,
+  reason: 'requested' | 'max_duration_exceeded',
+  at: Instant,
+): Promise<SandboxRow> {
+  await recordEvent(tx, {
+    orgId,
+    type: 'sandbox_stop_requested',
+    actor,
+    resourceId: id,
+    at,
+    payload: { sandbox_id: id, name, run_id, previous_status: status, status: 'stopping', reason },
+  });
+  const row = await updateSandbox(tx, orgId, id, { status: 'stopping', status_reason: null }, at);
+  await announceChange(tx, id);
+  return row;
+}

@@ -1,0 +1,157 @@
+import { pino } from 'pino';
+import { buildApp } from './app.js';
+import { DEFAULT_SETTINGS, type Context } from './context.js';
+import { listenForChanges } from './db/changes.js';
+import { migrate, readInstance } from './db/migrate.js';
+import { openForServer, type Database } from './db/open.js';
+import { openPool, type Pool } from './db/pool.js';
+import { operator } from './events/actor.js';
+import { listen } from './http/listen.js';
+import { createKey } from './keys/create.js';
+import { Cursors } from './lib/cursor.js';
+import { ExplainedError } from './lib/explained.js';
+import { now } from './lib/instant.js';
+import { makeLog, type LogLevel } from './log.js';
+import { createOrg } from './orgs/create.js';
+import { hasOrgs } from './orgs/queries.js';
+import { openRuntime } from './runtimes/choose.js';
+import type { Runtime, RuntimeChoice } from './runtimes/runtime.js';
+import { startWorker } from './worker.js';
+
+export interface ServiceOptions {
+  databaseUrl?: string;
+  dataDir: string;
+  host: string;
+  port: number;
+  runtime: RuntimeChoice;
+  dockerSocket: string;
+  dockerNetwork: string;
+  volumePurgeHours: number;
+  ephemeralLingerSecs: number;
+  logLevel: LogLevel;
+}
+
+export interface FirstKey {
+  org: { id: string; name: string; slug: string };
+  id: string;
+  key: string;
+}
+
+export interface Service {
+  address: string;
+  /** A sentence for the operator. */
+  database: string;
+  runtime: Runtime;
+  /** Why the runtime is the simulated one although nobody asked for it. */
+  fallback: string | undefined;
+  /** Made at the very first start. */
+  firstKey: FirstKey | undefined;
+  /** Answers what is under way, then closes everything in order. */
+  stop(): Promise<void>;
+}
+
+/** Everything `sandkeep serve` is, started in order; what was opened is closed again when a later step fails. */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const log = makeLog(options.logLevel, pino.destination({ fd: 2, sync: true }));
+  const opened: (() => Promise<unknown>)[] = [];
+  const stopping = new AbortController();
+
+  async function stop(): Promise<void> {
+    stopping.abort();
+    for (const close of opened.splice(0).reverse()) {
+      await close().catch((error: unknown) => log.error({ err: error }, 'closing failed'));
+    }
+  }
+
+  try {
+    const database = await openForServer({
+      databaseUrl: options.databaseUrl,
+      dataDir: options.dataDir,
+      command: 'serve',
+      onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
+    });
+    opened.push(() => database.close());
+    await migrate(database.address);
+    const pool = openPool(database.address, (error) =>
+      log.warn({ err: error }, 'a database connection broke'),
+    );
+    opened.push(() => pool.end());
+
+    const instance = await readInstance(pool);
+    const { runtime, fallback } = await openRuntime({
+      choice: options.runtime,
+      dockerSocket: options.dockerSocket,
+      dockerNetwork: options.dockerNetwork,
+      dataDir: options.dataDir,
+      instanceId: instance.id,
+    });
+    opened.push(() => runtime.close());
+    const changes = listenForChanges(database.address, (error) =>
+      log.warn({ err: error }, 'the connection for notifications broke'),
+    );
+    opened.push(() => changes.close());
+
+    const ctx: Context = {
+      ...{ pool, runtime, changes, now, log },
+      cursors: new Cursors(instance.cursorKey),
+      stopping: stopping.signal,
+      settings: {
+        ...DEFAULT_SETTINGS,
+        volumePurgeAfterMs: options.volumePurgeHours * 3_600_000,
+        ephemeralLingerMs: options.ephemeralLingerSecs * 1_000,
+      },
+    };
+    const app = await buildApp(ctx);
+    const worker = startWorker(ctx, database.address);
+    opened.push(() => worker.stop());
+    opened.push(() => app.close());
+    const address = await listen(app, options).catch((cause: unknown) => {
+      throw explainListenError(cause, options);
+    });
+    const firstKey = await makeFirstKey(pool);
+    return { address, database: describe(database), runtime, fallback, firstKey, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** A new installation has an organization and a key to begin with. */
+async function makeFirstKey(pool: Pool): Promise<FirstKey | undefined> {
+  if (await hasOrgs(pool)) return undefined;
+  const actor = operator('serve');
+  const org = await createOrg(pool, { name: 'Default', slug: 'default' }, actor);
+  return { org, ...(await createKey(pool, org.id, 'first key', actor)) };
+}
+
+function describe({ address, server }: Database): string {
+  if (!server) return 'external PostgreSQL';
+  const found = {
+    none: '',
+    stopped: '; stopped the one a killed predecessor left',
+    stale: '; recovered after a crash',
+  };
+  return `embedded PostgreSQL in ${'socket' in address ? address.socket : ''}, run by ${server.identity}${found[server.predecessor]}`;
+}
+
+function explainListenError(cause: unknown, { host, port }: ServiceOptions): unknown {
+  switch ((cause as NodeJS.ErrnoException).code) {
+    case 'EADDRINUSE':
+      return new ExplainedError(
+        `port ${port} on ${host} is taken: choose another with --port, or 0 for a free one`,
+        { cause },
+      );
+    case 'EACCES':
+      return new ExplainedError(
+        `port ${port} on ${host} is not allowed to this user: choose one above 1023`,
+        { cause },
+      );
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+      return new ExplainedError(`${host} is not an address of this machine: choose another with --host`, {
+        cause,
+      });
+    default:
+      return cause;
+  }
+}

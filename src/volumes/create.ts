@@ -1,0 +1,58 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Context } from '../context.js';
+import { violatedConstraint } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { checkLabels } from '../lib/labels.js';
+import { insertVolume } from './queries.js';
+import { presentVolume } from './present.js';
+import type { CreateVolumeRequest, VolumeResponse } from './schema.js';
+
+const NAME = /^[a-z0-9]+(-[a-z0-9]+)*$/;
+const NAME_LENGTH = 63;
+
+export async function create(
+  ctx: Context,
+  { orgId, actor }: Caller,
+  { name, labels = {}, capacity_gib = null }: CreateVolumeRequest,
+): Promise<VolumeResponse> {
+  if (!NAME.test(name) || name.length > NAME_LENGTH) {
+    throw new ApiError(
+      'invalid_request',
+      `the name of a volume must be 1 to ${NAME_LENGTH} lower-case letters, digits and single hyphens, such as "team-data"`,
+      { field: 'name' },
+    );
+  }
+  const badLabel = checkLabels(labels);
+  if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
+
+  const id = uuidv7();
+  const at = ctx.now();
+  try {
+    return await inTransaction(ctx.pool, async (tx) => {
+      const row = await insertVolume(tx, {
+        org_id: orgId,
+        id,
+        kind: 'managed',
+        name,
+        labels,
+        capacity_gib,
+        created_at: at,
+      });
+      await recordEvent(tx, {
+        orgId,
+        type: 'volume_created',
+        actor,
+        resourceId: id,
+        at,
+        payload: { volume_id: id, kind: 'managed', name, capacity_gib },
+      });
+      return presentVolume(row);
+    });
+  } catch (error) {
+    if (violatedConstraint(error) !== 'volumes_name') throw error;
+    throw new ApiError('volume_already_exists', `a volume with the name "${name}" already exists`, { name });
+  }
+}

@@ -1,0 +1,46 @@
+import type { Context } from '../context.js';
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
+import { sandboxesMounting } from '../sandboxes/mounted.js';
+import { lockVolume, setDeleting } from './queries.js';
+
+/**
+ * Schedules an unused managed volume for deletion. Until `purge_at` it can be restored; deleting it again changes
+ * nothing and answers the same.
+ */
+export async function remove(
+  ctx: Context,
+  { orgId, actor }: Caller,
+  id: string,
+): Promise<{ message: string }> {
+  return inTransaction(ctx.pool, async (tx) => {
+    const volume = await lockVolume(tx, orgId, id);
+    if (!volume) throw new ApiError('sandbox_not_found');
+    if (volume.kind === 'host') throw new ApiError('host_volume');
+    if (volume.purge_at) return scheduled(volume.purge_at);
+
+    const sandboxes = await sandboxesMounting(tx, orgId, id);
+    if (sandboxes.length > 0) {
+      throw new ApiError('volume_in_use', `the volume is mounted by ${sandboxes.join(', ')}`, { sandboxes });
+    }
+    const at = ctx.now();
+    const purgeAt = addMillis(at, ctx.settings.volumePurgeAfterMs);
+    await setDeleting(tx, orgId, id, at, purgeAt);
+    await recordEvent(tx, {
+      orgId,
+      type: 'volume_deletion_scheduled',
+      actor,
+      resourceId: id,
+      at,
+      payload: { volume_id: id, name: volume.name, purge_at: shortInstant(purgeAt) },
+    });
+    return scheduled(purgeAt);
+  });
+}
+
+function scheduled(purgeAt: Instant): { message: string } {
+  return { message: `the volume is scheduled for deletion; its data goes at ${shortInstant(purgeAt)}` };
+}

@@ -1,0 +1,28 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Sql } from '../db/pool.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import type { Instant } from '../lib/instant.js';
+import { insertVolume } from './queries.js';
+
+/** Makes the one host volume of an organization, in the transaction that makes the organization. */
+export async function makeHostVolume(tx: Sql, orgId: string, actor: EventActor, at: Instant): Promise<void> {
+  const id = uuidv7();
+  await insertVolume(tx, {
+    org_id: orgId,
+    id,
+    kind: 'host',
+    name: null,
+    labels: {},
+    capacity_gib: null,
+    created_at: at,
+  });
+  await recordEvent(tx, {
+    orgId,
+    type: 'volume_created',
+    actor,
+    resourceId: id,
+    at,
+    payload: { volume_id: id, kind: 'host', name: null },
+  });
+}
