@@ -1,18 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { connectionConfig, type Address, type Sql } from './pool.js';
 import { ExplainedError } from '../lib/explained.js';
+import { PACKAGE_ROOT } from '../lib/root.js';
 
 /** PostgreSQL 15 is the oldest the queries are tested on. */
 const OLDEST_SERVER = 150000;
 /** Names the lock under which one migrator at a time works; any constant will do. */
 const LOCK = 0x53616e64;
 
-const FOLDER = fileURLToPath(new URL('../../../migrations', import.meta.url));
+const FOLDER = join(PACKAGE_ROOT, 'migrations');
 
 interface Migration {
   number: number;

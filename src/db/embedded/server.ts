@@ -98,7 +98,12 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
     exited,
     async stop() {
       child.stdin!.end();
-      const late = await Promise.race([exited, sleep(STOP_TIMEOUT_MS).then(() => 'late')]);
+      const patience = new AbortController();
+      const late = await Promise.race([
+        exited.then(() => false),
+        sleep(STOP_TIMEOUT_MS, patience.signal).then(() => true),
+      ]);
+      patience.abort();
       if (late) throw new ExplainedError(`PostgreSQL did not stop within ${STOP_TIMEOUT_MS / 1000} s`);
     },
   };

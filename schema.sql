@@ -1,0 +1,175 @@
+-- Made by "npm run generate" from a freshly migrated database. Do not edit.
+
+create table accruals (
+  org_id uuid not null,
+  volume_id uuid not null,
+  from_at timestamp with time zone not null,
+  to_at timestamp with time zone not null,
+  used_mib numeric not null,
+  constraint accruals_pkey PRIMARY KEY (org_id, volume_id, from_at),
+  constraint accruals_check CHECK ((to_at >= from_at)),
+  constraint accruals_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint accruals_used_mib_check CHECK ((used_mib >= (0)::numeric))
+);
+CREATE INDEX accruals_time ON public.accruals USING btree (org_id, from_at, to_at);
+
+create table api_keys (
+  org_id uuid not null,
+  id uuid not null,
+  name text not null,
+  prefix text not null,
+  hash bytea not null,
+  created_at timestamp with time zone not null,
+  revoked_at timestamp with time zone,
+  constraint api_keys_pkey PRIMARY KEY (org_id, id),
+  constraint api_keys_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
+
+create table events (
+  org_id uuid not null,
+  id uuid not null,
+  occurred_at timestamp with time zone not null,
+  category text collate "C" not null,
+  event_type text collate "C" not null,
+  actor json not null,
+  payload json not null,
+  actor_kind text collate "C" not null,
+  actor_id text collate "C" not null,
+  resource_id uuid,
+  constraint events_pkey PRIMARY KEY (org_id, id),
+  constraint events_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE INDEX events_resource ON public.events USING btree (org_id, resource_id, occurred_at DESC, id DESC) WHERE (resource_id IS NOT NULL);
+CREATE INDEX events_time ON public.events USING btree (org_id, occurred_at DESC, id DESC);
+CREATE INDEX events_type ON public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
+
+create table instance (
+  singleton boolean not null,
+  id uuid not null,
+  cursor_key bytea not null,
+  constraint instance_pkey PRIMARY KEY (singleton),
+  constraint instance_cursor_key_check CHECK ((octet_length(cursor_key) = 32)),
+  constraint instance_singleton_check CHECK (singleton)
+);
+
+create table orgs (
+  id uuid not null,
+  name text not null,
+  slug text not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint orgs_pkey PRIMARY KEY (id),
+  constraint orgs_slug_key UNIQUE (slug)
+);
+
+create table runs (
+  org_id uuid not null,
+  id uuid not null,
+  sandbox_id uuid not null,
+  vcpus integer not null,
+  memory_mib integer not null,
+  disk_mib integer not null,
+  started_at timestamp with time zone,
+  stopped_at timestamp with time zone,
+  seen_at timestamp with time zone,
+  end_reason text,
+  constraint runs_pkey PRIMARY KEY (org_id, id),
+  constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
+  constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),
+  constraint runs_disk_mib_check CHECK ((disk_mib >= 0)),
+  constraint runs_memory_mib_check CHECK ((memory_mib >= 0)),
+  constraint runs_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
+  constraint runs_vcpus_check CHECK ((vcpus >= 0))
+);
+CREATE INDEX runs_sandbox ON public.runs USING btree (org_id, sandbox_id);
+CREATE INDEX runs_time ON public.runs USING btree (org_id, started_at, stopped_at) WHERE (started_at IS NOT NULL);
+CREATE UNIQUE INDEX runs_under_way ON public.runs USING btree (org_id, sandbox_id) WHERE (end_reason IS NULL);
+
+create table sandbox_labels (
+  org_id uuid not null,
+  key text collate "C" not null,
+  value text collate "C" not null,
+  created_at timestamp with time zone not null,
+  sandbox_id uuid not null,
+  constraint sandbox_labels_pkey PRIMARY KEY (org_id, key, value, created_at, sandbox_id),
+  constraint sandbox_labels_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id)
+);
+CREATE INDEX sandbox_labels_sandbox ON public.sandbox_labels USING btree (org_id, sandbox_id);
+
+create table sandbox_volumes (
+  org_id uuid not null,
+  volume_id uuid not null,
+  sandbox_id uuid not null,
+  constraint sandbox_volumes_pkey PRIMARY KEY (org_id, volume_id, sandbox_id),
+  constraint sandbox_volumes_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
+  constraint sandbox_volumes_org_id_volume_id_fkey FOREIGN KEY (org_id, volume_id) REFERENCES volumes(org_id, id)
+);
+CREATE INDEX sandbox_volumes_sandbox ON public.sandbox_volumes USING btree (org_id, sandbox_id);
+
+create table sandboxes (
+  org_id uuid not null,
+  id uuid not null,
+  name text collate "C" not null,
+  slug text collate "C" not null,
+  status text not null,
+  status_reason text,
+  ephemeral boolean not null,
+  created_at timestamp with time zone not null,
+  last_failure_message text,
+  spec json,
+  run_spec jsonb,
+  runtime text,
+  run_id uuid,
+  started_at timestamp with time zone,
+  stopped_at timestamp with time zone,
+  changed_at timestamp with time zone not null,
+  removed_at timestamp with time zone,
+  destroyed_at timestamp with time zone,
+  constraint sandboxes_pkey PRIMARY KEY (org_id, id),
+  constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
+  constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
+  constraint sandboxes_check2 CHECK (((runtime IS NULL) = (run_spec IS NULL))),
+  constraint sandboxes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
+  constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text])))
+);
+CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
+CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WHERE (ephemeral AND (removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['stopped'::text, 'failed'::text])));
+CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
+CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
+CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (runtime, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
+
+create table schema_migrations (
+  number integer not null,
+  name text not null,
+  checksum text not null,
+  applied_at timestamp with time zone not null default now(),
+  constraint schema_migrations_pkey PRIMARY KEY (number)
+);
+
+create table volumes (
+  org_id uuid not null,
+  id uuid not null,
+  kind text not null,
+  name text collate "C",
+  labels json not null default '{}'::json,
+  capacity_gib integer,
+  status text not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  purge_at timestamp with time zone,
+  removed_at timestamp with time zone,
+  constraint volumes_pkey PRIMARY KEY (org_id, id),
+  constraint volumes_capacity_gib_check CHECK ((capacity_gib >= 1)),
+  constraint volumes_check CHECK (((kind = 'host'::text) = (name IS NULL))),
+  constraint volumes_check1 CHECK (((kind = 'managed'::text) OR (status = 'active'::text))),
+  constraint volumes_check2 CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
+  constraint volumes_kind_check CHECK ((kind = ANY (ARRAY['host'::text, 'managed'::text]))),
+  constraint volumes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint volumes_status_check CHECK ((status = ANY (ARRAY['active'::text, 'deleting'::text])))
+);
+CREATE UNIQUE INDEX volumes_host ON public.volumes USING btree (org_id) WHERE ((kind = 'host'::text) AND (removed_at IS NULL));
+CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
+CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));

@@ -1,0 +1,48 @@
+import type { ClientBase } from 'pg';
+
+/**
+ * The schema as SQL text, read from the catalogue: the embedded distribution has no pg_dump. It is for people and for
+ * comparison; the migrations are what makes a database.
+ */
+export async function dumpSchema(client: ClientBase): Promise<string> {
+  const tables = await client.query<{ oid: number; name: string }>(
+    `select oid, relname as name from pg_class
+     where relnamespace = 'public'::regnamespace and relkind = 'r'
+     order by relname`,
+  );
+  const parts = ['-- Made by "npm run generate" from a freshly migrated database. Do not edit.'];
+  for (const { oid, name } of tables.rows) parts.push(await dumpTable(client, oid, name));
+  return `${parts.join('\n\n')}\n`;
+}
+
+async function dumpTable(client: ClientBase, oid: number, name: string): Promise<string> {
+  const columns = await client.query<{ line: string }>(
+    `select format('%I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),
+       case when a.attcollation <> t.typcollation then format(' collate %I', c.collname) else '' end,
+       case when a.attnotnull then ' not null' else '' end,
+       coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')) as line
+     from pg_attribute a
+     join pg_type t on t.oid = a.atttypid
+     left join pg_collation c on c.oid = a.attcollation
+     left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
+     order by a.attnum`,
+    [oid],
+  );
+  const constraints = await client.query<{ line: string }>(
+    // 'n' is "not null", which stands with its column.
+    `select format('constraint %I %s', conname, pg_get_constraintdef(oid)) as line
+     from pg_constraint where conrelid = $1 and contype <> 'n'
+     order by contype = 'p' desc, conname`,
+    [oid],
+  );
+  const indexes = await client.query<{ line: string }>(
+    `select pg_get_indexdef(i.indexrelid) || ';' as line
+     from pg_index i join pg_class c on c.oid = i.indexrelid
+     where i.indrelid = $1 and not exists (select from pg_constraint k where k.conindid = i.indexrelid)
+     order by c.relname`,
+    [oid],
+  );
+  const body = [...columns.rows, ...constraints.rows].map(({ line }) => `  ${line}`).join(',\n');
+  return [`create table ${name} (\n${body}\n);`, ...indexes.rows.map(({ line }) => line)].join('\n');
+}

@@ -1,0 +1,65 @@
+/**
+ * Writes the generated files that are committed: openapi.json and schema.sql. With --check it only compares, and fails
+ * when one is not up to date.
+ */
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { buildApp } from '../src/app.js';
+import { DEFAULT_SETTINGS } from '../src/context.js';
+import { migrate } from '../src/db/migrate.js';
+import { openForServer } from '../src/db/open.js';
+import { connectionConfig, openPool } from '../src/db/pool.js';
+import { Cursors } from '../src/lib/cursor.js';
+import { now } from '../src/lib/instant.js';
+import { PACKAGE_ROOT } from '../src/lib/root.js';
+import { makeLog } from '../src/log.js';
+import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { dumpSchema } from './dump-schema.js';
+
+const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
+const database = await openForServer({
+  databaseUrl: undefined,
+  dataDir: directory,
+  command: 'generate',
+  onCrash: () => undefined,
+});
+await migrate(database.address);
+
+const client = new pg.Client(connectionConfig(database.address));
+await client.connect();
+const schema = await dumpSchema(client);
+await client.end();
+
+const pool = openPool(database.address, () => undefined);
+const app = await buildApp({
+  ...{ pool, now, settings: DEFAULT_SETTINGS },
+  runtime: new SimulatedRuntime(directory),
+  cursors: new Cursors(Buffer.alloc(32)),
+  changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
+  log: makeLog('silent', { write: () => undefined }),
+  stopping: new AbortController().signal,
+});
+const openapi = `${JSON.stringify(app.swagger(), null, 2)}\n`;
+await app.close();
+await pool.end();
+await database.close();
+rmSync(directory, { recursive: true, force: true });
+
+let stale = false;
+for (const [name, text] of [
+  ['openapi.json', openapi],
+  ['schema.sql', schema],
+] as const) {
+  const path = join(PACKAGE_ROOT, name);
+  if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;
+  if (process.argv.includes('--check')) {
+    console.error(`${name} is not up to date: run "npm run generate" and commit it`);
+    stale = true;
+  } else {
+    writeFileSync(path, text);
+    console.log(`wrote ${name}`);
+  }
+}
+process.exitCode = stale ? 1 : 0;

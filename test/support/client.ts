@@ -1,0 +1,69 @@
+import { expectDocumented } from './openapi.js';
+
+/** An answer, whose body is checked against openapi.json before a test sees it. */
+export interface Answer<Body = any> {
+  status: number;
+  headers: Headers;
+  body: Body;
+  text: string;
+}
+
+export interface RequestOptions {
+  query?: Record<string, string | number | boolean | string[]> | string;
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** Another key than the client's own; null sends none. */
+  key?: string | null;
+}
+
+export interface Client {
+  url: string;
+  org: { id: string; name: string; slug: string };
+  key: string;
+  keyId: string;
+  request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
+  get(path: string, query?: RequestOptions['query']): Promise<Answer>;
+  post(path: string, body?: unknown, query?: RequestOptions['query']): Promise<Answer>;
+  delete(path: string): Promise<Answer>;
+}
+
+export function makeClient(url: string, identity: Pick<Client, 'org' | 'key' | 'keyId'>): Client {
+  async function request(method: string, path: string, options: RequestOptions = {}): Promise<Answer> {
+    const { query, body, headers = {}, key = identity.key } = options;
+    const search = typeof query === 'string' ? query : toSearch(query ?? {});
+    const response = await fetch(`${url}${path}${search === '' ? '' : `?${search}`}`, {
+      method,
+      headers: {
+        ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const answer: Answer = {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: text === '' ? undefined : JSON.parse(text),
+    };
+    expectDocumented(method, path, answer);
+    return answer;
+  }
+  return {
+    url,
+    ...identity,
+    request,
+    get: (path, query) => request('GET', path, query === undefined ? {} : { query }),
+    post: (path, body, query) => request('POST', path, { body, ...(query === undefined ? {} : { query }) }),
+    delete: (path) => request('DELETE', path),
+  };
+}
+
+function toSearch(query: Exclude<RequestOptions['query'], string | undefined>): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const item of Array.isArray(value) ? value : [value]) search.append(name, String(item));
+  }
+  return search.toString();
+}

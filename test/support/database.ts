@@ -1,0 +1,34 @@
+import pg from 'pg';
+import { connectionConfig, type Address } from '../../src/db/pool.js';
+
+/** The same server, another database. Embedded ones are reached by a URL too, which can name the socket's folder. */
+export function withDatabase(address: Address, name: string): Address {
+  if ('socket' in address) {
+    return { url: `postgres://sandkeep@/${name}?host=${encodeURIComponent(address.socket)}` };
+  }
+  const url = new URL(address.url);
+  url.pathname = `/${name}`;
+  return { url: url.toString() };
+}
+
+let count = 0;
+
+/** A database of its own, migrated and empty. */
+export async function cloneTemplate(server: Address): Promise<{ address: Address; drop(): Promise<void> }> {
+  count += 1;
+  const name = `sandkeep_test_${process.pid}_${count}`;
+  await administer(server, `create database ${name} template sandkeep_template`);
+  return {
+    address: withDatabase(server, name),
+    drop: () => administer(server, `drop database if exists ${name} with (force)`),
+  };
+}
+
+async function administer(server: Address, statement: string): Promise<void> {
+  const admin = new pg.Client(connectionConfig(withDatabase(server, 'postgres')));
+  await admin.connect();
+  // Two files may clone at once; PostgreSQL lets only one session use a template.
+  await admin.query('select pg_advisory_lock(1)');
+  await admin.query(statement);
+  await admin.end();
+}

@@ -1,0 +1,45 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import type { TestProject } from 'vitest/node';
+import { migrate } from '../../src/db/migrate.js';
+import { openForServer } from '../../src/db/open.js';
+import { connectionConfig, type Address } from '../../src/db/pool.js';
+import { withDatabase } from './database.js';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The server of this test run; each test file clones a database of its own from the template. */
+    server: Address;
+  }
+}
+
+const TEMPLATE = 'sandkeep_template';
+
+/** One PostgreSQL for the run, embedded unless SANDKEEP_TEST_DATABASE_URL names another, with a migrated template. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-test-'));
+  const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];
+  const database = await openForServer({
+    databaseUrl,
+    dataDir,
+    command: 'test',
+    onCrash: (error) => console.error('the test database ended', error),
+  });
+  const admin = new pg.Client(connectionConfig(withDatabase(database.address, 'postgres')));
+  await admin.connect();
+  const { rows } = await admin.query<{ server_version: string }>('show server_version');
+  console.log(
+    `tests run on Node ${process.versions.node} and ${databaseUrl === undefined ? 'embedded' : 'external'} PostgreSQL ${rows[0]!.server_version}`,
+  );
+  await admin.query(`drop database if exists ${TEMPLATE}`);
+  await admin.query(`create database ${TEMPLATE}`);
+  await admin.end();
+  await migrate(withDatabase(database.address, TEMPLATE));
+  project.provide('server', database.address);
+  return async () => {
+    await database.close();
+    rmSync(dataDir, { recursive: true, force: true });
+  };
+}

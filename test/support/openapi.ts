@@ -1,0 +1,82 @@
+import Ajv2020 from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import type { Answer } from './client.js';
+
+/** The committed description. `npm run check` sees to it that it is the one the service serves. */
+export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, unknown> };
+};
+
+export interface Operation {
+  operationId: string;
+  responses: Record<string, { content?: { 'application/json': { schema: unknown } } }>;
+}
+
+const ajv = new Ajv2020.default({ strict: false, allErrors: true, discriminator: false });
+formats.default(ajv);
+ajv.addSchema(closed(openapi) as object, 'openapi');
+
+/** Only what is documented may leave: an object that lists its properties has no others. */
+function closed(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(closed);
+  if (typeof node !== 'object' || node === null) return node;
+  const copy = Object.fromEntries(Object.entries(node).map(([key, value]) => [key, closed(value)]));
+  if (copy['type'] === 'object' && 'properties' in copy && !('additionalProperties' in copy)) {
+    copy['additionalProperties'] = false;
+  }
+  return copy;
+}
+
+/** Every operation with its path pattern, method in upper case. */
+export const operations = Object.entries(openapi.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
+);
+
+export function findOperation(method: string, path: string) {
+  const parts = path.split('/');
+  const matches = operations.filter((candidate) => {
+    const pattern = candidate.path.split('/');
+    return (
+      candidate.method === method &&
+      pattern.length === parts.length &&
+      pattern.every((part, index) => part.startsWith('{') || part === parts[index])
+    );
+  });
+  // A literal part goes before a parameter, as in the router.
+  return matches.sort((a, b) => a.path.split('{').length - b.path.split('{').length)[0];
+}
+
+/** The answer is of a status the operation documents, and its body is what the document says, with nothing beside it. */
+export function expectDocumented(method: string, path: string, answer: Answer): void {
+  expect(answer.headers.get('x-request-id'), 'every answer has a request id').toMatch(/^[\w.:-]+$/);
+  if (answer.text !== '') expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
+  const found = findOperation(method, path);
+  if (!found) {
+    expect([200, 404, 405, 503], `${method} ${path} is not in openapi.json`).toContain(answer.status);
+    if (answer.status !== 200) expectBody('#/components/schemas/ErrorResponse', answer);
+    return;
+  }
+  const response = found.operation.responses[answer.status];
+  expect(
+    response,
+    `${method} ${path} answered ${answer.status}, which is not documented: ${answer.text}`,
+  ).toBeDefined();
+  const pointer = ['paths', found.path, method.toLowerCase(), 'responses', String(answer.status)]
+    .concat('content', 'application/json', 'schema')
+    .map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')))
+    .join('/');
+  expectBody(`#/${pointer}`, answer);
+}
+
+function expectBody(reference: string, answer: Answer): void {
+  const validate = ajv.getSchema(`openapi${reference}`);
+  if (!validate) throw new Error(`openapi.json has no ${reference}`);
+  const valid = validate(answer.body);
+  expect(validate.errors ?? [], answer.text.slice(0, 2000)).toEqual([]);
+  expect(valid).toBe(true);
+}

@@ -1,0 +1,90 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inject } from 'vitest';
+import { buildApp } from '../../src/app.js';
+import { DEFAULT_SETTINGS, type Context } from '../../src/context.js';
+import { listenForChanges } from '../../src/db/changes.js';
+import { readInstance } from '../../src/db/migrate.js';
+import { openPool, type Address } from '../../src/db/pool.js';
+import { operator } from '../../src/events/actor.js';
+import { listen } from '../../src/http/listen.js';
+import { createKey } from '../../src/keys/create.js';
+import { Cursors } from '../../src/lib/cursor.js';
+import { now } from '../../src/lib/instant.js';
+import { makeLog } from '../../src/log.js';
+import { createOrg } from '../../src/orgs/create.js';
+import type { Runtime } from '../../src/runtimes/runtime.js';
+import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simulated.js';
+import { startWorker } from '../../src/worker.js';
+import { makeClient, type Client } from './client.js';
+import { cloneTemplate } from './database.js';
+
+/** A whole service on a database of its own: HTTP on a real port, worker, runtime. */
+export interface TestService {
+  ctx: Context;
+  database: Address;
+  url: string;
+  runtime: Runtime;
+  /** Everything that was logged. */
+  logs: string[];
+  /** A client of a fresh organization with a fresh key. */
+  newOrg(): Promise<Client>;
+  close(): Promise<void>;
+}
+
+export interface TestOptions {
+  simulated?: SimulatedOptions;
+  /** Makes another runtime than the simulated one. `instanceId`: of the database. */
+  runtime?: (instanceId: string) => Promise<Runtime>;
+  settings?: Partial<Context['settings']>;
+  now?: Context['now'];
+  worker?: boolean;
+}
+
+let orgs = 0;
+
+export async function startTestService(options: TestOptions = {}): Promise<TestService> {
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-service-'));
+  const { address: database, drop } = await cloneTemplate(inject('server'));
+  const logs: string[] = [];
+  const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
+  const pool = openPool(database, () => undefined);
+  const instance = await readInstance(pool);
+  const runtime = options.runtime
+    ? await options.runtime(instance.id)
+    : new SimulatedRuntime(directory, options.simulated);
+  const changes = listenForChanges(database, () => undefined);
+  const stopping = new AbortController();
+  const ctx: Context = {
+    ...{ pool, runtime, changes, log },
+    now: options.now ?? now,
+    cursors: new Cursors(instance.cursorKey),
+    settings: { ...DEFAULT_SETTINGS, ...options.settings },
+    stopping: stopping.signal,
+  };
+  const app = await buildApp(ctx);
+  const url = await listen(app, { host: '127.0.0.1', port: 0 });
+  const worker = options.worker === false ? undefined : startWorker(ctx, database);
+
+  return {
+    ...{ ctx, database, url, runtime, logs },
+    async newOrg() {
+      orgs += 1;
+      const slug = `org-${process.pid}-${orgs}`;
+      const org = await createOrg(pool, { name: `Org ${orgs}`, slug }, operator('test'));
+      const { id: keyId, key } = await createKey(pool, org.id, 'test key', operator('test'));
+      return makeClient(url, { org, key, keyId });
+    },
+    async close() {
+      stopping.abort();
+      await app.close();
+      await worker?.stop();
+      await changes.close();
+      await runtime.close();
+      await pool.end();
+      await drop();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
