@@ -32,3 +32,8 @@ export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
     ),
   } as { 200: T };
 }
+
+/** The same for an operation whose request may have a body. */
+export function answersToBody<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
+  return answers(ok, 'invalid_json', 'payload_too_large', 'unsupported_media_type', ...errors);
+}

@@ -37,7 +37,7 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
     }
     if (validate(data)) return { value: data };
     const error = mostSpecific(validate.errors ?? []);
-    throw refusal(inBody, pathOf(error), explain(error, inBody, known));
+    throw refusal(inBody, nameOf(error, inBody), explain(error, inBody, known));
   };
 };
 
@@ -77,8 +77,14 @@ function pathOf({ instancePath, params }: ErrorObject): string {
     .join('');
 }
 
-function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
+/** A query parameter that is given several times is still one parameter. */
+function nameOf(error: ErrorObject, inBody: boolean): string {
   const path = pathOf(error);
+  return inBody ? path : path.replace(/\[\d+\]$/, '');
+}
+
+function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
+  const path = nameOf(error, inBody);
   const { keyword, params } = error;
   switch (keyword) {
     case 'required':

@@ -1,9 +1,8 @@
-import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
-import { ApiError } from '../http/errors.js';
-import { answers, type App } from '../http/route.js';
+import { ApiError, badParameter } from '../http/errors.js';
+import { answers, answersToBody, type App } from '../http/route.js';
 import { MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
 import { create } from './create.js';
 import { destroy } from './destroy.js';
@@ -84,7 +83,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           { additionalProperties: false },
         ),
         body: CreateSandboxRequest,
-        response: answers(
+        response: answersToBody(
           SandboxResponse,
           'invalid_sandbox_config',
           'volume_not_found',
@@ -93,16 +92,13 @@ export function sandboxRoutes(app: App, ctx: Context): void {
         ),
       },
     },
-    async (request, reply) => {
+    (request, reply) => {
       const { start: startNow = false, ...wait } = request.query;
-      waiters.admit(wait);
       if (wait.wait_for !== undefined && !startNow) {
-        throw new ApiError('invalid_request', 'wait_for is valid only with start=true', {
-          parameter: 'wait_for',
-        });
+        throw badParameter('wait_for', 'wait_for is valid only with start=true');
       }
-      const sandbox = await create(ctx, callerOf(request), request.body, { start: startNow });
-      return waiters.wait(sandbox, wait, goneSignal(reply));
+      const caller = callerOf(request);
+      return waiters.hold(wait, reply, () => create(ctx, caller, request.body, { start: startNow }));
     },
   );
 
@@ -153,7 +149,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           summary: 'Delete a sandbox in whatever status',
           tags,
           params,
-          response: answers(MessageResponse, 'sandbox_not_found'),
+          response: answersToBody(MessageResponse, 'sandbox_not_found'),
         },
       },
       (request) => destroy(ctx, callerOf(request), keyOf(request.params)),
@@ -168,14 +164,16 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           tags,
           params,
           querystring: Type.Object(waitQuery, { additionalProperties: false }),
-          response: answers(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition', 'rate_limited'),
+          response: answersToBody(
+            SandboxResponse,
+            'sandbox_not_found',
+            'invalid_state_transition',
+            'rate_limited',
+          ),
         },
       },
-      async (request, reply) => {
-        waiters.admit(request.query);
-        const sandbox = await start(ctx, callerOf(request), keyOf(request.params));
-        return waiters.wait(sandbox, request.query, goneSignal(reply));
-      },
+      (request, reply) =>
+        waiters.hold(request.query, reply, () => start(ctx, callerOf(request), keyOf(request.params))),
     );
 
     app.post(
@@ -186,17 +184,10 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           summary: 'Stop a sandbox; answers at once',
           tags,
           params,
-          response: answers(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
+          response: answersToBody(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
         },
       },
       (request) => stop(ctx, callerOf(request), keyOf(request.params)),
     );
   }
-}
-
-/** Aborts when the client closes the connection before it was answered. */
-function goneSignal(reply: FastifyReply): AbortSignal {
-  const controller = new AbortController();
-  reply.raw.once('close', () => controller.abort());
-  return controller.signal;
 }

@@ -1,5 +1,6 @@
+import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
-import { ApiError } from '../http/errors.js';
+import { ApiError, badParameter } from '../http/errors.js';
 import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
 import type { SandboxResponse } from './schema.js';
@@ -20,14 +21,20 @@ export class Waiters {
 
   constructor(private readonly ctx: Context) {}
 
-  /** Checks the parameters, and that one more may wait, before anything is changed for the request. */
-  admit({ wait_for, wait_timeout }: WaitQuery): void {
-    if (wait_timeout !== undefined && wait_for === undefined) {
-      throw new ApiError('invalid_request', 'wait_timeout is valid only with wait_for', {
-        parameter: 'wait_timeout',
-      });
+  /**
+   * Runs `operation` and, when the request asks to, waits for the sandbox that it returns. The place among the waiters is
+   * taken first: a request that cannot wait changes nothing.
+   */
+  async hold(
+    { wait_for, wait_timeout }: WaitQuery,
+    reply: FastifyReply,
+    operation: () => Promise<SandboxResponse>,
+  ): Promise<SandboxResponse> {
+    if (wait_for === undefined) {
+      if (wait_timeout === undefined) return operation();
+      throw badParameter('wait_timeout', 'wait_timeout is valid only with wait_for');
     }
-    if (wait_for !== undefined && this.held >= this.ctx.settings.maxWaiters) {
+    if (this.held >= this.ctx.settings.maxWaiters) {
       throw new ApiError(
         'rate_limited',
         'too many requests are waiting for sandboxes: poll, or try again',
@@ -37,49 +44,52 @@ export class Waiters {
         },
       );
     }
+    this.held += 1;
+    const gone = new AbortController();
+    reply.raw.once('close', () => gone.abort());
+    try {
+      return await this.wait(await operation(), wait_timeout, gone.signal);
+    } finally {
+      this.held -= 1;
+    }
   }
 
   /**
    * Waits until the sandbox no longer is `starting`, the budget (seconds) is used up, the client has left or the service
    * stops. Returns it as it is then: the client decides by its status.
    */
-  async wait(
+  private async wait(
     sandbox: SandboxResponse,
-    { wait_for, wait_timeout }: WaitQuery,
+    budget: number | undefined,
     gone: AbortSignal,
   ): Promise<SandboxResponse> {
-    if (wait_for === undefined) return sandbox;
     const { ctx } = this;
-    const budget = Math.min((wait_timeout ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
-    const ends = AbortSignal.any([gone, ctx.stopping, AbortSignal.timeout(budget)]);
-    let current = sandbox;
-    let changed: () => void = () => undefined;
+    const millis = Math.min((budget ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
+    const ends = AbortSignal.any([gone, ctx.stopping, AbortSignal.timeout(millis)]);
+    let wake: () => void = () => undefined;
     let unseen = false;
     const unsubscribe = ctx.changes.subscribe(sandbox.id, () => {
       unseen = true;
-      changed();
+      wake();
     });
-    this.held += 1;
     try {
       for (;;) {
         unseen = false;
         const row = await getSandbox(ctx.pool, sandbox.org_id, { id: sandbox.id });
         if (!row) throw new ApiError('sandbox_not_found', 'the sandbox was deleted while it was starting');
-        current = presentSandbox(row);
-        if (current.status !== 'starting' || ends.aborted) return current;
+        if (row.status !== 'starting' || ends.aborted) return presentSandbox(row);
         if (unseen) continue;
         await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, LOOK_EVERY_MS);
-          changed = () => {
+          const timer = setTimeout(() => wake(), LOOK_EVERY_MS);
+          wake = () => {
             clearTimeout(timer);
-            ends.removeEventListener('abort', changed);
+            ends.removeEventListener('abort', wake);
             resolve();
           };
-          ends.addEventListener('abort', changed, { once: true });
+          ends.addEventListener('abort', wake, { once: true });
         });
       }
     } finally {
-      this.held -= 1;
       unsubscribe();
     }
   }

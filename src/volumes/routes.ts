@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
-import { answers, type App } from '../http/route.js';
+import { answers, answersToBody, type App } from '../http/route.js';
 import { MessageResponse, Uuid } from '../http/schema.js';
 import { create } from './create.js';
 import { remove } from './delete.js';
@@ -52,7 +52,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
         summary: 'Create a volume',
         tags,
         body: CreateVolumeRequest,
-        response: answers(VolumeResponse, 'volume_already_exists'),
+        response: answersToBody(VolumeResponse, 'volume_already_exists'),
       },
     },
     (request) => create(ctx, callerOf(request), request.body),
@@ -66,7 +66,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
         summary: 'Schedule an unused volume for deletion',
         tags,
         params,
-        response: answers(MessageResponse, 'sandbox_not_found', 'volume_in_use', 'host_volume'),
+        response: answersToBody(MessageResponse, 'sandbox_not_found', 'volume_in_use', 'host_volume'),
       },
     },
     (request) => remove(ctx, callerOf(request), request.params.id),

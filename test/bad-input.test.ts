@@ -1,0 +1,462 @@
+import fc from 'fast-check';
+import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Client } from './support/client.js';
+import { operations } from './support/openapi.js';
+import { startTestService, type TestService } from './support/service.js';
+import { fullRequest, smallRequest } from './support/specs.js';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService({ worker: false });
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+const LISTS = ['/v1/sandboxes', '/v1/events'];
+
+/** The refusal names the parameter and its message does too. */
+async function expectRefused(path: string, query: string, parameter: string): Promise<void> {
+  const { status, body } = await client.request('GET', path, { query });
+  expect([status, body.error?.code, body.error?.details], `${path}?${query}`).toEqual([
+    400,
+    'invalid_request',
+    { parameter },
+  ]);
+  expect(body.error.message).toContain(parameter);
+}
+
+describe('query parameters', () => {
+  const badLimits = ['0', '101', '-1', '1.5', 'x', '', '99999999999999999999', 'NaN', 'true', '1&limit=2'];
+  test.each(LISTS.flatMap((path) => badLimits.map((value) => [path, value] as const)))(
+    '%s refuses limit=%s',
+    (path, value) => expectRefused(path, `limit=${value}`, 'limit'),
+  );
+
+  const badCursors = ['', 'x', 'AAAA', '%00', 'é', 'e30', '!!!!', 'a'.repeat(5000), 'x&cursor=y'];
+  test.each(LISTS.flatMap((path) => badCursors.map((value) => [path, value] as const)))(
+    '%s refuses cursor=%s',
+    (path, value) => expectRefused(path, `cursor=${value}`, 'cursor'),
+  );
+
+  const badLabels = [
+    '',
+    'x',
+    '[]',
+    '[1]',
+    '1',
+    'null',
+    '"a"',
+    '{',
+    '{"a":1}',
+    '{"a":null}',
+    '{"a":{}}',
+    '{"a":"\\u0000"}',
+  ];
+  test.each(badLabels)('labels=%s is refused', (value) =>
+    expectRefused('/v1/sandboxes', `labels=${encodeURIComponent(value)}`, 'labels'),
+  );
+
+  const badTimes = [
+    '',
+    'x',
+    '2026',
+    '2026-11-21',
+    '2026-11-21T10:00:00',
+    '2026-02-30T00:00:00Z',
+    '2026-11-21T25:00:00Z',
+  ];
+  const worseTimes = [
+    '0000-01-01T00:00:00Z',
+    '-001-01-01T00:00:00Z',
+    '10000-01-01T00:00:00Z',
+    'now',
+    '1700000000',
+    '%00',
+  ];
+  test.each([...badTimes, ...worseTimes])('the time %s is refused', async (value) => {
+    await expectRefused('/v1/sandboxes', `created_after=${value}`, 'created_after');
+    await expectRefused('/v1/sandboxes', `created_before=${value}`, 'created_before');
+    await expectRefused('/v1/events', `since=${value}`, 'since');
+    await expectRefused('/v1/events', `until=${value}`, 'until');
+    if (value === '2026-11-21') return;
+    await expectRefused('/v1/billing/usage/sandbox', `since=${value}`, 'since');
+    await expectRefused('/v1/billing/usage/storage', `until=${value}`, 'until');
+  });
+
+  test('usage refuses a range that is empty, reversed or longer than 366 days', async () => {
+    for (const path of ['/v1/billing/usage/sandbox', '/v1/billing/usage/storage']) {
+      await expectRefused(path, 'since=2026-01-02&until=2026-01-01', 'since');
+      await expectRefused(path, 'since=2026-01-01&until=2026-01-01', 'since');
+      await expectRefused(path, 'since=2024-01-01&until=2025-01-02', 'since');
+      await expectRefused(path, 'until=2000-01-01', 'until');
+      expect((await client.request('GET', path, { query: 'since=2024-01-01&until=2025-01-01' })).status).toBe(
+        200,
+      );
+    }
+  });
+
+  test('the rest refuses what it does not know', async () => {
+    await expectRefused('/v1/sandboxes', 'status=paused', 'status');
+    await expectRefused('/v1/sandboxes', 'status=', 'status');
+    await expectRefused('/v1/sandboxes', 'sort=slug', 'sort');
+    await expectRefused('/v1/sandboxes', 'name_prefix=', 'name_prefix');
+    await expectRefused('/v1/events', 'event_type=', 'event_type');
+    await expectRefused('/v1/events', 'event_type=!', 'event_type');
+    await expectRefused('/v1/events', 'actor_kind=robot', 'actor_kind');
+    await expectRefused('/v1/events', 'resource_id=1', 'resource_id');
+    await expectRefused('/v1/events', 'since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'until');
+  });
+
+  test('an unknown query parameter is refused on every route', async () => {
+    for (const { method, path } of operations) {
+      const concrete = path.replace('{name}', 'x').replace(/\{\w+\}/, uuidv7());
+      const options = {
+        query: 'surprise=1',
+        ...(method === 'POST' ? { body: smallRequest('surprise') } : {}),
+      };
+      const { status, body } = await client.request(method, concrete, options);
+      expect([status, body.error.details], `${method} ${path}`).toEqual([400, { parameter: 'surprise' }]);
+    }
+  });
+
+  test('an id that is no UUID is refused on every route that takes one', async () => {
+    for (const { method, path } of operations.filter((operation) => /id\}/.test(operation.path))) {
+      const name = /\{(\w+)\}/.exec(path)![1]!;
+      for (const bad of ['1', 'x'.repeat(2000), '%00', `${uuidv7()}x`, "'%20or%201=1", '..%2f..']) {
+        const { status, body } = await client.request(method, path.replace(/\{\w+\}/, bad), {
+          ...(method === 'POST' ? { body: {} } : {}),
+        });
+        expect([status, body.error.code, body.error.details], `${method} ${path} ${bad}`).toEqual([
+          400,
+          'invalid_request',
+          { parameter: name },
+        ]);
+      }
+    }
+  });
+});
+
+describe('bodies', () => {
+  const change = (edit: (request: any) => void) => {
+    const request = fullRequest('bad', 'none') as any;
+    request.mounts = request.mounts.filter(({ type }: { type: string }) => type !== 'named');
+    edit(request);
+    return request;
+  };
+  const cases: [field: string, body: unknown][] = [
+    ['name', change((r) => delete r.name)],
+    ['name', change((r) => (r.name = ''))],
+    ['name', change((r) => (r.name = '-x'))],
+    ['name', change((r) => (r.name = 'ü'))],
+    ['name', change((r) => (r.name = 'x'.repeat(129)))],
+    ['name', change((r) => (r.name = 'a\0b'))],
+    ['name', change((r) => (r.name = 1))],
+    ['slug', change((r) => (r.slug = 'No'))],
+    ['slug', change((r) => (r.slug = 'a--b'))],
+    ['image', change((r) => delete r.image)],
+    ['image.type', change((r) => (r.image.type = 'bind'))],
+    ['image.reference', change((r) => (r.image.reference = ''))],
+    ['image.reference', change((r) => (r.image.reference = 'team/UPPER'))],
+    ['image.reference', change((r) => (r.image.reference = '--privileged'))],
+    ['resources.vcpus', change((r) => (r.resources.vcpus = 0))],
+    ['resources.vcpus', change((r) => (r.resources.vcpus = -1))],
+    ['resources.vcpus', change((r) => (r.resources.vcpus = 1.5))],
+    ['resources.vcpus', change((r) => (r.resources.vcpus = '1'))],
+    ['resources.vcpus', change((r) => (r.resources.vcpus = 2 ** 31))],
+    ['resources.memory_mib', change((r) => (r.resources.memory_mib = 0))],
+    ['resources.disk_size_mib', change((r) => (r.resources.disk_size_mib = 0))],
+    ['runtime.cmd[1]', change((r) => (r.runtime.cmd = ['a', 1]))],
+    ['runtime.workdir', change((r) => (r.runtime.workdir = 'relative'))],
+    ['runtime.log_level', change((r) => (r.runtime.log_level = 'loud'))],
+    ['runtime.scripts', change((r) => (r.runtime.scripts = { '../x': '' }))],
+    ['env[0].key', change((r) => (r.env = [{ key: '', value: '' }]))],
+    ['env[0].key', change((r) => (r.env = [{ key: 'A=B', value: '' }]))],
+    ['env[0].key', change((r) => (r.env = [{ key: 'MSB_X', value: '' }]))],
+    ['env[0].value', change((r) => (r.env = [{ key: 'A' }]))],
+    ['env[0].value', change((r) => (r.env = [{ key: 'A', value: 'x\ud800' }]))],
+    ['labels.', change((r) => (r.labels = { '': 'x' }))],
+    ['labels.service.x', change((r) => (r.labels = { 'service.x': 'x' }))],
+    ['labels.a', change((r) => (r.labels = { a: 1 }))],
+    ['rlimits[0].resource', change((r) => (r.rlimits[0].resource = 'Nofile'))],
+    ['rlimits[0].soft', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 1 }]))],
+    ['rlimits[0].hard', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 2 ** 60 }]))],
+    [
+      'rlimits[1].resource',
+      change((r) => (r.rlimits = [1, 2].map(() => ({ resource: 'cpu', soft: 1, hard: 1 })))),
+    ],
+    ['mounts[0].type', change((r) => (r.mounts = [{ type: 'nfs', guest: '/x' }]))],
+    ['mounts[0].type', change((r) => (r.mounts = [{ guest: '/x' }]))],
+    ['mounts[0].guest', change((r) => (r.mounts = [{ type: 'tmpfs', guest: 'x' }]))],
+    ['mounts[0].guest', change((r) => (r.mounts = [{ type: 'tmpfs', guest: '/' }]))],
+    ['mounts[0].guest', change((r) => (r.mounts = [{ type: 'tmpfs', guest: '/a/../b' }]))],
+    ['mounts[0].guest', change((r) => (r.mounts = [{ type: 'tmpfs', guest: '/a:b' }]))],
+    ['mounts[1].guest', change((r) => (r.mounts = [1, 2].map(() => ({ type: 'tmpfs', guest: '/a' }))))],
+    ['mounts[0].host', change((r) => (r.mounts = [{ type: 'bind', guest: '/a', host: '../x' }]))],
+    [
+      'mounts[0].format',
+      change((r) => (r.mounts = [{ type: 'disk_image', guest: '/a', host: 'x', format: 'iso' }])),
+    ],
+    [
+      'patches[0].src',
+      change((r) => (r.patches = [{ type: 'copy_file', src: 'x', dst: '/y', replace: true }])),
+    ],
+    ['patches[0].path', change((r) => (r.patches = [{ type: 'mkdir', path: 'y' }]))],
+    ['network.policy.default_egress', change((r) => (r.network.policy.default_egress = 'maybe'))],
+    ['network.policy.rules[0].direction', change((r) => (r.network.policy.rules[0].direction = 'up'))],
+    ['network.secrets.entries[0].value', change((r) => (r.network.secrets.entries[0].value = ''))],
+    [
+      'network.secrets.entries[0].placeholder',
+      change((r) => (r.network.secrets.entries[0].placeholder = '')),
+    ],
+    [
+      'network.secrets.entries[0].allowed_hosts',
+      change((r) => (r.network.secrets.entries[0].allowed_hosts = [])),
+    ],
+    [
+      'network.secrets.entries[0].source',
+      change((r) => (r.network.secrets.entries[0].source = { type: 'env', var: 'X' })),
+    ],
+    ['lifecycle.idle_timeout_secs', change((r) => (r.lifecycle.idle_timeout_secs = 0))],
+    ['lifecycle.max_duration_secs', change((r) => (r.lifecycle.max_duration_secs = -1))],
+    ['registry.mode', change((r) => (r.registry = { mode: 'magic' }))],
+    ['registry.password', change((r) => (r.registry = { mode: 'inline', username: 'x' }))],
+    ['pull_policy', change((r) => (r.pull_policy = 'sometimes'))],
+  ];
+  test.each(cases)('a sandbox with a bad %s is refused by that name', async (field, body) => {
+    const { status, body: answer } = await client.post('/v1/sandboxes', body);
+    expect([status, answer.error?.details]).toEqual([400, { field }]);
+    expect(['invalid_request', 'invalid_sandbox_config']).toContain(answer.error.code);
+    expect(answer.error.message.length).toBeGreaterThan(10);
+  });
+
+  test.each([[undefined], ['null'], ['[]'], ['1'], ['"x"']])('the body %s is refused', async (body) => {
+    for (const path of ['/v1/sandboxes', '/v1/volumes']) {
+      const { status, body: answer } = await client.request('POST', path, body === undefined ? {} : { body });
+      expect([status, answer.error.code]).toEqual([400, 'invalid_request']);
+    }
+  });
+
+  test.each(['{', '{"name":"canary-secret", oops}', '\u0001', '{"a":1}{"b":2}'])(
+    'what is not JSON is refused without being repeated: %s',
+    async (body) => {
+      const answer = await client.request('POST', '/v1/sandboxes', { body });
+      expect([answer.status, answer.body.error.code]).toEqual([400, 'invalid_json']);
+      expect(answer.text).not.toContain('canary');
+    },
+  );
+
+  test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'nonsense'])(
+    'the content type %s is refused',
+    async (type) => {
+      const answer = await client.request('POST', '/v1/sandboxes', {
+        body: '{}',
+        headers: { 'content-type': type },
+      });
+      expect([answer.status, answer.body.error.code]).toEqual([415, 'unsupported_media_type']);
+    },
+  );
+
+  test('a body above the limit is refused and the limit named', async () => {
+    const answer = await client.request('POST', '/v1/sandboxes', { body: ' '.repeat(16 * 1024 * 1024 + 1) });
+    expect([answer.status, answer.body.error]).toEqual([
+      413,
+      {
+        code: 'payload_too_large',
+        message: 'the body is too large',
+        details: { limit_bytes: 16 * 1024 * 1024 },
+      },
+    ]);
+  });
+
+  test('start and stop take an empty body, {} and none', async () => {
+    const path = `/v1/sandboxes/${uuidv7()}/stop`;
+    for (const options of [{}, { body: {} }, { body: '' }]) {
+      expect((await client.request('POST', path, options)).status).toBe(404);
+    }
+  });
+
+  test.each([
+    ['name', { name: 'Bad_Name' }],
+    ['name', { name: '' }],
+    ['name', { name: 'x'.repeat(64) }],
+    ['name', {}],
+    ['capacity_gib', { name: 'x', capacity_gib: 0 }],
+    ['labels.sandbox.x', { name: 'x', labels: { 'sandbox.x': '' } }],
+    ['storage', { name: 'x', storage: 'tape' }],
+  ])('a volume with a bad %s is refused: %j', async (field, body) => {
+    const { status, body: answer } = await client.post('/v1/volumes', body);
+    expect([status, answer.error.code, answer.error.details]).toEqual([400, 'invalid_request', { field }]);
+  });
+});
+
+describe('routes and protocol', () => {
+  test('an unknown route is 404 route_not_found, with and without a key', async () => {
+    for (const path of ['/', '/v1', '/v1/nothing', '/v2/sandboxes', '/V1/sandboxes', '/etc/passwd']) {
+      for (const key of [null, client.key]) {
+        const { status, body } = await client.request('GET', path, { key });
+        expect([status, body.error.code], path).toEqual([404, 'route_not_found']);
+      }
+    }
+  });
+
+  test('another method is 405 with Allow, whatever the body', async () => {
+    for (const [method, path, allow] of [
+      ['PUT', '/v1/sandboxes', 'GET, HEAD, POST'],
+      ['DELETE', '/v1/events', 'GET, HEAD'],
+      ['POST', `/v1/events/${uuidv7()}`, 'GET, HEAD'],
+      ['GET', `/v1/volumes/${uuidv7()}`, 'DELETE'],
+      ['PATCH', '/healthz', 'GET, HEAD'],
+      ['OPTIONS', '/v1/billing/usage/sandbox', 'GET, HEAD'],
+    ] as const) {
+      const answer = await client.request(method, path, method === 'GET' ? {} : { body: '{broken' });
+      expect(
+        [answer.status, answer.body.error.code, answer.headers.get('allow')],
+        `${method} ${path}`,
+      ).toEqual([405, 'method_not_allowed', allow]);
+    }
+  });
+
+  test('a sane request id is taken over, another is replaced', async () => {
+    const echo = async (id: string) =>
+      (await client.request('GET', '/v1/sandboxes', { headers: { 'x-request-id': id } })).headers.get(
+        'x-request-id',
+      );
+    expect(await echo('abc-123_x.y:z')).toBe('abc-123_x.y:z');
+    for (const bad of ['x'.repeat(129), 'a b', '{}', '-x', 'a;b']) {
+      expect(await echo(bad)).toMatch(/^[0-9a-f-]{36}$/);
+    }
+  });
+
+  test('bad escapes in the path get the envelope', async () => {
+    const answer = await rawGet('/v1/sandboxes/%zz');
+    expect([answer.status, answer.body.error.code]).toEqual([400, 'invalid_request']);
+    expect(answer.requestId).toMatch(/./);
+  });
+
+  test.each([
+    ['not HTTP at all', 'HELO example.com\r\n\r\n', 400, 'invalid_request'],
+    ['an unknown method', 'BREW /v1/sandboxes HTTP/1.1\r\nhost: x\r\n\r\n', 400, 'invalid_request'],
+    [
+      'headers above the limit',
+      `GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(20_000)}\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+    [
+      'a bad content-length',
+      'POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\ncontent-length: x\r\n\r\n',
+      400,
+      'invalid_request',
+    ],
+  ])('%s gets the envelope', async (_, bytes, status, code) => {
+    const answer = await rawSocket(bytes);
+    expect(answer.split('\r\n')[0]).toContain(` ${status} `);
+    expect(answer.toLowerCase()).toContain('x-request-id:');
+    expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4))).toEqual({
+      error: { code, message: expect.any(String), details: null },
+    });
+  });
+
+  test('HEAD answers like GET without a body', async () => {
+    const response = await fetch(`${client.url}/v1/sandboxes`, {
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${client.key}` },
+    });
+    expect([response.status, await response.text()]).toEqual([200, '']);
+  });
+});
+
+test('whatever is thrown at it, it answers with an envelope and never with 5xx', async () => {
+  const value = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 40 }),
+    fc.constantFrom(
+      '0',
+      '-1',
+      'null',
+      '{}',
+      '[]',
+      "'",
+      '"',
+      '%',
+      '\\',
+      '\0',
+      '../',
+      uuidv7(),
+      '1e999',
+      '9'.repeat(400),
+    ),
+  );
+  const json = fc.jsonValue({ maxDepth: 4 });
+  const names = [
+    'limit',
+    'cursor',
+    'labels',
+    'status',
+    'since',
+    'until',
+    'event_type',
+    'resource_id',
+    'start',
+    'wait_for',
+  ];
+  const mutated = fc
+    .tuple(fc.constantFrom(...Object.keys(fullRequest('x', 'y'))), json)
+    .map(([key, item]) => ({ ...fullRequest('fuzz', 'none'), [key]: item }));
+  await fc.assert(
+    fc.asyncProperty(
+      fc.constantFrom(...operations),
+      value,
+      fc.dictionary(fc.oneof(fc.constantFrom(...names), value), value, { maxKeys: 3 }),
+      fc.oneof(json, mutated),
+      async ({ method, path }, segment, query, body) => {
+        const answer = await client.request(
+          method,
+          path.replace(/\{\w+\}/, encodeURIComponent(segment) || 'x'),
+          {
+            query: Object.entries(query)
+              .map(([key, item]) => `${encodeURIComponent(key)}=${encodeURIComponent(item)}`)
+              .join('&'),
+            ...(method === 'POST' ? { body: JSON.stringify(body) } : {}),
+          },
+        );
+        expect(answer.status, answer.text).toBeLessThan(500);
+        if (answer.status >= 400) expect(answer.body.error.message.length).toBeGreaterThan(5);
+      },
+    ),
+    { numRuns: Number(process.env['SANDKEEP_FUZZ_RUNS'] ?? 1_000) },
+  );
+}, 120_000);
+
+function rawGet(path: string): Promise<{ status: number; body: any; requestId: string }> {
+  const { hostname, port } = new URL(client.url);
+  return new Promise((resolve, reject) => {
+    httpRequest({ hostname, port, path, headers: { authorization: `Bearer ${client.key}` } }, (response) => {
+      let text = '';
+      response.on('data', (chunk) => (text += chunk));
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode!,
+          body: JSON.parse(text),
+          requestId: String(response.headers['x-request-id']),
+        }),
+      );
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+function rawSocket(bytes: string): Promise<string> {
+  const { hostname, port } = new URL(client.url);
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(Number(port), hostname, () => socket.write(bytes));
+    socket.on('data', (chunk) => (text += chunk.toString()));
+    socket.on('close', () => resolve(text));
+    socket.on('error', reject);
+  });
+}
