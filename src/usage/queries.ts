@@ -12,7 +12,8 @@ const DAYS = `
         - (extract(epoch from greatest(c.from_at, day.day)) * 1000000)::bigint as micros
     from clipped c
     cross join lateral generate_series(date_trunc('day', c.from_at), c.to_at, interval '1 day') as day (day)
-    where day.day < c.to_at
+    -- What begins after "now" has no length yet, and must not have a negative one.
+    where c.from_at < c.to_at and day.day < c.to_at
   )`;
 
 export interface SandboxUsageRow {
