@@ -27,10 +27,10 @@ export async function buildApp(ctx: Context): Promise<App> {
     api.addHook('onRoute', ({ schema }) => {
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
-    sandboxRoutes(api as App, ctx);
-    eventRoutes(api as App, ctx);
-    usageRoutes(api as App, ctx);
-    volumeRoutes(api as App, ctx);
+    sandboxRoutes(api, ctx);
+    eventRoutes(api, ctx);
+    usageRoutes(api, ctx);
+    volumeRoutes(api, ctx);
     return Promise.resolve();
   });
   refuseOtherMethods(app, routes);

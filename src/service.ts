@@ -58,7 +58,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 
   async function stop(): Promise<void> {
     stopping.abort();
-    for (const close of opened.splice(0).reverse()) {
+    for (const close of opened.splice(0).toReversed()) {
       await close().catch((error: unknown) => log.error({ err: error }, 'closing failed'));
     }
   }

@@ -74,8 +74,8 @@ const snapshot = async () => {
 };
 
 test('every operation is classified', () => {
-  expect(operations.map(({ operation }) => operation.operationId).sort()).toEqual(
-    Object.keys(OPERATIONS).sort(),
+  expect(operations.map(({ operation }) => operation.operationId).toSorted()).toEqual(
+    Object.keys(OPERATIONS).toSorted(),
   );
 });
 

@@ -115,7 +115,7 @@ describe('sandboxes', () => {
             .filter(
               ({ created_at }) => created_before === undefined || micros(created_at) < BigInt(created_before),
             )
-            .sort(orders[sort ?? '-created_at']!);
+            .toSorted(orders[sort ?? '-created_at']);
           const found = await walk(client, '/v1/sandboxes', query);
           expect(found.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
         },
@@ -137,7 +137,7 @@ describe('sandboxes', () => {
     });
     const ids = seen.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
-    expect(ids).toEqual(before.reverse());
+    expect(ids).toEqual(before.toReversed());
   });
 
   test('a create is in the list that is asked for next', async () => {
@@ -275,7 +275,7 @@ describe('events', () => {
             )
             .filter(({ at }) => since === undefined || at >= base + BigInt(since))
             .filter(({ at }) => until === undefined || at <= base + BigInt(until))
-            .sort((a, b) => cmp(b.at, a.at) || cmp(b.id, a.id));
+            .toSorted((a, b) => cmp(b.at, a.at) || cmp(b.id, a.id));
           expect(found.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
         },
       ),

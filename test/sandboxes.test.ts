@@ -212,13 +212,13 @@ describe('lifecycle', () => {
       { wait_for: 'running', wait_timeout: 20 },
     );
     expect([started.status, started.body.status, started.body.status_reason]).toEqual([200, 'running', null]);
-    const [held] = (await service.runtime.list()).filter(({ sandboxId }) => sandboxId === id);
+    const held = (await service.runtime.list()).find(({ sandboxId }) => sandboxId === id);
     expect(started.body.started_at).toBe(held!.startedAt);
     expect(started.body.stopped_at).toBeNull();
 
     expect((await client.post(`/v1/sandboxes/${id}/stop`, {})).body.status).toBe('stopping');
     const stopped = await untilStatus(client, id, 'stopped');
-    const [exited] = (await service.runtime.list()).filter(({ sandboxId }) => sandboxId === id);
+    const exited = (await service.runtime.list()).find(({ sandboxId }) => sandboxId === id);
     expect(stopped.body.started_at).toBe(exited!.startedAt);
     expect(stopped.body.stopped_at).toBe(exited!.finishedAt);
 
@@ -379,7 +379,7 @@ describe('waits', () => {
       const answers = await Promise.all(
         ['w1', 'w2', 'w3'].map((name) => mine.post('/v1/sandboxes', smallRequest(name), running)),
       );
-      expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 429]);
+      expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 200, 429]);
       const refused = answers.find(({ status }) => status === 429)!;
       expect(refused.body.error.code).toBe('rate_limited');
       expect(refused.headers.get('retry-after')).toBe('1');

@@ -133,10 +133,12 @@ describe('compute', () => {
           expect(body.rows.every(({ day }: { day: string }) => day.endsWith('T00:00:00Z'))).toBe(true);
           // The exact quotient, rounded once: what a decimal literal of it reads as.
           expect(found).toEqual(new Map([...expected].map(([key, sums]) => [key, sums.map(seconds)])));
-          const names = new Map(body.sandboxes.map(({ id, name }: any) => [id, name]));
+          const names = new Map<string, string>(body.sandboxes.map(({ id, name }: any) => [id, name]));
           expect(new Set(names.keys())).toEqual(new Set(body.rows.map(({ sandbox_id }: any) => sandbox_id)));
-          const order = body.rows.map((row: any) => `${row.day} ${names.get(row.sandbox_id)}`);
-          expect(order).toEqual([...order].sort());
+          const order: string[] = body.rows.map(
+            (row: any) => `${row.day} ${names.get(row.sandbox_id) ?? '?'}`,
+          );
+          expect(order).toEqual([...order].toSorted());
         },
       ),
       { numRuns: 150 },

@@ -22,10 +22,10 @@ interface Migration {
 }
 
 /** The migrations this build knows, in order. */
-export function knownMigrations(): Migration[] {
+function knownMigrations(): Migration[] {
   return readdirSync(FOLDER)
     .filter((file) => file.endsWith('.sql'))
-    .sort()
+    .toSorted()
     .map((file, index) => {
       const number = Number(/^(\d{4})_[a-z0-9_]+\.sql$/.exec(file)?.[1]);
       if (number !== index + 1)

@@ -48,13 +48,15 @@ export function openPool(address: Address, onError: (error: Error) => void): Poo
   return pool;
 }
 
-const { builtins } = pg.types;
+const { INT8, TIMESTAMPTZ } = pg.types.builtins;
+
+type TypeId = Parameters<typeof pg.types.getTypeParser>[0];
 
 /** Reads what JavaScript can hold exactly; everything else stays text. */
 const types: pg.CustomTypesConfig = {
-  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
-    if (oid === builtins.TIMESTAMPTZ) return instantFromPostgres;
-    if (oid === builtins.INT8) return safeInteger;
+  getTypeParser: ((oid: TypeId, format?: 'text' | 'binary') => {
+    if (oid === TIMESTAMPTZ) return instantFromPostgres;
+    if (oid === INT8) return safeInteger;
     return pg.types.getTypeParser(oid, format);
   }) as typeof pg.types.getTypeParser,
 };

@@ -30,7 +30,7 @@ export async function inTransaction<T>(
           'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0',
         );
       }
-      const result = await work(client as Transaction);
+      const result = await work(client);
       await client.query('commit');
       return result;
     } catch (error) {

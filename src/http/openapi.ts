@@ -1,6 +1,5 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { OpenAPIV3_1 } from 'openapi-types';
 import type { App } from './route.js';
 
 const DESCRIPTION = `REST API of Sandkeep, the self-hosted control plane for sandboxes and volumes.
@@ -39,7 +38,7 @@ export async function registerOpenapi(app: App): Promise<void> {
       security: [{ api_key: [] }],
     },
     transformObject: (document) =>
-      'openapiObject' in document ? withComponents(document.openapiObject as OpenAPIV3_1.Document) : {},
+      'openapiObject' in document ? withComponents(document.openapiObject) : {},
   });
   await app.register(swaggerUi, {
     routePrefix: '/docs',
@@ -58,31 +57,22 @@ export async function registerOpenapi(app: App): Promise<void> {
 type Json = { [key: string]: unknown };
 
 /** Moves every schema that has a title into `components`, once, and refers to it by name. */
-function withComponents(document: OpenAPIV3_1.Document): OpenAPIV3_1.Document {
+function withComponents<T extends { paths?: object; components?: object }>(document: T): T {
   const schemas: Record<string, unknown> = {};
 
   function visit(value: unknown): unknown {
     if (Array.isArray(value)) return value.map(visit);
     if (typeof value !== 'object' || value === null) return value;
-    const node = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, visit(item)])) as Json;
+    const node: Json = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, visit(item)]));
     const { title, ...schema } = node;
     if (typeof title !== 'string' || !isSchema(schema)) return node;
-    const before = schemas[title];
-    // The description of a use (of an error by its status, say) is not the component's.
-    if (before === undefined) schemas[title] = schema;
+    schemas[title] ??= schema;
     return { $ref: `#/components/schemas/${title}` };
   }
 
-  const paths = visit(document.paths) as OpenAPIV3_1.PathsObject;
-  const sorted = Object.fromEntries(Object.entries(schemas).sort(([a], [b]) => (a < b ? -1 : 1)));
-  return {
-    ...document,
-    paths,
-    components: {
-      ...document.components,
-      schemas: sorted as NonNullable<OpenAPIV3_1.ComponentsObject['schemas']>,
-    },
-  };
+  const paths = visit(document.paths);
+  const sorted = Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  return { ...document, paths, components: { ...document.components, schemas: sorted } };
 }
 
 function isSchema(node: Json): boolean {

@@ -15,7 +15,7 @@ export type App = FastifyInstance<
 >;
 
 /** The answers of an authenticated operation: `ok`, and the errors it names beside those that every one has. */
-export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
+export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200: T } {
   const all: ErrorName[] = ['invalid_request', 'invalid_api_key', 'internal_error', 'not_ready', ...errors];
   const byStatus = new Map<number, string[]>();
   for (const name of all) {
@@ -30,7 +30,7 @@ export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
         { ...ErrorResponse, description: codes.map((code) => `\`${code}\``).join(', ') },
       ]),
     ),
-  } as { 200: T };
+  };
 }
 
 /** The same for an operation whose request may have a body. */

@@ -81,8 +81,8 @@ export const ErrorResponse = Named(
   'The body of every answer that is not 2xx.',
 );
 
-export const LIMIT_DEFAULT = 20;
-export const LIMIT_MAX = 100;
+const LIMIT_DEFAULT = 20;
+const LIMIT_MAX = 100;
 
 /** Query parameters of every list. */
 export const PageQuery = {

@@ -68,7 +68,7 @@ export function makeServer(log: FastifyBaseLogger): App {
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
   });
-  return app as unknown as App;
+  return app;
 }
 
 /**
@@ -79,7 +79,7 @@ export function refuseOtherMethods(app: App, routes: ReadonlyMap<string, Readonl
   for (const [url, methods] of [...routes]) {
     // The files of the API reference.
     if (url.startsWith('/docs')) continue;
-    const allow = [...methods].sort().join(', ');
+    const allow = [...methods].toSorted().join(', ');
     app.route({
       method: METHODS.filter((method) => !methods.has(method)),
       url,

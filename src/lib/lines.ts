@@ -1,21 +1,34 @@
+/** A line of text, or why it has none. */
+export type NumberedLine =
+  { number: number; text: string } | { number: number; fault: 'too long' | 'not UTF-8' };
+
 /**
- * Splits a stream of UTF-8 into lines, numbered from 1. A line longer than `longest` bytes comes as `undefined`, without
- * ever being held in memory whole. The last line needs no line break.
+ * Splits a stream of UTF-8 into lines, numbered from 1. A line longer than `longest` bytes is never held in memory
+ * whole. The last line needs no line break. A byte order mark that begins a line is dropped: files that were put
+ * together from others have them anywhere.
  */
 export async function* numberedLines(
   chunks: AsyncIterable<Buffer>,
   longest: number,
-): AsyncGenerator<{ number: number; text: string | undefined }> {
+): AsyncGenerator<NumberedLine> {
+  // Bytes that are not UTF-8 must not become other text silently.
+  const decoder = new TextDecoder('utf-8', { fatal: true });
   let number = 0;
   let parts: Buffer[] = [];
   let length = 0;
 
-  function take(): { number: number; text: string | undefined } {
-    const text = length > longest ? undefined : Buffer.concat(parts).toString();
+  function take(): NumberedLine {
+    const bytes = parts;
+    const tooLong = length > longest;
     number += 1;
     parts = [];
     length = 0;
-    return { number, text };
+    if (tooLong) return { number, fault: 'too long' };
+    try {
+      return { number, text: decoder.decode(bytes.length === 1 ? bytes[0] : Buffer.concat(bytes)) };
+    } catch {
+      return { number, fault: 'not UTF-8' };
+    }
   }
 
   function keep(part: Buffer): void {

@@ -3,9 +3,9 @@
  */
 export interface Loop {
   /** Runs the next pass at once instead of after the pause. A wake during a pass leads to one more pass. */
-  wake(): void;
+  wake: () => void;
   /** Lets the pass that is under way finish, then ends. Resolves when it has ended. */
-  stop(): Promise<void>;
+  stop: () => Promise<void>;
 }
 
 export interface LoopOptions {
@@ -13,7 +13,7 @@ export interface LoopOptions {
   intervalMs: number;
   /** Longest pause after repeated failures, in milliseconds. */
   maxBackoffMs?: number;
-  onError(error: unknown): void;
+  onError: (error: unknown) => void;
 }
 
 export function startLoop(

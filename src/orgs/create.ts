@@ -10,7 +10,7 @@ import { insertOrg } from './queries.js';
 import { ExplainedError } from '../lib/explained.js';
 
 /** Lower-case letters, digits and single hyphens. */
-export const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
+const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 const SLUG_LENGTH = { min: 2, max: 63 };
 const NAME_LENGTH = 200;
 

@@ -16,7 +16,7 @@ export interface SandboxFilter {
 }
 
 /** The orders a list can have: the keyset (a column and its tie-breaker) and its direction. */
-export const SORTS = {
+const SORTS = {
   '-created_at': { column: 'created_at', type: 'timestamptz', direction: 'desc', after: '<' },
   created_at: { column: 'created_at', type: 'timestamptz', direction: 'asc', after: '>' },
   name: { column: 'name', type: 'text', direction: 'asc', after: '>' },

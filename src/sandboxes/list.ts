@@ -26,11 +26,11 @@ export async function list(
   query: ListSandboxesQuery,
 ): Promise<Page<SandboxResponse>> {
   const { sort = '-created_at', limit = 20 } = query;
-  const labels = Object.entries(readLabels('labels', query.labels)).sort();
+  const labels = Object.entries(readLabels('labels', query.labels)).toSorted(([a], [b]) => (a < b ? -1 : 1));
   if (labels.length > MOST_LABELS) throw badParameter('labels', `labels takes at most ${MOST_LABELS} labels`);
   const filter: SandboxFilter = {
     labels,
-    statuses: [...new Set(query.status)].sort(),
+    statuses: [...new Set(query.status)].toSorted(),
     namePrefix: query.name_prefix,
     // Exclusive bounds: what is below a microsecond rounds away from what lies between them.
     createdAfter: readUntil('created_after', query.created_after),

@@ -36,7 +36,7 @@ const Rule = Named('Rule', {
   protocols: Type.Optional(Type.Array(Protocol, { description: 'Empty is any.' })),
 });
 
-export const NetworkPolicy = Named(
+const NetworkPolicy = Named(
   'NetworkPolicy',
   {
     default_egress: Type.Optional(Action),

@@ -156,20 +156,20 @@ export class Reconciler {
   private call(sandboxId: string, step: string, work: (signal: AbortSignal) => Promise<void>): void {
     if (this.busy.size >= CONCURRENCY) return;
     const controller = new AbortController();
-    const done = work(controller.signal).then(
-      () => {
-        this.busy.delete(sandboxId);
-        this.again();
-      },
-      (error: unknown) => {
-        this.busy.delete(sandboxId);
-        this.ctx.log.error(
-          { err: error, sandboxId, step },
-          'a call to the runtime failed; it will be tried again',
-        );
-      },
-    );
+    const done = this.run(sandboxId, step, work(controller.signal));
     this.busy.set(sandboxId, { step, controller, done });
+  }
+
+  private async run(sandboxId: string, step: string, work: Promise<void>): Promise<void> {
+    try {
+      await work;
+      this.again();
+    } catch (error) {
+      const fields = { err: error, sandboxId, step };
+      this.ctx.log.error(fields, 'a call to the runtime failed; it will be tried again');
+    } finally {
+      this.busy.delete(sandboxId);
+    }
   }
 }
 
@@ -180,6 +180,13 @@ function observationOf(
   const nothing = { startedAt: null, stoppedAt: null, reason: null, message: null, exit: null };
   return { orgId, sandboxId, runId, occurrence: 'run_ended', ...nothing };
 }
+
+/** By the convention of shells and container runtimes. */
+const EXIT_HINTS: Record<number, string> = {
+  126: 'the command is not executable',
+  127: 'there is no such command in the image',
+  137: 'it was killed',
+};
 
 /** An exit that was asked for, or with code 0, is in order. */
 function exitOf({ startedAt, finishedAt: stoppedAt, exit }: Holding, asked: boolean): Partial<Observation> {
@@ -194,6 +201,7 @@ function exitOf({ startedAt, finishedAt: stoppedAt, exit }: Holding, asked: bool
     };
   }
   if (exit?.code === 0) return { ...times, occurrence: 'run_ended', reason: 'completed' };
-  const message = `the main process ended with code ${exit?.code ?? 'unknown'}`;
+  const hint = exit && EXIT_HINTS[exit.code];
+  const message = `the main process ended with code ${exit?.code ?? 'unknown'}${hint ? ` (${hint})` : ''}`;
   return { ...times, occurrence: 'run_crashed', reason: 'crashed', message };
 }

@@ -177,7 +177,7 @@ const RegistrySelection = Variants(
   { title: 'RegistrySelection' },
 );
 
-export const RLIMIT_NAMES = [
+const RLIMIT_NAMES = [
   ...(['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'] as const),
   ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),
 ];

@@ -10,19 +10,17 @@ export const OPERATIONS = ['start', 'stop', 'destroy'] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
 /** What happens to the run under way, as the runtime recorded it. */
-export const OCCURRENCES = [
+export type Occurrence =
   /** The main process runs. */
-  'run_started',
+  | 'run_started'
   /** It ended with code 0, or was ended on request. */
-  'run_ended',
+  | 'run_ended'
   /** It ended with another code, or was killed from outside. */
-  'run_crashed',
+  | 'run_crashed'
   /** The runtime refused to start it. */
-  'start_failed',
+  | 'start_failed'
   /** The runtime holds nothing of it any more, and no record of its end. */
-  'run_lost',
-] as const;
-export type Occurrence = (typeof OCCURRENCES)[number];
+  | 'run_lost';
 
 /** The next status, `same` when the event changes nothing, `gone` when the sandbox ceases, or `refused`. */
 export type Outcome = SandboxStatus | 'same' | 'gone' | 'refused';
@@ -73,6 +71,3 @@ export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, O
   stopped: { start: 'starting', stop: 'same', destroy: 'gone', ...AT_REST },
   failed: { start: 'starting', stop: 'same', destroy: 'gone', ...AT_REST },
 };
-
-/** Statuses without a run under way. */
-export const AT_REST_STATUSES: readonly SandboxStatus[] = ['created', 'stopped', 'failed'];

@@ -8,7 +8,7 @@ export interface Answer<Body = any> {
   text: string;
 }
 
-export interface RequestOptions {
+interface RequestOptions {
   query?: Record<string, string | number | boolean | string[]> | string;
   body?: unknown;
   headers?: Record<string, string>;

@@ -14,7 +14,9 @@ export function withDatabase(address: Address, name: string): Address {
 let count = 0;
 
 /** A database of its own, migrated and empty. */
-export async function cloneTemplate(server: Address): Promise<{ address: Address; drop(): Promise<void> }> {
+export async function cloneTemplate(
+  server: Address,
+): Promise<{ address: Address; drop: () => Promise<void> }> {
   count += 1;
   const name = `sandkeep_test_${process.pid}_${count}`;
   await administer(server, `create database ${name} template sandkeep_template`);

@@ -7,12 +7,12 @@ import { PACKAGE_ROOT } from '../../src/lib/root.js';
 import type { Answer } from './client.js';
 
 /** The committed description. `npm run check` sees to it that it is the one the service serves. */
-export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
+const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, unknown> };
 };
 
-export interface Operation {
+interface Operation {
   operationId: string;
   responses: Record<string, { content?: { 'application/json': { schema: unknown } } }>;
 }
@@ -37,7 +37,7 @@ export const operations = Object.entries(openapi.paths).flatMap(([path, methods]
   Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
 );
 
-export function findOperation(method: string, path: string) {
+function findOperation(method: string, path: string) {
   const parts = path.split('/');
   const matches = operations.filter((candidate) => {
     const pattern = candidate.path.split('/');
@@ -48,7 +48,7 @@ export function findOperation(method: string, path: string) {
     );
   });
   // A literal part goes before a parameter, as in the router.
-  return matches.sort((a, b) => a.path.split('{').length - b.path.split('{').length)[0];
+  return matches.toSorted((a, b) => a.path.split('{').length - b.path.split('{').length)[0];
 }
 
 /** The answer is of a status the operation documents, and its body is what the document says, with nothing beside it. */

@@ -1,0 +1,154 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SandboxStatus } from '../src/sandboxes/schema.js';
+import { STATUSES } from '../src/sandboxes/schema.js';
+import { OPERATIONS, TRANSITIONS } from '../src/sandboxes/state.js';
+import { decide, type Wanted } from '../src/sandboxes/decide.js';
+import type { Holding } from '../src/runtimes/runtime.js';
+import type { Client } from './support/client.js';
+import { startTestService, type TestService } from './support/service.js';
+import { smallRequest } from './support/specs.js';
+import { untilStatus } from './support/until.js';
+
+/** Every cell of the lifecycle table, tried over HTTP. Slow starts and stops hold a sandbox in the statuses between. */
+describe('the lifecycle table', () => {
+  let quick: TestService;
+  let slow: TestService;
+  let clients: Record<'quick' | 'slow', Client>;
+  beforeAll(async () => {
+    quick = await startTestService({
+      simulated: { failStart: ({ spec }) => (spec.image === 'fails' ? 'it fails' : undefined) },
+    });
+    slow = await startTestService({ simulated: { startMs: 60_000, stopMs: 60_000 } });
+    clients = { quick: await quick.newOrg(), slow: await slow.newOrg() };
+  });
+  afterAll(() => Promise.all([quick.close(), slow.close()]));
+
+  let count = 0;
+
+  /** A fresh sandbox in this status, and whose client to ask. */
+  async function sandboxIn(status: SandboxStatus): Promise<{ client: Client; id: string }> {
+    const client = status === 'starting' ? clients.slow : clients.quick;
+    const image = { type: 'oci', reference: status === 'failed' ? 'fails' : 'busybox' };
+    const start = status === 'created' ? {} : { start: true };
+    count += 1;
+    const { body } = await client.post('/v1/sandboxes', smallRequest(`s-${count}`, { image }), start);
+    if (status === 'stopped' || status === 'stopping') await untilStatus(client, body.id, 'running');
+    if (status === 'stopped') await client.post(`/v1/sandboxes/${body.id}/stop`, {});
+    if (status === 'stopping') {
+      // The simulated stop is instant: the row is held in the status between, as a slow runtime would.
+      await quick.ctx.pool.query(
+        "update sandboxes set status = 'stopping', runtime = 'elsewhere' where id = $1",
+        [body.id],
+      );
+    }
+    await untilStatus(client, body.id, status);
+    return { client, id: body.id };
+  }
+
+  const cells = STATUSES.flatMap((status) => OPERATIONS.map((operation) => [status, operation] as const));
+
+  test.each(cells)('%s: %s', async (status, operation) => {
+    const outcome = TRANSITIONS[status][operation];
+    const { client, id } = await sandboxIn(status);
+    const path = `/v1/sandboxes/${id}`;
+    const count = async () =>
+      (await client.get('/v1/events', { resource_id: id, limit: 100 })).body.data.length;
+    const before = await count();
+    const answer =
+      operation === 'destroy' ? await client.delete(path) : await client.post(`${path}/${operation}`, {});
+    if (outcome === 'refused') {
+      expect([answer.status, answer.body.error.code, answer.body.error.details]).toEqual([
+        409,
+        'invalid_state_transition',
+        { status, operation },
+      ]);
+      expect((await client.get(path)).body.status).toBe(status);
+      expect(await count()).toBe(before);
+    } else if (outcome === 'gone') {
+      expect(answer.status).toBe(200);
+      expect((await client.get(path)).status).toBe(404);
+      expect(await count()).toBeGreaterThan(before);
+    } else {
+      expect([answer.status, answer.body.status]).toEqual([200, outcome === 'same' ? status : outcome]);
+      if (outcome === 'same') expect(await count()).toBe(before);
+      else expect(await count()).toBeGreaterThan(before);
+    }
+  });
+});
+
+/**
+ * The reconciler's decision, stepped by a toy world that does what is decided: from every combination of what the store
+ * wants and what the runtime holds it must come to rest, with the run closed when nothing runs, and nothing left of what
+ * was removed.
+ */
+describe('the reconciler', () => {
+  const held = (['none', 'prepared', 'running', 'exited'] as const).flatMap((state) =>
+    state === 'none' ? [undefined] : [holding('current', state), holding('older', state)],
+  );
+  const wants = STATUSES.flatMap((status): Wanted[] =>
+    [false, true].flatMap((removed): Wanted[] =>
+      // A run is open exactly while the status says so; one that is recorded as started may not be `starting` any more.
+      status === 'created' || status === 'stopped' || status === 'failed'
+        ? [
+            {
+              status,
+              removed,
+              runId: status === 'created' ? null : 'current',
+              runStarted: false,
+              runOpen: false,
+            },
+          ]
+        : [
+            { status, removed, runId: 'current', runStarted: status === 'running', runOpen: true },
+            ...(status === 'stopping'
+              ? [{ status, removed, runId: 'current', runStarted: true, runOpen: true }]
+              : []),
+          ],
+    ),
+  );
+
+  test.each(wants.flatMap((wanted) => held.map((holding) => [wanted, holding] as const)))(
+    'comes to rest from %j with %j',
+    (first, firstHeld) => {
+      let wanted: Wanted = { ...first };
+      let holds = firstHeld;
+      let destroyed = false;
+      // Each step is what the one thing decided does to the world.
+      for (let steps = 0; steps < 10; steps += 1) {
+        const step = decide(wanted, holds);
+        if (step === 'nothing' || destroyed) break;
+        switch (step) {
+          case 'start':
+            holds = holding('current', 'running');
+            break;
+          case 'stop':
+          case 'kill':
+            holds = holding(holds!.runId, 'exited');
+            break;
+          case 'destroy':
+            holds = undefined;
+            break;
+          case 'record_started':
+            wanted = { ...wanted, status: 'running', runStarted: true };
+            break;
+          case 'record_destroyed':
+            destroyed = true;
+            break;
+          default:
+            wanted = { ...wanted, status: 'stopped', runOpen: false };
+        }
+      }
+      if (wanted.removed) {
+        expect([destroyed, holds]).toEqual([true, undefined]);
+      } else {
+        expect(decide(wanted, holds)).toBe('nothing');
+        expect(holds?.state === 'running').toBe(wanted.status === 'running');
+      }
+      expect(wanted.runOpen).toBe(wanted.status === 'running' && !wanted.removed);
+    },
+  );
+
+  function holding(runId: string, state: Holding['state']): Holding {
+    return { orgId: 'o', sandboxId: 's', runId, state, startedAt: null, finishedAt: null, exit: null };
+  }
+});

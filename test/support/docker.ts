@@ -1,0 +1,89 @@
+import Docker from 'dockerode';
+import { execFileSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe } from 'vitest';
+
+export const SOCKET = process.env['SANDKEEP_DOCKER_SOCKET'] ?? '/var/run/docker.sock';
+export const docker = new Docker({ socketPath: SOCKET });
+/** Made from the machine's static busybox: no registry is needed. */
+export const IMAGE = 'sandkeep-test:busybox';
+
+const BUSYBOX = '/bin/busybox';
+const APPLETS = [
+  'sh',
+  'sleep',
+  'cat',
+  'env',
+  'id',
+  'pwd',
+  'true',
+  'false',
+  'ls',
+  'touch',
+  'mount',
+  'ip',
+  'dd',
+];
+
+const reason = await whyNot();
+
+/**
+ * Tests against a real engine. Without one they are skipped and say so; with SANDKEEP_TEST_DOCKER=required, as in CI,
+ * they fail instead.
+ */
+export const describeDocker =
+  reason === undefined || process.env['SANDKEEP_TEST_DOCKER'] === 'required'
+    ? describe
+    : (name: string, body: () => void) => describe.skip(`${name} — SKIPPED: ${reason}`, body);
+
+if (reason !== undefined) console.warn(`the tests of the Docker runtime are SKIPPED: ${reason}`);
+
+async function whyNot(): Promise<string | undefined> {
+  try {
+    await docker.ping();
+  } catch {
+    return `no Docker engine answers on ${SOCKET} (on Debian: apt-get install docker.io)`;
+  }
+  return existsSync(BUSYBOX)
+    ? undefined
+    : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
+}
+
+/** An image of nothing but busybox, without a command of its own. */
+export function makeImage(): void {
+  if (reason !== undefined) throw new Error(reason);
+  const root = mkdtempSync(join(tmpdir(), 'sandkeep-image-'));
+  for (const folder of ['bin', 'tmp', 'etc', 'srv']) mkdirSync(join(root, folder));
+  cpSync(BUSYBOX, join(root, 'bin', 'busybox'));
+  for (const applet of APPLETS) symlinkSync('busybox', join(root, 'bin', applet));
+  execFileSync(
+    'sh',
+    ['-c', 'tar -C "$1" -c . | docker -H "unix://$2" import - "$3"', 'sh', root, SOCKET, IMAGE],
+    {
+      stdio: ['ignore', 'ignore', 'inherit'],
+    },
+  );
+  rmSync(root, { recursive: true });
+}
+
+/** The container of a sandbox, found by the label every container of the service has. */
+export async function containerOf(sandboxId: string): Promise<Docker.Container | undefined> {
+  const found = await docker.listContainers({
+    all: true,
+    filters: { label: [`dev.sandkeep.sandbox=${sandboxId}`] },
+  });
+  return found[0] && docker.getContainer(found[0].Id);
+}
+
+/** Runs a command inside and returns what it printed. */
+export async function execIn(sandboxId: string, ...command: string[]): Promise<string> {
+  const container = await containerOf(sandboxId);
+  const exec = await container!.exec({ Cmd: command, AttachStdout: true, AttachStderr: true });
+  const stream = await exec.start({ Tty: true });
+  let text = '';
+  for await (const chunk of stream) text += String(chunk);
+  // Without a terminal the engine puts an eight byte header before each piece.
+  return text.replace(/[\u0000-\u0002]\u0000\u0000\u0000[\s\S]{4}/g, '');
+}

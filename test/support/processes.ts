@@ -1,0 +1,195 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { sleep } from '../../src/lib/sleep.js';
+
+const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
+const START_TIMEOUT_MS = 25_000;
+
+/** A process that runs the built program. */
+export interface Launched {
+  process: ChildProcess;
+  pid: number;
+  /** What it has written so far. */
+  out(): string;
+  err(): string;
+  exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+}
+
+/** A `sandkeep serve` that is ready. */
+export interface Served extends Launched {
+  dataDir: string;
+  url: string;
+  /** Undefined unless this start made the first key. */
+  firstKey: string | undefined;
+}
+
+export interface LaunchOptions {
+  user?: { uid: number; gid: number };
+  /** A command line to put in front, such as setpriv. */
+  under?: readonly string[];
+}
+
+const launched = new Set<Launched>();
+const folders = new Set<string>();
+
+/** A new folder that others may enter, as the database may run as another user. */
+export function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'sandkeep-embedded-'));
+  chmodSync(folder, 0o755);
+  folders.add(folder);
+  return folder;
+}
+
+export function copyFolder(from: string, to: string): void {
+  const { status, stderr } = spawnSync('cp', ['-a', from, to], { encoding: 'utf8' });
+  if (status !== 0) throw new Error(stderr);
+}
+
+/** Ends whatever was launched, and everything that runs in or on the folders; then removes them. */
+export async function cleanUp(): Promise<void> {
+  for (const { process } of launched) process.kill('SIGKILL');
+  await Promise.all([...launched].map(({ exited }) => exited));
+  launched.clear();
+  for (const folder of folders) {
+    await until('nothing runs on the folder', () => {
+      const left = processesOn(folder);
+      for (const { pid } of left) kill('SIGKILL', pid);
+      return left.length === 0;
+    });
+    rmSync(folder, { recursive: true, force: true });
+  }
+  folders.clear();
+}
+
+export function launch(args: readonly string[], { user, under = [] }: LaunchOptions = {}): Launched {
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => name !== 'DATABASE_URL' && !name.startsWith('SANDKEEP_')),
+  );
+  const [program, ...rest] = [...under, process.execPath, PROGRAM, ...args];
+  const child = spawn(program!, rest, { ...user, env, cwd: '/', stdio: ['ignore', 'pipe', 'pipe'] });
+  let [out, err] = ['', ''];
+  child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
+  const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => resolve({ code, signal }));
+  });
+  const result = { process: child, pid: child.pid!, out: () => out, err: () => err, exited };
+  launched.add(result);
+  return result;
+}
+
+export function launchServe(dataDir: string, options?: LaunchOptions): Launched {
+  const fixed = ['--json', '--port', '0', '--runtime', 'simulated', '--log-level', 'warn'];
+  return launch(['serve', ...fixed, '--data-dir', dataDir], options);
+}
+
+/** Starts a service and waits until it is ready. */
+export async function serve(dataDir: string, options?: LaunchOptions): Promise<Served> {
+  return ready(launchServe(dataDir, options), dataDir);
+}
+
+export async function ready(starting: Launched, dataDir: string): Promise<Served> {
+  await until(
+    () => `the service is ready:\n${starting.err()}`,
+    () => {
+      if (starting.process.exitCode !== null) throw new Error(`serve ended:\n${starting.err()}`);
+      return starting.out().includes('\n');
+    },
+    START_TIMEOUT_MS,
+  );
+  const line = JSON.parse(starting.out()) as { address: string; first_key?: { key: string } };
+  return { ...starting, dataDir, url: line.address, firstKey: line.first_key?.key };
+}
+
+/** Stops a service in order; returns its exit code. */
+export async function stop(service: Launched): Promise<number | null> {
+  kill('SIGTERM', service.pid);
+  return (await service.exited).code;
+}
+
+export function kill(signal: NodeJS.Signals, ...pids: number[]): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, signal);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+  }
+}
+
+export interface Found {
+  pid: number;
+  /** The program's name: `postgres`, `sh`, `node`, ... */
+  name: string;
+  arguments: string[];
+}
+
+/** Processes that work below the folder or name it on their command line. The dead that nobody has reaped are left out. */
+function processesOn(folder: string): Found[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .map((name) => look(Number(name)))
+    .filter((found) => found !== undefined)
+    .filter(({ cwd, arguments: all }) => [cwd, ...all].some((text) => text.includes(folder)));
+}
+
+/** Everything of the database in a data directory: the shells that guard it, the postmaster and its children. */
+export function databaseOf(dataDir: string): { guards: number[]; postmaster: number | undefined; all: number[] } {
+  const found = processesOn(dataDir).filter(({ name }) => name !== 'node');
+  const pidsOf = (list: Found[]) => list.map(({ pid }) => pid);
+  return {
+    guards: pidsOf(found.filter(({ name }) => name === 'sh')),
+    postmaster: pidsOf(found.filter((one) => one.name === 'postgres' && one.arguments.includes('-D')))[0],
+    all: pidsOf(found),
+  };
+}
+
+function look(pid: number): (Found & { cwd: string }) | undefined {
+  try {
+    const name = readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+    const line = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+    return { pid, name, arguments: line.split('\0'), cwd: readlinkSync(`/proc/${pid}/cwd`) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The ports on which these processes listen by TCP. */
+export function tcpPortsOf(pids: readonly number[]): number[] {
+  const own = new Set(pids.flatMap(socketsOf));
+  const LISTEN = '0A';
+  return ['/proc/net/tcp', '/proc/net/tcp6']
+    .filter((path) => existsSync(path))
+    .flatMap((path) => readFileSync(path, 'utf8').trim().split('\n').slice(1))
+    .map((line) => line.trim().split(/\s+/))
+    .filter((columns) => columns[3] === LISTEN && own.has(columns[9]!))
+    .map((columns) => parseInt(columns[1]!.split(':')[1]!, 16));
+}
+
+function socketsOf(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+export async function until(
+  what: string | (() => string),
+  holds: () => boolean | Promise<boolean>,
+  timeoutMs = 10_000,
+): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!(await holds())) {
+    if (Date.now() > deadline) {
+      throw new Error(`not within ${timeoutMs} ms: ${typeof what === 'string' ? what : what()}`);
+    }
+    await sleep(10);
+  }
+}
