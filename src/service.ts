@@ -1,5 +1,4 @@
 import { pino } from 'pino';
-import { buildApp } from './app.js';
 import { DEFAULT_SETTINGS, type Context } from './context.js';
 import { listenForChanges } from './db/changes.js';
 import { migrate, readInstance } from './db/migrate.js';
@@ -14,7 +13,6 @@ import { now } from './lib/instant.js';
 import { makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
-import { openRuntime } from './runtimes/choose.js';
 import type { Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import { startWorker } from './worker.js';
 
@@ -64,12 +62,19 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 
   try {
-    const database = await openForServer({
+    // PostgreSQL starts in a process of its own; the web framework is loaded meanwhile.
+    const opening = openForServer({
       databaseUrl: options.databaseUrl,
       dataDir: options.dataDir,
       command: 'serve',
       onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
     });
+    opening.catch(() => undefined);
+    const [{ buildApp }, { openRuntime }] = await Promise.all([
+      import('./app.js'),
+      import('./runtimes/choose.js'),
+    ]);
+    const database = await opening;
     opened.push(() => database.close());
     await migrate(database.address);
     const pool = openPool(database.address, (error) =>

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SandboxStatus } from '../src/sandboxes/schema.js';
 import { STATUSES } from '../src/sandboxes/schema.js';
 import { OPERATIONS, TRANSITIONS } from '../src/sandboxes/state.js';
-import { decide, type Wanted } from '../src/sandboxes/decide.js';
+import { decide, type Step, type Wanted } from '../src/sandboxes/decide.js';
 import type { Holding } from '../src/runtimes/runtime.js';
 import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
@@ -110,34 +110,11 @@ describe('the reconciler', () => {
   test.each(wants.flatMap((wanted) => held.map((holding) => [wanted, holding] as const)))(
     'comes to rest from %j with %j',
     (first, firstHeld) => {
-      let wanted: Wanted = { ...first };
-      let holds = firstHeld;
-      let destroyed = false;
-      // Each step is what the one thing decided does to the world.
-      for (let steps = 0; steps < 10; steps += 1) {
-        const step = decide(wanted, holds);
-        if (step === 'nothing' || destroyed) break;
-        switch (step) {
-          case 'start':
-            holds = holding('current', 'running');
-            break;
-          case 'stop':
-          case 'kill':
-            holds = holding(holds!.runId, 'exited');
-            break;
-          case 'destroy':
-            holds = undefined;
-            break;
-          case 'record_started':
-            wanted = { ...wanted, status: 'running', runStarted: true };
-            break;
-          case 'record_destroyed':
-            destroyed = true;
-            break;
-          default:
-            wanted = { ...wanted, status: 'stopped', runOpen: false };
-        }
+      let world: World = { wanted: first, holds: firstHeld, destroyed: false };
+      for (let steps = 0; steps < 10 && !world.destroyed; steps += 1) {
+        world = after(decide(world.wanted, world.holds), world);
       }
+      const { wanted, holds, destroyed } = world;
       if (wanted.removed) {
         expect([destroyed, holds]).toEqual([true, undefined]);
       } else {
@@ -147,6 +124,36 @@ describe('the reconciler', () => {
       expect(wanted.runOpen).toBe(wanted.status === 'running' && !wanted.removed);
     },
   );
+
+  interface World {
+    wanted: Wanted;
+    holds: Holding | undefined;
+    destroyed: boolean;
+  }
+
+  /** What the one thing decided does to the world. */
+  function after(step: Step, world: World): World {
+    const { wanted, holds } = world;
+    switch (step) {
+      case 'nothing':
+        return world;
+      case 'start':
+        return { ...world, holds: holding('current', 'running') };
+      case 'stop':
+      case 'kill':
+        return { ...world, holds: holding(holds!.runId, 'exited') };
+      case 'destroy':
+        return { ...world, holds: undefined };
+      case 'record_started':
+        return { ...world, wanted: { ...wanted, status: 'running', runStarted: true } };
+      case 'record_destroyed':
+        return { ...world, destroyed: true };
+      case 'record_exit':
+      case 'record_cancelled':
+      case 'record_lost':
+        return { ...world, wanted: { ...wanted, status: 'stopped', runOpen: false } };
+    }
+  }
 
   function holding(runId: string, state: Holding['state']): Holding {
     return { orgId: 'o', sandboxId: 's', runId, state, startedAt: null, finishedAt: null, exit: null };

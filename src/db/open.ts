@@ -72,7 +72,21 @@ export async function openForCommand(options: DatabaseOptions): Promise<Database
 }
 
 function external(url: string): Database {
+  checkUrl(url);
   return { address: { url }, server: undefined, close: () => Promise.resolve() };
+}
+
+/** The URL holds a password: no message repeats it, and no cause either. */
+function checkUrl(url: string): void {
+  try {
+    // The driver's own reading: it takes forms that are no URL by the standard, such as postgres://user@/db?host=/socket.
+    if (/^postgres(ql)?:\/\//.test(url) && new pg.Client({ connectionString: url })) return;
+  } catch {
+    // Said below.
+  }
+  throw new ExplainedError(
+    'the database URL cannot be read: it must be like postgres://user:password@host:5432/database',
+  );
 }
 
 async function embedded(
@@ -83,7 +97,7 @@ async function embedded(
   try {
     const address = { socket: directory.run };
     let server = await startServer(directory);
-    await makeDatabase(address);
+    await nameDatabase(address);
     const closing = new AbortController();
     const watched = supervision && superviseServer();
     return {
@@ -117,13 +131,13 @@ async function embedded(
   }
 }
 
-/** initdb makes only the maintenance databases; ours is made at the first start. */
-async function makeDatabase(address: Address): Promise<void> {
-  const client = new pg.Client({ ...connectionConfig(address), database: 'postgres' });
+/** Of what initdb makes, the database for general use becomes ours: quicker than another one beside it. */
+async function nameDatabase(address: Address): Promise<void> {
+  const client = new pg.Client({ ...connectionConfig(address), database: 'template1' });
   await client.connect();
   try {
     const { rows } = await client.query("select from pg_database where datname = 'sandkeep'");
-    if (rows.length === 0) await client.query('create database sandkeep');
+    if (rows.length === 0) await client.query('alter database postgres rename to sandkeep');
   } finally {
     await client.end();
   }

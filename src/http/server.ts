@@ -12,6 +12,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { isUnreachable } from '../db/pool.js';
 import { ApiError, type ErrorName } from './errors.js';
 import type { App } from './route.js';
+import { serializerCompiler } from './serializer.js';
 import { validatorCompiler } from './validation.js';
 
 /** A file patch carries its bytes as a JSON list of numbers, about 3.6 characters each: 16 MiB are some 4 MiB of files. */
@@ -42,6 +43,7 @@ export function makeServer(log: FastifyBaseLogger): App {
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler(renderError);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);

@@ -1,6 +1,5 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { DockerRuntime } from './docker.js';
 import type { Runtime, RuntimeChoice } from './runtime.js';
 import { SimulatedRuntime } from './simulated.js';
 import { ExplainedError } from '../lib/explained.js';
@@ -40,6 +39,8 @@ export async function openDocker({
   dockerSocket,
   dockerNetwork,
 }: RuntimeOptions): Promise<Runtime> {
+  // Loaded only here: the client library takes as long to load as the rest of the worker.
+  const { DockerRuntime } = await import('./docker.js');
   return DockerRuntime.connect(instanceId, { socketPath: dockerSocket, network: dockerNetwork });
 }
 

@@ -27,7 +27,7 @@ export async function cloneTemplate(
 }
 
 async function administer(server: Address, statement: string): Promise<void> {
-  const admin = new pg.Client(connectionConfig(withDatabase(server, 'postgres')));
+  const admin = new pg.Client(connectionConfig(withDatabase(server, 'template1')));
   await admin.connect();
   // Two files may clone at once; PostgreSQL lets only one session use a template.
   await admin.query('select pg_advisory_lock(1)');

@@ -27,7 +27,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     command: 'test',
     onCrash: (error) => console.error('the test database ended', error),
   });
-  const admin = new pg.Client(connectionConfig(withDatabase(database.address, 'postgres')));
+  const admin = new pg.Client(connectionConfig(withDatabase(database.address, 'template1')));
   await admin.connect();
   const { rows } = await admin.query<{ server_version: string }>('show server_version');
   console.log(

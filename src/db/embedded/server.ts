@@ -1,12 +1,15 @@
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { sleep } from '../../lib/sleep.js';
 import { findBinaries } from './binaries.js';
 import type { DataDirectory } from './directory.js';
 import { chooseIdentity, giveTo, type Identity } from './identity.js';
 import { clearPredecessor, readPidFile } from './postmaster.js';
 import { ExplainedError } from '../../lib/explained.js';
+
+const run = promisify(execFile);
 
 const MAJOR = '18';
 const START_TIMEOUT_MS = 60_000;
@@ -62,7 +65,7 @@ export interface EmbeddedServer {
 export async function startServer(directory: DataDirectory): Promise<EmbeddedServer> {
   const predecessor = await clearPredecessor(directory);
   const identity = chooseIdentity(findBinaries(), directory.root);
-  if (!existsSync(join(directory.cluster, 'PG_VERSION'))) makeCluster(directory, identity);
+  if (!existsSync(join(directory.cluster, 'PG_VERSION'))) await makeCluster(directory, identity);
   checkVersion(directory);
   giveTo(identity.owner, directory.cluster);
   giveTo(identity.owner, directory.run);
@@ -110,35 +113,26 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
 }
 
 /** Made aside and moved into place, so that a start that was killed half way leaves nothing that looks like a cluster. */
-function makeCluster(directory: DataDirectory, identity: Identity): void {
+async function makeCluster(directory: DataDirectory, identity: Identity): Promise<void> {
   const partial = `${directory.cluster}.partial`;
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { mode: 0o700 });
   giveTo(identity.owner, partial);
   const [program, ...args] = identity.wrap([
     identity.binaries.initdb,
-    ...[
-      '-D',
-      partial,
-      '-U',
-      'sandkeep',
-      '-E',
-      'UTF8',
-      '--locale-provider=builtin',
-      '--builtin-locale=C.UTF-8',
-    ],
-    ...['--auth-local=trust', '--auth-host=reject'],
+    `--pgdata=${partial}`,
+    '--username=sandkeep',
+    '--encoding=UTF8',
+    '--locale-provider=builtin',
+    '--builtin-locale=C.UTF-8',
+    '--auth-local=trust',
+    '--auth-host=reject',
   ]);
-  const result = spawnSync(program!, args, {
-    ...identity.spawnOptions,
-    cwd: partial,
-    encoding: 'utf8',
-    env: ENVIRONMENT,
-  });
-  if (result.status !== 0) {
-    throw new ExplainedError(
-      `initdb failed in ${directory.root}: ${result.error?.message ?? (result.stderr || result.stdout).trim()}`,
-    );
+  try {
+    await run(program!, args, { ...identity.spawnOptions, cwd: partial, env: ENVIRONMENT });
+  } catch (cause) {
+    const { stderr, message } = cause as Error & { stderr?: string };
+    throw new ExplainedError(`initdb failed in ${directory.root}: ${stderr?.trim() || message}`, { cause });
   }
   renameSync(partial, directory.cluster);
 }

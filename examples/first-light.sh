@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# A first session from end to end with real containers: makes a service of its own in a temporary folder, an image from
+# the machine's static busybox, and takes a sandbox through its life. Needs a Docker engine, busybox-static and curl.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+image=sandkeep-example:busybox
+work=$(mktemp -d)
+cleanup() {
+  [ -z "${server:-}" ] || kill "$server" 2>/dev/null || true
+  [ -z "${server:-}" ] || wait "$server" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+die() { echo "first-light: $*" >&2; exit 1; }
+# field PATH: that field of the JSON on standard input, such as .data[0].id
+field() { node -e "let t='';process.stdin.on('data',d=>t+=d).on('end',()=>{const v=JSON.parse(t)$1;console.log(typeof v==='object'?JSON.stringify(v):v)})"; }
+
+docker info >/dev/null 2>&1 || die "no Docker engine answers (on Debian: apt-get install docker.io)"
+[ -x /bin/busybox ] || die "there is no /bin/busybox (on Debian: apt-get install busybox-static)"
+[ -f dist/src/main.js ] || npm run -s build
+
+say "An image of nothing but busybox"
+mkdir -p "$work/image/bin"
+cp /bin/busybox "$work/image/bin/busybox"
+for applet in sh sleep cat; do ln -s busybox "$work/image/bin/$applet"; done
+tar -C "$work/image" -c . | docker import - "$image" >/dev/null
+echo "$image"
+
+say "The service, with its own database, on a free port"
+bin/sandkeep serve --json --port 0 --runtime docker --data-dir "$work/data" --log-level warn >"$work/ready.json" &
+server=$!
+for _ in $(seq 200); do
+  [ -s "$work/ready.json" ] && break
+  kill -0 "$server" 2>/dev/null || die "the service did not start"
+  sleep 0.1
+done
+address=$(field .address <"$work/ready.json")
+key=$(field .first_key.key <"$work/ready.json")
+echo "$address"
+api() {
+  local method=$1 path=$2
+  shift 2
+  curl -sS --fail-with-body -X "$method" -H "Authorization: Bearer $key" -H 'content-type: application/json' "$address$path" "$@"
+}
+
+say "Create a sandbox and wait until it runs"
+sandbox=$(api POST '/v1/sandboxes?start=true&wait_for=running&wait_timeout=30' -d '{
+  "name": "first-light",
+  "image": {"type": "oci", "reference": "'"$image"'"},
+  "pull_policy": "never",
+  "resources": {"vcpus": 1, "memory_mib": 64},
+  "runtime": {"cmd": ["sleep", "600"]},
+  "env": [{"key": "GREETING", "value": "hello"}],
+  "labels": {"team": "ml"}
+}')
+id=$(field .id <<<"$sandbox")
+[ "$(field .status <<<"$sandbox")" = running ] || die "the sandbox does not run: $sandbox"
+echo "$id runs"
+
+say "The container behind it"
+container=$(docker ps --quiet --filter "label=dev.sandkeep.sandbox=$id")
+[ -n "$container" ] || die "there is no container"
+docker ps --filter "id=$container" --format '{{.ID}}  {{.Image}}  {{.Status}}'
+[ "$(docker exec "$container" sh -c 'echo $GREETING')" = hello ] || die "the environment is not in the container"
+
+say "List by label"
+[ "$(api GET '/v1/sandboxes?labels=%7B%22team%22%3A%22ml%22%7D' | field '.data[0].id')" = "$id" ] || die "not listed"
+[ "$(api GET '/v1/sandboxes?labels=%7B%22team%22%3A%22web%22%7D' | field .data.length)" = 0 ] || die "listed by another label"
+echo "found by team=ml, not by team=web"
+
+say "Stop it"
+sleep 1
+api POST "/v1/sandboxes/$id/stop" -d '{}' | field .status
+for _ in $(seq 100); do
+  stopped=$(api GET "/v1/sandboxes/$id")
+  [ "$(field .status <<<"$stopped")" = stopped ] && break
+  sleep 0.1
+done
+[ "$(field .status <<<"$stopped")" = stopped ] || die "the sandbox did not stop: $stopped"
+
+say "Usage: the seconds of the engine's own record"
+engine=$(docker inspect "$container" | node -e "
+  let t='';process.stdin.on('data',d=>t+=d).on('end',()=>{
+    const micros=(s)=>BigInt(Date.parse(s.slice(0,19)+'Z'))*1000n+BigInt((s.slice(20,-1)+'000000').slice(0,6));
+    const {StartedAt,FinishedAt}=JSON.parse(t)[0].State;
+    console.log(Number(micros(FinishedAt)-micros(StartedAt))/1e6)})")
+billed=$(api GET /v1/billing/usage/sandbox | node -e "
+  let t='';process.stdin.on('data',d=>t+=d).on('end',()=>
+    console.log(Math.round(JSON.parse(t).rows.reduce((sum,row)=>sum+row.vcpu_seconds,0)*1e6)/1e6))")
+echo "engine $engine s, billed $billed vCPU-seconds"
+[ "$engine" = "$billed" ] || die "the usage is not what the engine recorded"
+
+say "Audit events"
+events=$(api GET "/v1/events?resource_id=$id" | field '.data.map((event)=>event.event_type).reverse().join(" ")')
+echo "$events"
+[ "$events" = "sandbox_created sandbox_start_requested sandbox_started sandbox_stop_requested sandbox_stopped" ] ||
+  die "these are not the events of a first session"
+
+say "A volume, made and deleted"
+volume=$(api POST /v1/volumes -d '{"name": "data"}' | field .id)
+api DELETE "/v1/volumes/$volume" | field .message
+
+say "Delete the sandbox"
+api DELETE "/v1/sandboxes/$id" | field .message
+for _ in $(seq 100); do
+  [ -z "$(docker ps --all --quiet --filter "label=dev.sandkeep.sandbox=$id")" ] && break
+  sleep 0.1
+done
+[ -z "$(docker ps --all --quiet --filter "label=dev.sandkeep.sandbox=$id")" ] || die "the container is still there"
+echo
+echo "first light: everything is as it should be"
