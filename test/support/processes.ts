@@ -33,13 +33,11 @@ export interface LaunchOptions {
 }
 
 const launched = new Set<Launched>();
-const folders = new Set<string>();
 
 /** A new folder that others may enter, as the database may run as another user. */
 export function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-embedded-'));
   chmodSync(folder, 0o755);
-  folders.add(folder);
   return folder;
 }
 
@@ -48,20 +46,17 @@ export function copyFolder(from: string, to: string): void {
   if (status !== 0) throw new Error(stderr);
 }
 
-/** Ends whatever was launched, and everything that runs in or on the folders; then removes them. */
-export async function cleanUp(): Promise<void> {
+/** Ends whatever was launched and everything that runs in or on the folder, then removes the folder. */
+export async function cleanUp(folder: string): Promise<void> {
   for (const { process } of launched) process.kill('SIGKILL');
   await Promise.all([...launched].map(({ exited }) => exited));
   launched.clear();
-  for (const folder of folders) {
-    await until('nothing runs on the folder', () => {
-      const left = processesOn(folder);
-      for (const { pid } of left) kill('SIGKILL', pid);
-      return left.length === 0;
-    });
-    rmSync(folder, { recursive: true, force: true });
-  }
-  folders.clear();
+  await until('nothing runs on the folder', () => {
+    const left = processesOn(folder);
+    for (const { pid } of left) kill('SIGKILL', pid);
+    return left.length === 0;
+  });
+  rmSync(folder, { recursive: true, force: true });
 }
 
 export function launch(args: readonly string[], { user, under = [] }: LaunchOptions = {}): Launched {
@@ -138,7 +133,11 @@ function processesOn(folder: string): Found[] {
 }
 
 /** Everything of the database in a data directory: the shells that guard it, the postmaster and its children. */
-export function databaseOf(dataDir: string): { guards: number[]; postmaster: number | undefined; all: number[] } {
+export function databaseOf(dataDir: string): {
+  guards: number[];
+  postmaster: number | undefined;
+  all: number[];
+} {
   const found = processesOn(dataDir).filter(({ name }) => name !== 'node');
   const pidsOf = (list: Found[]) => list.map(({ pid }) => pid);
   return {
