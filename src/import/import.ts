@@ -1,8 +1,9 @@
 import { inTransaction } from '../db/transaction.js';
-import type { Pool } from '../db/pool.js';
+import { violatedConstraint, type Pool } from '../db/pool.js';
+import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
-import { numberedLines } from '../lib/lines.js';
-import { removeBadLines, type BadLineReport } from './check.js';
+import { numberedLines, type NumberedLine } from '../lib/lines.js';
+import { removeBadLines, removeKnownLines, type BadLineReport } from './check.js';
 import { loadStaged, type Counts } from './load.js';
 import { BadLine, parseLine } from './parse.js';
 import { KINDS, makeStaging, Stager } from './staging.js';
@@ -10,6 +11,8 @@ import { KINDS, makeStaging, Stager } from './staging.js';
 const LONGEST_LINE = 16 * 1024 * 1024;
 /** Reports kept: a file that is wholly wrong must not fill the memory. */
 const MOST_REPORTS = 1_000;
+/** Names the lock under which one import at a time checks and loads; any constant will do. */
+const LOCK = 0x496d7072;
 
 export interface ImportResult {
   lines: number;
@@ -42,12 +45,8 @@ export async function importLines(
   { skipBad, onLine }: ImportOptions,
 ): Promise<ImportResult> {
   const good = zero();
-  const bad: BadLineReport[] = [];
+  let bad: BadLineReport[] = [];
   let badCount = 0;
-  const report = ({ line, reason }: BadLineReport) => {
-    badCount += 1;
-    if (bad.length < MOST_REPORTS) bad.push({ line, reason });
-  };
   let lines = 0;
   let imported = zero();
   try {
@@ -56,38 +55,55 @@ export async function importLines(
       async (tx) => {
         await makeStaging(tx);
         const stager = new Stager(tx);
-        for await (const { number, text } of numberedLines(chunks, LONGEST_LINE)) {
-          lines = number;
-          onLine?.(number);
-          if (text?.trim() === '') continue;
+        for await (const line of numberedLines(chunks, LONGEST_LINE)) {
+          lines = line.number;
+          onLine?.(lines);
           try {
-            if (text === undefined) throw new BadLine(`is longer than ${LONGEST_LINE / 1024 / 1024} MiB`);
-            const parsed = parseLine(text);
-            await stager.add(number, parsed);
+            const parsed = parseLine(textOf(line));
+            if (!parsed) continue;
+            await stager.add(lines, parsed);
             good[parsed.kind] += 1;
           } catch (error) {
             if (!(error instanceof BadLine)) throw error;
-            report({ line: number, reason: error.message });
+            badCount += 1;
+            if (bad.length < MOST_REPORTS) bad.push({ line: lines, reason: error.message });
           }
         }
         await stager.flush();
-        for (const found of await removeBadLines(tx)) {
-          report(found);
-          good[found.kind] -= 1;
-        }
-        bad.sort((a, b) => a.line - b.line);
+        // Each import sees all that the one before it loaded, or nothing of it.
+        await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
+        await removeKnownLines(tx);
+        const found = await removeBadLines(tx);
+        for (const { kind } of found) good[kind] -= 1;
+        badCount += found.length;
+        bad = [...bad, ...found.map(({ line, reason }) => ({ line, reason }))]
+          .toSorted((a, b) => a.line - b.line)
+          .slice(0, MOST_REPORTS);
         if (badCount > 0 && !skipBad) throw new Rollback();
         imported = await loadStaged(tx, now());
       },
       { unhurried: true },
     );
   } catch (error) {
+    if (violatedConstraint(error) !== undefined) {
+      throw new ExplainedError(
+        'what the import touches was changed by somebody else while it ran, and nothing was loaded: run it again',
+        { cause: error },
+      );
+    }
     if (!(error instanceof Rollback)) throw error;
     return { lines, imported: zero(), unchanged: zero(), bad, badCount, committed: false };
   }
   const unchanged = zero();
   for (const kind of KINDS) unchanged[kind] = good[kind] - imported[kind];
   return { lines, imported, unchanged, bad, badCount, committed: true };
+}
+
+function textOf(line: NumberedLine): string {
+  if ('text' in line) return line.text;
+  throw new BadLine(
+    line.fault === 'too long' ? `is longer than ${LONGEST_LINE / 1024 / 1024} MiB` : 'is not UTF-8',
+  );
 }
 
 function zero(): Counts {

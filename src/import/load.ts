@@ -4,39 +4,34 @@ import type { Instant } from '../lib/instant.js';
 import { insertVolume } from '../volumes/queries.js';
 import { UNUSED_HOST } from './check.js';
 import type { Kind } from './schema.js';
+import { TABLES } from './staging.js';
 
 /**
- * From the staging tables into the real ones, in the order of their references. A row whose id is there already stays as
- * it is. Imported history has no runtime: it is read, counted and deleted like any other, and never run.
+ * From the staging tables into the real ones, in the order of their references. Of lines with one id the first is taken.
+ * Imported history has no runtime: it is read, counted and deleted like any other, and never run.
  */
 const LOADS: Record<Kind, string> = {
   org: `insert into orgs (id, name, slug, created_at, updated_at)
-    select id, name, slug, $1, $1 from staged_org order by line
-    on conflict do nothing`,
+    select id, name, slug, $1, $1 from staged_org order by line`,
   sandbox: `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at,
       last_failure_message, spec, started_at, stopped_at, changed_at, removed_at, destroyed_at)
     select org_id, id, name, slug, status, status_reason, ephemeral, created_at,
       last_failure_message, spec, started_at, stopped_at, $1, removed_at, removed_at
-    from staged_sandbox order by line
-    on conflict do nothing`,
+    from staged_sandbox order by line`,
   run: `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
     select org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at,
       case when stopped_at is not null and $1::timestamptz is not null then 'imported' end
-    from staged_run order by line
-    on conflict do nothing`,
+    from staged_run order by line`,
   volume: `insert into volumes (org_id, id, kind, name, status, created_at, updated_at, removed_at)
     select org_id, id, kind, name, 'active', created_at, coalesce(removed_at, least(created_at, $1)), removed_at
-    from staged_volume order by line
-    on conflict do nothing`,
+    from staged_volume order by line`,
   accrual: `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
     select org_id, volume_id, from_at, to_at, used_mib from staged_accrual
-    where $1::timestamptz is not null order by line
-    on conflict do nothing`,
+    where $1::timestamptz is not null order by line`,
   event: `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id,
       resource_id)
     select org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id
-    from staged_event where $1::timestamptz is not null order by line
-    on conflict do nothing`,
+    from staged_event where $1::timestamptz is not null order by line`,
 };
 
 export type Counts = Record<Kind, number>;
@@ -47,12 +42,13 @@ export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
     `update volumes v set removed_at = $1
      where ${UNUSED_HOST}
        and exists (select from staged_volume t
-         where t.org_id = v.org_id and t.kind = 'host' and t.removed_at is null and t.id <> v.id)`,
+         where t.org_id = v.org_id and t.kind = 'host' and t.removed_at is null)`,
     [at],
   );
   const counts: Counts = { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
   for (const kind of Object.keys(LOADS) as Kind[]) {
-    counts[kind] = (await tx.query(LOADS[kind], [at])).rowCount ?? 0;
+    const load = `${LOADS[kind]} on conflict (${TABLES[kind].key.join(', ')}) do nothing`;
+    counts[kind] = (await tx.query(load, [at])).rowCount ?? 0;
   }
   await insertImportedLabels(tx);
   await completeHostVolumes(tx, at);

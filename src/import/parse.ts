@@ -4,6 +4,7 @@ import { redactEmail } from '../events/redact.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable } from '../lib/storable.js';
+import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
 
 /** A line ready to be staged: its kind, and the columns of `staging.ts` in their order. */
@@ -14,20 +15,33 @@ const validate = compile(Line) as ValidateFunction<Line>;
 /** Why a line cannot be taken. */
 export class BadLine extends Error {}
 
-/** Reads one line of an import file. Throws BadLine with the reason. */
-export function parseLine(text: string): Parsed {
+/** Far deeper than anybody nests, and far from where recursion ends, here and in PostgreSQL. */
+const DEEPEST = 200;
+
+/** Reads one line of an import file; undefined when it is blank. Throws BadLine with the reason. */
+export function parseLine(text: string): Parsed | undefined {
+  if (text.trim() === '') return undefined;
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     throw new BadLine('is not JSON');
   }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new BadLine('is not a JSON object');
+  }
+  if (isDeeperThan(value, DEEPEST)) throw new BadLine(`is nested more than ${DEEPEST} levels deep`);
   const unstorable = findUnstorable(value);
   if (unstorable !== undefined) {
     throw new BadLine(`${unstorable || 'a name'} has U+0000 or half of a surrogate pair`);
   }
   if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
-  return { kind: value.kind, values: toValues(value) };
+  return { kind: value.kind, values: toValues(keepKnown(Line, value)) };
+}
+
+function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some((item) => isDeeperThan(item, levels - 1));
 }
 
 function toValues(line: Line): Parsed['values'] {
@@ -38,6 +52,7 @@ function toValues(line: Line): Parsed['values'] {
       const startedAt = time('started_at', line.started_at);
       const stoppedAt = time('stopped_at', line.stopped_at);
       if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
+      checkLabels(line.spec?.labels ?? {});
       return [
         ...[line.org_id, line.id, line.name, line.slug, line.status],
         // Meaningful only while it is starting.
@@ -78,6 +93,19 @@ function toValues(line: Line): Parsed['values'] {
         ...[JSON.stringify(actor), JSON.stringify(line.payload ?? null), actor.kind, actorId(actor)],
         resourceOf(line.payload),
       ];
+    }
+  }
+}
+
+/** The filter's index holds key and value together, at most some 2,700 bytes of them. */
+const LONGEST_LABEL = 2_500;
+
+function checkLabels(labels: Record<string, string>): void {
+  for (const [key, value] of Object.entries(labels)) {
+    if (Buffer.byteLength(key) + Buffer.byteLength(value) > LONGEST_LABEL) {
+      throw new BadLine(
+        `the label ${JSON.stringify(key.slice(0, 40))} is longer than ${LONGEST_LABEL} bytes, key and value together`,
+      );
     }
   }
 }

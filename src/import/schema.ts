@@ -3,7 +3,8 @@ import { EventActor } from '../events/schema.js';
 import { DateTime, Int32, Nullable, Uuid, Variants } from '../http/schema.js';
 import { SandboxResponse } from '../sandboxes/schema.js';
 
-const text = Type.String({ minLength: 1 });
+/** Bounded so that every index can hold it, whatever its characters. */
+const text = Type.String({ minLength: 1, maxLength: 500 });
 const optionalTime = Type.Optional(Nullable(DateTime));
 
 /** One line of an import file, by its `kind`. */
@@ -42,7 +43,8 @@ export const Line = Variants('kind', [
     volume_id: Uuid,
     from: DateTime,
     to: DateTime,
-    used_mib: Type.Number({ minimum: 0 }),
+    // Sums of what is larger would leave the range of a double.
+    used_mib: Type.Number({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   }),
   Type.Object({
     kind: Type.Literal('event'),

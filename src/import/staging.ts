@@ -9,7 +9,7 @@ import type { Kind } from './schema.js';
  * Lines go by COPY into temporary tables first, one a kind. There SQL finds what only shows between lines, in whatever
  * order they came; what is left then goes over into the real tables.
  */
-export const COLUMNS: Record<Kind, string> = {
+const COLUMNS: Record<Kind, string> = {
   org: 'id uuid, name text, slug text',
   sandbox: `org_id uuid, id uuid, name text, slug text, status text, status_reason text, ephemeral boolean,
     created_at timestamptz, last_failure_message text, spec json, started_at timestamptz, stopped_at timestamptz,
@@ -21,6 +21,17 @@ export const COLUMNS: Record<Kind, string> = {
   event: `org_id uuid, id uuid, occurred_at timestamptz, category text, event_type text, actor json, payload json,
     actor_kind text, actor_id text, resource_id uuid`,
 };
+
+/** The real table of each kind, and its primary key: by what a line is known again. */
+export const TABLES: Record<Kind, { name: string; key: string[] }> = {
+  org: { name: 'orgs', key: ['id'] },
+  sandbox: { name: 'sandboxes', key: ['org_id', 'id'] },
+  run: { name: 'runs', key: ['org_id', 'id'] },
+  volume: { name: 'volumes', key: ['org_id', 'id'] },
+  accrual: { name: 'accruals', key: ['org_id', 'volume_id', 'from_at'] },
+  event: { name: 'events', key: ['org_id', 'id'] },
+};
+
 export const KINDS = Object.keys(COLUMNS) as Kind[];
 
 export async function makeStaging(tx: Transaction): Promise<void> {

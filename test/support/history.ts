@@ -76,6 +76,124 @@ export const line = {
   }),
 };
 
+const options = { nodev: true, noexec: false, nosuid: true, readonly: false };
+const sharing = { options, stat_virtualization: 'relaxed', host_permissions: 'mirror' };
+
+/** A spec with every field and every variant. */
+export const FULL_SPEC = {
+  resources: { vcpus: 4, memory_mib: 2048, disk_size_mib: 10_240 },
+  runtime: {
+    cmd: ['python', '-m', 'http.server'],
+    entrypoint: ['/bin/sh', '-c'],
+    hostname: 'builder',
+    user: '1000:1000',
+    workdir: '/work',
+    shell: '/bin/bash',
+    scripts: { start: '#!/bin/sh\necho "hi"\n', stop: 'kill\t1' },
+    log_level: 'trace',
+    metrics_sample_interval_ms: 9_007_199_254_740_991,
+    disable_metrics_sample: true,
+  },
+  env: [
+    { key: 'PATH', value: '/bin' },
+    { key: 'EMPTY', value: '' },
+  ],
+  labels: { team: 'ml', größe: '☃ 𝒳 "quoted" \\ back\nslash', constructor: 'c', __proto_: 'p' },
+  rlimits: [
+    { resource: 'Nofile', soft: 1024, hard: 4096 },
+    { resource: 'Rttime', soft: 0, hard: 0 },
+  ],
+  lifecycle: { ephemeral: true, idle_timeout_secs: 60, max_duration_secs: null },
+  mounts: [
+    { type: 'Bind', guest: '/src', ...sharing, quota_mib: 5 },
+    { type: 'Named', guest: '/data', ...sharing },
+    { type: 'Tmpfs', guest: '/tmp', options: { ...options, noexec: true }, size_mib: 64 },
+    { type: 'DiskImage', guest: '/disk', format: 'Vmdk', options, fstype: 'ext4' },
+  ],
+  network: {
+    enabled: true,
+    ports: [
+      { guest_port: 80, host_port: 8080, host_bind: '127.0.0.1', protocol: 'tcp' },
+      { guest_port: 53, host_port: 0, host_bind: '::1' },
+    ],
+    trust_host_cas: true,
+    dns: { nameservers: ['1.1.1.1', 'dns.example:5353'], query_timeout_ms: 250, rebind_protection: false },
+    interface: {
+      ipv4_address: '10.0.0.2',
+      ipv4_pool: '10.0.0.0/24',
+      ipv6_address: 'fd00::2',
+      ipv6_pool: null,
+      mac: [2, 0, 255, 1, 2, 3],
+      mtu: 9000,
+    },
+    max_connections: 100,
+    policy: {
+      default_egress: 'deny',
+      default_ingress: 'allow',
+      rules: [
+        { direction: 'egress', destination: 'any', action: 'deny' },
+        { direction: 'any', destination: { cidr: '10.0.0.0/8' }, action: 'allow', ports: [] },
+        { direction: 'ingress', destination: { domain: 'example.com' }, action: 'allow', protocols: ['tcp'] },
+        {
+          direction: 'egress',
+          destination: { domain_suffix: 'example.org' },
+          action: 'allow',
+          ports: [{ start: 80, end: 443 }],
+          protocols: ['udp', 'icmpv4', 'icmpv6'],
+        },
+        { direction: 'egress', destination: { group: 'link_local' }, action: 'deny' },
+      ],
+    },
+    secrets: [
+      {
+        env_var: 'TOKEN',
+        placeholder: '$TOKEN',
+        allowed_hosts: [{ type: 'exact', value: 'api.example.com' }, { type: 'any' }],
+        injection: { headers: true, deep: { anything: [1, null] } },
+        on_violation: { type: 'block' },
+      },
+      { env_var: 'BARE', placeholder: '', allowed_hosts: [], injection: {} },
+    ],
+    tls: {
+      enabled: true,
+      intercepted_ports: [443, 8443],
+      bypass: ['*.internal'],
+      verify_upstream: false,
+      upstream_ca_cert: ['/ca.pem'],
+      scoped_upstream_ca_cert: [{ pattern: '*.corp', path: '/corp.pem' }],
+      scoped_verify_upstream: [{ pattern: 'old.corp', verify: false }],
+      block_quic_on_intercept: true,
+      cache: { capacity: 10, validity_hours: 1 },
+      intercept_ca: { cert_path: '/c', key_path: null },
+    },
+  },
+  image: 'python:3.12',
+};
+
+/** Everything that is left out has the default of the API here, so that it is shown as it is written. */
+export const BARE_SPEC = {
+  resources: { vcpus: 1, memory_mib: 512 },
+  runtime: { metrics_sample_interval_ms: 1000, disable_metrics_sample: false },
+  env: [],
+  labels: {},
+  rlimits: [],
+  lifecycle: { ephemeral: false },
+  mounts: [],
+  network: { enabled: false, ports: [], trust_host_cas: false },
+};
+
+/** What the API shows of a sandbox line. */
+export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
+  return {
+    last_failure_message: null,
+    spec: null,
+    started_at: null,
+    stopped_at: null,
+    status_reason: null,
+    ...fields,
+  };
+}
+
 export function toText(lines: readonly unknown[]): string {
   return lines.map((value) => `${JSON.stringify(value)}\n`).join('');
 }
@@ -124,4 +242,9 @@ export async function listAll(
     cursor = body.next_cursor;
   } while (cursor !== null);
   return items;
+}
+
+/** What was imported, beside the event of the key that reads it. */
+export function importedEvents(client: Client, query: Record<string, string> = {}): Promise<any[]> {
+  return listAll(client, '/v1/events', { event_type: '!api_key_created', ...query });
 }

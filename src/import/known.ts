@@ -1,0 +1,45 @@
+import type { TSchema } from 'typebox';
+
+interface Schema {
+  properties?: Record<string, Schema>;
+  required?: string[];
+  const?: unknown;
+  items?: Schema;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+}
+
+/**
+ * A copy of a value that its schema has passed, with only the keys that the schema names. What comes from elsewhere may
+ * bring more (a secret's value, an address in clear), which is not to be kept. Objects without named keys stay whole.
+ */
+export function keepKnown<T>(schema: TSchema, value: T): T {
+  return known(schema, value) as T;
+}
+
+function known(schema: Schema, value: unknown): unknown {
+  const { items, properties } = schema;
+  if (Array.isArray(value)) return items ? value.map((item) => known(items, item)) : value;
+  if (typeof value !== 'object' || value === null) return value;
+  const variant = (schema.anyOf ?? schema.oneOf)?.find((candidate) => isVariant(candidate, value));
+  if (variant) return known(variant, value);
+  if (!properties) return value;
+  const entries = Object.entries(value as Record<string, unknown>);
+  return Object.fromEntries(
+    entries.flatMap(([key, item]) =>
+      Object.hasOwn(properties, key) ? [[key, known(properties[key]!, item)]] : [],
+    ),
+  );
+}
+
+/** Our variants are told apart by a word or by which key they have. */
+function isVariant({ properties, required = [] }: Schema, value: object): boolean {
+  if (!properties) return false;
+  return (
+    required.every((key) => Object.hasOwn(value, key)) &&
+    Object.entries(properties).every(
+      ([key, property]) =>
+        property.const === undefined || property.const === (value as Record<string, unknown>)[key],
+    )
+  );
+}
