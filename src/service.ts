@@ -13,6 +13,7 @@ import { now } from './lib/instant.js';
 import { makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
+import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import { startWorker } from './worker.js';
 
@@ -70,10 +71,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
     });
     opening.catch(() => undefined);
-    const [{ buildApp }, { openRuntime }] = await Promise.all([
+    const [{ buildApp, warmUp }, { openRuntime }] = await Promise.all([
       import('./app.js'),
       import('./runtimes/choose.js'),
     ]);
+    warmUp();
     const database = await opening;
     opened.push(() => database.close());
     await migrate(database.address);
@@ -91,6 +93,12 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       instanceId: instance.id,
     });
     opened.push(() => runtime.close());
+    for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
+      log.warn(
+        { otherRuntime: name, count },
+        'sandboxes of another runtime stay as they are until it is served again',
+      );
+    }
     const changes = listenForChanges(database.address, (error) =>
       log.warn({ err: error }, 'the connection for notifications broke'),
     );

@@ -79,3 +79,18 @@ export async function lockLingering(sql: Sql, before: Instant, limit: number): P
   );
   return rows;
 }
+
+/** How many sandboxes that are not at rest belong to runtimes other than this one, which nobody here reconciles. */
+export async function leftToOtherRuntimes(
+  sql: Sql,
+  runtime: string,
+): Promise<{ name: string; count: number }[]> {
+  const { rows } = await sql.query<{ name: string; count: number }>(
+    `select runtime as name, count(*) as count from sandboxes
+     where runtime is not null and runtime <> $1 and destroyed_at is null
+       and (removed_at is not null or status in ('starting', 'running', 'stopping'))
+     group by runtime`,
+    [runtime],
+  );
+  return rows;
+}
