@@ -43,6 +43,7 @@ export async function registerOpenapi(app: App): Promise<void> {
   await app.register(swaggerUi, {
     routePrefix: '/docs',
     uiConfig: {
+      layout: 'BaseLayout',
       validatorUrl: null,
       docExpansion: 'list',
       deepLinking: true,
