@@ -1,7 +1,19 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import pg from 'pg';
 import { PACKAGE_ROOT } from '../../src/lib/root.js';
 import { sleep } from '../../src/lib/sleep.js';
 
@@ -116,7 +128,7 @@ export function kill(signal: NodeJS.Signals, ...pids: number[]): void {
   }
 }
 
-export interface Found {
+interface Found {
   pid: number;
   /** The program's name: `postgres`, `sh`, `node`, ... */
   name: string;
@@ -191,4 +203,126 @@ export async function until(
     }
     await sleep(10);
   }
+}
+
+export interface Answer {
+  status: number;
+  body: unknown;
+}
+
+/** A request to a service that may be killed meanwhile: then it rejects. */
+export async function call(
+  { url }: Served,
+  method: string,
+  path: string,
+  { key, body }: { key?: string | undefined; body?: unknown } = {},
+): Promise<Answer> {
+  const response = await fetch(`${url}${path}`, {
+    method,
+    headers: {
+      ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: await response.json() };
+}
+
+export async function isReady(service: Served): Promise<boolean> {
+  return (await call(service, 'GET', '/readyz')).status === 200;
+}
+
+/** Returns the status of the answer. */
+export async function createVolume(service: Served, key: string, name: string): Promise<number> {
+  return (await call(service, 'POST', '/v1/volumes', { key, body: { name } })).status;
+}
+
+export async function volumeNames(service: Served, key: string): Promise<string[]> {
+  const { body } = await call(service, 'GET', '/v1/volumes', { key });
+  return (body as { name: string }[]).map(({ name }) => name);
+}
+
+/** Creates volumes over several connections at once until it is stopped or the service is gone. */
+export function writeVolumes(service: Served, key: string, connections: number) {
+  const acknowledged: string[] = [];
+  const refused: number[] = [];
+  const stopping = new AbortController();
+  async function write(connection: number): Promise<void> {
+    for (let count = 0; !stopping.signal.aborted; count += 1) {
+      const name = `volume-${connection}-${count}`;
+      const status = await createVolume(service, key, name).catch(() => undefined);
+      if (status === undefined) return;
+      if (status === 200) acknowledged.push(name);
+      else {
+        refused.push(status);
+        await sleep(20);
+      }
+    }
+  }
+  const ended = Promise.all(Array.from({ length: connections }, (_, index) => write(index)));
+  return {
+    /** The names so far. */
+    acknowledged,
+    /** The statuses of the others. */
+    refused,
+    stop: () => stopping.abort(),
+    ended: ended.then(() => acknowledged),
+  };
+}
+
+/** A session beside those of the service. */
+export async function inDatabase<T>(dataDir: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ host: join(dataDir, 'run'), user: 'sandkeep', database: 'sandkeep' });
+  // The database may be shut down under it; whatever still runs then fails by itself.
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+/** A process that tries to own a data directory when it is told to, and keeps it then. */
+interface Contender {
+  process: ChildProcess;
+  take(): Promise<boolean>;
+}
+
+export async function contend(dataDir: string): Promise<Contender> {
+  const modules = join(PACKAGE_ROOT, 'dist', 'src', 'db', 'embedded');
+  const code = `
+    import { openDataDirectory } from '${modules}/directory.js';
+    import { takeOwnership } from '${modules}/ownership.js';
+    const directory = openDataDirectory('${dataDir}');
+    process.on('message', async () => {
+      process.send('release' in (await takeOwnership(directory, 'serve')));
+    });
+    process.send('ready');`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', code], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  const answer = async () => {
+    const [message] = (await once(child, 'message', { signal: AbortSignal.timeout(10_000) })) as unknown[];
+    return message;
+  };
+  await answer();
+  return {
+    process: child,
+    async take() {
+      child.send('take');
+      return (await answer()) === true;
+    },
+  };
+}
+
+/** Of everything in a folder: name, mode, owner, time of the last change and content. */
+export function fingerprint(folder: string): string {
+  const hash = createHash('sha256');
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }).toSorted()) {
+    const stat = lstatSync(join(folder, name));
+    hash.update(JSON.stringify([name, stat.mode, stat.uid, stat.gid, stat.mtimeMs]));
+    if (stat.isFile()) hash.update(readFileSync(join(folder, name)));
+  }
+  return hash.digest('hex');
 }
