@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { connectionConfig, type Address, type Sql } from './pool.js';
+import { connectAlone, type Address, type Sql } from './pool.js';
 import { ExplainedError } from '../lib/explained.js';
 import { PACKAGE_ROOT } from '../lib/root.js';
 
@@ -41,8 +41,7 @@ function knownMigrations(): Migration[] {
  */
 export async function migrate(address: Address): Promise<string[]> {
   // A session of its own: the advisory lock is the session's, and a long index build must not meet a time-out.
-  const client = new pg.Client({ ...connectionConfig(address), statement_timeout: 0 });
-  await client.connect();
+  const client = await connectAlone(address, { statement_timeout: 0 });
   try {
     const { rows } = await client.query<{ server_version_num: string }>('show server_version_num');
     if (Number(rows[0]!.server_version_num) < OLDEST_SERVER) {

@@ -4,7 +4,7 @@ import { openDataDirectory, type DataDirectory } from './embedded/directory.js';
 import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/ownership.js';
 import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
 import { startServer, type EmbeddedServer } from './embedded/server.js';
-import { connectionConfig, type Address } from './pool.js';
+import { connectAlone, type Address } from './pool.js';
 import { ExplainedError } from '../lib/explained.js';
 
 export interface Database {
@@ -94,47 +94,50 @@ async function embedded(
   ownership: Ownership,
   supervision?: Supervision,
 ): Promise<Database> {
+  const address = { socket: directory.run };
+  let server: EmbeddedServer;
   try {
-    const address = { socket: directory.run };
-    let server = await startServer(directory);
+    server = await startServer(directory);
+  } catch (error) {
+    ownership.release();
+    throw error;
+  }
+  const closing = new AbortController();
+  const watched = supervision && superviseServer(supervision);
+  try {
     await nameDatabase(address);
-    const closing = new AbortController();
-    const watched = supervision && superviseServer();
-    return {
-      address,
-      server,
-      async close() {
-        closing.abort();
-        await server.stop();
-        await watched;
-        await ownership.release();
-      },
-    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { address, server, close };
 
-    async function superviseServer(): Promise<void> {
-      for (;;) {
-        await server.exited;
-        if (closing.signal.aborted) return;
-        supervision!.onCrash();
-        try {
-          server = await startServer(directory);
-          if (closing.signal.aborted) return await server.stop();
-        } catch (error) {
-          supervision!.onCrash(error);
-          await sleep(RESTART_AFTER_MS, closing.signal);
-        }
+  async function close(): Promise<void> {
+    closing.abort();
+    await server.stop();
+    await watched;
+    ownership.release();
+  }
+
+  async function superviseServer(told: Supervision): Promise<void> {
+    for (;;) {
+      await server.exited;
+      if (closing.signal.aborted) return;
+      told.onCrash();
+      try {
+        server = await startServer(directory);
+        if (closing.signal.aborted) return await server.stop();
+      } catch (error) {
+        told.onCrash(error);
+        await sleep(RESTART_AFTER_MS, closing.signal);
       }
     }
-  } catch (error) {
-    await ownership.release();
-    throw error;
   }
 }
 
 /** Of what initdb makes, the database for general use becomes ours: quicker than another one beside it. */
 async function nameDatabase(address: Address): Promise<void> {
-  const client = new pg.Client({ ...connectionConfig(address), database: 'template1' });
-  await client.connect();
+  const client = await connectAlone(address, { database: 'template1' });
   try {
     const { rows } = await client.query("select from pg_database where datname = 'sandkeep'");
     if (rows.length === 0) await client.query('alter database postgres rename to sandkeep');
@@ -144,15 +147,18 @@ async function nameDatabase(address: Address): Promise<void> {
 }
 
 async function accepts(address: Address): Promise<boolean> {
-  const client = new pg.Client(connectionConfig(address));
   try {
-    await client.connect();
-    const { rows } = await client.query("select to_regclass('instance') is not null as made");
-    return (rows[0] as { made: boolean }).made;
+    const client = await connectAlone(address);
+    try {
+      const { rows } = await client.query<{ made: boolean }>(
+        "select to_regclass('instance') is not null as made",
+      );
+      return rows[0]!.made;
+    } finally {
+      await client.end();
+    }
   } catch {
     return false;
-  } finally {
-    await client.end().catch(() => undefined);
   }
 }
 

@@ -45,7 +45,17 @@ export function openPool(address: Address, onError: (error: Error) => void): Poo
   const pool = new pg.Pool({ ...connectionConfig(address), max: 16, allowExitOnIdle: true });
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
   pool.on('error', onError);
+  // One that breaks in use fails the statement under way or the next, and would end the process as well.
+  pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
+}
+
+/** A session of its own. When its connection breaks, the statement under way fails, or the next. */
+export async function connectAlone(address: Address, overrides: pg.ClientConfig = {}): Promise<pg.Client> {
+  const client = new pg.Client({ ...connectionConfig(address), ...overrides });
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
 }
 
 const { INT8, TIMESTAMPTZ } = pg.types.builtins;
@@ -81,9 +91,14 @@ export function violatedConstraint(error: unknown): string | undefined {
 export function isUnreachable(error: unknown): boolean {
   const state = sqlState(error);
   if (state !== undefined) return /^(08|57P0[123]|53300)/.test(state);
-  const { code, message } = error as NodeJS.ErrnoException;
+  const { code, message, syscall } = error as NodeJS.ErrnoException;
+  // A socket's errors name what was tried on it; a file that is missing, or a client that hung up, is another matter.
+  const socket = ['connect', 'read', 'write', 'getaddrinfo'].includes(syscall ?? '');
+  const codes = ['ECONNREFUSED', 'ENOENT', 'ENOTFOUND', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH'];
   return (
-    ['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH'].includes(code ?? '') ||
-    /^(Connection terminated|timeout exceeded when trying to connect)/.test(message ?? '')
+    (socket && codes.includes(code ?? '')) ||
+    /^(Connection terminated|timeout exceeded when trying to connect|Client .* is not queryable)/.test(
+      message ?? '',
+    )
   );
 }

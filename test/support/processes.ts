@@ -205,9 +205,16 @@ export async function until(
   }
 }
 
-export interface Answer {
+interface Answer {
   status: number;
   body: unknown;
+}
+
+interface RequestOptions {
+  key?: string;
+  body?: unknown;
+  /** Leaves the connection open after the answer; clients do so by themselves. */
+  keepAlive?: boolean;
 }
 
 /** A request to a service that may be killed meanwhile: then it rejects. */
@@ -215,13 +222,14 @@ export async function call(
   { url }: Served,
   method: string,
   path: string,
-  { key, body }: { key?: string | undefined; body?: unknown } = {},
+  { key, body, keepAlive = false }: RequestOptions = {},
 ): Promise<Answer> {
   const response = await fetch(`${url}${path}`, {
     method,
     headers: {
       ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(keepAlive ? {} : { connection: 'close' }),
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, realpathSync } from 'node:fs';
+import { accessSync, chmodSync, constants, mkdirSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ExplainedError } from '../../lib/explained.js';
 
@@ -10,22 +10,25 @@ export interface DataDirectory {
   /** PostgreSQL's socket; only its owner may enter. */
   run: string;
   log: string;
-  /** The socket whose listener owns the data directory. */
-  owner: string;
 }
 
 /** A unix socket's path has at most 107 bytes on Linux and 103 on macOS. */
 const LONGEST_SOCKET = process.platform === 'darwin' ? 103 : 107;
+/** Of the sockets in the data directory, a claim to it has the longest name; see ownership.ts. */
+const LONGEST_NAME = '.owner.4194304.ffffff';
 
 /** Makes the data directory when it is missing. Throws ExplainedError with what to do when it cannot be used. */
 export function openDataDirectory(path: string): DataDirectory {
   let root: string;
   try {
-    mkdirSync(path, { recursive: true, mode: 0o711 });
+    if (statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('it is a file');
+    const made = mkdirSync(path, { recursive: true, mode: 0o711 });
     root = realpathSync(path);
+    // Others may pass through (PostgreSQL may run as another user than ours) but not look around, whatever the umask
+    // is. A folder that was there before keeps its mode: it may be everybody's.
+    if (made !== undefined) chmodSync(root, 0o711);
+    accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK);
     mkdirSync(join(root, 'run'), { recursive: true, mode: 0o700 });
-    // Others may pass through (PostgreSQL may run as another user than ours) but not look around.
-    if (process.getuid?.() === 0) chmodSync(root, 0o711);
   } catch (cause) {
     throw new ExplainedError(`the data directory ${path} cannot be used: ${(cause as Error).message}`, {
       cause,
@@ -36,9 +39,8 @@ export function openDataDirectory(path: string): DataDirectory {
     cluster: join(root, 'postgres'),
     run: join(root, 'run'),
     log: join(root, 'postgres.log'),
-    owner: join(root, 'owner.sock'),
   };
-  const longest = Buffer.byteLength(join(directory.run, '.s.PGSQL.5432'));
+  const longest = Buffer.byteLength(join(root, LONGEST_NAME));
   if (longest > LONGEST_SOCKET) {
     throw new ExplainedError(
       `the path of the data directory ${root} is ${longest - LONGEST_SOCKET} bytes too long for a unix socket in it: choose a shorter --data-dir`,

@@ -29,24 +29,27 @@ export function readPidFile(directory: DataDirectory): { pid: number; status: st
  *
  * A server that still runs is told to stop, and waited for. The files of one that is gone are removed: PostgreSQL would
  * otherwise refuse to start when another process has got the same number meanwhile, or when the dead one is a zombie.
- * The test for "gone" does not trust the number: no live process works in the directory, and nobody answers on its
- * socket (which also sees a server in another container that mounts the same directory).
+ * The test for "gone" does not trust the number: no process of this cluster lives, and nobody answers on its socket
+ * (which also sees a server in another container that mounts the same directory).
  */
 export async function clearPredecessor(directory: DataDirectory): Promise<'none' | 'stopped' | 'stale'> {
   const file = readPidFile(directory);
   const found = file !== undefined || existsSync(socketPath(directory));
   let stopped = false;
   const deadline = Date.now() + LEAVE_TIMEOUT_MS;
-  while (await isServed(directory)) {
+  for (;;) {
+    const processes = processesOf(directory.cluster);
+    if (processes.length === 0 && !(await answers(socketPath(directory)))) break;
     const pid = readPidFile(directory)?.pid;
-    if (pid !== undefined && worksIn(pid, directory.cluster)) {
+    if (!stopped && pid !== undefined && isOf(directory.cluster, pid)) {
       // "fast": end sessions, write a checkpoint, leave.
-      if (!stopped) process.kill(pid, 'SIGINT');
+      process.kill(pid, 'SIGINT');
       stopped = true;
     }
     if (Date.now() > deadline) {
+      const who = processes.length === 0 ? '' : ` (process ${processes.join(', ')})`;
       throw new ExplainedError(
-        `another PostgreSQL still serves ${directory.cluster}${pid === undefined ? '' : ` (process ${pid})`} and did not stop: stop it, then try again`,
+        `another PostgreSQL still serves ${directory.cluster}${who} and did not stop: stop it, then try again`,
       );
     }
     await sleep(20);
@@ -55,10 +58,6 @@ export async function clearPredecessor(directory: DataDirectory): Promise<'none'
   rmSync(socketPath(directory), { force: true });
   rmSync(`${socketPath(directory)}.lock`, { force: true });
   return stopped ? 'stopped' : found ? 'stale' : 'none';
-}
-
-async function isServed(directory: DataDirectory): Promise<boolean> {
-  return anyProcessWorksIn(directory.cluster) || (await answers(socketPath(directory)));
 }
 
 /** Does anything listen on this unix socket? */
@@ -73,16 +72,31 @@ export async function answers(path: string): Promise<boolean> {
   });
 }
 
-function anyProcessWorksIn(folder: string): boolean {
-  if (!existsSync('/proc/self/cwd')) return false;
-  return readdirSync('/proc').some((name) => /^\d+$/.test(name) && worksIn(Number(name), folder));
+const HAS_PROC = existsSync('/proc/self/cmdline');
+
+function processesOf(cluster: string): number[] {
+  if (!HAS_PROC) return [];
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => isOf(cluster, pid));
 }
 
-/** A process that is gone, a zombie, or not ours to look at has no readable working directory. */
-function worksIn(pid: number, folder: string): boolean {
+/**
+ * Is this a live process of the cluster? The postmaster and the shells around it name the cluster on their command
+ * line, which everybody may read; the postmaster's children only work in it, as others may who look around there, and
+ * where they work is hidden from a root without CAP_SYS_PTRACE, as in most containers. PostgreSQL itself refuses to
+ * start beside such a child. Nothing can be read of a zombie.
+ */
+function isOf(cluster: string, pid: number): boolean {
   try {
-    if (existsSync('/proc/self/cwd')) return readlinkSync(`/proc/${pid}/cwd`) === folder;
-    return process.kill(pid, 0);
+    // Without /proc, the number has to do.
+    if (!HAS_PROC) return process.kill(pid, 0);
+    if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`\0-D\0${cluster}\0`)) return true;
+    return (
+      readFileSync(`/proc/${pid}/comm`, 'utf8') === 'postgres\n' &&
+      readlinkSync(`/proc/${pid}/cwd`) === cluster
+    );
   } catch {
     return false;
   }

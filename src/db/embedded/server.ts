@@ -1,5 +1,15 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { sleep } from '../../lib/sleep.js';
@@ -12,7 +22,6 @@ import { ExplainedError } from '../../lib/explained.js';
 const run = promisify(execFile);
 
 const MAJOR = '18';
-const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 60_000;
 
 /**
@@ -37,14 +46,17 @@ const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
 
 /**
  * Runs PostgreSQL until its standard input, a pipe from us, ends: also when we are killed, the database then stops in
- * order. `wait` returns early when a signal arrives, hence the loop around it.
+ * order. A shell starts what is in the background with SIGINT ignored, so that one would be lost on a PostgreSQL that
+ * has not got to its own handlers yet; SIGTERM ends it there, and later the SIGINT after it hastens the stop that it
+ * began. `wait` returns early when a signal arrives, hence the loop around it.
  */
 const GUARD = `
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
-trap 'kill -INT $server 2>/dev/null' INT TERM
-( read -r line <&3; kill -INT $server 2>/dev/null ) &
+stop() { kill -TERM $server; kill -INT $server; } 2>/dev/null
+trap stop INT TERM
+( read -r line <&3; stop ) &
 watcher=$!
 exec 3<&-
 while kill -0 $server 2>/dev/null; do wait $server; status=$?; done
@@ -63,10 +75,10 @@ export interface EmbeddedServer {
 
 /** Starts PostgreSQL in the directory, making the cluster at first. Call it only as owner of the directory. */
 export async function startServer(directory: DataDirectory): Promise<EmbeddedServer> {
+  const made = isClusterMade(directory);
   const predecessor = await clearPredecessor(directory);
   const identity = chooseIdentity(findBinaries(), directory.root);
-  if (!existsSync(join(directory.cluster, 'PG_VERSION'))) await makeCluster(directory, identity);
-  checkVersion(directory);
+  if (!made) await makeCluster(directory, identity);
   giveTo(identity.owner, directory.cluster);
   giveTo(identity.owner, directory.run);
 
@@ -94,7 +106,7 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
     child.once('error', () => resolve());
     child.once('exit', () => resolve());
   });
-  await waitUntilReady(directory, child, exited);
+  await waitUntilReady(directory, exited);
   return {
     predecessor,
     identity: identity.description,
@@ -112,11 +124,16 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
   };
 }
 
-/** Made aside and moved into place, so that a start that was killed half way leaves nothing that looks like a cluster. */
+/**
+ * Made aside and moved into place, so that a start that was killed half way leaves nothing that looks like a cluster.
+ * Every try has a folder of its own: the initdb of a killed start runs on for a while, and in the end may empty its own.
+ */
 async function makeCluster(directory: DataDirectory, identity: Identity): Promise<void> {
-  const partial = `${directory.cluster}.partial`;
-  rmSync(partial, { recursive: true, force: true });
-  mkdirSync(partial, { mode: 0o700 });
+  const prefix = 'postgres.partial-';
+  for (const name of readdirSync(directory.root).filter((other) => other.startsWith(prefix))) {
+    rmSync(join(directory.root, name), { recursive: true, force: true, maxRetries: 10 });
+  }
+  const partial = mkdtempSync(join(directory.root, prefix));
   giveTo(identity.owner, partial);
   const [program, ...args] = identity.wrap([
     identity.binaries.initdb,
@@ -135,30 +152,46 @@ async function makeCluster(directory: DataDirectory, identity: Identity): Promis
     throw new ExplainedError(`initdb failed in ${directory.root}: ${stderr?.trim() || message}`, { cause });
   }
   renameSync(partial, directory.cluster);
+  syncFolder(directory.root);
 }
 
-function checkVersion(directory: DataDirectory): void {
-  const version = readFileSync(join(directory.cluster, 'PG_VERSION'), 'utf8').trim();
-  if (version !== MAJOR) {
+/** PostgreSQL makes its files durable but not the way to them, which we have just changed. */
+function syncFolder(path: string): void {
+  const folder = openSync(path, 'r');
+  fsyncSync(folder);
+  closeSync(folder);
+}
+
+/** Is there a cluster? Throws ExplainedError when there is one that we cannot use, or something else in its place. */
+function isClusterMade({ cluster }: DataDirectory): boolean {
+  let version: string;
+  try {
+    version = readFileSync(join(cluster, 'PG_VERSION'), 'utf8').trim();
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') throw new ExplainedError(`the database cannot be read: ${message}`, { cause });
+    if (!existsSync(cluster) || readdirSync(cluster).length === 0) return false;
     throw new ExplainedError(
-      `${directory.cluster} was made by PostgreSQL ${version} and this Sandkeep brings PostgreSQL ${MAJOR}: use the Sandkeep release that made it`,
+      `${cluster} is not empty and has no PG_VERSION, so it is not a database: restore it, or move it away for a new one`,
+      { cause },
     );
   }
+  if (version !== MAJOR) {
+    throw new ExplainedError(
+      `${cluster} was made by PostgreSQL ${version} and this Sandkeep brings PostgreSQL ${MAJOR}: use the Sandkeep release that made it`,
+    );
+  }
+  return true;
 }
 
-async function waitUntilReady(
-  directory: DataDirectory,
-  child: ChildProcess,
-  exited: Promise<void>,
-): Promise<void> {
-  const deadline = Date.now() + START_TIMEOUT_MS;
+/** Without a limit: after a crash PostgreSQL first redoes its log, and a stop on the way would make it begin again. */
+async function waitUntilReady(directory: DataDirectory, exited: Promise<void>): Promise<void> {
   let gone = false;
   void exited.then(() => (gone = true));
   while (readPidFile(directory)?.status !== 'ready') {
-    if (gone || Date.now() > deadline) {
-      child.stdin?.end();
+    if (gone) {
       throw new ExplainedError(
-        `PostgreSQL ${gone ? 'ended during its start' : 'is not ready after a minute'}; the end of ${directory.log}:\n${tail(directory.log)}`,
+        `PostgreSQL ended during its start; the end of ${directory.log}:\n${tail(directory.log)}`,
       );
     }
     await sleep(5);

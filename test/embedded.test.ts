@@ -1,0 +1,499 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import type pg from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { sleep } from '../src/lib/sleep.js';
+import {
+  call,
+  cleanUp,
+  contend,
+  copyFolder,
+  createVolume,
+  databaseOf,
+  fingerprint,
+  inDatabase,
+  isReady,
+  kill,
+  launch,
+  launchServe,
+  makeFolder,
+  ready,
+  serve,
+  stop,
+  tcpPortsOf,
+  until,
+  volumeNames,
+  writeVolumes,
+  type Launched,
+  type LaunchOptions,
+  type Served,
+} from './support/processes.js';
+
+const isRoot = process.getuid?.() === 0;
+const NOBODY = { uid: 65534, gid: 65534 };
+
+describe.skipIf(process.platform !== 'linux')('the embedded database (the tests need /proc)', () => {
+  /** A data directory that was used and closed in order, and the key its first start printed. */
+  let used: string;
+  let key: string;
+  let folder: string;
+  let dataDir: string;
+
+  beforeAll(async () => {
+    used = join(makeFolder(), 'data');
+    const service = await serve(used);
+    key = service.firstKey!;
+    expect(await stop(service)).toBe(0);
+  });
+  beforeEach(() => {
+    folder = makeFolder();
+    dataDir = join(folder, 'data');
+  });
+  afterEach(() => cleanUp(folder));
+  afterAll(() => cleanUp(dirname(used)));
+
+  /** A service on a copy of the used directory: making a cluster takes ten times as long. */
+  async function serveUsed(options?: LaunchOptions): Promise<Served> {
+    copyFolder(used, dataDir);
+    return serve(dataDir, options);
+  }
+
+  describe('at a start', () => {
+    test('makes everything in an empty directory, prints a key once, and has the data at the next', async () => {
+      const service = await serve(dataDir);
+      expect(service.firstKey).toMatch(/^skp_/);
+      expect(await createVolume(service, service.firstKey!, 'kept')).toBe(200);
+      expect(await stop(service)).toBe(0);
+
+      const next = await serve(dataDir);
+      expect(next.firstKey).toBeUndefined();
+      expect(await volumeNames(next, service.firstKey!)).toContain('kept');
+    });
+
+    test('runs PostgreSQL with full durability and without a TCP port', async () => {
+      const service = await serveUsed();
+      await inDatabase(dataDir, async (client) => {
+        for (const name of ['fsync', 'synchronous_commit', 'full_page_writes']) {
+          const { rows } = await client.query(`show ${name}`);
+          expect(rows[0], name).toEqual({ [name]: 'on' });
+        }
+      });
+      expect(tcpPortsOf([service.pid])).toEqual([Number(new URL(service.url).port)]);
+      const { all } = databaseOf(dataDir);
+      expect(all.length).toBeGreaterThan(4);
+      expect(tcpPortsOf(all)).toEqual([]);
+    });
+
+    test('is refused on a cluster of another major version, and touches nothing', async () => {
+      copyFolder(used, dataDir);
+      const cluster = join(dataDir, 'postgres');
+      writeFileSync(join(cluster, 'PG_VERSION'), '17\n');
+      writeFileSync(join(cluster, 'postmaster.pid'), `1\n${cluster}\n`);
+      const before = fingerprint(cluster);
+      await expectRefused(/made by PostgreSQL 17 and this Sandkeep brings PostgreSQL 18: use the Sandkeep/);
+      expect(fingerprint(cluster)).toBe(before);
+    });
+
+    test('is refused on a folder "postgres" that is not a cluster, and touches nothing', async () => {
+      mkdirSync(join(dataDir, 'postgres'), { recursive: true });
+      writeFileSync(join(dataDir, 'postgres', 'precious'), 'not ours');
+      await expectRefused(/\/postgres is not empty and has no PG_VERSION, so it is not a database: restore/);
+      expect(readFileSync(join(dataDir, 'postgres', 'precious'), 'utf8')).toBe('not ours');
+    });
+
+    test('is refused when the path is too long for a unix socket', async () => {
+      dataDir = join(folder, 'x'.repeat(100));
+      await expectRefused(/ is \d+ bytes too long for a unix socket in it: choose a shorter --data-dir/);
+    });
+
+    test('is refused when the data directory is a file', async () => {
+      writeFileSync(dataDir, 'a file');
+      await expectRefused(/the data directory .* cannot be used: it is a file/);
+      expect(readFileSync(dataDir, 'utf8')).toBe('a file');
+    });
+
+    /** It says why in one line. */
+    async function expectRefused(reason: RegExp): Promise<void> {
+      const refused = launchServe(dataDir);
+      expect((await refused.exited).code).toBe(1);
+      expect(refused.err()).toMatch(new RegExp(`^sandkeep: .*${reason.source}.*\\n$`));
+    }
+
+    test('works below a folder that only its owner may enter, and leaves the modes as they are', async () => {
+      chmodSync(folder, 0o700);
+      mkdirSync(dataDir);
+      chmodSync(dataDir, 0o1777);
+      const service = await serve(dataDir);
+      expect(await isReady(service)).toBe(true);
+      expect([folder, dataDir].map((path) => statSync(path).mode & 0o7777)).toEqual([0o700, 0o1777]);
+    });
+
+    test('works as a user who is not root, and keeps other users out', async ({ skip }) => {
+      skip(!isRoot, 'only root can become another user');
+      const reachable =
+        spawnSync(process.execPath, ['--version'], { ...NOBODY, cwd: process.cwd() }).status === 0;
+      skip(!reachable, 'the user "nobody" cannot enter this checkout');
+      mkdirSync(dataDir, { mode: 0o700 });
+      spawnSync('chown', [`${NOBODY.uid}:${NOBODY.gid}`, dataDir]);
+      const service = await serve(dataDir, { user: NOBODY });
+      expect(await createVolume(service, service.firstKey!, 'a')).toBe(200);
+      for (const pid of databaseOf(dataDir).all) expect(statSync(`/proc/${pid}`).uid).toBe(NOBODY.uid);
+
+      chmodSync(dataDir, 0o711);
+      const other = launch(['org', 'list', '--data-dir', dataDir], { user: { uid: 65533, gid: 65533 } });
+      expect((await other.exited).code).toBe(1);
+      expect(other.err()).toMatch(/^sandkeep: the data directory .* cannot be used: EACCES.*\n$/);
+    });
+  });
+
+  describe('has one owner', () => {
+    test('a second serve ends at once and names the first, which is unharmed', async () => {
+      const service = await serveUsed();
+      const second = launchServe(dataDir);
+      expect((await second.exited).code).toBe(1);
+      expect(second.err()).toContain(`is in use by "sandkeep serve" (process ${service.pid})`);
+      expect(await isReady(service)).toBe(true);
+      expect(await stop(service)).toBe(0);
+    });
+
+    test('of four that start at once in an empty directory one wins, and the others name it', async () => {
+      const all = Array.from({ length: 4 }, () => launchServe(dataDir));
+      const served = all.map(async (one) => ready(one, dataDir).catch(() => undefined));
+      const [winner, ...more] = (await Promise.all(served)).filter((one) => one !== undefined);
+      expect(more).toEqual([]);
+      for (const loser of all.filter(({ pid }) => pid !== winner!.pid)) {
+        expect((await loser.exited).code).toBe(1);
+        expect(loser.err()).toContain(`is in use by "sandkeep serve" (process ${winner!.pid})`);
+      }
+      expect(await isReady(winner!)).toBe(true);
+    });
+
+    test('of eight that contend for what a killed owner left one wins, every time', async () => {
+      mkdirSync(dataDir);
+      const contenders = await Promise.all(Array.from({ length: 8 }, async () => contend(dataDir)));
+      try {
+        for (let round = 0; round < 20; round += 1) {
+          const results = await Promise.all(contenders.map(async (contender) => contender.take()));
+          const winner = results.indexOf(true);
+          const expected = results.map((_, index) => index === winner);
+          expect([winner >= 0, results], `round ${round}`).toEqual([true, expected]);
+          contenders[winner]!.process.kill('SIGKILL');
+          contenders[winner] = await contend(dataDir);
+        }
+      } finally {
+        for (const contender of contenders) contender.process.kill('SIGKILL');
+      }
+    });
+
+    test('also one that hangs', async () => {
+      const service = await serveUsed();
+      kill('SIGSTOP', service.pid);
+      const second = launchServe(dataDir);
+      expect((await second.exited).code).toBe(1);
+      expect(second.err()).toContain(`(process ${service.pid})`);
+      kill('SIGCONT', service.pid);
+      expect(await isReady(service)).toBe(true);
+    });
+  });
+
+  describe('after kill -9', () => {
+    test('of the service, stops by itself and has every acknowledged row', async () => {
+      const service = await serveUsed();
+      const writing = writeVolumes(service, key, 4);
+      await until('rows are written', () => writing.acknowledged.length >= 100);
+      kill('SIGKILL', service.pid);
+      const acknowledged = await writing.ended;
+      await until('the database has stopped', () => databaseOf(dataDir).all.length === 0, 5_000);
+      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
+      await expectKept(acknowledged);
+    });
+
+    test('of the service at any moment of its start, stops by itself', async () => {
+      copyFolder(used, dataDir);
+      for (const after of [0, 0, 2, 5, 10, 25]) {
+        const starting = launchServe(dataDir);
+        await until('the guard is there', () => databaseOf(dataDir).guards.length > 0);
+        await sleep(after);
+        kill('SIGKILL', starting.pid);
+        await until(
+          `it stops when killed after ${after} ms`,
+          () => databaseOf(dataDir).all.length === 0,
+          5_000,
+        );
+      }
+      await expectKept([]);
+    });
+
+    test('of the service and its guards, the next start stops the orphan and has every acknowledged row', async () => {
+      await expectOrphanReplaced({});
+    });
+
+    test('the same in a container, where root may not look into processes of other users', async ({
+      skip,
+    }) => {
+      skip(!isRoot, 'only root can give up the right');
+      const under = ['setpriv', '--bounding-set=-sys_ptrace'];
+      skip(spawnSync(under[0]!, ['--version']).status !== 0, 'there is no setpriv here');
+      await expectOrphanReplaced({ under });
+    });
+
+    async function expectOrphanReplaced(options: LaunchOptions): Promise<void> {
+      const service = await serveUsed(options);
+      const writing = writeVolumes(service, key, 4);
+      await until('rows are written', () => writing.acknowledged.length >= 20);
+      const orphan = databaseOf(dataDir).postmaster!;
+      // Stopped first, or it would notice that its guard is gone and start another server.
+      kill('SIGSTOP', service.pid);
+      kill('SIGKILL', ...databaseOf(dataDir).guards, service.pid);
+      const acknowledged = await writing.ended;
+      await sleep(200);
+      expect(databaseOf(dataDir).postmaster).toBe(orphan);
+
+      await expectKept(acknowledged, options);
+      expect(databaseOf(dataDir).postmaster).not.toBe(orphan);
+    }
+
+    test('of everything at once, the next start has every acknowledged row', async () => {
+      const service = await serveUsed();
+      const writing = writeVolumes(service, key, 4);
+      await until('rows are written', () => writing.acknowledged.length >= 100);
+      await killEverything(service);
+      const acknowledged = await writing.ended;
+      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(true);
+      await expectKept(acknowledged);
+    });
+
+    test('of PostgreSQL alone, the service answers 503 and recovers, twice, and has every acknowledged row', async () => {
+      const service = await serveUsed();
+      const writing = writeVolumes(service, key, 8);
+      for (const atLeast of [100, 200]) {
+        await until('rows are written', () => writing.acknowledged.length >= atLeast);
+        const { postmaster } = databaseOf(dataDir);
+        kill('SIGKILL', postmaster!);
+        const refusals: unknown[] = [];
+        await until('it has been away and is back', async () => {
+          const { status, body } = await call(service, 'GET', '/readyz');
+          expect([200, 503]).toContain(status);
+          if (status === 503) refusals.push(body);
+          return refusals.length > 0 && status === 200;
+        });
+        expect(refusals[0]).toEqual({
+          error: { code: 'not_ready', message: 'the service cannot reach its database', details: null },
+        });
+        expect(databaseOf(dataDir).postmaster).not.toBe(postmaster);
+      }
+      const before = writing.acknowledged.length;
+      await until('it takes writes again', () => writing.acknowledged.length > before + 20);
+      writing.stop();
+      const acknowledged = await writing.ended;
+      // A write whose answer was lost with the database is refused as one that may be tried again.
+      expect([...new Set(writing.refused)]).toEqual([503]);
+      expect(await volumeNames(service, key)).toEqual(expect.arrayContaining(acknowledged));
+      expect(await stop(service)).toBe(0);
+    });
+
+    test('of the guard alone, the service recovers', async () => {
+      const service = await serveUsed();
+      const { postmaster, guards } = databaseOf(dataDir);
+      kill('SIGKILL', ...guards);
+      await until(
+        'another server runs',
+        () => ![undefined, postmaster].includes(databaseOf(dataDir).postmaster),
+      );
+      await until('it is ready', () => isReady(service));
+      expect(await stop(service)).toBe(0);
+    });
+
+    test('during initdb, the next start works although initdb runs on', async () => {
+      const starting = launchServe(dataDir);
+      const partial = () => readdirSync(dataDir).filter((name) => name.startsWith('postgres.partial'));
+      await until(
+        'initdb works',
+        () => existsSync(dataDir) && partial().some((name) => existsSync(join(dataDir, name, 'global'))),
+      );
+      kill('SIGKILL', starting.pid);
+      await starting.exited;
+      expect(existsSync(join(dataDir, 'postgres'))).toBe(false);
+
+      const service = await serve(dataDir);
+      expect(partial()).toEqual([]);
+      expect(await createVolume(service, service.firstKey!, 'a')).toBe(200);
+    });
+
+    async function killEverything(service: Served): Promise<void> {
+      // Stopped first, or it would start another server.
+      kill('SIGSTOP', service.pid);
+      kill('SIGKILL', ...databaseOf(dataDir).all, service.pid);
+      await service.exited;
+    }
+
+    async function expectKept(acknowledged: string[], options?: LaunchOptions): Promise<void> {
+      const service = await serve(dataDir, options);
+      expect(await volumeNames(service, key)).toEqual(expect.arrayContaining(acknowledged));
+      expect(await createVolume(service, key, 'afterwards')).toBe(200);
+    }
+
+    describe('a pid file that names another process', () => {
+      let other: ChildProcess | undefined;
+      afterEach(() => other?.kill('SIGKILL'));
+
+      /** Runs it as the user that PostgreSQL runs as. */
+      async function spawnOther(script: string): Promise<ChildProcess> {
+        await killEverything(await serveUsed());
+        const cwd = join(dataDir, 'postgres');
+        const { uid, gid } = statSync(cwd);
+        return spawn('sh', ['-c', script], { uid, gid, cwd });
+      }
+
+      function namePid(pid: number): void {
+        for (const path of ['postgres/postmaster.pid', 'run/.s.PGSQL.5432.lock']) {
+          const lines = readFileSync(join(dataDir, path), 'utf8').split('\n');
+          writeFileSync(join(dataDir, path), [pid, ...lines.slice(1)].join('\n'));
+        }
+      }
+
+      test('does not hinder the start, and the process is not harmed, even if it looks around in the folder', async () => {
+        other = await spawnOther('exec sleep 60');
+        namePid(other.pid!);
+        await expectKept([]);
+        expect([other.exitCode, other.signalCode]).toEqual([null, null]);
+      });
+
+      test('does not hinder the start when that is dead and nobody reaps it', async () => {
+        other = await spawnOther('sleep 0.1 & echo $!; exec sleep 60');
+        const [line] = (await once(other.stdout!, 'data')) as [Buffer];
+        const status = `/proc/${Number(line)}/status`;
+        await until('it is a zombie', () => /^State:\s+Z/m.test(readFileSync(status, 'utf8')));
+        namePid(Number(line));
+        await expectKept([]);
+      });
+    });
+  });
+
+  describe('at SIGTERM', () => {
+    test('answers what is under way, exits with 0, and leaves neither processes nor stale files', async () => {
+      const service = await serveUsed();
+      const [statuses, sandbox] = await inDatabase(dataDir, async (client) => {
+        await holdReconciler(client);
+        const body = { name: 'a', image: { type: 'oci', reference: 'busybox' } };
+        const held = call(service, 'POST', '/v1/sandboxes?start=true&wait_for=running', { key, body });
+        await until('the sandbox is starting', async () => {
+          const { rows } = await client.query(`select from sandboxes where status = 'starting'`);
+          return rows.length === 1;
+        });
+        const blocked = await blockedWrites(client, service);
+        kill('SIGTERM', service.pid);
+        await sleep(300);
+        expect(service.process.exitCode).toBeNull();
+        await client.query('commit');
+        return [await Promise.all(blocked), await held] as const;
+      });
+      expect(statuses).toEqual([200, 200, 200, 200, 200]);
+      expect(sandbox).toMatchObject({ status: 200, body: { status: 'starting' } });
+      expect(await service.exited).toEqual({ code: 0, signal: null });
+      expect(databaseOf(dataDir).all).toEqual([]);
+      expect(readdirSync(dataDir).toSorted()).toEqual(['postgres', 'postgres.log', 'run', 'simulated']);
+      expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
+      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
+    });
+
+    // Fails: connections on which a request was under way stay open after its answer, until they time out after 72 s.
+    test.fails('does not wait for clients that keep their connections', async () => {
+      const service = await serveUsed();
+      await inDatabase(dataDir, async (client) => {
+        const blocked = await blockedWrites(client, service, { keepAlive: true });
+        kill('SIGTERM', service.pid);
+        await sleep(300);
+        await client.query('commit');
+        expect(await Promise.all(blocked)).toEqual([200, 200, 200, 200, 200]);
+      });
+      await until('it has ended', () => service.process.exitCode === 0, 3_000);
+    });
+
+    test('exits at once when it comes twice, and the database stops by itself', async () => {
+      const service = await serveUsed();
+      await inDatabase(dataDir, async (client) => {
+        const blocked = await blockedWrites(client, service);
+        kill('SIGTERM', service.pid);
+        await sleep(300);
+        expect(service.process.exitCode).toBeNull();
+        kill('SIGTERM', service.pid);
+        expect((await service.exited).code).toBe(1);
+        for (const { reason } of (await Promise.allSettled(blocked)) as PromiseRejectedResult[]) {
+          expect(reason).toBeInstanceOf(TypeError);
+        }
+      });
+      await until('the database has stopped', () => databaseOf(dataDir).all.length === 0, 5_000);
+    });
+
+    /** Five requests that wait for the transaction of `client` to end. */
+    async function blockedWrites(
+      client: pg.Client,
+      service: Served,
+      { keepAlive = false } = {},
+    ): Promise<Promise<number>[]> {
+      await client.query('begin; lock table volumes in exclusive mode');
+      const blocked = Array.from({ length: 5 }, async (_, index) => {
+        const body = { name: `blocked-${index}` };
+        return (await call(service, 'POST', '/v1/volumes', { key, body, keepAlive })).status;
+      });
+      // Whoever awaits them later sees how they ended.
+      for (const one of blocked) one.catch(() => undefined);
+      await until('they wait', async () => {
+        const { rows } = await client.query(
+          `select from pg_locks where not granted and relation = 'volumes'::regclass`,
+        );
+        return rows.length === blocked.length;
+      });
+      return blocked;
+    }
+
+    /** Takes the worker's lease, so that nothing that starts becomes running. */
+    async function holdReconciler(client: pg.Client): Promise<void> {
+      const taken = client.query(`select pg_advisory_lock(hashtextextended('reconcile simulated', 0))`);
+      await inDatabase(dataDir, async (other) => {
+        const end = `select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted`;
+        const waiting = `select from pg_locks where locktype = 'advisory' and not granted`;
+        await until('it waits', async () => (await other.query(waiting)).rows.length === 1);
+        await other.query(end);
+      });
+      await taken;
+    }
+  });
+
+  describe('serves commands', () => {
+    const list = () => launch(['org', 'list', '--json', '--data-dir', dataDir]);
+
+    test('beside the running service, also five at once', async () => {
+      const service = await serveUsed();
+      const { postmaster } = databaseOf(dataDir);
+      await expectOrgs(Array.from({ length: 5 }, list));
+      expect(databaseOf(dataDir).postmaster).toBe(postmaster);
+      expect(await isReady(service)).toBe(true);
+    });
+
+    test('without a service, one after the other, and is stopped after each', async () => {
+      copyFolder(used, dataDir);
+      await expectOrgs([list(), list()]);
+      expect(databaseOf(dataDir).all).toEqual([]);
+      expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
+    });
+
+    async function expectOrgs(commands: Launched[]): Promise<void> {
+      for (const command of commands) {
+        expect(await command.exited, command.err()).toEqual({ code: 0, signal: null });
+        expect(JSON.parse(command.out())).toMatchObject([{ slug: 'default' }]);
+      }
+    }
+  });
+});
