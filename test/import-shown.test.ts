@@ -59,7 +59,7 @@ describe('a spec', () => {
           expect(canonical(JSON.parse(text).spec)).toBe(canonical(withDefaults(spec)));
         }
       }),
-      { numRuns: 40 },
+      { numRuns: 25 },
     );
   });
 });

@@ -350,6 +350,19 @@ describe('order and repetition', () => {
     expect((await client.get(`/v1/sandboxes/${sandbox['id']}`)).status).toBe(404);
   });
 
+  test('of two files that clash the one that comes second hears of it, also when both come at once', async () => {
+    const { org } = smallHistory();
+    await importAll(service, [org]);
+    const files = [1, 2].map(() => [line.sandbox(org, { name: 'wanted' }), line.event(org)]);
+    const results = await Promise.all(files.map((lines) => importAll(service, lines)));
+    const [first, second] = results.toSorted((a, b) => a.badCount - b.badCount);
+    expect(first).toMatchObject({ committed: true, imported: { sandbox: 1, event: 1 } });
+    expect(second).toMatchObject({
+      committed: false,
+      bad: [{ line: 1, reason: 'another sandbox of the organization has this name and is not removed' }],
+    });
+  });
+
   test('the same file loaded twice at once is loaded once', async () => {
     const { org, lines, counts } = smallHistory();
     const results = await Promise.all([1, 2, 3].map(() => importAll(service, lines)));

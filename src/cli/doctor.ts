@@ -5,7 +5,9 @@ import { findBinaries } from '../db/embedded/binaries.js';
 import { openDataDirectory } from '../db/embedded/directory.js';
 import { chooseIdentity } from '../db/embedded/identity.js';
 import { askOwner } from '../db/embedded/ownership.js';
+import { openForCommand } from '../db/open.js';
 import { connectionConfig } from '../db/pool.js';
+import { ExplainedError } from '../lib/explained.js';
 import { databaseCommand, print, type CommonOptions } from './command.js';
 import { dockerNetwork, dockerSocket } from './options.js';
 
@@ -49,8 +51,10 @@ function checkNode(): Finding {
 async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<Finding> {
   const check = 'database';
   if (databaseUrl !== undefined) {
-    const client = new pg.Client(connectionConfig({ url: databaseUrl }));
+    let client: pg.Client | undefined;
     try {
+      const { address } = await openForCommand({ databaseUrl, dataDir, command: 'doctor' });
+      client = new pg.Client(connectionConfig(address));
       await client.connect();
       const { rows } = await client.query<{ server_version: string }>('show server_version');
       const version = rows[0]!.server_version;
@@ -58,10 +62,9 @@ async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<F
       const found = `external PostgreSQL ${version}${ok ? '' : ': 15 or later is needed'}`;
       return { check, state: ok ? 'ok' : 'broken', found };
     } catch (error) {
-      const found = `cannot reach the database of --database-url: ${(error as Error).message}`;
-      return { check, state: 'broken', found };
+      return { check, state: 'broken', found: explainUnusable(error) };
     } finally {
-      await client.end().catch(() => undefined);
+      await client?.end().catch(() => undefined);
     }
   }
   try {
@@ -79,6 +82,14 @@ async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<F
   } catch (error) {
     return { check, state: 'broken', found: (error as Error).message };
   }
+}
+
+function explainUnusable(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  // Of several addresses that all failed, only the code says why.
+  return error instanceof ExplainedError
+    ? message
+    : `cannot use the database of --database-url: ${message || code}`;
 }
 
 async function checkDocker({

@@ -1,7 +1,6 @@
 import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import type { ImportResult } from '../import/import.js';
 import { ExplainedError } from '../lib/explained.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -26,8 +25,8 @@ export function importCommand(): Command {
     .option('--skip-bad', 'load the good lines although there are bad ones')
     .addHelpText('after', HELP)
     .action(async (file: string, options: CommonOptions & { skipBad?: true }) => {
+      const input = await openInput(file);
       const { importLines } = await import('../import/import.js');
-      const input = await open(file);
       const result = await withDatabase(options, 'import', (pool) =>
         withProgress(input, (onLine) =>
           importLines(pool, input.chunks, { skipBad: options.skipBad ?? false, onLine }),
@@ -45,19 +44,32 @@ interface Input {
   read: () => number;
 }
 
-async function open(file: string): Promise<Input> {
-  const found = file === '-' ? undefined : await stat(file).catch(() => undefined);
-  if (file !== '-' && !found) throw new ExplainedError(`there is no file ${file}`);
-  if (found?.isDirectory()) throw new ExplainedError(`${file} is a directory`);
-  const stream = file === '-' ? process.stdin : createReadStream(file);
+async function openInput(file: string): Promise<Input> {
+  const unreadable = (cause: unknown) =>
+    new ExplainedError(`cannot read ${file}: ${(cause as Error).message}`, { cause });
+  let stream: AsyncIterable<Buffer> = process.stdin;
+  let size: number | undefined;
+  if (file !== '-') {
+    const handle = await open(file).catch((cause: unknown) => {
+      throw unreadable(cause);
+    });
+    const found = await handle.stat();
+    if (found.isDirectory()) throw new ExplainedError(`cannot read ${file}: it is a directory`);
+    if (found.isFile()) size = found.size;
+    stream = handle.createReadStream();
+  }
   let bytes = 0;
   async function* counted(): AsyncIterable<Buffer> {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      yield chunk;
+    try {
+      for await (const chunk of stream) {
+        bytes += chunk.length;
+        yield chunk;
+      }
+    } catch (cause) {
+      throw unreadable(cause);
     }
   }
-  return { chunks: counted(), size: found?.isFile() ? found.size : undefined, read: () => bytes };
+  return { chunks: counted(), size, read: () => bytes };
 }
 
 /** A bar on a terminal; nothing where nobody looks. */
@@ -70,12 +82,14 @@ async function withProgress<T>(
     input.size === undefined ? '{lines} lines' : '{bar} {percentage}%  {lines} lines  {eta_formatted} left';
   const bar = new SingleBar({ format, stream: process.stderr, barsize: 30, hideCursor: true });
   bar.start(input.size ?? 0, 0, { lines: 0 });
+  let lines = 0;
   try {
     return await work((line) => {
-      if (line % 500 === 0) bar.update(input.read(), { lines: line });
+      lines = line;
+      if (line % 500 === 0) bar.update(input.read(), { lines });
     });
   } finally {
-    bar.update(input.size ?? 0);
+    bar.update(input.read(), { lines });
     bar.stop();
   }
 }
@@ -93,12 +107,15 @@ function report(options: CommonOptions, result: ImportResult): void {
     String(count),
     String(unchanged[kind as keyof typeof unchanged]),
   ]);
-  const verdict = committed
-    ? `${lines} lines read, ${badCount} bad`
-    : `nothing was loaded: ${badCount} of ${lines} lines are bad (--skip-bad loads the others)`;
+  if (!committed && !options.json) {
+    process.stderr.write(
+      `sandkeep: nothing was loaded: ${badCount} of ${lines} lines are bad (--skip-bad loads the others)\n`,
+    );
+    return;
+  }
   print(
     options,
     { committed, lines, imported, unchanged, bad_count: badCount, bad },
-    committed ? `${table(['KIND', 'NEW', 'THERE BEFORE'], rows)}\n\n${verdict}` : verdict,
+    `${table(['KIND', 'NEW', 'THERE BEFORE'], rows)}\n\n${lines} lines read, ${badCount} bad`,
   );
 }

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { validate as isUuid } from 'uuid';
 import type { Pool } from '../db/pool.js';
 import { operator } from '../events/actor.js';
 import { createKey } from '../keys/create.js';
@@ -62,8 +63,7 @@ function revokeCommand(): Command {
     .description('revoke an API key: the next request with it is refused')
     .argument('<id>', 'id of the key, as "sandkeep key list" shows it')
     .action(async (id: string, options: CommonOptions) => {
-      if (!/^[0-9a-f-]{36}$/i.test(id))
-        throw new ExplainedError(`"${id}" is not the id of a key: see "sandkeep key list"`);
+      if (!isUuid(id)) throw new ExplainedError(`"${id}" is not the id of a key: see "sandkeep key list"`);
       const revoked = await withDatabase(options, 'key revoke', (pool) =>
         revokeKey(pool, id, operator('key revoke')),
       );
