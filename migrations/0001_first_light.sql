@@ -69,6 +69,7 @@ create table sandboxes (
 create unique index sandboxes_name on sandboxes (org_id, name) where removed_at is null;
 create unique index sandboxes_slug on sandboxes (slug) where removed_at is null;
 create index sandboxes_created on sandboxes (org_id, created_at desc, id desc) where removed_at is null;
+create index sandboxes_status on sandboxes (org_id, status, created_at desc, id desc) where removed_at is null;
 -- The reconciler's work list: what is not at rest, whatever the organization.
 create index sandboxes_unsettled on sandboxes (runtime, changed_at)
   where runtime is not null and destroyed_at is null
@@ -108,7 +109,9 @@ create table runs (
   primary key (org_id, id),
   foreign key (org_id, sandbox_id) references sandboxes,
   check (stopped_at is null or stopped_at >= started_at),
-  check (stopped_at is null or end_reason is not null)
+  check (stopped_at is null or end_reason is not null),
+  -- A closed run without an end would count as running for ever.
+  check (end_reason is null or started_at is null or stopped_at is not null)
 );
 create index runs_sandbox on runs (org_id, sandbox_id);
 create index runs_time on runs (org_id, started_at, stopped_at) where started_at is not null;

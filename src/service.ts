@@ -6,16 +6,22 @@ import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
 import { operator } from './events/actor.js';
 import { listen } from './http/listen.js';
+import type { App } from './http/route.js';
 import { createKey } from './keys/create.js';
 import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained.js';
 import { now } from './lib/instant.js';
+import { sleep } from './lib/sleep.js';
 import { makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import { startWorker } from './worker.js';
+
+/** An orchestrator commonly waits 30 seconds before it kills: by then all has to be in order. */
+const REQUESTS_TIMEOUT_MS = 8_000;
+const CLOSE_TIMEOUT_MS = 15_000;
 
 export interface ServiceOptions {
   databaseUrl?: string;
@@ -52,13 +58,21 @@ export interface Service {
 /** Everything `sandkeep serve` is, started in order; what was opened is closed again when a later step fails. */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const log = makeLog(options.logLevel, pino.destination({ fd: 2, sync: true }));
-  const opened: (() => Promise<unknown>)[] = [];
+  const opened: { what: string; close: () => Promise<unknown> }[] = [];
   const stopping = new AbortController();
 
   async function stop(): Promise<void> {
     stopping.abort();
-    for (const close of opened.splice(0).toReversed()) {
-      await close().catch((error: unknown) => log.error({ err: error }, 'closing failed'));
+    for (const { what, close } of opened.splice(0).toReversed()) {
+      const patience = new AbortController();
+      const late = sleep(CLOSE_TIMEOUT_MS, patience.signal).then(() => {
+        if (!patience.signal.aborted)
+          throw new Error(`${what} did not close within ${CLOSE_TIMEOUT_MS / 1000} s`);
+      });
+      await Promise.race([close(), late]).catch((error: unknown) =>
+        log.error({ err: error, what }, 'closing failed'),
+      );
+      patience.abort();
     }
   }
 
@@ -77,12 +91,12 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     ]);
     warmUp();
     const database = await opening;
-    opened.push(() => database.close());
+    opened.push({ what: 'the database', close: () => database.close() });
     await migrate(database.address);
     const pool = openPool(database.address, (error) =>
       log.warn({ err: error }, 'a database connection broke'),
     );
-    opened.push(() => pool.end());
+    opened.push({ what: 'the pool', close: () => pool.end() });
 
     const instance = await readInstance(pool);
     const { runtime, fallback } = await openRuntime({
@@ -92,7 +106,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       dataDir: options.dataDir,
       instanceId: instance.id,
     });
-    opened.push(() => runtime.close());
+    opened.push({ what: 'the runtime', close: () => runtime.close() });
     for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
       log.warn(
         { otherRuntime: name, count },
@@ -102,7 +116,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const changes = listenForChanges(database.address, (error) =>
       log.warn({ err: error }, 'the connection for notifications broke'),
     );
-    opened.push(() => changes.close());
+    opened.push({ what: 'notifications', close: () => changes.close() });
 
     const ctx: Context = {
       ...{ pool, runtime, changes, now, log },
@@ -116,8 +130,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
     const app = await buildApp(ctx);
     const worker = startWorker(ctx, database.address);
-    opened.push(() => worker.stop());
-    opened.push(() => app.close());
+    opened.push({ what: 'the worker', close: () => worker.stop() });
+    opened.push({ what: 'the API', close: () => closeApp(app) });
     const address = await listen(app, options).catch((cause: unknown) => {
       throw explainListenError(cause, options);
     });
@@ -127,6 +141,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await stop();
     throw error;
   }
+}
+
+/** Finishes what is under way; who does not get on with a request within the time is cut off. */
+async function closeApp(app: App): Promise<void> {
+  const cut = setTimeout(() => app.server.closeAllConnections(), REQUESTS_TIMEOUT_MS);
+  await app.close();
+  clearTimeout(cut);
 }
 
 /** A new installation has an organization and a key to begin with. */

@@ -17,7 +17,7 @@ export function startWorker(ctx: Context, address: Address): { stop(): Promise<v
   let reconcile: Loop | undefined;
   const reconciler = new Reconciler(ctx, () => reconcile?.wake());
   // Two reconcilers on one runtime would start everything twice: the second waits until the first is gone.
-  const lease = holdLease(address, `reconcile ${ctx.runtime.name}`, (error) => logError('lease')(error));
+  const lease = holdLease(address, `reconcile ${ctx.runtime.name}`);
   reconcile = startLoop(
     async () => {
       if (await lease.held()) await reconciler.pass();

@@ -30,7 +30,22 @@ async function expectRefused(path: string, query: string, parameter: string): Pr
 }
 
 describe('query parameters', () => {
-  const badLimits = ['0', '101', '-1', '1.5', 'x', '', '99999999999999999999', 'NaN', 'true', '1&limit=2'];
+  const badLimits = [
+    '1e999',
+    '1e1',
+    '0x10',
+    '%205',
+    '0',
+    '101',
+    '-1',
+    '1.5',
+    'x',
+    '',
+    '99999999999999999999',
+    'NaN',
+    'true',
+    '1&limit=2',
+  ];
   test.each(LISTS.flatMap((path) => badLimits.map((value) => [path, value] as const)))(
     '%s refuses limit=%s',
     (path, value) => expectRefused(path, `limit=${value}`, 'limit'),
@@ -126,7 +141,15 @@ describe('query parameters', () => {
   test('an id that is no UUID is refused on every route that takes one', async () => {
     for (const { method, path } of operations.filter((operation) => /id\}/.test(operation.path))) {
       const name = /\{(\w+)\}/.exec(path)![1]!;
-      for (const bad of ['1', 'x'.repeat(2000), '%00', `${uuidv7()}x`, "'%20or%201=1", '..%2f..']) {
+      for (const bad of [
+        '1',
+        `urn:uuid:${uuidv7()}`,
+        'x'.repeat(2000),
+        '%00',
+        `${uuidv7()}x`,
+        "'%20or%201=1",
+        '..%2f..',
+      ]) {
         const { status, body } = await client.request(method, path.replace(/\{\w+\}/, bad), {
           ...(method === 'POST' ? { body: {} } : {}),
         });
@@ -225,6 +248,19 @@ describe('bodies', () => {
     ['registry.mode', change((r) => (r.registry = { mode: 'magic' }))],
     ['registry.password', change((r) => (r.registry = { mode: 'inline', username: 'x' }))],
     ['pull_policy', change((r) => (r.pull_policy = 'sometimes'))],
+    [
+      'network.policy.rules[0].destination.cidr',
+      change((r) => (r.network.policy.rules[0].destination = { cidr: 'x' })),
+    ],
+    [
+      'network.policy.rules[0].destination.cidr',
+      change((r) => (r.network.policy.rules[0].destination = { cidr: '10.0.0.0/33' })),
+    ],
+    [
+      'network.policy.rules[0].ports[0]',
+      change((r) => (r.network.policy.rules[0].ports = [{ start: 2, end: 1 }])),
+    ],
+    ['labels.a', change((r) => (r.labels = { a: '㐀'.repeat(1024) }))],
   ];
   test.each(cases)('a sandbox with a bad %s is refused by that name', async (field, body) => {
     const { status, body: answer } = await client.post('/v1/sandboxes', body);
@@ -248,6 +284,17 @@ describe('bodies', () => {
       expect(answer.text).not.toContain('canary');
     },
   );
+
+  test('a body that is nested too deep, also where nobody looks, is refused', async () => {
+    const deep = `{"name":"x","unknown":${'['.repeat(30_000)}${']'.repeat(30_000)}}`;
+    const { status, body } = await client.request('POST', '/v1/sandboxes', { body: deep });
+    expect([status, body.error.code]).toEqual([400, 'invalid_request']);
+  });
+
+  test('the key __proto__, which would be lost on the way, is refused', async () => {
+    const body = '{"name":"x","image":{"type":"oci","reference":"x"},"labels":{"__proto__":"x"}}';
+    expect((await client.request('POST', '/v1/sandboxes', { body })).body.error.code).toBe('invalid_json');
+  });
 
   test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'nonsense'])(
     'the content type %s is refused',

@@ -168,6 +168,33 @@ describeDocker('the docker runtime', () => {
     );
   });
 
+  test('a command that ends at once is seen to end at each of many restarts', async () => {
+    const ids = await Promise.all(
+      Array.from({ length: 6 }, async (_, index) => {
+        const spec = { runtime: { cmd: ['true'] } };
+        return (await client.post('/v1/sandboxes', request(`quick-${index}`, spec), { start: true })).body
+          .id as string;
+      }),
+    );
+    for (let round = 0; round < 4; round += 1) {
+      for (const id of ids) await untilStatus(client, id, 'stopped', 20_000);
+      await Promise.all(ids.map((id) => client.post(`/v1/sandboxes/${id}/start`, {})));
+    }
+    for (const id of ids) await untilStatus(client, id, 'stopped', 20_000);
+    const { rows } = await service.ctx.pool.query(
+      'select started_at, stopped_at from runs where sandbox_id = any ($1)',
+      [ids],
+    );
+    expect(rows).toHaveLength(30);
+    expect(rows.every(({ started_at, stopped_at }) => started_at !== null && stopped_at >= started_at)).toBe(
+      true,
+    );
+    for (const id of ids) {
+      const { body } = await client.get('/v1/events', { resource_id: id, event_type: 'sandbox_started' });
+      expect(body.data).toHaveLength(5);
+    }
+  }, 120_000);
+
   test('what cannot start says why', async () => {
     const missing = await client.post(
       '/v1/sandboxes',

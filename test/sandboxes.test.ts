@@ -345,6 +345,62 @@ describe('lifecycle', () => {
   });
 });
 
+describe('the reconciler', () => {
+  test('a sandbox that cannot be dealt with keeps nobody else from being dealt with', async () => {
+    const victim = await service.newOrg();
+    const poison = await victim.post(
+      '/v1/sandboxes',
+      smallRequest('poison', { lifecycle: { max_duration_secs: Number.MAX_SAFE_INTEGER } }),
+      running,
+    );
+    expect(poison.body.status).toBe('running');
+    // What no request can bring about: a specification that cannot be read.
+    await service.ctx.pool.query(`update sandboxes set run_spec = '{"maxDurationSecs": 0.5}' where id = $1`, [
+      poison.body.id,
+    ]);
+    const healthy = await client.post('/v1/sandboxes', smallRequest('healthy'), running);
+    expect(healthy.body.status).toBe('running');
+    await client.post(`/v1/sandboxes/${healthy.body.id}/stop`, {});
+    await untilStatus(client, healthy.body.id, 'stopped');
+    await service.ctx.pool.query("update sandboxes set run_spec = '{}' where id = $1", [poison.body.id]);
+    await victim.delete(`/v1/sandboxes/${poison.body.id}`);
+  });
+
+  test('every run that the runtime recorded is in the store with its times, however stops meet starts', async () => {
+    const meeting = await startTestService({ simulated: { startMs: 20 } });
+    try {
+      const mine = await meeting.newOrg();
+      const ids = await Promise.all(
+        Array.from({ length: 60 }, async (_, index) => {
+          const { body } = await mine.post('/v1/sandboxes', smallRequest(`meet-${index}`), { start: true });
+          await sleep(index % 40);
+          await mine.post(`/v1/sandboxes/${body.id}/stop`, {});
+          return body.id as string;
+        }),
+      );
+      for (const id of ids) await untilStatus(mine, id, 'stopped', 20_000);
+      const held = new Map((await meeting.runtime.list()).map((holding) => [holding.runId, holding]));
+      const { rows } = await meeting.ctx.pool.query(
+        'select id, started_at, stopped_at, end_reason from runs',
+      );
+      expect(rows).toHaveLength(60);
+      for (const { id, started_at, stopped_at, end_reason } of rows) {
+        const record = held.get(id);
+        expect([id, started_at, stopped_at]).toEqual([
+          id,
+          record?.startedAt ?? null,
+          record?.finishedAt ?? null,
+        ]);
+        expect(end_reason).toBe(started_at === null ? 'cancelled' : 'stopped');
+      }
+      const events = await mine.get('/v1/events', { event_type: 'sandbox_started', limit: 100 });
+      expect(events.body.data).toHaveLength(rows.filter(({ started_at }) => started_at !== null).length);
+    } finally {
+      await meeting.close();
+    }
+  });
+});
+
 describe('waits', () => {
   test('the answer comes when the budget is used up, with the sandbox as it is then', async () => {
     const slow = await startTestService({ simulated: { startMs: 60_000 } });

@@ -29,11 +29,13 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
   const loop: Loop = startLoop(
     async (signal) => {
       const client = new pg.Client({ ...connectionConfig(address), keepAlive: true });
+      let stop: () => void = () => undefined;
       const ended = new Promise<void>((resolve, reject) => {
         client.on('error', reject);
         client.on('end', resolve);
-        signal.addEventListener('abort', () => resolve(), { once: true });
+        stop = resolve;
       });
+      signal.addEventListener('abort', stop, { once: true });
       try {
         await client.connect();
         client.on('notification', ({ payload }) => {
@@ -45,6 +47,7 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
         for (const key of listeners.keys()) tell(key);
         await ended;
       } finally {
+        signal.removeEventListener('abort', stop);
         ended.catch(() => undefined);
         await client.end().catch(() => undefined);
       }

@@ -8,8 +8,10 @@ import Fastify, {
 } from 'fastify';
 import { STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
+import secureJson from 'secure-json-parse';
 import { v7 as uuidv7 } from 'uuid';
 import { isUnreachable } from '../db/pool.js';
+import { isDeeperThan } from '../lib/storable.js';
 import { ApiError, type ErrorName } from './errors.js';
 import type { App } from './route.js';
 import { serializerCompiler } from './serializer.js';
@@ -17,6 +19,8 @@ import { validatorCompiler } from './validation.js';
 
 /** A file patch carries its bytes as a JSON list of numbers, about 3.6 characters each: 16 MiB are some 4 MiB of files. */
 const BODY_LIMIT = 16 * 1024 * 1024;
+/** The deepest request there is has nine levels. */
+const DEEPEST_BODY = 64;
 const REQUEST_TIMEOUT_MS = 60_000;
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
@@ -108,9 +112,13 @@ function parseJson(
   if (text.length === 0) return done(null, undefined);
   let body: unknown;
   try {
-    body = JSON.parse(text.toString());
+    // Refuses the key __proto__, which would be there for one reader and not for the next.
+    body = secureJson.parse(text.toString(), null, { protoAction: 'error', constructorAction: 'ignore' });
   } catch {
     return done(new ApiError('invalid_json'));
+  }
+  if (isDeeperThan(body, DEEPEST_BODY)) {
+    return done(new ApiError('invalid_request', `the body is nested more than ${DEEPEST_BODY} levels deep`));
   }
   done(null, body);
 }

@@ -15,6 +15,8 @@ const coercing = withFormats(new Ajv({ ...common, coerceTypes: 'array' }));
 
 function withFormats(ajv: Ajv): Ajv {
   formats.default(ajv);
+  // The library's own takes urn:uuid:… too, which PostgreSQL does not.
+  ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i);
   ajv.addFormat('password', true);
   return ajv;
 }
@@ -23,7 +25,9 @@ function withFormats(ajv: Ajv): Ajv {
 export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, httpPart }) => {
   const inBody = httpPart === 'body';
   const validate = (inBody ? strict : coercing).compile(schema);
-  const known = Object.keys((schema as { properties?: object }).properties ?? {});
+  const { properties = {} } = schema as { properties?: Record<string, { type?: unknown }> };
+  const known = Object.keys(properties);
+  const whole = known.filter((name) => properties[name]!.type === 'integer');
   return (data: unknown) => {
     if (inBody && data == null)
       throw new ApiError('invalid_request', 'the request needs a JSON object as its body');
@@ -35,11 +39,20 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
         `${unstorable || 'a name'} must not contain U+0000 or half of a surrogate pair`,
       );
     }
+    const notWhole = inBody
+      ? undefined
+      : whole.find((name) => !isWhole((data as Record<string, unknown>)[name]));
+    if (notWhole !== undefined) throw refusal(inBody, notWhole, `${notWhole} must be a whole number`);
     if (validate(data)) return { value: data };
     const error = mostSpecific(validate.errors ?? []);
     throw refusal(inBody, nameOf(error, inBody), explain(error, inBody, known));
   };
 };
+
+/** Coercion alone would read `0x10` as 16, `1e1` as 10, and take `1e999`, which is infinite, for an integer below 100. */
+function isWhole(value: unknown): boolean {
+  return typeof value !== 'string' || /^-?\d{1,15}$/.test(value);
+}
 
 /** Compiles a schema for values that are taken as they are. For what is not a request. */
 export function compile(schema: TSchema): ValidateFunction {

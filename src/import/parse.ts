@@ -3,7 +3,7 @@ import { actorId } from '../events/actor.js';
 import { redactEmail } from '../events/redact.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { parseInstant, type Instant } from '../lib/instant.js';
-import { findUnstorable } from '../lib/storable.js';
+import { findUnstorable, isDeeperThan } from '../lib/storable.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
 
@@ -37,11 +37,6 @@ export function parseLine(text: string): Parsed | undefined {
   }
   if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
   return { kind: value.kind, values: toValues(keepKnown(Line, value)) };
-}
-
-function isDeeperThan(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  return levels === 0 || Object.values(value).some((item) => isDeeperThan(item, levels - 1));
 }
 
 function toValues(line: Line): Parsed['values'] {

@@ -25,3 +25,9 @@ export function findUnstorable(value: unknown, path = ''): string | undefined {
 function isStorable(text: string): boolean {
   return !text.includes('\0') && text.isWellFormed();
 }
+
+/** Is a parsed JSON value nested deeper than this? To be asked before anything walks it: every walk uses the stack. */
+export function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some((item) => isDeeperThan(item, levels - 1));
+}

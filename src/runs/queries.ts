@@ -19,30 +19,32 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<void> {
   );
 }
 
-/** The run as the runtime recorded its start. A run that is closed or already open stays as it is. */
-export async function openRun(sql: Sql, orgId: string, id: string, startedAt: Instant): Promise<void> {
-  await sql.query(
+/** Writes when the runtime recorded its start. False for a run that is open or closed already: it stays as it is. */
+export async function openRun(sql: Sql, orgId: string, id: string, startedAt: Instant): Promise<boolean> {
+  const { rowCount } = await sql.query(
     `update runs set started_at = $3, seen_at = $3
      where org_id = $1 and id = $2 and started_at is null and end_reason is null`,
     [orgId, id, startedAt],
   );
+  return rowCount === 1;
 }
 
-/** Closes a run. `stoppedAt` is null when it never started. Returns false when it was closed before. */
+/** Closes a run. `stoppedAt` is null when it never started. Returns its times, or undefined when it was closed before. */
 export async function closeRun(
   sql: Sql,
   orgId: string,
   id: string,
   { stoppedAt, reason }: { stoppedAt: Instant | null; reason: string },
-): Promise<boolean> {
-  const { rowCount } = await sql.query(
+): Promise<{ started_at: Instant | null; stopped_at: Instant | null } | undefined> {
+  const { rows } = await sql.query<{ started_at: Instant | null; stopped_at: Instant | null }>(
     // A clock that was set back must not make a run of negative length.
-    `update runs set stopped_at = greatest($3::timestamptz, case when $3 is null then null else started_at end),
-       end_reason = $4
-     where org_id = $1 and id = $2 and end_reason is null`,
+    `update runs
+     set stopped_at = case when started_at is not null then greatest($3::timestamptz, started_at) end, end_reason = $4
+     where org_id = $1 and id = $2 and end_reason is null
+     returning started_at, stopped_at`,
     [orgId, id, stoppedAt, reason],
   );
-  return rowCount === 1;
+  return rows[0];
 }
 
 /** Notes that these runs are still held running. */

@@ -1,6 +1,8 @@
 import type Docker from 'dockerode';
 import { StartRefusedError, type RunSpec } from './runtime.js';
 
+const PULL_TIMEOUT_MS = 20 * 60_000;
+
 export interface ImageCommand {
   /** Does the image itself say what to run? */
   hasCommand: boolean;
@@ -17,9 +19,16 @@ export async function ensureImage(
   if (pullPolicy === 'never') {
     throw new StartRefusedError(`the image ${image} is not on this machine, and pull_policy is never`);
   }
+  const deadline = AbortSignal.timeout(PULL_TIMEOUT_MS);
   try {
-    await pull(docker, image, signal);
+    await pull(docker, image, AbortSignal.any([signal, deadline]));
   } catch (error) {
+    if (deadline.aborted) {
+      const minutes = PULL_TIMEOUT_MS / 60_000;
+      throw new StartRefusedError(`the image ${image} was not pulled within ${minutes} minutes`, {
+        cause: error,
+      });
+    }
     if (signal.aborted || (error as NodeJS.ErrnoException).code === 'ECONNREFUSED') throw error;
     throw new StartRefusedError(`the image ${image} cannot be pulled: ${engineMessage(error)}`, {
       cause: error,

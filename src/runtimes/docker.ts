@@ -34,6 +34,7 @@ export class DockerRuntime implements Runtime {
 
   private constructor(
     private readonly docker: Docker,
+    private readonly patient: Docker,
     private readonly instanceId: string,
     private readonly options: DockerOptions,
     readonly bounds: Runtime['bounds'],
@@ -45,7 +46,9 @@ export class DockerRuntime implements Runtime {
 
   /** Connects. Throws when no engine answers on the socket. `instanceId`: marks the containers that are ours. */
   static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
-    const docker = new Docker({ socketPath: options.socketPath });
+    // An engine that hangs must not hang us. What takes its time by nature goes through a client without a limit.
+    const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
+    const patient = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
     const bounds = {
       vcpus: info.NCPU,
@@ -55,6 +58,7 @@ export class DockerRuntime implements Runtime {
     };
     return new DockerRuntime(
       docker,
+      patient,
       instanceId,
       options,
       bounds,
@@ -70,8 +74,9 @@ export class DockerRuntime implements Runtime {
       await container.start();
     } catch (error) {
       if (signal.aborted || statusOf(error) === NOT_MODIFIED) return;
-      // An answer of the engine is its last word; no answer may be another one next time.
-      if (statusOf(error) === undefined) throw error;
+      // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
+      const status = statusOf(error);
+      if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
       throw new StartRefusedError(engineMessage(error), { cause: error });
     }
   }
@@ -99,21 +104,32 @@ export class DockerRuntime implements Runtime {
       all: true,
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
     });
-    const known = new Map<string, { fingerprint: string; holding: Holding }>();
+    const known: typeof this.known = new Map();
+    const holdings: Holding[] = [];
     for (const container of containers) {
       const fingerprint = `${container.Names[0]} ${container.State}`;
       const before = this.known.get(container.Id);
-      const holding = before?.fingerprint === fingerprint ? before.holding : await this.inspect(container.Id);
-      if (holding) known.set(container.Id, { fingerprint, holding });
+      if (before?.fingerprint === fingerprint) {
+        known.set(container.Id, before);
+        holdings.push(before.holding);
+        continue;
+      }
+      const inspected = await this.inspect(container.Id);
+      if (!inspected) continue;
+      holdings.push(inspected.holding);
+      // The list and the inspection are two moments. Only where both saw the same may the one stand for the other.
+      if (inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared') {
+        known.set(container.Id, { fingerprint, holding: inspected.holding });
+      }
     }
     this.known = known;
-    return [...known.values()].map(({ holding }) => holding);
+    return holdings;
   }
 
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     while (!signal.aborted) {
       try {
-        const stream = await this.docker.getEvents({
+        const stream = await this.patient.getEvents({
           abortSignal: signal,
           filters: { type: ['container'], label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
         });
@@ -144,7 +160,7 @@ export class DockerRuntime implements Runtime {
   }
 
   private async create(run: Run, signal: AbortSignal): Promise<Docker.Container> {
-    const image = await ensureImage(this.docker, run.spec, signal);
+    const image = await ensureImage(this.patient, run.spec, signal);
     signal.throwIfAborted();
     return this.docker.createContainer({
       name: nameOf(run, baselineOf(null)),
@@ -161,7 +177,7 @@ export class DockerRuntime implements Runtime {
     return found[0];
   }
 
-  private async inspect(id: string): Promise<Holding | undefined> {
+  private async inspect(id: string): Promise<{ fingerprint: string; holding: Holding } | undefined> {
     const inspected = await this.docker.getContainer(id).inspect().catch(unless(NOT_FOUND));
     const named = inspected && parseName(inspected.Name);
     if (!inspected || !named) return undefined;
@@ -169,16 +185,17 @@ export class DockerRuntime implements Runtime {
     const startedAt = engineTime(State.StartedAt);
     const { sandboxId, runId } = named;
     const ids = { orgId: inspected.Config.Labels['dev.sandkeep.org'] ?? '', sandboxId, runId };
-    if (isBaseline(startedAt, named.baseline)) {
-      return { ...ids, state: 'prepared', startedAt: null, finishedAt: null, exit: null };
-    }
-    if (State.Running) return { ...ids, state: 'running', startedAt, finishedAt: null, exit: null };
+    const started = !isBaseline(startedAt, named.baseline);
+    const exited = started && !State.Running;
     return {
-      ...ids,
-      state: 'exited',
-      startedAt,
-      finishedAt: engineTime(State.FinishedAt),
-      exit: { code: State.ExitCode, outOfMemory: State.OOMKilled },
+      fingerprint: `${inspected.Name} ${State.Status}`,
+      holding: {
+        ...ids,
+        state: !started ? 'prepared' : exited ? 'exited' : 'running',
+        startedAt: started ? startedAt : null,
+        finishedAt: exited ? engineTime(State.FinishedAt) : null,
+        exit: exited ? { code: State.ExitCode, outOfMemory: State.OOMKilled } : null,
+      },
     };
   }
 }
@@ -193,6 +210,9 @@ interface EngineInfo {
 const NOT_MODIFIED = 304;
 const NOT_FOUND = 404;
 const CONFLICT = 409;
+const UNAVAILABLE = 503;
+/** Longer than the longest grace a stop gives. */
+const ANSWER_TIMEOUT_MS = 60_000;
 
 /** Swallows the engine's answers of these statuses. */
 function unless(...statuses: number[]): (error: unknown) => undefined {

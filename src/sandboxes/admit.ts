@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
 import { checkLabels } from '../lib/labels.js';
 import type { Runtime } from '../runtimes/runtime.js';
@@ -24,6 +25,7 @@ export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
   checkLimits(request);
   checkMounts(request.mounts ?? []);
   checkPatches(request);
+  checkPolicy(request);
   for (const [index, entry] of (request.network?.secrets?.entries ?? []).entries()) checkSecret(entry, index);
   checkLifecycle(request);
 
@@ -154,6 +156,27 @@ function checkPatches({ patches = [] }: CreateSandboxRequest): void {
     const [key, path] = patch.type === 'symlink' ? ['link', patch.link] : ['path', patch.path];
     checkGuestPath(path, `patches[${index}].${key}`);
   }
+}
+
+function checkPolicy({ network }: CreateSandboxRequest): void {
+  for (const [index, { destination, ports = [] }] of (network?.policy?.rules ?? []).entries()) {
+    const field = `network.policy.rules[${index}]`;
+    if (typeof destination === 'object' && 'cidr' in destination && !isCidr(destination.cidr)) {
+      refuse(`${field}.destination.cidr`, 'cidr must be an IP address or a CIDR block, such as 10.0.0.0/8');
+    }
+    const reversed = ports.findIndex(({ start, end }) => start > end);
+    if (reversed !== -1) refuse(`${field}.ports[${reversed}]`, 'a port range must not end before it starts');
+  }
+}
+
+function isCidr(text: string): boolean {
+  const [address = '', prefix, ...rest] = text.split('/');
+  const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+  return (
+    rest.length === 0 &&
+    bits > 0 &&
+    (prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits))
+  );
 }
 
 function checkSecret(entry: SecretEntry, index: number): void {

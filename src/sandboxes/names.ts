@@ -13,7 +13,7 @@ const FIRST =
 const SECOND =
   'acorn anchor aspen badger beacon birch brook canyon cedar comet coyote crane delta dune eagle ember falcon fern fjord fox gale geyser glade harbor heron ibis island jasper kestrel lagoon lark maple marten meadow mesa otter pebble pine prairie quartz raven reef ridge river sparrow summit thicket tide tulip willow wren';
 
-/** Two words and a few characters: easy to say, and rarely taken (2,400 pairs times 62^4 in lower case). */
+/** Two words and a few characters: easy to say, and rarely taken (2,500 pairs times some 36^4). One that is, is made anew. */
 export function makeSlug(): string {
   return [pick(FIRST), pick(SECOND), randomBase62(4).toLowerCase()].join('-');
 }

@@ -8,7 +8,7 @@ import { SANDBOX_COLUMNS, type LockedSandbox } from './queries.js';
 export interface ReconcileRow {
   orgId: string;
   sandboxId: string;
-  spec: RunSpec;
+  maxDurationSecs: number | null;
   startedAt: Instant | null;
   wanted: Wanted;
 }
@@ -25,7 +25,7 @@ export async function sandboxesToReconcile(
   const { rows } = await sql.query<{
     org_id: string;
     id: string;
-    run_spec: RunSpec;
+    max_duration_secs: number | null;
     started_at: Instant | null;
     status: Wanted['status'];
     removed: boolean;
@@ -42,7 +42,7 @@ export async function sandboxesToReconcile(
        join unnest($2::uuid[], $3::uuid[]) as held (org_id, id) using (org_id, id)
        where runtime = $1 and destroyed_at is null
      )
-     select s.org_id, s.id, s.run_spec, s.status, s.removed_at is not null as removed, s.run_id,
+     select s.org_id, s.id, (s.run_spec -> 'maxDurationSecs')::float8 as max_duration_secs, s.status, s.removed_at is not null as removed, s.run_id,
        r.started_at, r.started_at is not null as run_started,
        r.id is not null and r.end_reason is null as run_open
      from candidates c
@@ -54,7 +54,7 @@ export async function sandboxesToReconcile(
   return rows.map((row) => ({
     orgId: row.org_id,
     sandboxId: row.id,
-    spec: row.run_spec,
+    maxDurationSecs: row.max_duration_secs,
     startedAt: row.started_at,
     wanted: {
       status: row.status,
@@ -64,6 +64,15 @@ export async function sandboxesToReconcile(
       runOpen: row.run_open,
     },
   }));
+}
+
+/** What a sandbox was resolved to run. Large, and needed only to start it: not part of the look at all of them. */
+export async function readRunSpec(sql: Sql, orgId: string, id: string): Promise<RunSpec> {
+  const { rows } = await sql.query<{ run_spec: RunSpec }>(
+    'select run_spec from sandboxes where org_id = $1 and id = $2',
+    [orgId, id],
+  );
+  return rows[0]!.run_spec;
 }
 
 /** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */

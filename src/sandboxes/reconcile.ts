@@ -1,17 +1,18 @@
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { RECONCILER } from '../events/actor.js';
-import { addMillis } from '../lib/instant.js';
+import { microsOf } from '../lib/instant.js';
 import { touchRuns } from '../runs/queries.js';
 import { StartRefusedError, type Holding } from '../runtimes/runtime.js';
 import { decide } from './decide.js';
 import { lockSandbox, updateSandbox } from './queries.js';
 import { recordObservation, type Observation } from './record.js';
-import { sandboxesToReconcile, type ReconcileRow } from './reconcile-queries.js';
+import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './reconcile-queries.js';
 import { requestStop } from './stop.js';
 
-/** Calls to the runtime that may be under way at once. */
-const CONCURRENCY = 32;
+/** Calls to the runtime that may be under way at once. Starts that wait for their images must not keep others from ending. */
+const STARTS_AT_ONCE = 32;
+const ENDINGS_AT_ONCE = 32;
 /** How exact the end of a run is known whose container vanished with its record, in milliseconds. */
 const TOUCH_INTERVAL_MS = 10_000;
 
@@ -35,16 +36,24 @@ export class Reconciler {
 
   async pass(): Promise<void> {
     const { ctx } = this;
+    // What a call does while we look may or may not be in what we see: those sandboxes have to wait for the next look.
+    const unsure = new Set(this.busy.keys());
     const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
     const rows = await sandboxesToReconcile(ctx.pool, ctx.runtime.name, [...holdings.values()]);
     await this.touch(rows, holdings);
     for (const row of rows) {
-      await this.reconcile(row, holdings.get(row.sandboxId));
+      const held = holdings.get(row.sandboxId);
       holdings.delete(row.sandboxId);
+      try {
+        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(row, held);
+      } catch (error) {
+        // One sandbox that cannot be dealt with must not keep all others from it.
+        ctx.log.error({ err: error, sandboxId: row.sandboxId }, 'a sandbox could not be reconciled');
+      }
     }
     // What is left belongs to no sandbox of the store: a destroy that was killed after its last write, say.
     for (const orphan of holdings.values()) {
-      if (this.busy.has(orphan.sandboxId)) continue;
+      if (this.busy.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
       ctx.log.warn(
         { sandboxId: orphan.sandboxId, runId: orphan.runId },
         'destroying a sandbox the store does not know',
@@ -59,15 +68,16 @@ export class Reconciler {
     await Promise.allSettled([...this.busy.values()].map(({ done }) => done));
   }
 
+  /** Is a call to the runtime under way? A start that is no longer wanted is abandoned. */
+  private isBusy({ sandboxId, wanted }: ReconcileRow): boolean {
+    const busy = this.busy.get(sandboxId);
+    if (busy?.step === 'start' && (wanted.status !== 'starting' || wanted.removed)) busy.controller.abort();
+    return busy !== undefined;
+  }
+
   private async reconcile(row: ReconcileRow, held: Holding | undefined): Promise<void> {
     const { ctx } = this;
     const { orgId, sandboxId, wanted } = row;
-    const busy = this.busy.get(sandboxId);
-    if (busy) {
-      const unwanted = busy.step === 'start' && (wanted.status !== 'starting' || wanted.removed);
-      if (unwanted) busy.controller.abort();
-      return;
-    }
     const step = decide(wanted, held);
     const runId = wanted.runId ?? '';
     switch (step) {
@@ -106,12 +116,9 @@ export class Reconciler {
     }
   }
 
-  private async start(
-    { orgId, sandboxId, spec }: ReconcileRow,
-    runId: string,
-    signal: AbortSignal,
-  ): Promise<void> {
+  private async start({ orgId, sandboxId }: ReconcileRow, runId: string, signal: AbortSignal): Promise<void> {
     try {
+      const spec = await readRunSpec(this.ctx.pool, orgId, sandboxId);
       await this.ctx.runtime.start({ orgId, sandboxId, runId, spec }, signal);
     } catch (error) {
       if (!(error instanceof StartRefusedError)) throw error;
@@ -130,10 +137,16 @@ export class Reconciler {
   }
 
   /** Ends a run that has used up its `max_duration_secs`. */
-  private async expire({ orgId, sandboxId, spec, startedAt, wanted }: ReconcileRow): Promise<void> {
+  private async expire({
+    orgId,
+    sandboxId,
+    maxDurationSecs,
+    startedAt,
+    wanted,
+  }: ReconcileRow): Promise<void> {
     const { ctx } = this;
-    if (wanted.status !== 'running' || spec.maxDurationSecs === null || startedAt === null) return;
-    if (ctx.now() < addMillis(startedAt, spec.maxDurationSecs * 1000)) return;
+    if (wanted.status !== 'running' || maxDurationSecs === null || startedAt === null) return;
+    if (microsOf(ctx.now()) - microsOf(startedAt) < BigInt(maxDurationSecs) * 1_000_000n) return;
     await inTransaction(ctx.pool, async (tx) => {
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
       if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
@@ -154,7 +167,8 @@ export class Reconciler {
 
   /** Begins a call to the runtime without waiting for it. A failed one is begun again by a later pass. */
   private call(sandboxId: string, step: string, work: (signal: AbortSignal) => Promise<void>): void {
-    if (this.busy.size >= CONCURRENCY) return;
+    const alike = [...this.busy.values()].filter((call) => (call.step === 'start') === (step === 'start'));
+    if (alike.length >= (step === 'start' ? STARTS_AT_ONCE : ENDINGS_AT_ONCE)) return;
     const controller = new AbortController();
     const done = this.run(sandboxId, step, work(controller.signal));
     this.busy.set(sandboxId, { step, controller, done });

@@ -36,21 +36,22 @@ export async function recordObservation(ctx: Context, observation: Observation):
   await inTransaction(ctx.pool, async (tx) => {
     const sandbox = await lockSandbox(tx, orgId, { id: sandboxId }, { removed: true });
     if (sandbox?.run_id !== runId) return;
-    if (observation.startedAt !== null) await openRun(tx, orgId, runId, observation.startedAt);
-    if (observation.occurrence === 'run_started') await recordStart(ctx, tx, sandbox, observation);
-    else await recordEnd(ctx, tx, sandbox, observation);
+    const opened = observation.startedAt !== null && (await openRun(tx, orgId, runId, observation.startedAt));
+    // Also of a run whose end is seen at the same time: what has started is in the audit trail before it ends.
+    const current = opened ? await recordStart(ctx, tx, sandbox, observation) : sandbox;
+    if (observation.occurrence !== 'run_started') await recordEnd(ctx, tx, current, observation);
   });
 }
 
+/** Returns the sandbox as it is then. */
 async function recordStart(
   ctx: Context,
   tx: Sql,
   sandbox: LockedSandbox,
   { orgId, sandboxId, runId, startedAt }: Observation,
-): Promise<void> {
-  if (sandbox.removed_at) return;
-  const outcome = TRANSITIONS[sandbox.status].run_started;
-  if (outcome !== 'running') return;
+): Promise<LockedSandbox> {
+  const outcome = sandbox.removed_at ? 'same' : TRANSITIONS[sandbox.status].run_started;
+  const status = outcome === 'running' ? outcome : sandbox.status;
   const at = ctx.now();
   await recordEvent(tx, {
     orgId,
@@ -63,13 +64,14 @@ async function recordStart(
       name: sandbox.name,
       run_id: runId,
       previous_status: sandbox.status,
-      status: outcome,
-      started_at: startedAt && shortInstant(startedAt),
+      status,
+      started_at: shortOrNull(startedAt),
     },
   });
-  const change = { status: outcome, status_reason: null, started_at: startedAt, stopped_at: null } as const;
-  await updateSandbox(tx, orgId, sandboxId, change, at);
+  const change = { status, started_at: startedAt, stopped_at: null };
+  const row = await updateSandbox(tx, orgId, sandboxId, { ...change, status_reason: null }, at);
   await announceChange(tx, sandboxId);
+  return { ...sandbox, ...row };
 }
 
 async function recordEnd(
@@ -78,19 +80,17 @@ async function recordEnd(
   sandbox: LockedSandbox,
   observation: Observation,
 ): Promise<void> {
-  const { orgId, sandboxId, runId, occurrence, startedAt, message, exit } = observation;
-  // A run whose record is lost ended, for all that is known, when it was last seen.
-  const stoppedAt =
-    observation.stoppedAt ?? (occurrence === 'run_lost' ? await lastSeen(tx, orgId, runId) : null);
+  const { orgId, sandboxId, runId, occurrence, message, exit } = observation;
+  const outcome = sandbox.removed_at ? 'gone' : TRANSITIONS[sandbox.status][occurrence];
+  if (outcome === 'same') return;
+  // Of a run whose record has no end it is known until when it was seen. One that never started has neither.
+  const stoppedAt = observation.stoppedAt ?? (await lastSeen(tx, orgId, runId));
   const reason = observation.reason ?? occurrence;
-  if (!(await closeRun(tx, orgId, runId, { stoppedAt, reason }))) return;
+  const closed = await closeRun(tx, orgId, runId, { stoppedAt, reason });
+  if (!closed) return;
 
   const at = ctx.now();
-  const outcome = sandbox.removed_at ? 'gone' : TRANSITIONS[sandbox.status][occurrence];
   const failed = outcome === 'failed';
-  // The status may have been read too early to show that the run had started: both times come from the record.
-  const times: SandboxChange = stoppedAt === null ? {} : { stopped_at: stoppedAt };
-  if (startedAt !== null) times.started_at = startedAt;
   await recordEvent(tx, {
     orgId,
     type: outcome === 'gone' ? 'sandbox_run_closed' : failed ? 'sandbox_failed' : 'sandbox_stopped',
@@ -106,18 +106,16 @@ async function recordEnd(
       reason,
       message,
       exit_code: exit?.code ?? null,
-      started_at: (startedAt && shortInstant(startedAt)) ?? (stoppedAt && shortOrNull(sandbox.started_at)),
-      stopped_at: shortOrNull(stoppedAt),
+      started_at: shortOrNull(closed.started_at),
+      stopped_at: shortOrNull(closed.stopped_at),
     },
   });
-  if (outcome === 'stopped' || outcome === 'failed') {
-    Object.assign(times, {
-      status: outcome,
-      status_reason: null,
-      last_failure_message: failed ? message : null,
-    });
-  }
-  await updateSandbox(tx, orgId, sandboxId, times, at);
+  const times: SandboxChange = closed.stopped_at === null ? {} : { stopped_at: closed.stopped_at };
+  const status: SandboxChange =
+    outcome === 'stopped' || outcome === 'failed'
+      ? { status: outcome, status_reason: null, last_failure_message: failed ? message : null }
+      : {};
+  await updateSandbox(tx, orgId, sandboxId, { ...times, ...status }, at);
   await announceChange(tx, sandboxId);
 }
 

@@ -1,4 +1,6 @@
 import { ApiError } from '../http/errors.js';
+import type { RunSpec } from '../runtimes/runtime.js';
+import type { LockedSandbox } from './queries.js';
 import type { SandboxStatus } from './schema.js';
 import type { Operation } from './state.js';
 
@@ -9,4 +11,19 @@ export function refuseTransition(status: SandboxStatus, operation: Operation, me
     message ?? `a sandbox that is ${status} cannot be asked to ${operation}`,
     { status, operation },
   );
+}
+
+/** Refuses what nothing here could carry out: imported history, and sandboxes of a runtime that is not served. */
+export function refuseForeign(
+  { status, runtime, run_spec }: Pick<LockedSandbox, 'status' | 'runtime' | 'run_spec'>,
+  operation: Operation,
+  served: string,
+): RunSpec {
+  if (!run_spec)
+    refuseTransition(status, operation, 'the sandbox was imported: it can be read, but nothing here runs it');
+  if (runtime !== served) {
+    const message = `the sandbox belongs to the ${runtime} runtime, and this service runs the ${served} one`;
+    refuseTransition(status, operation, message);
+  }
+  return run_spec;
 }

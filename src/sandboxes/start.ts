@@ -6,7 +6,7 @@ import { ApiError } from '../http/errors.js';
 import { presentSandbox } from './present.js';
 import { lockSandbox, type SandboxKey } from './queries.js';
 import { requestRun } from './request-run.js';
-import { refuseTransition } from './refuse.js';
+import { refuseForeign, refuseTransition } from './refuse.js';
 import type { SandboxResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 
@@ -22,16 +22,7 @@ export async function start(
     const outcome = TRANSITIONS[sandbox.status].start;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
     if (outcome === 'same') return presentSandbox(sandbox);
-    const { run_spec: runSpec } = sandbox;
-    if (!runSpec || sandbox.runtime !== ctx.runtime.name) {
-      refuseTransition(
-        sandbox.status,
-        'start',
-        runSpec
-          ? `the sandbox belongs to the ${sandbox.runtime} runtime, and this service runs the ${ctx.runtime.name} one`
-          : 'the sandbox was imported: its history can be read, but there is nothing to run',
-      );
-    }
+    const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
     const row = await requestRun(tx, { ...sandbox, run_spec: runSpec }, actor, ctx.now());
     await announceChange(tx, sandbox.id);
     return presentSandbox(row);

@@ -15,7 +15,7 @@ import {
   type SandboxKey,
   type SandboxRow,
 } from './queries.js';
-import { refuseTransition } from './refuse.js';
+import { refuseForeign, refuseTransition } from './refuse.js';
 import type { SandboxResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 
@@ -31,9 +31,7 @@ export async function stop(
     const outcome = TRANSITIONS[sandbox.status].stop;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'stop');
     if (outcome === 'same') return presentSandbox(sandbox);
-    if (!sandbox.run_spec) {
-      refuseTransition(sandbox.status, 'stop', 'the sandbox was imported: what runs it is elsewhere');
-    }
+    refuseForeign(sandbox, 'stop', ctx.runtime.name);
     return presentSandbox(await requestStop(tx, sandbox, actor, 'requested', ctx.now()));
   });
 }
