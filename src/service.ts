@@ -22,6 +22,7 @@ import { startWorker } from './worker.js';
 /** An orchestrator commonly waits 30 seconds before it kills: by then all has to be in order. */
 const REQUESTS_TIMEOUT_MS = 8_000;
 const CLOSE_TIMEOUT_MS = 15_000;
+const LATE = Symbol('late');
 
 export interface ServiceOptions {
   databaseUrl?: string;
@@ -64,15 +65,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   async function stop(): Promise<void> {
     stopping.abort();
     for (const { what, close } of opened.splice(0).toReversed()) {
-      const patience = new AbortController();
-      const late = sleep(CLOSE_TIMEOUT_MS, patience.signal).then(() => {
-        if (!patience.signal.aborted)
-          throw new Error(`${what} did not close within ${CLOSE_TIMEOUT_MS / 1000} s`);
-      });
-      await Promise.race([close(), late]).catch((error: unknown) =>
-        log.error({ err: error, what }, 'closing failed'),
-      );
-      patience.abort();
+      await inTime(what, close()).catch((error: unknown) => log.error({ err: error }, 'closing failed'));
     }
   }
 
@@ -141,6 +134,14 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await stop();
     throw error;
   }
+}
+
+/** Throws when the work is not done in time; it goes on, but nobody waits for it any more. */
+async function inTime(what: string, work: Promise<unknown>): Promise<void> {
+  const patience = new AbortController();
+  const outcome = await Promise.race([work, sleep(CLOSE_TIMEOUT_MS, patience.signal).then(() => LATE)]);
+  patience.abort();
+  if (outcome === LATE) throw new Error(`${what} did not close within ${CLOSE_TIMEOUT_MS / 1000} s`);
 }
 
 /** Finishes what is under way; who does not get on with a request within the time is cut off. */
