@@ -448,7 +448,7 @@ describe('files as they come', () => {
     const began = performance.now();
     const result = await importAll(service, lines);
     // Measured: 6 s on two cores. Checks without the right indexes took more than five minutes for a third of it.
-    expect(performance.now() - began).toBeLessThan(25_000);
+    expect(performance.now() - began).toBeLessThan(60_000);
     expect(result).toMatchObject({ lines: 50_000, badCount: 0, committed: true });
     expect(result.imported).toEqual({
       ...{ org: 1, sandbox: 10_000, run: 20_000, volume: 5_000, accrual: 5_000, event: 9_999 },
@@ -459,5 +459,5 @@ describe('files as they come', () => {
     expect(
       (await client.get('/v1/billing/usage/storage', { since: '2026-03-01', until: '2026-04-01' })).body.rows,
     ).toHaveLength(5_000);
-  }, 60_000);
+  }, 120_000);
 });

@@ -44,8 +44,6 @@ export interface LaunchOptions {
   under?: readonly string[];
 }
 
-const launched = new Set<Launched>();
-
 /** A new folder that others may enter, as the database may run as another user. */
 export function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-embedded-'));
@@ -58,11 +56,8 @@ export function copyFolder(from: string, to: string): void {
   if (status !== 0) throw new Error(stderr);
 }
 
-/** Ends whatever was launched and everything that runs in or on the folder, then removes the folder. */
+/** Ends everything that runs in or on the folder, then removes it. */
 export async function cleanUp(folder: string): Promise<void> {
-  for (const { process } of launched) process.kill('SIGKILL');
-  await Promise.all([...launched].map(({ exited }) => exited));
-  launched.clear();
   await until('nothing runs on the folder', () => {
     const left = processesOn(folder);
     for (const { pid } of left) kill('SIGKILL', pid);
@@ -84,9 +79,7 @@ export function launch(args: readonly string[], { user, under = [] }: LaunchOpti
     child.once('error', reject);
     child.once('close', (code, signal) => resolve({ code, signal }));
   });
-  const result = { process: child, pid: child.pid!, out: () => out, err: () => err, exited };
-  launched.add(result);
-  return result;
+  return { process: child, pid: child.pid!, out: () => out, err: () => err, exited };
 }
 
 export function launchServe(dataDir: string, options?: LaunchOptions): Launched {
@@ -157,6 +150,11 @@ export function databaseOf(dataDir: string): {
     postmaster: pidsOf(found.filter((one) => one.name === 'postgres' && one.arguments.includes('-D')))[0],
     all: pidsOf(found),
   };
+}
+
+/** Waits until nothing of the database runs any more. */
+export async function untilStopped(dataDir: string): Promise<void> {
+  await until('the database has stopped', () => databaseOf(dataDir).all.length === 0, 5_000);
 }
 
 function look(pid: number): (Found & { cwd: string }) | undefined {
