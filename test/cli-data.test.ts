@@ -20,7 +20,7 @@ import {
   type RunOptions,
 } from './support/cli.js';
 import { withDatabase } from './support/database.js';
-import { line, toText } from './support/history.js';
+import { clientOf, line, listAll, toText } from './support/history.js';
 import { startTestService, type TestService } from './support/service.js';
 
 let service: TestService;
@@ -74,8 +74,7 @@ describe('import', () => {
     expect(again).toMatchObject({ code: 0, err: '' });
     expect(again.out).toMatch(/^KIND +NEW +THERE BEFORE\norg +0 +1\nsandbox +0 +1\nrun +0 +1\n/);
     expect(again.out).toMatch(/\n3 lines read, 0 bad\n$/);
-    const { key } = await json(['key', 'create', '--org', org['slug'], '--name', 'reader']);
-    await expectReachable(service.url, key);
+    expect(await listAll(await clientOf(service, org), '/v1/sandboxes')).toHaveLength(1);
   });
 
   test('standard input', async () => {

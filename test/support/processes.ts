@@ -152,6 +152,13 @@ export function databaseOf(dataDir: string): {
   };
 }
 
+/** Waits until the service has started the guard, and returns before PostgreSQL is up. */
+export async function untilGuarded(service: Launched): Promise<void> {
+  const path = `/proc/${service.pid}/task/${service.pid}/children`;
+  const isGuard = (child: string) => look(Number(child))?.name === 'sh';
+  await until('it has a guard', () => readFileSync(path, 'utf8').split(' ').some(isGuard), 10_000, 1);
+}
+
 /** Waits until nothing of the database runs any more. */
 export async function untilStopped(dataDir: string): Promise<void> {
   await until('the database has stopped', () => databaseOf(dataDir).all.length === 0, 5_000);
@@ -193,13 +200,14 @@ export async function until(
   what: string | (() => string),
   holds: () => boolean | Promise<boolean>,
   timeoutMs = 10_000,
+  everyMs = 10,
 ): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!(await holds())) {
     if (Date.now() > deadline) {
       throw new Error(`not within ${timeoutMs} ms: ${typeof what === 'string' ? what : what()}`);
     }
-    await sleep(10);
+    await sleep(everyMs);
   }
 }
 
