@@ -56,6 +56,7 @@ describe('bad lines', () => {
     ],
     ['a missing payload', (org) => without(line.event(org), 'payload'), 'payload is required'],
     ['a UUID that is none', (org) => line.sandbox(org, { id: 'sandbox-1' }), 'id must be a UUID'],
+    ['a UUID as a URN', (org) => line.sandbox(org, { id: `urn:uuid:${org['id']}` }), 'id must be a UUID'],
     [
       'a UUID inside an actor that is none',
       (org) => line.event(org, { actor: { kind: 'api_key', api_key_id: '1', name: 'x' } }),

@@ -6,7 +6,7 @@ import { toBase62 } from '../src/lib/base62.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { numberedLines, type NumberedLine } from '../src/lib/lines.js';
 import { toPage } from '../src/lib/page.js';
-import { findUnstorable } from '../src/lib/storable.js';
+import { findUnstorable, isDeeperThan } from '../src/lib/storable.js';
 
 describe('lines', () => {
   async function linesOf(chunks: readonly Uint8Array[], longest = 1000): Promise<NumberedLine[]> {
@@ -203,6 +203,20 @@ describe('what PostgreSQL cannot hold', () => {
       }),
     );
   });
+});
+
+test('how deep a value is nested is told without walking deeper', () => {
+  const nest = (levels: number, value: unknown): unknown =>
+    Array.from({ length: levels }).reduce<unknown>(
+      (inner, _, level) => (level % 2 ? [0, inner] : { a: 1, b: inner }),
+      value,
+    );
+  fc.assert(
+    fc.property(fc.nat(40), fc.nat(40), (levels, allowed) => {
+      expect(isDeeperThan(nest(levels, 'x'), allowed)).toBe(levels > allowed);
+    }),
+  );
+  expect(isDeeperThan(nest(100_000, null), 64)).toBe(true);
 });
 
 describe('pages', () => {
