@@ -16,7 +16,6 @@ export function toPage<Row, T>(
   cursorAt: (row: Row) => string,
 ): Page<T> {
   const shown = rows.slice(0, limit);
-  const last = shown.at(-1);
   const has_more = rows.length > limit;
-  return { data: shown.map(present), has_more, next_cursor: has_more && last ? cursorAt(last) : null };
+  return { data: shown.map(present), has_more, next_cursor: has_more ? cursorAt(shown.at(-1)!) : null };
 }
