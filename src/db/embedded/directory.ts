@@ -10,12 +10,14 @@ export interface DataDirectory {
   /** PostgreSQL's socket; only its owner may enter. */
   run: string;
   log: string;
+  /** Says who owns the data directory; see ownership.ts. */
+  owner: string;
 }
 
 /** A unix socket's path has at most 107 bytes on Linux and 103 on macOS. */
 const LONGEST_SOCKET = process.platform === 'darwin' ? 103 : 107;
 /** Of the sockets in the data directory, a claim to it has the longest name; see ownership.ts. */
-const LONGEST_NAME = '.owner.4194304.ffffff';
+const LONGEST_NAME = '.claim.4194304.ffffff';
 
 /** Makes the data directory when it is missing. Throws ExplainedError with what to do when it cannot be used. */
 export function openDataDirectory(path: string): DataDirectory {
@@ -39,6 +41,7 @@ export function openDataDirectory(path: string): DataDirectory {
     cluster: join(root, 'postgres'),
     run: join(root, 'run'),
     log: join(root, 'postgres.log'),
+    owner: join(root, 'owner.json'),
   };
   const longest = Buffer.byteLength(join(root, LONGEST_NAME));
   if (longest > LONGEST_SOCKET) {

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, renameSync, rmSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { sleep } from '../../lib/sleep.js';
 import type { DataDirectory } from './directory.js';
+import { answers } from './postmaster.js';
 
 /** One process owns a data directory at a time. */
 export interface Ownership {
@@ -16,19 +17,14 @@ export interface Owner {
 }
 
 /**
- * A claim to the directory: a unix socket in it on which the claimant answers. So a claim ends with its process however
- * that ends, and is seen from every container that mounts the directory.
+ * A claim to the directory is a unix socket in it on which the claimant listens, `claim.<pid>.<random>`. So it ends with
+ * its process however that ends, and is seen from every container that mounts the directory. Connecting is all there is
+ * to it: that succeeds also while the claimant is busy, or hangs.
  */
-interface Claim extends Owner {
-  file: string;
-  /** False while the claimant still looks whether there are others. */
-  owns: boolean;
-}
-
-const PREFIX = 'owner.';
-const ANSWER_TIMEOUT_MS = 2_000;
-/** How long to leave the field to another, in milliseconds. */
-const YIELD_MS = 20;
+const PREFIX = 'claim.';
+/** How long to leave the field to another, and how long at most, in milliseconds. */
+const YIELD_MS = 50;
+const PATIENCE_MS = 15_000;
 
 /**
  * Takes the directory, or says who has it. `command` is what others are told.
@@ -37,23 +33,29 @@ const YIELD_MS = 20;
  * sees the earlier. A dead claim can be removed at any time, as its name is never used again.
  */
 export async function takeOwnership(directory: DataDirectory, command: string): Promise<Ownership | Owner> {
+  const deadline = Date.now() + PATIENCE_MS;
   for (;;) {
-    const { claim, withdraw } = await publishClaim(directory, command);
+    const { claim, withdraw } = await publishClaim(directory);
     try {
       for (;;) {
-        const others = await liveClaims(directory, claim.file);
-        const owner = others.find(({ owns }) => owns);
-        if (owner) {
-          withdraw();
-          return owner;
-        }
+        const others = (await liveClaims(directory)).filter((other) => other !== claim);
         if (others.length === 0) {
-          claim.owns = true;
-          return { release: withdraw };
+          writeOwner(directory, { claim, command });
+          return {
+            release() {
+              rmSync(directory.owner, { force: true });
+              withdraw();
+            },
+          };
+        }
+        const owner = readOwner(directory, others);
+        if (owner !== undefined || Date.now() > deadline) {
+          withdraw();
+          return owner ?? { pid: pidOf(others[0]!), command: 'unknown' };
         }
         // Of several that look at the same time, all but one step back.
-        if (others.some(({ file }) => file < claim.file)) break;
-        await sleep(YIELD_MS / 4);
+        if (others.some((other) => other < claim)) break;
+        await sleep(YIELD_MS / 2);
       }
     } catch (error) {
       withdraw();
@@ -66,23 +68,15 @@ export async function takeOwnership(directory: DataDirectory, command: string): 
 
 /** Who owns the directory now, if anybody does. */
 export async function askOwner(directory: DataDirectory): Promise<Owner | undefined> {
-  return (await liveClaims(directory)).find(({ owns }) => owns);
+  return readOwner(directory, await liveClaims(directory));
 }
 
-async function publishClaim(
-  directory: DataDirectory,
-  command: string,
-): Promise<{ claim: Claim; withdraw: () => void }> {
-  const file = `${PREFIX}${process.pid}.${randomBytes(3).toString('hex')}`;
-  const claim: Claim = { file, pid: process.pid, command, owns: false };
-  const server = createServer((socket) => {
-    socket.on('error', () => undefined);
-    // Not until the other side has hung up as well: one that hangs would keep us from ending.
-    socket.end(JSON.stringify(claim), () => socket.destroy());
-  });
-  const path = join(directory.root, file);
+async function publishClaim(directory: DataDirectory): Promise<{ claim: string; withdraw: () => void }> {
+  const claim = `${PREFIX}${process.pid}.${randomBytes(3).toString('hex')}`;
+  const server = createServer((socket) => socket.destroy());
+  const path = join(directory.root, claim);
   // A socket refuses connections until it is listened on: under its name it would pass for a dead one.
-  const unready = join(directory.root, `.${file}`);
+  const unready = join(directory.root, `.${claim}`);
   await new Promise<void>((resolve, reject) => server.once('error', reject).listen(unready, resolve));
   server.unref();
   renameSync(unready, path);
@@ -95,34 +89,38 @@ async function publishClaim(
   };
 }
 
-/** The claims whose claimants live, without `own`; those of the dead are removed. */
-async function liveClaims(directory: DataDirectory, own?: string): Promise<Claim[]> {
-  const files = readdirSync(directory.root).filter((file) => file.startsWith(PREFIX) && file !== own);
-  const claims = await Promise.all(files.map((file) => ask(directory, file)));
-  return claims.filter((claim) => claim !== undefined);
+/** The claims whose claimants live; those of the dead are removed. */
+async function liveClaims(directory: DataDirectory): Promise<string[]> {
+  const claims = readdirSync(directory.root).filter((file) => file.startsWith(PREFIX));
+  const live = await Promise.all(
+    claims.map(async (claim) => {
+      const path = join(directory.root, claim);
+      if (await answers(path)) return claim;
+      rmSync(path, { force: true });
+      return undefined;
+    }),
+  );
+  return live.filter((claim) => claim !== undefined);
 }
 
-async function ask(directory: DataDirectory, file: string): Promise<Claim | undefined> {
-  const path = join(directory.root, file);
-  // A claimant that hangs is still one, and its name tells its number.
-  const silent: Claim = { file, pid: Number(file.split('.')[1]), command: '(no answer)', owns: true };
-  return new Promise((resolve) => {
-    let text = '';
-    const socket = connect(path);
-    socket.setTimeout(ANSWER_TIMEOUT_MS, () => socket.destroy());
-    socket.on('data', (chunk) => (text += chunk.toString()));
-    socket.on('error', ({ code }: NodeJS.ErrnoException) => {
-      if (code === 'ECONNREFUSED') rmSync(path, { force: true });
-      resolve(code === 'ECONNREFUSED' || code === 'ENOENT' ? undefined : silent);
-    });
-    socket.on('close', () => resolve(parse(text) ?? silent));
-  });
+/** Tells the others which of the claims has won. After a kill the file is void, as the claim is. */
+function writeOwner(directory: DataDirectory, owner: { claim: string; command: string }): void {
+  const unready = `${directory.owner}.new`;
+  writeFileSync(unready, JSON.stringify(owner), { mode: 0o600 });
+  renameSync(unready, directory.owner);
 }
 
-function parse(text: string): Claim | undefined {
+/** Which of these claims has won, if one has. */
+function readOwner(directory: DataDirectory, claims: readonly string[]): Owner | undefined {
   try {
-    return JSON.parse(text) as Claim;
+    const { claim, command } = JSON.parse(readFileSync(directory.owner, 'utf8')) as Record<string, string>;
+    if (claim === undefined || command === undefined || !claims.includes(claim)) return undefined;
+    return { pid: pidOf(claim), command };
   } catch {
     return undefined;
   }
+}
+
+function pidOf(claim: string): number {
+  return Number(claim.split('.')[1]);
 }

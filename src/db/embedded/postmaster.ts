@@ -60,7 +60,7 @@ export async function clearPredecessor(directory: DataDirectory): Promise<'none'
   return stopped ? 'stopped' : found ? 'stale' : 'none';
 }
 
-/** Does anything listen on this unix socket? */
+/** Does anything listen on this unix socket? Connecting succeeds also while that is busy, or hangs. */
 export async function answers(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
@@ -68,7 +68,10 @@ export async function answers(path: string): Promise<boolean> {
       socket.destroy();
       resolve(true);
     });
-    socket.once('error', () => resolve(false));
+    // Anything else, such as a full queue, is no sign of death.
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => {
+      resolve(code !== 'ECONNREFUSED' && code !== 'ENOENT');
+    });
   });
 }
 
