@@ -6,7 +6,7 @@ import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
 import { serveCommand } from './cli/serve.js';
 import { ExplainedError } from './lib/explained.js';
-import { isUnreachable } from './db/pool.js';
+import { isUnreachable, sqlState } from './db/pool.js';
 import { VERSION } from './version.js';
 
 /** The command line. Options and their environment variables are declared in `cli/options.ts`. */
@@ -33,5 +33,7 @@ function explain(error: unknown): string {
   if (error instanceof ExplainedError) return error.message;
   const { message, stack, code } = error as NodeJS.ErrnoException;
   if (isUnreachable(error)) return `cannot reach the database: ${message || code}`;
+  // Who we are, which database, what we may do there: PostgreSQL's own words say it.
+  if (/^(28|3D000|42501)/.test(sqlState(error) ?? '')) return `the database refuses: ${message}`;
   return stack ?? String(error);
 }

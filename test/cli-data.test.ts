@@ -279,3 +279,9 @@ describe('serve', () => {
     );
   });
 });
+
+test('a server that refuses the database is quoted, without a stack', async () => {
+  const missing = urlOf(withDatabase(inject('server'), 'no_such_database'));
+  const refused = await run(['org', 'list'], { env: { DATABASE_URL: missing } });
+  expectRefused(refused, 'the database refuses: database "no_such_database" does not exist');
+});

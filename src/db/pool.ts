@@ -94,7 +94,16 @@ export function isUnreachable(error: unknown): boolean {
   const { code, message, syscall } = error as NodeJS.ErrnoException;
   // A socket's errors name what was tried on it; a file that is missing, or a client that hung up, is another matter.
   const socket = ['connect', 'read', 'write', 'getaddrinfo'].includes(syscall ?? '');
-  const codes = ['ECONNREFUSED', 'ENOENT', 'ENOTFOUND', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH'];
+  const codes = [
+    'ECONNREFUSED',
+    'ENOENT',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'ECONNRESET',
+    'EPIPE',
+    'ETIMEDOUT',
+    'EHOSTUNREACH',
+  ];
   return (
     (socket && codes.includes(code ?? '')) ||
     /^(Connection terminated|timeout exceeded when trying to connect|Client .* is not queryable)/.test(
