@@ -42,7 +42,7 @@ export async function sandboxesToReconcile(
        join unnest($2::uuid[], $3::uuid[]) as held (org_id, id) using (org_id, id)
        where runtime = $1 and destroyed_at is null
      )
-     select s.org_id, s.id, (s.run_spec -> 'maxDurationSecs')::float8 as max_duration_secs, s.status, s.removed_at is not null as removed, s.run_id,
+     select s.org_id, s.id, (s.run_spec ->> 'maxDurationSecs')::float8 as max_duration_secs, s.status, s.removed_at is not null as removed, s.run_id,
        r.started_at, r.started_at is not null as run_started,
        r.id is not null and r.end_reason is null as run_open
      from candidates c
