@@ -128,7 +128,7 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
  * Made aside and moved into place, so that a start that was killed half way leaves nothing that looks like a cluster.
  * Every try has a folder of its own: the initdb of a killed start runs on for a while, and in the end may empty its own.
  */
-async function makeCluster(directory: DataDirectory, identity: Identity): Promise<void> {
+export async function makeCluster(directory: DataDirectory, identity: Identity): Promise<void> {
   const prefix = 'postgres.partial-';
   for (const name of readdirSync(directory.root).filter((other) => other.startsWith(prefix))) {
     rmSync(join(directory.root, name), { recursive: true, force: true, maxRetries: 10 });
