@@ -137,13 +137,16 @@ function processesOn(folder: string): Found[] {
     .filter(({ cwd, arguments: all }) => [cwd, ...all].some((text) => text.includes(folder)));
 }
 
+/** What the kernel calls a Node process: since Node 24 its main thread has a name of its own. */
+const NODE: ReadonlySet<string> = new Set(['node', 'MainThread']);
+
 /** Everything of the database in a data directory: the shells that guard it, the postmaster and its children. */
 export function databaseOf(dataDir: string): {
   guards: number[];
   postmaster: number | undefined;
   all: number[];
 } {
-  const found = processesOn(dataDir).filter(({ name }) => name !== 'node');
+  const found = processesOn(dataDir).filter(({ name }) => !NODE.has(name));
   const pidsOf = (list: Found[]) => list.map(({ pid }) => pid);
   return {
     guards: pidsOf(found.filter(({ name }) => name === 'sh')),
