@@ -8,14 +8,27 @@ export interface NewRun {
   vcpus: number;
   memory_mib: number;
   disk_mib: number;
+  idle_timeout_secs: number | null;
 }
 
 /** Writes the run before the runtime is asked to start it. It has no times yet. */
 export async function insertRun(sql: Sql, run: NewRun): Promise<void> {
   await sql.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib)
-     values ($1, $2, $3, $4, $5, $6)`,
-    [run.org_id, run.id, run.sandbox_id, run.vcpus, run.memory_mib, run.disk_mib],
+    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, idle_timeout_secs)
+     values ($1, $2, $3, $4, $5, $6, $7)`,
+    [
+      ...[run.org_id, run.id, run.sandbox_id, run.vcpus, run.memory_mib, run.disk_mib],
+      run.idle_timeout_secs,
+    ],
+  );
+}
+
+/** Writes why the run under way is to end. The first reason stays. */
+export async function setStopReason(sql: Sql, orgId: string, id: string, reason: string): Promise<void> {
+  await sql.query(
+    `update runs set stop_reason = $3
+     where org_id = $1 and id = $2 and end_reason is null and stop_reason is null`,
+    [orgId, id, reason],
   );
 }
 

@@ -31,6 +31,8 @@ export interface RunSpec {
   networkEnabled: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
+  /** What it needs that not every worker of the runtime can enforce. */
+  demands: Capability[];
 }
 
 /** One run to start. The ids go with everything the runtime holds of it. */
@@ -87,14 +89,38 @@ export interface Exit {
 /** The runtime says no for good: the same start would fail again. The message is shown to the user. */
 export class StartRefusedError extends Error {}
 
+/** What a runtime can hold at once, all sandboxes together. */
+export interface Capacity {
+  vcpus: number;
+  memoryMib: number;
+  /** Null: not counted. */
+  diskMib: number | null;
+}
+
+/** What the processes of a sandbox have done since they were started. */
+export interface Activity {
+  /** CPU time used, in microseconds. Falls only when the run is another one. */
+  cpuMicros: number;
+}
+
 export interface Runtime {
   readonly name: string;
+  /** Which engine this is, a UUID: the same as long as what it holds is the same. Its worker has this id. */
+  readonly engineId: string;
+  /** The machine the engine is on, for people. */
+  readonly machine: string;
+  readonly capacity: Capacity;
   /** A sentence for the operator: what this runtime is and is not. */
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
   /** The largest and smallest sandbox it can hold. */
   readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number };
 
+  /**
+   * This process has become the one that acts on the engine. What was read of it before may be out of date: a
+   * predecessor acted on it until now. No other method but `close` is called earlier.
+   */
+  takeOver(): Promise<void>;
   /**
    * Starts the run; resolves when it has started or when it already had. Throws StartRefusedError when it never will.
    * May be called again after a crash, and must then not start it twice.
@@ -106,6 +132,8 @@ export interface Runtime {
   destroy(sandboxId: string): Promise<void>;
   /** Everything it holds that is this installation's. */
   list(): Promise<Holding[]>;
+  /** What these running sandboxes have done; one that it holds nothing of is left out. */
+  activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /** Yields whenever something may have changed. It may miss changes: `list` is the truth. */
   watch(signal: AbortSignal): AsyncIterable<void>;
   close(): Promise<void>;

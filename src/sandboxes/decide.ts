@@ -10,6 +10,8 @@ export interface Wanted {
   runStarted: boolean;
   /** Is the run under way in the store, that is, not closed? */
   runOpen: boolean;
+  /** Has the run under way a place on this worker? */
+  placed: boolean;
 }
 
 /** The one thing to do next for a sandbox. */
@@ -43,6 +45,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
 
   switch (wanted.status) {
     case 'starting':
+      if (!wanted.placed) return 'nothing';
       if (held?.state !== 'running') return 'start';
       return current ? 'record_started' : 'kill';
     case 'running':

@@ -10,7 +10,7 @@ export interface Demand {
 }
 
 /** Everything in a request that not every runtime can do. */
-function demandsOf(request: CreateSandboxRequest): Demand[] {
+export function demandsOf(request: CreateSandboxRequest): Demand[] {
   const { resources, runtime, network, lifecycle, registry } = request;
   const demands: (Demand | false)[] = [
     resources?.disk_size_mib != null && {

@@ -9,23 +9,30 @@ export interface ReconcileRow {
   orgId: string;
   sandboxId: string;
   maxDurationSecs: number | null;
+  idleTimeoutSecs: number | null;
   startedAt: Instant | null;
+  /** Why the run was asked to end; null when nobody asked. */
+  stopReason: string | null;
   wanted: Wanted;
 }
 
 /**
- * The sandboxes of a runtime that are not at rest, oldest change first, and those of `held`, which the runtime holds.
- * Sandboxes at rest that nothing is held of do not come.
+ * The sandboxes of a worker that are not at rest, oldest change first, and those of `held`, which its engine holds. Those
+ * that were never placed come too when they are to end, as any worker of the runtime can see to that. Sandboxes at rest
+ * that nothing is held of do not come.
  */
 export async function sandboxesToReconcile(
   sql: Sql,
-  runtime: string,
+  worker: { id: string; runtime: string },
   held: readonly { orgId: string; sandboxId: string }[],
 ): Promise<ReconcileRow[]> {
   const { rows } = await sql.query<{
     org_id: string;
     id: string;
     max_duration_secs: number | null;
+    idle_timeout_secs: number | null;
+    stop_reason: string | null;
+    placed: boolean;
     started_at: Instant | null;
     status: Wanted['status'];
     removed: boolean;
@@ -35,26 +42,34 @@ export async function sandboxesToReconcile(
   }>(
     `with candidates as (
        select org_id, id from sandboxes
-       where runtime = $1 and destroyed_at is null
+       where worker_id = $1 and runtime is not null and destroyed_at is null
          and (removed_at is not null or status in ('starting', 'running', 'stopping'))
        union
        select org_id, id from sandboxes
-       join unnest($2::uuid[], $3::uuid[]) as held (org_id, id) using (org_id, id)
-       where runtime = $1 and destroyed_at is null
+       where worker_id is null and runtime = $2 and destroyed_at is null
+         and (removed_at is not null or status = 'stopping')
+       union
+       select org_id, id from sandboxes
+       join unnest($3::uuid[], $4::uuid[]) as held (org_id, id) using (org_id, id)
+       where worker_id = $1 and destroyed_at is null
      )
-     select s.org_id, s.id, (s.run_spec ->> 'maxDurationSecs')::float8 as max_duration_secs, s.status, s.removed_at is not null as removed, s.run_id,
+     select s.org_id, s.id, s.status, s.removed_at is not null as removed, s.run_id,
+       r.max_duration_secs::float8, r.idle_timeout_secs::float8,
+       r.stop_reason, coalesce(r.worker_id = $1, false) as placed,
        r.started_at, r.started_at is not null as run_started,
        r.id is not null and r.end_reason is null as run_open
      from candidates c
      join sandboxes s on s.org_id = c.org_id and s.id = c.id
      left join runs r on r.org_id = s.org_id and r.id = s.run_id
      order by s.changed_at`,
-    [runtime, held.map(({ orgId }) => orgId), held.map(({ sandboxId }) => sandboxId)],
+    [worker.id, worker.runtime, held.map(({ orgId }) => orgId), held.map(({ sandboxId }) => sandboxId)],
   );
   return rows.map((row) => ({
     orgId: row.org_id,
     sandboxId: row.id,
     maxDurationSecs: row.max_duration_secs,
+    idleTimeoutSecs: row.idle_timeout_secs,
+    stopReason: row.stop_reason,
     startedAt: row.started_at,
     wanted: {
       status: row.status,
@@ -62,6 +77,7 @@ export async function sandboxesToReconcile(
       runId: row.run_id,
       runStarted: row.run_started,
       runOpen: row.run_open,
+      placed: row.placed,
     },
   }));
 }

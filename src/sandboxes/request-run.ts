@@ -26,6 +26,7 @@ export async function requestRun(
     vcpus: spec.vcpus,
     memory_mib: spec.memoryMib,
     disk_mib: spec.diskMib ?? 0,
+    idle_timeout_secs: spec.idleTimeoutSecs,
   });
   await recordEvent(tx, {
     orgId,

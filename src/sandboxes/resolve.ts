@@ -1,4 +1,5 @@
 import type { RunSpec } from '../runtimes/runtime.js';
+import { demandsOf } from './demands.js';
 import type { MountRequest, SandboxMount } from './mount-schema.js';
 import type { SecretEntry } from './network-schema.js';
 import type { CreateSandboxRequest, SandboxSpec } from './schema.js';
@@ -52,6 +53,7 @@ export function resolve(request: CreateSandboxRequest): { runSpec: RunSpec; spec
       init: request.init ?? null,
       securityProfile: request.security_profile ?? 'default',
       ...{ networkEnabled, idleTimeoutSecs, maxDurationSecs },
+      demands: [...new Set(demandsOf(request).map(({ capability }) => capability))],
     },
     spec: {
       image: image.reference,

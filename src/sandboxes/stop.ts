@@ -7,6 +7,7 @@ import type { EventActor } from '../events/schema.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import type { Instant } from '../lib/instant.js';
+import { setStopReason } from '../runs/queries.js';
 import { presentSandbox } from './present.js';
 import {
   lockSandbox,
@@ -36,12 +37,15 @@ export async function stop(
   });
 }
 
+/** Why a run is asked to end, in the audit trail and as its end reason. */
+export type StopReason = 'requested' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted';
+
 /** Writes that the run is to end, of a sandbox whose row the transaction holds. `reason`: why, for the audit trail. */
 export async function requestStop(
   tx: Sql,
   { org_id: orgId, id, name, run_id, status }: LockedSandbox,
   actor: EventActor,
-  reason: 'requested' | 'max_duration_exceeded',
+  reason: StopReason,
   at: Instant,
 ): Promise<SandboxRow> {
   await recordEvent(tx, {
@@ -52,6 +56,7 @@ export async function requestStop(
     at,
     payload: { sandbox_id: id, name, run_id, previous_status: status, status: 'stopping', reason },
   });
+  if (run_id !== null) await setStopReason(tx, orgId, run_id, reason);
   const row = await updateSandbox(tx, orgId, id, { status: 'stopping', status_reason: null }, at);
   await announceChange(tx, id);
   return row;

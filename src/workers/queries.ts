@@ -1,0 +1,108 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+
+/** What a worker is, as its engine says. */
+export interface WorkerIdentity {
+  id: string;
+  runtime: string;
+  name: string;
+  capabilities: readonly string[];
+  vcpus: number;
+  memoryMib: number;
+  /** Null: not counted. */
+  diskMib: number | null;
+}
+
+/**
+ * Takes or renews the lease of a worker in one statement, by the clock of the database. Returns its epoch, or undefined
+ * when another process has it. `ended`: a holder that is known to have ended, whose lease need not run out first.
+ */
+export async function takeLease(
+  sql: Sql,
+  worker: WorkerIdentity,
+  { holder, ttlMs, ended }: { holder: string; ttlMs: number; ended: string | null },
+): Promise<number | undefined> {
+  const { rows } = await sql.query<{ epoch: number }>(
+    `insert into workers as w (id, runtime, name, capabilities, vcpus, memory_mib, disk_mib, holder, epoch, expires_at, registered_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, 1, clock_timestamp() + $9 * interval '1 millisecond', clock_timestamp())
+     on conflict (id) do update set
+       runtime = excluded.runtime, name = excluded.name, capabilities = excluded.capabilities,
+       vcpus = excluded.vcpus, memory_mib = excluded.memory_mib, disk_mib = excluded.disk_mib,
+       epoch = w.epoch + (w.holder <> excluded.holder)::int,
+       holder = excluded.holder, expires_at = excluded.expires_at
+     where w.holder = excluded.holder or w.holder = $10 or w.expires_at <= clock_timestamp()
+     returning epoch`,
+    [
+      ...[worker.id, worker.runtime, worker.name, worker.capabilities, worker.vcpus, worker.memoryMib],
+      ...[worker.diskMib, holder, ttlMs, ended],
+    ],
+  );
+  return rows[0]?.epoch;
+}
+
+/** Who has the lease of a worker, whether or not it has run out. */
+export async function readHolder(sql: Sql, workerId: string): Promise<string | undefined> {
+  const { rows } = await sql.query<{ holder: string }>('select holder from workers where id = $1', [
+    workerId,
+  ]);
+  return rows[0]?.holder;
+}
+
+/** Lets the lease run out now, if it is still ours. */
+export async function endLease(sql: Sql, workerId: string, epoch: number): Promise<void> {
+  await sql.query(
+    'update workers set expires_at = clock_timestamp() where id = $1 and epoch = $2',
+    [workerId, epoch],
+  );
+}
+
+/**
+ * Is the lease still that of this epoch? The answer holds until the transaction ends: the row is locked against whoever
+ * would take the lease over.
+ */
+export async function lockEpoch(tx: Sql, workerId: string, epoch: number): Promise<boolean> {
+  const { rowCount } = await tx.query('select from workers where id = $1 and epoch = $2 for share', [
+    workerId,
+    epoch,
+  ]);
+  return rowCount === 1;
+}
+
+export interface WorkerRow {
+  id: string;
+  runtime: string;
+  name: string;
+  vcpus: number;
+  memory_mib: number;
+  disk_mib: number | null;
+  alive: boolean;
+  expires_at: Instant;
+  used_vcpus: number;
+  used_memory_mib: number;
+  used_disk_mib: number;
+  capabilities: string[];
+}
+
+/** Workers of a runtime, or all, with what is placed on each. */
+export async function listWorkers(sql: Sql, runtime: string | null): Promise<WorkerRow[]> {
+  const { rows } = await sql.query<WorkerRow & Record<string, unknown>>(
+    `select w.id, w.runtime, w.name, w.vcpus, w.memory_mib, w.disk_mib, w.capabilities,
+       w.expires_at > clock_timestamp() as alive, w.expires_at,
+       coalesce(r.vcpus, 0)::float8 as used_vcpus,
+       coalesce(r.memory_mib, 0)::float8 as used_memory_mib,
+       coalesce(d.disk_mib, 0)::float8 as used_disk_mib
+     from workers w
+     left join lateral (
+       select sum(vcpus) as vcpus, sum(memory_mib) as memory_mib from runs
+       where worker_id = w.id and end_reason is null
+     ) r on true
+     left join lateral (
+       select sum(disk_mib) as disk_mib from sandboxes
+       where worker_id = w.id and destroyed_at is null and disk_mib > 0
+     ) d on true
+     where $1::text is null or w.runtime = $1
+     order by w.name, w.id`,
+    [runtime],
+  );
+  return rows;
+}
