@@ -4,11 +4,14 @@ import type { Pool } from './db/pool.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';
+import type { VolumeStore } from './volumes/store.js';
 
 /** What operations are given. Tests override any of it. */
 export interface Context {
   pool: Pool;
   runtime: Runtime;
+  /** Where the data of volumes is. */
+  volumes: VolumeStore;
   /** Signs the cursors of lists. */
   cursors: Cursors;
   /** Tells when a sandbox changed, in whichever process. */

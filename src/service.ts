@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { pino } from 'pino';
 import { DEFAULT_SETTINGS, type Context } from './context.js';
 import { listenForChanges } from './db/changes.js';
@@ -17,6 +18,7 @@ import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Runtime, RuntimeChoice } from './runtimes/runtime.js';
+import { VolumeStore } from './volumes/store.js';
 import { startWorker } from './worker.js';
 
 /** An orchestrator commonly waits 30 seconds before it kills: by then all has to be in order. */
@@ -32,6 +34,8 @@ export interface ServiceOptions {
   runtime: RuntimeChoice;
   dockerSocket: string;
   dockerNetwork: string;
+  /** `volumes` in the data directory unless said. */
+  volumesDir?: string;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
   logLevel: LogLevel;
@@ -111,8 +115,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     );
     opened.push({ what: 'notifications', close: () => changes.close() });
 
+    const volumes = await openVolumes(options);
     const ctx: Context = {
-      ...{ pool, runtime, changes, now, log },
+      ...{ pool, runtime, volumes, changes, now, log },
       cursors: new Cursors(instance.cursorKey),
       stopping: stopping.signal,
       settings: {
@@ -149,6 +154,20 @@ async function closeApp(app: App): Promise<void> {
   const cut = setTimeout(() => app.server.closeAllConnections(), REQUESTS_TIMEOUT_MS);
   await app.close();
   clearTimeout(cut);
+}
+
+async function openVolumes({
+  dataDir,
+  volumesDir = join(dataDir, 'volumes'),
+}: ServiceOptions): Promise<VolumeStore> {
+  const volumes = new VolumeStore(volumesDir);
+  await volumes.prepare().catch((cause: unknown) => {
+    throw new ExplainedError(
+      `the directory ${volumesDir} for the data of volumes cannot be used (${(cause as Error).message}): choose another with --volumes-dir`,
+      { cause },
+    );
+  });
+  return volumes;
 }
 
 /** A new installation has an organization and a key to begin with. */

@@ -4,10 +4,11 @@ import type { Address } from './db/pool.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { removeLingering } from './sandboxes/linger.js';
 import { Reconciler } from './sandboxes/reconcile.js';
-import { purgeDueVolumes } from './volumes/jobs.js';
+import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
+const LEFT_DATA_EVERY_MS = 3_600_000;
 
 /** Every loop of the worker role. */
 export function startWorker(ctx: Context, address: Address): { stop(): Promise<void> } {
@@ -38,11 +39,16 @@ export function startWorker(ctx: Context, address: Address): { stop(): Promise<v
     { intervalMs: SWEEP_EVERY_MS, onError: logError('sweep') },
   );
 
+  const leftData = startLoop((signal) => removeLeftData(ctx, signal), {
+    intervalMs: LEFT_DATA_EVERY_MS,
+    onError: logError('left data'),
+  });
+
   return {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), sweep.stop(), watched]);
+      await Promise.all([reconcile.stop(), sweep.stop(), leftData.stop(), watched]);
       await reconciler.close();
       await lease.release();
     },

@@ -9,6 +9,12 @@ export const dataDir = () =>
     .env('SANDKEEP_DATA_DIR')
     .default('sandkeep-data');
 
+export const volumesDir = () =>
+  new Option(
+    '--volumes-dir <dir>',
+    'where the data of volumes is; the same file system for every host that serves them (default: <data-dir>/volumes)',
+  ).env('SANDKEEP_VOLUMES_DIR');
+
 export const databaseUrl = () =>
   new Option('--database-url <url>', 'an external PostgreSQL 15 or later, in place of the embedded one').env(
     'DATABASE_URL',

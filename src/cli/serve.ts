@@ -12,6 +12,7 @@ interface ServeOptions extends CommonOptions {
   runtime: RuntimeChoice;
   dockerSocket: string;
   dockerNetwork: string;
+  volumesDir?: string;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
   logLevel: LogLevel;
@@ -25,6 +26,7 @@ export function serveCommand(): Command {
     .addOption(option.runtime())
     .addOption(option.dockerSocket())
     .addOption(option.dockerNetwork())
+    .addOption(option.volumesDir())
     .addOption(option.volumePurgeHours())
     .addOption(option.ephemeralLingerSecs())
     .addOption(option.logLevel())

@@ -111,3 +111,12 @@ export async function lockDueVolumes(
 export async function setRemoved(sql: Sql, orgId: string, id: string, at: Instant): Promise<void> {
   await sql.query('update volumes set removed_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
 }
+
+/** Is it known, and gone for good? */
+export async function isRemoved(sql: Sql, orgId: string, id: string): Promise<boolean> {
+  const { rows } = await sql.query(
+    'select 1 from volumes where org_id = $1 and id = $2 and removed_at is not null',
+    [orgId, id],
+  );
+  return rows.length > 0;
+}

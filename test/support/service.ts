@@ -16,6 +16,7 @@ import { makeLog } from '../../src/log.js';
 import { createOrg } from '../../src/orgs/create.js';
 import type { Runtime } from '../../src/runtimes/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simulated.js';
+import { VolumeStore } from '../../src/volumes/store.js';
 import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
@@ -26,6 +27,8 @@ export interface TestService {
   database: Address;
   url: string;
   runtime: Runtime;
+  /** Where the data of volumes is. */
+  volumesDir: string;
   /** Everything that was logged. */
   logs: string[];
   /** A client of a fresh organization with a fresh key. */
@@ -54,10 +57,13 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const runtime = options.runtime
     ? await options.runtime(instance.id)
     : new SimulatedRuntime(directory, options.simulated);
+  const volumesDir = join(directory, 'volumes');
+  const volumes = new VolumeStore(volumesDir);
+  await volumes.prepare();
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: Context = {
-    ...{ pool, runtime, changes, log },
+    ...{ pool, runtime, volumes, changes, log },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     settings: { ...DEFAULT_SETTINGS, ...options.settings },
@@ -68,7 +74,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const worker = options.worker === false ? undefined : startWorker(ctx, database);
 
   return {
-    ...{ ctx, database, url, runtime, logs },
+    ...{ ctx, database, url, runtime, volumesDir, logs },
     async newOrg() {
       orgs += 1;
       const slug = `org-${process.pid}-${orgs}`;

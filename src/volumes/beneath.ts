@@ -1,0 +1,108 @@
+import { constants } from 'node:fs';
+import { lstat, open, type FileHandle } from 'node:fs/promises';
+
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+
+/** Longest path and longest name in bytes, as Linux has them. */
+const PATH_BYTES = 4096;
+const NAME_BYTES = 255;
+
+export type VolumePathErrorKind =
+  /** Not a path in a volume: `..`, U+0000, too long. */
+  | 'invalid'
+  | 'not_found'
+  /** A part of the path that should be a directory is none. */
+  | 'not_a_directory'
+  /** A part of the path is a symbolic link, which is never followed. */
+  | 'symlink'
+  /** This machine cannot open paths safely: there is no `/proc/self/fd`. */
+  | 'unsupported';
+
+/** Why a path in a volume cannot be opened. The message is fit for users: it names no path of this machine. */
+export class VolumePathError extends Error {
+  constructor(
+    readonly kind: VolumePathErrorKind,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * The names that lead from the top of a volume to `path`, which may be absolute or relative: both mean the same.
+ * None for the top itself (`/`, `.`). Throws VolumePathError `invalid`.
+ */
+export function splitPath(path: string): string[] {
+  const invalid = (what: string) => new VolumePathError('invalid', `the path ${what}`);
+  if (path === '') throw invalid('is empty: use / for the top of the volume');
+  if (path.includes('\0')) throw invalid('must not contain U+0000');
+  if (!path.isWellFormed()) throw invalid('must not contain half of a surrogate pair');
+  if (Buffer.byteLength(path) > PATH_BYTES) throw invalid(`is longer than ${PATH_BYTES} bytes`);
+  const names = path.split('/').filter((name) => name !== '' && name !== '.');
+  for (const name of names) {
+    if (name === '..') throw invalid('must not contain ".."');
+    if (Buffer.byteLength(name) > NAME_BYTES) throw invalid(`has a name longer than ${NAME_BYTES} bytes`);
+  }
+  return names;
+}
+
+/**
+ * Names something in an opened directory, for calls that take a path: the kernel goes from the directory that is open,
+ * wherever somebody has moved it, and `name` is a single step. What the call does with a symlink of that name is for the
+ * caller to know. As bytes, because what a guest wrote need not be UTF-8.
+ */
+export function at(directory: FileHandle, name?: string | Buffer): Buffer {
+  const self = Buffer.from(`/proc/self/fd/${directory.fd}`);
+  return name === undefined ? self : Buffer.concat([self, Buffer.from('/'), Buffer.from(name)]);
+}
+
+/** Opens a directory in an opened one, and nothing but a directory. The caller closes it. Throws VolumePathError. */
+export async function openDirectoryAt(parent: FileHandle, name: string | Buffer): Promise<FileHandle> {
+  return openAt(parent, name, O_RDONLY | O_DIRECTORY);
+}
+
+/** Opens something in an opened directory, never through a symlink and never waiting. The caller closes it. */
+export async function openAt(
+  parent: FileHandle,
+  name: string | Buffer,
+  flags: number,
+  mode?: number,
+): Promise<FileHandle> {
+  try {
+    // A pipe that a guest made would otherwise block until somebody opens its other end.
+    return await open(at(parent, name), flags | O_NOFOLLOW | O_NONBLOCK, mode);
+  } catch (error) {
+    throw await explain(error, parent, name);
+  }
+}
+
+/** Goes down from `top`, which it closes, by these names. The caller closes what is returned. */
+export async function descend(top: FileHandle, names: readonly string[]): Promise<FileHandle> {
+  let directory = top;
+  for (const name of names) {
+    const parent = directory;
+    try {
+      directory = await openDirectoryAt(parent, name);
+    } finally {
+      await parent.close();
+    }
+  }
+  return directory;
+}
+
+async function explain(error: unknown, parent: FileHandle, name: string | Buffer): Promise<unknown> {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case 'ENOENT':
+      return new VolumePathError('not_found', `"${String(name)}" does not exist`);
+    case 'ELOOP':
+      return new VolumePathError('symlink', `"${String(name)}" is a symbolic link, which is not followed`);
+    case 'ENOTDIR': {
+      const found = await lstat(at(parent, name)).catch(() => undefined);
+      return found?.isSymbolicLink() === true
+        ? new VolumePathError('symlink', `"${String(name)}" is a symbolic link, which is not followed`)
+        : new VolumePathError('not_a_directory', `"${String(name)}" is not a directory`);
+    }
+    default:
+      return error;
+  }
+}
