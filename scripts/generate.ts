@@ -37,6 +37,7 @@ const app = await buildApp({
   ...{ pool, now, settings: DEFAULT_SETTINGS },
   runtime: new SimulatedRuntime(directory),
   cursors: new Cursors(Buffer.alloc(32)),
+  instanceKey: Buffer.alloc(32),
   changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),
   stopping: new AbortController().signal,

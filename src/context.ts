@@ -14,6 +14,8 @@ export interface Context {
   volumes: VolumeStore;
   /** Signs the cursors of lists. */
   cursors: Cursors;
+  /** Secret of the installation: keys the fingerprints of requests. */
+  instanceKey: Buffer;
   /** Tells when a sandbox changed, in whichever process. */
   changes: Changes;
   now: () => Instant;
@@ -32,6 +34,8 @@ export interface Settings {
   stopGraceMs: number;
   /** The longest a request is held for `wait_for`, in milliseconds. */
   waitBudgetMs: number;
+  /** How long a worker that is cut off from the database keeps its sandboxes, in milliseconds. */
+  workerLeaseMs: number;
   /** How many requests may be held at once. */
   maxWaiters: number;
 }
@@ -41,5 +45,6 @@ export const DEFAULT_SETTINGS: Settings = {
   ephemeralLingerMs: 15_000,
   stopGraceMs: 5_000,
   waitBudgetMs: 120_000,
+  workerLeaseMs: 10_000,
   maxWaiters: 1_000,
 };

@@ -119,6 +119,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const ctx: Context = {
       ...{ pool, runtime, volumes, changes, now, log },
       cursors: new Cursors(instance.cursorKey),
+      instanceKey: instance.cursorKey,
       stopping: stopping.signal,
       settings: {
         ...DEFAULT_SETTINGS,
@@ -127,7 +128,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       },
     };
     const app = await buildApp(ctx);
-    const worker = startWorker(ctx, database.address);
+    const worker = startWorker(ctx);
     opened.push({ what: 'the worker', close: () => worker.stop() });
     opened.push({ what: 'the API', close: () => closeApp(app) });
     const address = await listen(app, options).catch((cause: unknown) => {

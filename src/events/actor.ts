@@ -8,6 +8,9 @@ export function operator(command: string): EventActor {
 /** Sandkeep itself, doing what the store says should be. */
 export const RECONCILER: EventActor = { kind: 'system', code: 'reconciler', label: 'Sandkeep reconciler' };
 
+/** Sandkeep itself, keeping an organization to its quotas. */
+export const QUOTAS: EventActor = { kind: 'system', code: 'quotas', label: 'Sandkeep quotas' };
+
 /** What the `actor_id` filter compares with. */
 export function actorId(actor: EventActor): string {
   switch (actor.kind) {

@@ -1,6 +1,10 @@
 /** Every event this service writes, with its category. History that is imported may bring others. */
 export const EVENT_CATEGORIES = {
   org_created: 'org',
+  /** What the organization may have was changed. */
+  quota_changed: 'quota',
+  member_added: 'member',
+  member_removed: 'member',
   api_key_created: 'api_key',
   api_key_revoked: 'api_key',
   /** A sandbox was made; it has not been started. */
@@ -15,6 +19,8 @@ export const EVENT_CATEGORIES = {
   sandbox_stopped: 'sandbox',
   /** Its run could not start, crashed or was lost. */
   sandbox_failed: 'sandbox',
+  /** Its name or its slug was changed. */
+  sandbox_renamed: 'sandbox',
   /** A caller deleted it. */
   sandbox_destroyed: 'sandbox',
   /** An ephemeral sandbox ended and went. */
@@ -22,7 +28,11 @@ export const EVENT_CATEGORIES = {
   /** The run of a sandbox that was deleted while it ran came to its end. */
   sandbox_run_closed: 'sandbox',
   volume_created: 'volume',
+  /** Its cap or its labels were changed. */
+  volume_updated: 'volume',
   volume_deletion_scheduled: 'volume',
+  /** A deletion was taken back in time. */
+  volume_restored: 'volume',
   /** The time to restore it is over; its data is gone. */
   volume_purged: 'volume',
 } as const;

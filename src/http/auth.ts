@@ -2,12 +2,15 @@ import type { FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import type { EventActor } from '../events/schema.js';
 import { authenticate } from '../keys/authenticate.js';
+import type { Keyed } from '../idempotency/keyed.js';
 import { ApiError } from './errors.js';
 
 /** Whose request it is. Everything an operation touches is looked up under `orgId`. */
 export interface Caller {
   orgId: string;
   actor: EventActor;
+  /** Of a write with an `Idempotency-Key`. */
+  keyed?: Keyed;
 }
 
 declare module 'fastify' {

@@ -26,6 +26,17 @@ export const CATALOGUE = {
     remedy:
       'Send `Authorization: Bearer <key>` with a key that `sandkeep key create` printed and nobody revoked.',
   },
+  quota_exceeded: {
+    status: 403,
+    message: 'a quota of the organization does not allow this',
+    remedy:
+      '`details` has the quota, its limit and what is in use. Delete or stop something, ask for less, or ask the operator for more.',
+  },
+  org_not_found: {
+    status: 404,
+    message: 'the organization does not exist',
+    remedy: 'Ask the operator: the organization of this key is gone.',
+  },
   sandbox_not_found: {
     status: 404,
     message: 'resource not found',
@@ -50,6 +61,11 @@ export const CATALOGUE = {
     status: 408,
     message: 'the request did not arrive in time',
     remedy: 'Send it again, without pauses.',
+  },
+  idempotency_conflict: {
+    status: 409,
+    message: 'this idempotency key was used for another request',
+    remedy: 'Use a new key for a new request; repeat a request exactly as it was first sent.',
   },
   name_already_exists: {
     status: 409,

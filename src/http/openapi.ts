@@ -28,6 +28,7 @@ export async function registerOpenapi(app: App): Promise<void> {
         { name: 'sandboxes', description: 'Isolated compute: list, create, start, stop, delete.' },
         { name: 'volumes', description: 'Storage that outlives sandboxes.' },
         { name: 'events', description: 'The audit trail.' },
+        { name: 'organization', description: 'The organization, its members and its quotas.' },
         { name: 'billing', description: 'Usage, computed when it is read.' },
       ],
       components: {

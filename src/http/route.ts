@@ -37,3 +37,8 @@ export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200
 export function answersToBody<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
   return answers(ok, 'invalid_json', 'payload_too_large', 'unsupported_media_type', ...errors);
 }
+
+/** The same for an operation that takes an `Idempotency-Key`. */
+export function answersToWrite<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
+  return answersToBody(ok, 'idempotency_conflict', ...errors);
+}

@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
+import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';
 import { UNUSED_HOST } from './check.js';
 import type { Kind } from './schema.js';
@@ -52,6 +53,7 @@ export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
   }
   await insertImportedLabels(tx);
   await completeHostVolumes(tx, at);
+  await completeQuotas(tx, at);
   return counts;
 }
 

@@ -77,6 +77,11 @@ export function now(): Instant {
   return instantFromMicros(reading);
 }
 
+/** The first instant of its UTC month. */
+export function startOfMonth(instant: Instant): Instant {
+  return `${instant.slice(0, 7)}-01T00:00:00.000000Z`;
+}
+
 /** Moves an instant by whole milliseconds. */
 export function addMillis(instant: Instant, millis: number): Instant {
   return instantFromMicros(microsOf(instant) + BigInt(Math.round(millis)) * 1000n);

@@ -5,6 +5,7 @@ import { inTransaction } from '../db/transaction.js';
 import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
 import { now } from '../lib/instant.js';
+import { insertQuotas } from '../quotas/queries.js';
 import { makeHostVolume } from '../volumes/host.js';
 import { insertOrg } from './queries.js';
 import { ExplainedError } from '../lib/explained.js';
@@ -14,7 +15,7 @@ const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 const SLUG_LENGTH = { min: 2, max: 63 };
 const NAME_LENGTH = 200;
 
-/** Makes an organization with its host volume. Throws ExplainedError with what to change. */
+/** Makes an organization with its quotas, which limit nothing, and its host volume. Throws ExplainedError with what to change. */
 export async function createOrg(
   pool: Pool,
   { name, slug }: { name: string; slug: string },
@@ -33,6 +34,7 @@ export async function createOrg(
   try {
     await inTransaction(pool, async (tx) => {
       await insertOrg(tx, { id, name, slug, created_at: at });
+      await insertQuotas(tx, id, at);
       await recordEvent(tx, {
         orgId: id,
         type: 'org_created',

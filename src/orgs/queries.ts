@@ -17,6 +17,14 @@ export async function insertOrg(sql: Sql, org: OrgRow): Promise<void> {
   ]);
 }
 
+export async function getOrg(sql: Sql, id: string): Promise<(OrgRow & { updated_at: Instant }) | undefined> {
+  const { rows } = await sql.query<OrgRow & { updated_at: Instant } & Record<string, unknown>>(
+    'select id, name, slug, created_at, updated_at from orgs where id = $1',
+    [id],
+  );
+  return rows[0];
+}
+
 export async function findOrgBySlug(sql: Sql, slug: string): Promise<OrgRow | undefined> {
   const { rows } = await sql.query<OrgRow & Record<string, unknown>>(
     'select id, name, slug, created_at from orgs where slug = $1',

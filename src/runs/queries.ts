@@ -8,17 +8,20 @@ export interface NewRun {
   vcpus: number;
   memory_mib: number;
   disk_mib: number;
+  /** The longest it may take. Null is for ever. */
+  max_duration_secs: number | null;
   idle_timeout_secs: number | null;
 }
 
 /** Writes the run before the runtime is asked to start it. It has no times yet. */
 export async function insertRun(sql: Sql, run: NewRun): Promise<void> {
   await sql.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, idle_timeout_secs)
-     values ($1, $2, $3, $4, $5, $6, $7)`,
+    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs,
+       idle_timeout_secs)
+     values ($1, $2, $3, $4, $5, $6, $7, $8)`,
     [
       ...[run.org_id, run.id, run.sandbox_id, run.vcpus, run.memory_mib, run.disk_mib],
-      run.idle_timeout_secs,
+      ...[run.max_duration_secs, run.idle_timeout_secs],
     ],
   );
 }

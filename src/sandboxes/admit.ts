@@ -4,7 +4,7 @@ import { checkLabels } from '../lib/labels.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { unmetDemand } from './demands.js';
 import type { MountRequest } from './mount-schema.js';
-import { isSlug, SANDBOX_NAME } from './names.js';
+import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import type { SecretEntry } from './network-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
 
@@ -12,6 +12,8 @@ import type { CreateSandboxRequest } from './schema.js';
 const IMAGE =
   /^(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::\d+)?\/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,128})?$/;
 const LONGEST_IMAGE = 512;
+/** Where the service places files of its own in the guest. */
+const RESERVED = '/.sandkeep/';
 
 /**
  * Checks what the schema cannot: the rules between fields, and what the runtime can do. Throws the first refusal, which
@@ -43,12 +45,8 @@ function refuse(field: string, message: string): never {
 }
 
 function checkIdentity({ name, slug, labels }: CreateSandboxRequest): void {
-  if (!SANDBOX_NAME.test(name)) {
-    refuse('name', 'name must be 1 to 128 of A-Z a-z 0-9 . - _, starting with a letter or digit');
-  }
-  if (slug != null && !isSlug(slug)) {
-    refuse('slug', 'slug must be 3 to 63 lower-case letters, digits and single hyphens');
-  }
+  if (!SANDBOX_NAME.test(name)) refuse('name', NAME_RULE);
+  if (slug != null && !isSlug(slug)) refuse('slug', SLUG_RULE);
   const bad = checkLabels(labels ?? {});
   if (bad) refuse(`labels.${bad.key}`, bad.message);
 }
@@ -137,6 +135,7 @@ function checkGuestPath(path: string, field: string): void {
       .some((part) => ['', '.', '..'].includes(part));
   if (!normal) refuse(field, `${field} must be an absolute, normalised path other than /`);
   if (/[:;,]/.test(path)) refuse(field, `${field} must not have : ; or ,`);
+  if (`${path}/`.startsWith(RESERVED)) refuse(field, `${field} is under ${RESERVED}, which is reserved`);
 }
 
 function checkHostPath(path: string, field: string): void {
@@ -145,7 +144,7 @@ function checkHostPath(path: string, field: string): void {
   if (/[:;,]/.test(path)) refuse(field, `${field} must not have : ; or ,`);
 }
 
-function checkPatches({ patches = [] }: CreateSandboxRequest): void {
+function checkPatches({ patches = [], mounts = [] }: CreateSandboxRequest): void {
   for (const [index, patch] of patches.entries()) {
     if (patch.type === 'copy_file' || patch.type === 'copy_dir') {
       refuse(
@@ -154,7 +153,10 @@ function checkPatches({ patches = [] }: CreateSandboxRequest): void {
       );
     }
     const [key, path] = patch.type === 'symlink' ? ['link', patch.link] : ['path', patch.path];
-    checkGuestPath(path, `patches[${index}].${key}`);
+    const field = `patches[${index}].${key}`;
+    checkGuestPath(path, field);
+    const over = mounts.find(({ guest }) => path === guest || path.startsWith(`${guest}/`));
+    if (over) refuse(field, `${field} is under the mount at ${over.guest}, where patches do not reach`);
   }
 }
 

@@ -1,11 +1,11 @@
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
 import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { closeRunsOf } from '../runs/queries.js';
 import {
@@ -20,12 +20,9 @@ import {
  * Deletes a sandbox in whatever status. It is gone for every reader at once and its name is free again; the reconciler
  * ends what still runs of it and records when that ended. Its runs, usage and events stay.
  */
-export async function destroy(
-  ctx: Context,
-  { orgId, actor }: Caller,
-  key: SandboxKey,
-): Promise<{ message: string }> {
-  return inTransaction(ctx.pool, async (tx) => {
+export async function destroy(ctx: Context, caller: Caller, key: SandboxKey): Promise<{ message: string }> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     await removeSandbox(tx, sandbox, 'sandbox_destroyed', actor, ctx.now());

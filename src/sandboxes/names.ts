@@ -2,7 +2,10 @@ import { randomInt } from 'node:crypto';
 import { randomBase62 } from '../lib/base62.js';
 
 export const SANDBOX_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+export const NAME_RULE = 'name must be 1 to 128 of A-Z a-z 0-9 . - _, starting with a letter or digit';
 const SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
+
+export const SLUG_RULE = 'slug must be 3 to 63 lower-case letters, digits and single hyphens';
 
 export function isSlug(text: string): boolean {
   return SLUG.test(text) && text.length >= 3 && text.length <= 63;

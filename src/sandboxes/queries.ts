@@ -116,6 +116,8 @@ function keyCondition(key: SandboxKey): string {
 }
 
 export interface SandboxChange {
+  name?: string;
+  slug?: string;
   status?: SandboxStatus;
   status_reason?: SandboxRow['status_reason'];
   last_failure_message?: string | null;

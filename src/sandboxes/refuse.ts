@@ -27,3 +27,16 @@ export function refuseForeign(
   }
   return run_spec;
 }
+
+/** When a name or a slug is what the database refused: the refusal that says so. */
+export function refuseTaken(
+  constraint: string | undefined,
+  { name, slug }: { name?: string | null | undefined; slug?: string | null | undefined },
+): void {
+  if (constraint === 'sandboxes_name') {
+    throw new ApiError('name_already_exists', `a sandbox with the name "${name}" already exists`, { name });
+  }
+  if (constraint === 'sandboxes_slug') {
+    throw new ApiError('name_already_exists', `a sandbox with the slug "${slug}" already exists`, { slug });
+  }
+}

@@ -3,6 +3,8 @@ import type { Sql } from '../db/pool.js';
 import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
 import type { Instant } from '../lib/instant.js';
+import type { Limits } from '../quotas/limits.js';
+import { effectiveDuration } from '../quotas/reserve.js';
 import { insertRun } from '../runs/queries.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import { updateSandbox, type SandboxRow } from './queries.js';
@@ -14,6 +16,7 @@ import { updateSandbox, type SandboxRow } from './queries.js';
 export async function requestRun(
   tx: Sql,
   sandbox: SandboxRow & { run_spec: RunSpec },
+  limits: Limits,
   actor: EventActor,
   at: Instant,
 ): Promise<SandboxRow> {
@@ -26,6 +29,7 @@ export async function requestRun(
     vcpus: spec.vcpus,
     memory_mib: spec.memoryMib,
     disk_mib: spec.diskMib ?? 0,
+    max_duration_secs: effectiveDuration(limits, spec.maxDurationSecs),
     idle_timeout_secs: spec.idleTimeoutSecs,
   });
   await recordEvent(tx, {

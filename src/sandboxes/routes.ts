@@ -2,16 +2,25 @@ import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError, badParameter } from '../http/errors.js';
-import { answers, answersToBody, type App } from '../http/route.js';
+import { answers, answersToWrite, type App } from '../http/route.js';
 import { MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
+import { writerOf } from '../idempotency/keyed.js';
+import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { destroy } from './destroy.js';
 import { list } from './list.js';
 import { presentSandbox } from './present.js';
 import { getSandbox, type SandboxKey } from './queries.js';
-import { CreateSandboxRequest, PaginatedSandboxResponse, SandboxResponse, SandboxStatus } from './schema.js';
+import {
+  CreateSandboxRequest,
+  PaginatedSandboxResponse,
+  SandboxResponse,
+  SandboxStatus,
+  UpdateSandboxRequest,
+} from './schema.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
+import { update } from './update.js';
 import { Waiters } from './wait.js';
 
 const tags = ['sandboxes'];
@@ -83,9 +92,11 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           { additionalProperties: false },
         ),
         body: CreateSandboxRequest,
-        response: answersToBody(
+        headers: WriteHeaders,
+        response: answersToWrite(
           SandboxResponse,
           'invalid_sandbox_config',
+          'quota_exceeded',
           'volume_not_found',
           'name_already_exists',
           'rate_limited',
@@ -97,8 +108,8 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       if (wait.wait_for !== undefined && !startNow) {
         throw badParameter('wait_for', 'wait_for is valid only with start=true');
       }
-      const caller = callerOf(request);
-      return waiters.hold(wait, reply, () => create(ctx, caller, request.body, { start: startNow }));
+      const caller = writerOf(ctx, request, reply);
+      return waiters.hold(caller, wait, reply, () => create(ctx, caller, request.body, { start: startNow }));
     },
   );
 
@@ -149,10 +160,27 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           summary: 'Delete a sandbox in whatever status',
           tags,
           params,
-          response: answersToBody(MessageResponse, 'sandbox_not_found'),
+          headers: WriteHeaders,
+          response: answersToWrite(MessageResponse, 'sandbox_not_found'),
         },
       },
-      (request) => destroy(ctx, callerOf(request), keyOf(request.params)),
+      (request, reply) => destroy(ctx, writerOf(ctx, request, reply), keyOf(request.params)),
+    );
+
+    app.patch(
+      path,
+      {
+        schema: {
+          operationId: `update${suffix}`,
+          summary: 'Rename a sandbox in whatever status',
+          tags,
+          params,
+          headers: WriteHeaders,
+          body: UpdateSandboxRequest,
+          response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'name_already_exists'),
+        },
+      },
+      (request, reply) => update(ctx, writerOf(ctx, request, reply), keyOf(request.params), request.body),
     );
 
     app.post(
@@ -164,16 +192,20 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           tags,
           params,
           querystring: Type.Object(waitQuery, { additionalProperties: false }),
-          response: answersToBody(
+          headers: WriteHeaders,
+          response: answersToWrite(
             SandboxResponse,
+            'quota_exceeded',
             'sandbox_not_found',
             'invalid_state_transition',
             'rate_limited',
           ),
         },
       },
-      (request, reply) =>
-        waiters.hold(request.query, reply, () => start(ctx, callerOf(request), keyOf(request.params))),
+      (request, reply) => {
+        const caller = writerOf(ctx, request, reply);
+        return waiters.hold(caller, request.query, reply, () => start(ctx, caller, keyOf(request.params)));
+      },
     );
 
     app.post(
@@ -184,10 +216,11 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           summary: 'Stop a sandbox; answers at once',
           tags,
           params,
-          response: answersToBody(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
+          headers: WriteHeaders,
+          response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
         },
       },
-      (request) => stop(ctx, callerOf(request), keyOf(request.params)),
+      (request, reply) => stop(ctx, writerOf(ctx, request, reply), keyOf(request.params)),
     );
   }
 }

@@ -236,3 +236,9 @@ export const CreateSandboxRequest = Named(
   'Unknown keys are accepted and ignored; known ones are checked strictly.',
 );
 export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
+
+export const UpdateSandboxRequest = Named('UpdateSandboxRequest', {
+  name: Type.Optional(Nullable(Type.String({ description: 'Unique in the organization.' }))),
+  slug: Type.Optional(Nullable(Type.String({ description: 'Unique among all organizations.' }))),
+});
+export type UpdateSandboxRequest = Static<typeof UpdateSandboxRequest>;

@@ -1,8 +1,9 @@
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import { inTransaction } from '../db/transaction.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
+import { checkSize, reserve } from '../quotas/reserve.js';
 import { presentSandbox } from './present.js';
 import { lockSandbox, type SandboxKey } from './queries.js';
 import { requestRun } from './request-run.js';
@@ -11,19 +12,19 @@ import type { SandboxResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 
 /** Admits a new run. A start that is under way is joined. Returns without waiting for it to run. */
-export async function start(
-  ctx: Context,
-  { orgId, actor }: Caller,
-  key: SandboxKey,
-): Promise<SandboxResponse> {
-  return inTransaction(ctx.pool, async (tx) => {
+export async function start(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].start;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
     if (outcome === 'same') return presentSandbox(sandbox);
     const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
-    const row = await requestRun(tx, { ...sandbox, run_spec: runSpec }, actor, ctx.now());
+    const at = ctx.now();
+    const limits = await reserve(tx, orgId, { start: { ephemeral: sandbox.ephemeral, at } });
+    checkSize(limits, runSpec);
+    const row = await requestRun(tx, { ...sandbox, run_spec: runSpec }, limits, actor, at);
     await announceChange(tx, sandbox.id);
     return presentSandbox(row);
   });

@@ -1,11 +1,11 @@
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
 import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { setStopReason } from '../runs/queries.js';
 import { presentSandbox } from './present.js';
@@ -21,12 +21,9 @@ import type { SandboxResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 
 /** Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is. */
-export async function stop(
-  ctx: Context,
-  { orgId, actor }: Caller,
-  key: SandboxKey,
-): Promise<SandboxResponse> {
-  return inTransaction(ctx.pool, async (tx) => {
+export async function stop(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].stop;

@@ -1,6 +1,8 @@
 import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
+import type { Caller } from '../http/auth.js';
 import { ApiError, badParameter } from '../http/errors.js';
+import { settle } from '../idempotency/write.js';
 import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
 import type { SandboxResponse } from './schema.js';
@@ -26,6 +28,7 @@ export class Waiters {
    * taken first: a request that cannot wait changes nothing.
    */
   async hold(
+    caller: Caller,
     { wait_for, wait_timeout }: WaitQuery,
     reply: FastifyReply,
     operation: () => Promise<SandboxResponse>,
@@ -48,7 +51,12 @@ export class Waiters {
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());
     try {
-      return await this.wait(await operation(), wait_timeout, gone.signal);
+      const sandbox = await operation();
+      if (caller.keyed?.settled) return sandbox;
+      const answer = await this.wait(sandbox, wait_timeout, gone.signal);
+      // Who was cut off has not been answered: the same request waits again.
+      const cutOff = answer.status === 'starting' && (gone.signal.aborted || this.ctx.stopping.aborted);
+      return cutOff ? answer : await settle(this.ctx, caller, answer);
     } finally {
       this.held -= 1;
     }

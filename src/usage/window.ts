@@ -1,6 +1,6 @@
 import { badParameter } from '../http/errors.js';
 import { readDay } from '../http/parameters.js';
-import { microsOf, type Instant } from '../lib/instant.js';
+import { microsOf, startOfMonth, type Instant } from '../lib/instant.js';
 
 /** `[since, until)`, and the moment up to which open runs count. */
 export interface Window {
@@ -15,7 +15,7 @@ const MICROS_PER_DAY = 86_400_000_000n;
 /** Reads the time range of a usage request: from the start of the current UTC month until now unless said. */
 export function readWindow({ since, until }: { since?: string; until?: string }, now: Instant): Window {
   const window = {
-    since: readDay('since', since) ?? `${now.slice(0, 7)}-01T00:00:00.000000Z`,
+    since: readDay('since', since) ?? startOfMonth(now),
     until: readDay('until', until) ?? now,
     now,
   };

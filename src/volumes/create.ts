@@ -1,11 +1,13 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
 import { violatedConstraint } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
 import { recordEvent } from '../events/record.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
+import { reserve } from '../quotas/reserve.js';
+import { checkCap } from './cap.js';
 import { insertVolume } from './queries.js';
 import { presentVolume } from './present.js';
 import type { CreateVolumeRequest, VolumeResponse } from './schema.js';
@@ -15,9 +17,10 @@ const NAME_LENGTH = 63;
 
 export async function create(
   ctx: Context,
-  { orgId, actor }: Caller,
+  caller: Caller,
   { name, labels = {}, capacity_gib = null }: CreateVolumeRequest,
 ): Promise<VolumeResponse> {
+  const { orgId, actor } = caller;
   if (!NAME.test(name) || name.length > NAME_LENGTH) {
     throw new ApiError(
       'invalid_request',
@@ -31,7 +34,11 @@ export async function create(
   const id = uuidv7();
   const at = ctx.now();
   try {
-    return await inTransaction(ctx.pool, async (tx) => {
+    return await inWrite(ctx, caller, async (tx) => {
+      if (capacity_gib !== null) {
+        await checkCap(tx, orgId, capacity_gib);
+        await reserve(tx, orgId, { cap: { gib: capacity_gib, before: 0 } });
+      }
       const row = await insertVolume(tx, {
         org_id: orgId,
         id,

@@ -1,8 +1,8 @@
 import type { Context } from '../context.js';
-import { inTransaction } from '../db/transaction.js';
 import { recordEvent } from '../events/record.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { sandboxesMounting } from '../sandboxes/mounted.js';
 import { lockVolume, setDeleting } from './queries.js';
@@ -11,12 +11,9 @@ import { lockVolume, setDeleting } from './queries.js';
  * Schedules an unused managed volume for deletion. Until `purge_at` it can be restored; deleting it again changes
  * nothing and answers the same.
  */
-export async function remove(
-  ctx: Context,
-  { orgId, actor }: Caller,
-  id: string,
-): Promise<{ message: string }> {
-  return inTransaction(ctx.pool, async (tx) => {
+export async function remove(ctx: Context, caller: Caller, id: string): Promise<{ message: string }> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx) => {
     const volume = await lockVolume(tx, orgId, id);
     if (!volume) throw new ApiError('sandbox_not_found');
     if (volume.kind === 'host') throw new ApiError('host_volume');

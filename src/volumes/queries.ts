@@ -91,6 +91,33 @@ export async function setDeleting(
   );
 }
 
+/** Takes a deletion back. */
+export async function setActive(sql: Sql, orgId: string, id: string, at: Instant): Promise<VolumeRow> {
+  const { rows } = await sql.query<Row>(
+    `update volumes set status = 'active', updated_at = $3, purge_at = null
+     where org_id = $1 and id = $2
+     returning ${COLUMNS}`,
+    [orgId, id, at],
+  );
+  return rows[0]!;
+}
+
+export async function updateVolume(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  { capacity_gib, labels }: Pick<VolumeRow, 'capacity_gib' | 'labels'>,
+  at: Instant,
+): Promise<VolumeRow> {
+  const { rows } = await sql.query<Row>(
+    `update volumes set capacity_gib = $3, labels = $4, updated_at = $5
+     where org_id = $1 and id = $2
+     returning ${COLUMNS}`,
+    [orgId, id, capacity_gib, JSON.stringify(labels), at],
+  );
+  return rows[0]!;
+}
+
 /** Takes up to `limit` volumes whose time to be restored is over, passing over those another worker holds. */
 export async function lockDueVolumes(
   sql: Sql,

@@ -2,13 +2,17 @@ import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
-import { answers, answersToBody, type App } from '../http/route.js';
+import { answers, answersToWrite, type App } from '../http/route.js';
 import { MessageResponse, Uuid } from '../http/schema.js';
+import { writerOf } from '../idempotency/keyed.js';
+import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { remove } from './delete.js';
 import { presentVolume } from './present.js';
 import { getHostVolume, listVolumes } from './queries.js';
-import { CreateVolumeRequest, VolumeResponse } from './schema.js';
+import { restore } from './restore.js';
+import { CreateVolumeRequest, UpdateVolumeRequest, VolumeResponse } from './schema.js';
+import { update } from './update.js';
 
 const tags = ['volumes'];
 const params = Type.Object({ id: Uuid });
@@ -51,11 +55,12 @@ export function volumeRoutes(app: App, ctx: Context): void {
         operationId: 'create_volume',
         summary: 'Create a volume',
         tags,
+        headers: WriteHeaders,
         body: CreateVolumeRequest,
-        response: answersToBody(VolumeResponse, 'volume_already_exists'),
+        response: answersToWrite(VolumeResponse, 'quota_exceeded', 'volume_already_exists'),
       },
     },
-    (request) => create(ctx, callerOf(request), request.body),
+    (request, reply) => create(ctx, writerOf(ctx, request, reply), request.body),
   );
 
   app.delete(
@@ -66,9 +71,47 @@ export function volumeRoutes(app: App, ctx: Context): void {
         summary: 'Schedule an unused volume for deletion',
         tags,
         params,
-        response: answersToBody(MessageResponse, 'sandbox_not_found', 'volume_in_use', 'host_volume'),
+        headers: WriteHeaders,
+        response: answersToWrite(MessageResponse, 'sandbox_not_found', 'volume_in_use', 'host_volume'),
       },
     },
-    (request) => remove(ctx, callerOf(request), request.params.id),
+    (request, reply) => remove(ctx, writerOf(ctx, request, reply), request.params.id),
+  );
+
+  app.patch(
+    '/v1/volumes/:id',
+    {
+      schema: {
+        operationId: 'update_volume',
+        summary: 'Change the cap or the labels of a volume',
+        tags,
+        params,
+        headers: WriteHeaders,
+        body: UpdateVolumeRequest,
+        response: answersToWrite(
+          VolumeResponse,
+          'quota_exceeded',
+          'sandbox_not_found',
+          'host_volume',
+          'invalid_state_transition',
+        ),
+      },
+    },
+    (request, reply) => update(ctx, writerOf(ctx, request, reply), request.params.id, request.body),
+  );
+
+  app.post(
+    '/v1/volumes/:id/restore',
+    {
+      schema: {
+        operationId: 'restore_volume',
+        summary: 'Take the deletion of a volume back, until it is purged',
+        tags,
+        params,
+        headers: WriteHeaders,
+        response: answersToWrite(VolumeResponse, 'sandbox_not_found', 'volume_already_exists'),
+      },
+    },
+    (request, reply) => restore(ctx, writerOf(ctx, request, reply), request.params.id),
   );
 }

@@ -26,3 +26,11 @@ export const CreateVolumeRequest = Named('CreateVolumeRequest', {
   storage: Type.Optional(Nullable(VolumeType)),
 });
 export type CreateVolumeRequest = Static<typeof CreateVolumeRequest>;
+
+export const UpdateVolumeRequest = Named('UpdateVolumeRequest', {
+  capacity_gib: Type.Optional(
+    Nullable(Int32({ minimum: 1, description: 'Left out, the cap stays; null clears it.' })),
+  ),
+  labels: Type.Optional(Nullable(StringMap({ description: 'Replaces all labels; `{}` clears them.' }))),
+});
+export type UpdateVolumeRequest = Static<typeof UpdateVolumeRequest>;

@@ -66,12 +66,13 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ pool, runtime, volumes, changes, log },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
+    instanceKey: instance.cursorKey,
     settings: { ...DEFAULT_SETTINGS, ...options.settings },
     stopping: stopping.signal,
   };
   const app = await buildApp(ctx);
   const url = await listen(app, { host: '127.0.0.1', port: 0 });
-  const worker = options.worker === false ? undefined : startWorker(ctx, database);
+  const worker = options.worker === false ? undefined : startWorker(ctx);
 
   return {
     ...{ ctx, database, url, runtime, volumesDir, logs },

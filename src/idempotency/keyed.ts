@@ -1,0 +1,42 @@
+import { createHmac } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Context } from '../context.js';
+import { callerOf, type Caller } from '../http/auth.js';
+
+/** What `Idempotency-Key` makes of a write. */
+export interface Keyed {
+  readonly key: string;
+  /** Tells the request from others under the same key. */
+  readonly fingerprint: Buffer;
+  /** The first answer is only that of the admission: the caller waits for what becomes of it. */
+  readonly waits: boolean;
+  /** The answer that was found is the last word: there is nothing to wait for. */
+  settled: boolean;
+  /** To be called when the answer is that of an earlier request. */
+  replayed(): void;
+}
+
+/** The caller of a request that writes, with what its `Idempotency-Key` asks for. */
+export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyReply): Caller {
+  const caller = callerOf(request);
+  const key = request.headers['idempotency-key'];
+  if (typeof key !== 'string') return caller;
+  return {
+    ...caller,
+    keyed: {
+      key,
+      fingerprint: fingerprintOf(ctx.instanceKey, request),
+      waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
+      settled: false,
+      replayed: () => void reply.header('idempotency-replayed', 'true'),
+    },
+  };
+}
+
+/** Keyed, so that nobody who sees it can try out what the body may have been. */
+function fingerprintOf(instanceKey: Buffer, { method, url, body }: FastifyRequest): Buffer {
+  return createHmac('sha256', instanceKey)
+    .update('idempotency')
+    .update(JSON.stringify([method, url, body ?? null]))
+    .digest();
+}

@@ -1,0 +1,58 @@
+import { v7 as uuidv7 } from 'uuid';
+import { violatedConstraint, type Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { redactEmail } from '../events/redact.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import { ExplainedError } from '../lib/explained.js';
+import { now } from '../lib/instant.js';
+import type { OrgRole } from '../orgs/schema.js';
+import { insertMember, type MemberRow } from './queries.js';
+
+const LONGEST_EMAIL = 254;
+const LONGEST_NAME = 200;
+
+/** Lists a person as a member. Throws ExplainedError with what to change. */
+export async function addMember(
+  pool: Pool,
+  orgId: string,
+  { email, role, displayName }: { email: string; role: OrgRole; displayName: string | null },
+  actor: EventActor,
+): Promise<MemberRow> {
+  if (!/^[^\s@*\0]+@[^\s@*\0]+$/.test(email) || email.length > LONGEST_EMAIL || !email.isWellFormed()) {
+    throw new ExplainedError(
+      `an e-mail address is like name@example.com, of at most ${LONGEST_EMAIL} characters`,
+    );
+  }
+  if (
+    displayName !== null &&
+    (displayName.trim() === '' || displayName.length > LONGEST_NAME || !displayName.isWellFormed())
+  ) {
+    throw new ExplainedError(`the name of a member must have 1 to ${LONGEST_NAME} characters`);
+  }
+  const at = now();
+  const member: MemberRow = {
+    id: uuidv7(),
+    user_id: uuidv7(),
+    ...{ email, role },
+    display_name: displayName,
+    joined_at: at,
+  };
+  try {
+    await inTransaction(pool, async (tx) => {
+      await insertMember(tx, orgId, member);
+      await recordEvent(tx, {
+        orgId,
+        type: 'member_added',
+        actor,
+        resourceId: member.id,
+        at,
+        payload: { member_id: member.id, user_id: member.user_id, redacted_email: redactEmail(email), role },
+      });
+    });
+  } catch (error) {
+    if (violatedConstraint(error) !== 'org_members_email') throw error;
+    throw new ExplainedError(`${email} is a member already: see "sandkeep member list"`, { cause: error });
+  }
+  return member;
+}

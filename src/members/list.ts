@@ -1,0 +1,24 @@
+import type { Context } from '../context.js';
+import { readCursor } from '../http/parameters.js';
+import { shortInstant } from '../lib/instant.js';
+import { toPage, type Page } from '../lib/page.js';
+import { listMembers, type MemberRow } from './queries.js';
+import type { OrgMemberResponse } from './schema.js';
+
+/** A page of an organization's members, oldest first. */
+export async function list(
+  ctx: Context,
+  orgId: string,
+  { cursor, limit = 20 }: { cursor?: string; limit?: number },
+): Promise<Page<OrgMemberResponse>> {
+  const binding = ['members'];
+  const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
+  const rows = await listMembers(ctx.pool, orgId, after, limit + 1);
+  return toPage(rows, limit, presentMember, ({ joined_at, id }) =>
+    ctx.cursors.encode(orgId, binding, [joined_at, id]),
+  );
+}
+
+export function presentMember({ joined_at, ...member }: MemberRow): OrgMemberResponse {
+  return { ...member, avatar_url: null, joined_at: shortInstant(joined_at) };
+}

@@ -1,0 +1,23 @@
+import { Type } from 'typebox';
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { answers, type App } from '../http/route.js';
+import { PageQuery } from '../http/schema.js';
+import { list } from './list.js';
+import { PaginatedMemberResponse } from './schema.js';
+
+export function memberRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/v1/members',
+    {
+      schema: {
+        operationId: 'list_members',
+        summary: 'List the members of the organization, oldest first',
+        tags: ['organization'],
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers(PaginatedMemberResponse),
+      },
+    },
+    (request) => list(ctx, callerOf(request).orgId, request.query),
+  );
+}

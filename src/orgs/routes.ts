@@ -1,0 +1,34 @@
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { answers, type App } from '../http/route.js';
+import { shortInstant } from '../lib/instant.js';
+import { getOrg } from './queries.js';
+import { OrgWithRole } from './schema.js';
+
+export function orgRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/v1/me/org',
+    {
+      schema: {
+        operationId: 'get_org',
+        summary: 'Get the organization that the key opens',
+        description: 'A key may do everything in its organization: its role is always `owner`.',
+        tags: ['organization'],
+        response: answers(OrgWithRole, 'org_not_found'),
+      },
+    },
+    async (request) => {
+      const org = await getOrg(ctx.pool, callerOf(request).orgId);
+      if (!org) throw new ApiError('org_not_found');
+      const { created_at, updated_at, ...identity } = org;
+      return {
+        ...identity,
+        mfa_required: false,
+        role: 'owner' as const,
+        created_at: shortInstant(created_at),
+        updated_at: shortInstant(updated_at),
+      };
+    },
+  );
+}

@@ -1,0 +1,49 @@
+/** What an organization may be limited in, by the names of the API. Null is unlimited. */
+export const LIMITS = [
+  'max_sandboxes',
+  'max_concurrent_ephemeral_running',
+  'max_concurrent_persistent_running',
+  'max_vcpus_per_sandbox',
+  'max_memory_mib_per_sandbox',
+  'max_disk_size_mib_per_sandbox',
+  'max_uptime_minutes_per_sandbox',
+  'max_total_storage_gib',
+  'included_vcpu_hours',
+  'included_memory_gib_hours',
+  'included_disk_gib_hours',
+  'included_storage_gib',
+] as const;
+export type Limit = (typeof LIMITS)[number];
+
+export const SWITCHES = ['hard_cap', 'is_suspended'] as const;
+export type Switch = (typeof SWITCHES)[number];
+
+export type Limits = Record<Limit, number | null> & Record<Switch, boolean>;
+
+/** What the runs of a UTC month have used so far. */
+export interface PoolUsage {
+  vcpu_hours_used: number;
+  memory_gib_hours_used: number;
+}
+
+/** The hours that are a wall and are used up: the first of them, with its figures. Disk and storage are never one. */
+export function exhaustedPool(
+  limits: Limits,
+  used: PoolUsage,
+): { quota: Limit; limit: number; used: number } | undefined {
+  if (!limits.hard_cap) return undefined;
+  const pools = [
+    { quota: 'included_vcpu_hours', used: used.vcpu_hours_used },
+    { quota: 'included_memory_gib_hours', used: used.memory_gib_hours_used },
+  ] as const;
+  for (const pool of pools) {
+    const limit = limits[pool.quota];
+    if (limit !== null && pool.used >= limit) return { ...pool, limit };
+  }
+  return undefined;
+}
+
+/** Can the pools of the organization be used up at all? When not, nobody needs to add up what was used. */
+export function hasWall({ hard_cap, included_vcpu_hours, included_memory_gib_hours }: Limits): boolean {
+  return hard_cap && (included_vcpu_hours !== null || included_memory_gib_hours !== null);
+}

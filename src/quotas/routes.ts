@@ -1,0 +1,25 @@
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { answers, type App } from '../http/route.js';
+import { QuotaUsage } from './schema.js';
+import { showQuotas } from './show.js';
+
+export function quotaRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/v1/quotas',
+    {
+      schema: {
+        operationId: 'get_quotas',
+        summary: 'Get the quotas of the organization and what is in use',
+        tags: ['organization'],
+        response: answers(QuotaUsage, 'org_not_found'),
+      },
+    },
+    async (request) => {
+      const quotas = await showQuotas(ctx.pool, callerOf(request).orgId, ctx.now());
+      if (!quotas) throw new ApiError('org_not_found');
+      return quotas;
+    },
+  );
+}

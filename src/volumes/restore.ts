@@ -1,0 +1,46 @@
+import type { Context } from '../context.js';
+import { violatedConstraint } from '../db/pool.js';
+import { recordEvent } from '../events/record.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
+import { presentVolume } from './present.js';
+import { lockVolume, setActive } from './queries.js';
+import type { VolumeResponse } from './schema.js';
+
+/**
+ * Takes the deletion of a volume back. From its purge time on it is not found, whether or not the purge has been at it
+ * yet. A volume that is not being deleted stays as it is.
+ */
+export async function restore(ctx: Context, caller: Caller, id: string): Promise<VolumeResponse> {
+  const { orgId, actor } = caller;
+  let name: string | null = null;
+  try {
+    return await inWrite(ctx, caller, async (tx) => {
+      const volume = await lockVolume(tx, orgId, id);
+      const at = ctx.now();
+      if (!volume || (volume.purge_at !== null && volume.purge_at <= at)) {
+        throw new ApiError('sandbox_not_found');
+      }
+      if (volume.status === 'active') return presentVolume(volume);
+      name = volume.name;
+      const row = await setActive(tx, orgId, id, at);
+      await recordEvent(tx, {
+        orgId,
+        type: 'volume_restored',
+        actor,
+        resourceId: id,
+        at,
+        payload: { volume_id: id, name },
+      });
+      return presentVolume(row);
+    });
+  } catch (error) {
+    if (violatedConstraint(error) !== 'volumes_name') throw error;
+    throw new ApiError(
+      'volume_already_exists',
+      `another volume has taken the name "${name}" meanwhile: delete that one first`,
+      { name },
+    );
+  }
+}

@@ -1,0 +1,69 @@
+import type { Context } from '../context.js';
+import { recordEvent } from '../events/record.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
+import { checkLabels } from '../lib/labels.js';
+import { reserve } from '../quotas/reserve.js';
+import { checkCap } from './cap.js';
+import { presentVolume } from './present.js';
+import { lockVolume, updateVolume, type VolumeRow } from './queries.js';
+import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
+
+type Change = Pick<VolumeRow, 'capacity_gib' | 'labels'>;
+
+/**
+ * Changes the cap and the labels of a volume. A cap that is left out stays and null clears it; labels are replaced as a
+ * whole. The host volume has labels and no cap.
+ */
+export async function update(
+  ctx: Context,
+  caller: Caller,
+  id: string,
+  request: UpdateVolumeRequest,
+): Promise<VolumeResponse> {
+  const { orgId, actor } = caller;
+  const badLabel = checkLabels(request.labels ?? {});
+  if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
+
+  return inWrite(ctx, caller, async (tx) => {
+    const volume = await lockVolume(tx, orgId, id);
+    if (!volume) throw new ApiError('sandbox_not_found');
+    if (volume.kind === 'host' && request.capacity_gib !== undefined) {
+      throw new ApiError('host_volume', 'the host volume cannot be capped');
+    }
+    if (volume.status === 'deleting') {
+      throw new ApiError('invalid_state_transition', 'the volume is being deleted: restore it first', {
+        status: volume.status,
+        operation: 'update',
+      });
+    }
+    const before: Change = { capacity_gib: volume.capacity_gib, labels: volume.labels };
+    const after: Change = {
+      capacity_gib: request.capacity_gib === undefined ? before.capacity_gib : request.capacity_gib,
+      labels: request.labels ?? before.labels,
+    };
+    if (isSame(before, after)) return presentVolume(volume);
+    const cap = after.capacity_gib;
+    if (cap !== null && cap !== before.capacity_gib) {
+      await checkCap(tx, orgId, cap);
+      await reserve(tx, orgId, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
+    }
+    const at = ctx.now();
+    const row = await updateVolume(tx, orgId, id, after, at);
+    await recordEvent(tx, {
+      orgId,
+      type: 'volume_updated',
+      actor,
+      resourceId: id,
+      at,
+      payload: { volume_id: id, name: volume.name, before, after },
+    });
+    return presentVolume(row);
+  });
+}
+
+function isSame(before: Change, after: Change): boolean {
+  const sorted = ({ labels }: Change) => JSON.stringify(Object.entries(labels).toSorted());
+  return before.capacity_gib === after.capacity_gib && sorted(before) === sorted(after);
+}
