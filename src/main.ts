@@ -2,8 +2,10 @@ import { Command } from 'commander';
 import { doctorCommand } from './cli/doctor.js';
 import { importCommand } from './cli/import.js';
 import { keyCommand } from './cli/key.js';
+import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
+import { quotaCommand } from './cli/quota.js';
 import { serveCommand } from './cli/serve.js';
 import { ExplainedError } from './lib/explained.js';
 import { isUnreachable, sqlState } from './db/pool.js';
@@ -20,6 +22,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addCommand(migrateCommand())
     .addCommand(orgCommand())
     .addCommand(keyCommand())
+    .addCommand(quotaCommand())
+    .addCommand(memberCommand())
     .addCommand(importCommand());
   try {
     await program.parseAsync([...argv], { from: 'user' });

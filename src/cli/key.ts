@@ -1,13 +1,12 @@
 import { Command } from 'commander';
 import { validate as isUuid } from 'uuid';
-import type { Pool } from '../db/pool.js';
 import { operator } from '../events/actor.js';
 import { createKey } from '../keys/create.js';
 import { listKeys } from '../keys/queries.js';
 import { revokeKey } from '../keys/revoke.js';
 import { shortInstant } from '../lib/instant.js';
-import { findOrgBySlug } from '../orgs/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { namedOrg } from './named-org.js';
 import { table } from './table.js';
 import { ExplainedError } from '../lib/explained.js';
 
@@ -31,7 +30,7 @@ function createCommand(): Command {
         throw new ExplainedError(`the name of a key must have 1 to ${NAME_LENGTH} characters`);
       }
       const key = await withDatabase(options, 'key create', async (pool) =>
-        createKey(pool, await orgId(pool, options.org), options.name, operator('key create')),
+        createKey(pool, await namedOrg(pool, options.org), options.name, operator('key create')),
       );
       print(options, key, `${key.key}\n\nThis is the only time the key is shown. Its id is ${key.id}.`);
     });
@@ -43,7 +42,7 @@ function listCommand(): Command {
     .option('--org <slug>', 'only those of this organization')
     .action(async (options: CommonOptions & { org?: string }) => {
       const keys = await withDatabase(options, 'key list', async (pool) =>
-        listKeys(pool, options.org === undefined ? undefined : await orgId(pool, options.org)),
+        listKeys(pool, options.org === undefined ? undefined : await namedOrg(pool, options.org)),
       );
       const view = keys.map(({ created_at, revoked_at, ...key }) => ({
         ...key,
@@ -71,11 +70,4 @@ function revokeCommand(): Command {
       const result = { id, revoked_at: shortInstant(revoked) };
       print(options, result, `the key ${id} is revoked since ${result.revoked_at}`);
     });
-}
-
-async function orgId(pool: Pool, slug: string): Promise<string> {
-  const org = await findOrgBySlug(pool, slug);
-  if (!org)
-    throw new ExplainedError(`there is no organization with the slug "${slug}": see "sandkeep org list"`);
-  return org.id;
 }

@@ -22,12 +22,12 @@ export async function insertMember(sql: Sql, orgId: string, member: MemberRow): 
   ]);
 }
 
-/** Oldest first, `limit` at most, after `after` (joined_at, id). */
+/** Oldest first, `limit` at most (null: all), after `after` (joined_at, id). */
 export async function listMembers(
   sql: Sql,
   orgId: string,
   after: readonly [Instant, string] | undefined,
-  limit: number,
+  limit: number | null,
 ): Promise<MemberRow[]> {
   const { rows } = await sql.query<Row>(
     `select ${COLUMNS} from org_members
