@@ -45,6 +45,19 @@ CREATE INDEX events_resource ON public.events USING btree (org_id, resource_id, 
 CREATE INDEX events_time ON public.events USING btree (org_id, occurred_at DESC, id DESC);
 CREATE INDEX events_type ON public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
 
+create table idempotency_keys (
+  org_id uuid not null,
+  key text collate "C" not null,
+  fingerprint bytea not null,
+  answer json,
+  final boolean not null default false,
+  created_at timestamp with time zone not null,
+  constraint idempotency_keys_pkey PRIMARY KEY (org_id, key),
+  constraint idempotency_keys_fingerprint_check CHECK ((octet_length(fingerprint) = 32)),
+  constraint idempotency_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE INDEX idempotency_keys_created ON public.idempotency_keys USING btree (created_at);
+
 create table instance (
   singleton boolean not null,
   id uuid not null,
@@ -54,6 +67,21 @@ create table instance (
   constraint instance_singleton_check CHECK (singleton)
 );
 
+create table org_members (
+  org_id uuid not null,
+  id uuid not null,
+  user_id uuid not null,
+  email text collate "C" not null,
+  role text not null,
+  display_name text,
+  joined_at timestamp with time zone not null,
+  constraint org_members_pkey PRIMARY KEY (org_id, id),
+  constraint org_members_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint org_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text, 'viewer'::text])))
+);
+CREATE UNIQUE INDEX org_members_email ON public.org_members USING btree (org_id, lower(email));
+CREATE INDEX org_members_joined ON public.org_members USING btree (org_id, joined_at, id);
+
 create table orgs (
   id uuid not null,
   name text not null,
@@ -62,6 +90,39 @@ create table orgs (
   updated_at timestamp with time zone not null,
   constraint orgs_pkey PRIMARY KEY (id),
   constraint orgs_slug_key UNIQUE (slug)
+);
+
+create table quotas (
+  org_id uuid not null,
+  max_sandboxes integer,
+  max_concurrent_ephemeral_running integer,
+  max_concurrent_persistent_running integer,
+  max_vcpus_per_sandbox integer,
+  max_memory_mib_per_sandbox integer,
+  max_disk_size_mib_per_sandbox integer,
+  max_uptime_minutes_per_sandbox integer,
+  max_total_storage_gib integer,
+  included_vcpu_hours integer,
+  included_memory_gib_hours integer,
+  included_disk_gib_hours integer,
+  included_storage_gib integer,
+  hard_cap boolean not null default false,
+  is_suspended boolean not null default false,
+  updated_at timestamp with time zone not null,
+  constraint quotas_pkey PRIMARY KEY (org_id),
+  constraint quotas_included_disk_gib_hours_check CHECK ((included_disk_gib_hours >= 0)),
+  constraint quotas_included_memory_gib_hours_check CHECK ((included_memory_gib_hours >= 0)),
+  constraint quotas_included_storage_gib_check CHECK ((included_storage_gib >= 0)),
+  constraint quotas_included_vcpu_hours_check CHECK ((included_vcpu_hours >= 0)),
+  constraint quotas_max_concurrent_ephemeral_running_check CHECK ((max_concurrent_ephemeral_running >= 0)),
+  constraint quotas_max_concurrent_persistent_running_check CHECK ((max_concurrent_persistent_running >= 0)),
+  constraint quotas_max_disk_size_mib_per_sandbox_check CHECK ((max_disk_size_mib_per_sandbox >= 0)),
+  constraint quotas_max_memory_mib_per_sandbox_check CHECK ((max_memory_mib_per_sandbox >= 0)),
+  constraint quotas_max_sandboxes_check CHECK ((max_sandboxes >= 0)),
+  constraint quotas_max_total_storage_gib_check CHECK ((max_total_storage_gib >= 0)),
+  constraint quotas_max_uptime_minutes_per_sandbox_check CHECK ((max_uptime_minutes_per_sandbox >= 0)),
+  constraint quotas_max_vcpus_per_sandbox_check CHECK ((max_vcpus_per_sandbox >= 0)),
+  constraint quotas_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
 );
 
 create table runs (
@@ -75,18 +136,27 @@ create table runs (
   stopped_at timestamp with time zone,
   seen_at timestamp with time zone,
   end_reason text,
+  max_duration_secs bigint,
+  worker_id uuid,
+  idle_timeout_secs bigint,
+  stop_reason text,
   constraint runs_pkey PRIMARY KEY (org_id, id),
   constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
   constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),
   constraint runs_check2 CHECK (((end_reason IS NULL) OR (started_at IS NULL) OR (stopped_at IS NOT NULL))),
   constraint runs_disk_mib_check CHECK ((disk_mib >= 0)),
+  constraint runs_idle_timeout_secs_check CHECK ((idle_timeout_secs >= 1)),
+  constraint runs_max_duration_secs_check CHECK ((max_duration_secs >= 0)),
   constraint runs_memory_mib_check CHECK ((memory_mib >= 0)),
   constraint runs_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
   constraint runs_vcpus_check CHECK ((vcpus >= 0))
 );
+CREATE INDEX runs_placed ON public.runs USING btree (worker_id) INCLUDE (vcpus, memory_mib) WHERE ((end_reason IS NULL) AND (worker_id IS NOT NULL));
 CREATE INDEX runs_sandbox ON public.runs USING btree (org_id, sandbox_id);
+CREATE INDEX runs_stopped ON public.runs USING btree (org_id, stopped_at) WHERE (started_at IS NOT NULL);
 CREATE INDEX runs_time ON public.runs USING btree (org_id, started_at, stopped_at) WHERE (started_at IS NOT NULL);
 CREATE UNIQUE INDEX runs_under_way ON public.runs USING btree (org_id, sandbox_id) WHERE (end_reason IS NULL);
+CREATE INDEX runs_waiting ON public.runs USING btree (id) WHERE ((worker_id IS NULL) AND (started_at IS NULL) AND (end_reason IS NULL));
 
 create table sandbox_labels (
   org_id uuid not null,
@@ -128,20 +198,26 @@ create table sandboxes (
   changed_at timestamp with time zone not null,
   removed_at timestamp with time zone,
   destroyed_at timestamp with time zone,
+  worker_id uuid,
+  disk_mib integer not null default 0,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
   constraint sandboxes_check2 CHECK (((runtime IS NULL) = (run_spec IS NULL))),
+  constraint sandboxes_disk_mib_check CHECK ((disk_mib >= 0)),
   constraint sandboxes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
-  constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text])))
+  constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text]))),
+  constraint sandboxes_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES workers(id)
 );
 CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
+CREATE INDEX sandboxes_disk ON public.sandboxes USING btree (worker_id) INCLUDE (disk_mib) WHERE ((destroyed_at IS NULL) AND (disk_mib > 0));
 CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WHERE (ephemeral AND (removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['stopped'::text, 'failed'::text])));
 CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
+CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemeral) WHERE ((removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['starting'::text, 'running'::text])));
 CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
-CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (runtime, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
+CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
 
 create table schema_migrations (
   number integer not null,
@@ -175,3 +251,21 @@ create table volumes (
 CREATE UNIQUE INDEX volumes_host ON public.volumes USING btree (org_id) WHERE ((kind = 'host'::text) AND (removed_at IS NULL));
 CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
+
+create table workers (
+  id uuid not null,
+  runtime text not null,
+  name text not null,
+  capabilities text[] not null,
+  vcpus integer not null,
+  memory_mib integer not null,
+  disk_mib integer,
+  holder text not null,
+  epoch bigint not null,
+  expires_at timestamp with time zone not null,
+  registered_at timestamp with time zone not null,
+  constraint workers_pkey PRIMARY KEY (id),
+  constraint workers_disk_mib_check CHECK ((disk_mib >= 0)),
+  constraint workers_memory_mib_check CHECK ((memory_mib >= 1)),
+  constraint workers_vcpus_check CHECK ((vcpus >= 1))
+);

@@ -16,6 +16,7 @@ import { now } from '../src/lib/instant.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { makeLog } from '../src/log.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { VolumeStore } from '../src/volumes/store.js';
 import { dumpSchema } from './dump-schema.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
@@ -36,6 +37,7 @@ const pool = openPool(database.address, () => undefined);
 const app = await buildApp({
   ...{ pool, now, settings: DEFAULT_SETTINGS },
   runtime: new SimulatedRuntime(directory),
+  volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
   instanceKey: Buffer.alloc(32),
   changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
