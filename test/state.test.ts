@@ -85,6 +85,7 @@ describe('the reconciler', () => {
   const held = (['none', 'prepared', 'running', 'exited'] as const).flatMap((state) =>
     state === 'none' ? [undefined] : [holding('current', state), holding('older', state)],
   );
+  const run = { runId: 'current', runOpen: true };
   const wants = STATUSES.flatMap((status): Wanted[] =>
     [false, true].flatMap((removed): Wanted[] =>
       // A run is open exactly while the status says so; one that is recorded as started may not be `starting` any more.
@@ -96,34 +97,39 @@ describe('the reconciler', () => {
               runId: status === 'created' ? null : 'current',
               runStarted: false,
               runOpen: false,
+              placed: status !== 'created',
             },
           ]
         : [
-            { status, removed, runId: 'current', runStarted: status === 'running', runOpen: true },
-            ...(status === 'stopping'
-              ? [{ status, removed, runId: 'current', runStarted: true, runOpen: true }]
-              : []),
+            { status, removed, ...run, runStarted: status === 'running', placed: true },
+            ...(status === 'stopping' ? [{ status, removed, ...run, runStarted: true, placed: true }] : []),
+            // What has no place has not started either.
+            ...(status === 'running' ? [] : [{ status, removed, ...run, runStarted: false, placed: false }]),
           ],
     ),
   );
 
-  test.each(wants.flatMap((wanted) => held.map((holding) => [wanted, holding] as const)))(
-    'comes to rest from %j with %j',
-    (first, firstHeld) => {
-      let world: World = { wanted: first, holds: firstHeld, destroyed: false };
-      for (let steps = 0; steps < 10 && !world.destroyed; steps += 1) {
-        world = after(decide(world.wanted, world.holds), world);
-      }
-      const { wanted, holds, destroyed } = world;
-      if (wanted.removed) {
-        expect([destroyed, holds]).toEqual([true, undefined]);
-      } else {
-        expect(decide(wanted, holds)).toBe('nothing');
-        expect(holds?.state === 'running').toBe(wanted.status === 'running');
-      }
-      expect(wanted.runOpen).toBe(wanted.status === 'running' && !wanted.removed);
-    },
+  /** Nothing is held of a run that has no place. */
+  const possible = ({ placed }: Wanted, holds: Holding | undefined) => placed || holds?.runId !== 'current';
+  const worlds = wants.flatMap((wanted) =>
+    held.filter((holds) => possible(wanted, holds)).map((holds) => [wanted, holds] as const),
   );
+
+  test.each(worlds)('comes to rest from %j with %j', (first, firstHeld) => {
+    let world: World = { wanted: first, holds: firstHeld, destroyed: false };
+    for (let steps = 0; steps < 10 && !world.destroyed; steps += 1) {
+      world = after(decide(world.wanted, world.holds), world);
+    }
+    const { wanted, holds, destroyed } = world;
+    if (wanted.removed) {
+      expect([destroyed, holds]).toEqual([true, undefined]);
+    } else {
+      expect(decide(wanted, holds)).toBe('nothing');
+      expect(holds?.state === 'running').toBe(wanted.status === 'running');
+    }
+    const waits = wanted.status === 'starting' && !wanted.placed;
+    expect(wanted.runOpen).toBe((wanted.status === 'running' || waits) && !wanted.removed);
+  });
 
   interface World {
     wanted: Wanted;

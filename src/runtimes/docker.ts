@@ -1,6 +1,8 @@
 import Docker from 'dockerode';
+import { v5 as uuidv5 } from 'uuid';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
+import type { VolumeStore } from '../volumes/store.js';
 import {
   containerOptions,
   labelsOf,
@@ -9,13 +11,30 @@ import {
   SANDBOX_LABEL,
   INSTANCE_LABEL,
 } from './docker-container.js';
-import { engineMessage, ensureImage, statusOf } from './docker-image.js';
-import { StartRefusedError, type Capability, type Holding, type Run, type Runtime } from './runtime.js';
+import { checkDisk } from './docker-disk.js';
+import { findFeatures, type FeatureInfo, type Features } from './docker-features.js';
+import { needsFiles, placeFiles } from './docker-files.js';
+import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
+import type { Bind } from './docker-mounts.js';
+import {
+  StartRefusedError,
+  type Activity,
+  type Capability,
+  type Capacity,
+  type Holding,
+  type Run,
+  type Runtime,
+} from './runtime.js';
 
 export interface DockerOptions {
   socketPath: string;
   /** The Docker network of sandboxes that ask for one; `none` gives them no network. */
   network: string;
+  /** The engine's name of what runs containers, such as `runsc`; its default unless said. */
+  runtimeClass?: string | undefined;
+  volumes: VolumeStore;
+  /** In place of what the machine has. */
+  capacity?: Partial<Capacity>;
 }
 
 /**
@@ -27,7 +46,7 @@ export interface DockerOptions {
 export class DockerRuntime implements Runtime {
   readonly name = 'docker';
   readonly description: string;
-  readonly capabilities = new Set<Capability>(['tmpfs']);
+  readonly capabilities: ReadonlySet<Capability>;
 
   /** Inspecting each container at each look would cost a request a container: what has not changed is remembered. */
   private known = new Map<string, { fingerprint: string; holding: Holding }>();
@@ -37,11 +56,18 @@ export class DockerRuntime implements Runtime {
     private readonly patient: Docker,
     private readonly instanceId: string,
     private readonly options: DockerOptions,
+    readonly engineId: string,
+    readonly machine: string,
+    readonly capacity: Capacity,
     readonly bounds: Runtime['bounds'],
     version: string,
     private readonly init: boolean,
+    private readonly features: Features,
   ) {
-    this.description = `docker: containers on Docker ${version}, network: ${options.network}`;
+    this.capabilities = new Set(features.capabilities);
+    const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
+    const lacks = features.lacks.map((what) => `; ${what}`).join('');
+    this.description = `docker: containers${kind} on Docker ${version}, network: ${options.network}${lacks}`;
   }
 
   /** Connects. Throws when no engine answers on the socket. `instanceId`: marks the containers that are ours. */
@@ -50,9 +76,17 @@ export class DockerRuntime implements Runtime {
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
     const patient = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
+    const memoryMib = Math.floor(info.MemTotal / 1024 / 1024);
+    const capacity = {
+      vcpus: info.NCPU * CPU_OVERCOMMIT,
+      memoryMib,
+      // A disk without a quota takes what there is: there is nothing to count.
+      diskMib: null,
+      ...options.capacity,
+    };
     const bounds = {
       vcpus: info.NCPU,
-      memoryMib: Math.floor(info.MemTotal / 1024 / 1024),
+      memoryMib,
       // The engine refuses less than 6 MiB.
       smallestMemoryMib: 6,
     };
@@ -61,17 +95,38 @@ export class DockerRuntime implements Runtime {
       patient,
       instanceId,
       options,
+      engineIdOf(info, (await docker.info()) as EngineInfo, instanceId),
+      info.Name,
+      capacity,
       bounds,
       info.ServerVersion,
       Boolean(info.InitBinary),
+      await findFeatures(docker, info, {
+        ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
+      }),
     );
+  }
+
+  async takeOver(): Promise<void> {
+    this.known.clear();
+    await this.features.mounts.sweep();
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
     try {
-      const container = (await this.prepare(run)) ?? (await this.create(run, signal));
-      if (signal.aborted || container === 'has_run') return;
-      await container.start();
+      const prepared = await this.prepare(run);
+      if (signal.aborted || prepared === 'has_run') return;
+      const image = prepared ? undefined : await ensureImage(this.patient, run.spec, signal);
+      const mounts = await this.features.mounts.stage(run);
+      try {
+        signal.throwIfAborted();
+        const container = prepared ?? (await this.create(run, image!, mounts.binds));
+        if (signal.aborted) return;
+        await mounts.attach();
+        await container.start();
+      } finally {
+        await mounts.release();
+      }
     } catch (error) {
       if (signal.aborted || statusOf(error) === NOT_MODIFIED) return;
       // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
@@ -126,6 +181,20 @@ export class DockerRuntime implements Runtime {
     return holdings;
   }
 
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    const wanted = new Set(sandboxIds);
+    const containers = [...this.known].filter(([, { holding }]) => wanted.has(holding.sandboxId));
+    const looks = containers.map(async ([id, { holding }]) => {
+      const stats = await this.docker
+        .getContainer(id)
+        .stats({ stream: false, 'one-shot': true })
+        .catch(unless(NOT_FOUND, CONFLICT));
+      const nanos = stats?.cpu_stats.cpu_usage.total_usage;
+      return nanos === undefined ? [] : [[holding.sandboxId, { cpuMicros: nanos / 1_000 }] as const];
+    });
+    return new Map((await Promise.all(looks)).flat());
+  }
+
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     while (!signal.aborted) {
       try {
@@ -153,20 +222,27 @@ export class DockerRuntime implements Runtime {
     const { Name, State } = await container.inspect();
     const startedAt = engineTime(State.StartedAt);
     const named = parseName(Name);
+    if (startedAt === null && needsFiles(run.spec)) {
+      // Whether all its files were placed nobody knows any more. It has nothing of its own yet.
+      await container.remove({ force: true, v: true });
+      return undefined;
+    }
     if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
     if (State.Running) throw new Error(`container ${found.Id} runs another run than ${run.runId}`);
     await container.rename({ name: nameOf(run, baselineOf(startedAt)) });
     return container;
   }
 
-  private async create(run: Run, signal: AbortSignal): Promise<Docker.Container> {
-    const image = await ensureImage(this.patient, run.spec, signal);
-    signal.throwIfAborted();
-    return this.docker.createContainer({
+  private async create(run: Run, image: ImageCommand, binds: readonly Bind[]): Promise<Docker.Container> {
+    const { network, runtimeClass } = this.options;
+    checkDisk(run.spec, image);
+    const container = await this.docker.createContainer({
       name: nameOf(run, baselineOf(null)),
       Labels: labelsOf(run, this.instanceId),
-      ...containerOptions(run.spec, image, { network: this.options.network, init: this.init }),
+      ...containerOptions(run.spec, image, { network, init: this.init, runtimeClass, binds }),
     });
+    await placeFiles(container, run.spec);
+    return container;
   }
 
   private async find(sandboxId: string): Promise<Docker.ContainerInfo | undefined> {
@@ -200,12 +276,18 @@ export class DockerRuntime implements Runtime {
   }
 }
 
-interface EngineInfo {
+interface EngineInfo extends FeatureInfo {
+  ID: string;
+  Name: string;
+  DockerRootDir: string;
   NCPU: number;
   MemTotal: number;
   ServerVersion: string;
   InitBinary?: string;
 }
+
+/** CPUs are shared in time, so more of them can be given away than there are. */
+const CPU_OVERCOMMIT = 4;
 
 const NOT_MODIFIED = 304;
 const NOT_FOUND = 404;
@@ -225,6 +307,14 @@ function unless(...statuses: number[]): (error: unknown) => undefined {
 /** The engine writes nanoseconds, and the year 1 for "never". */
 function engineTime(text: string): Instant | null {
   return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
+}
+
+/**
+ * Docker has an id that stays. Podman makes up another at each question: there the machine and the folder say which it
+ * is. `instanceId`: two installations on one engine are two workers.
+ */
+function engineIdOf(info: EngineInfo, again: EngineInfo, instanceId: string): string {
+  return uuidv5(info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`, instanceId);
 }
 
 /** What a container's start time was before the run its name says. While it is still that, the run has not started. */

@@ -24,7 +24,7 @@ export interface RunSpec {
   env: { key: string; value: string }[];
   labels: Record<string, string>;
   rlimits: { resource: string; soft: number; hard: number }[];
-  mounts: MountRequest[];
+  mounts: RunMount[];
   patches: NonNullable<CreateSandboxRequest['patches']>;
   init: CreateSandboxRequest['init'];
   securityProfile: 'default' | 'restricted';
@@ -34,6 +34,10 @@ export interface RunSpec {
   /** What it needs that not every worker of the runtime can enforce. */
   demands: Capability[];
 }
+
+/** A mount of a volume, and which one it is: the named one, or the organization's host volume. Nobody is shown the id. */
+export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
+export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
 
 /** One run to start. The ids go with everything the runtime holds of it. */
 export interface Run {
@@ -51,11 +55,17 @@ export const CAPABILITIES = [
   'disk_size',
   'scripts',
   'patches',
+  'patch_remove',
+  'patch_engine_files',
   'init',
   'rlimit_as',
   'tmpfs',
   'named_volumes',
   'bind_mounts',
+  'mount_flags',
+  'mount_quota',
+  'stat_virtualization',
+  'host_permissions',
   'disk_images',
   'network_policy',
   'connection_limit',

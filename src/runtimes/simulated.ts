@@ -3,16 +3,28 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  linkSync,
   openSync,
   readFileSync,
   renameSync,
+  unlinkSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
 import { now, type Instant } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
-import { CAPABILITIES, StartRefusedError, type Holding, type Run, type Runtime } from './runtime.js';
+import {
+  CAPABILITIES,
+  StartRefusedError,
+  type Activity,
+  type Capacity,
+  type Holding,
+  type Run,
+  type Runtime,
+} from './runtime.js';
 
 export interface SimulatedOptions {
   /** How long a start and a stop take, in milliseconds. */
@@ -20,34 +32,56 @@ export interface SimulatedOptions {
   stopMs?: number;
   /** Makes a start fail: the reason, or undefined to let it succeed. */
   failStart?: (run: Run) => string | undefined;
+  capacity?: Partial<Capacity>;
+  /** Keeps the whole journal, so that it can be compared with the store. Otherwise it begins with what is held. */
+  keepJournal?: boolean;
 }
+
+const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
 
 /**
  * Runs nothing, but keeps real time: what it holds starts, stops and survives a crash of the control plane like a real
  * sandbox would. For a first look, load tests and fault tests.
  *
- * Its record is a journal, one holding (or its removal) a line, so that it knows after a `kill -9` what "ran on".
+ * Its record is a journal, one holding (or its removal) a line, so that it is known after a `kill -9` what "ran on". Who
+ * takes over begins a new file: what a predecessor that was cut off still writes goes to the old one, which nobody reads.
  */
 export class SimulatedRuntime implements Runtime {
   readonly name = 'simulated';
   readonly description = 'simulated: NOTHING RUNS and nothing is isolated; only the records are real';
   readonly capabilities = new Set(CAPABILITIES);
   readonly bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1 };
+  readonly machine = hostname();
+  readonly engineId: string;
+  readonly capacity: Capacity;
 
   private readonly holdings = new Map<string, Holding>();
+  private readonly cpuMicros = new Map<string, number>();
   private readonly changes = new EventEmitter();
-  private readonly journal: number;
+  private readonly path: string;
+  private journal: number | undefined;
 
   constructor(
     directory: string,
     private readonly options: SimulatedOptions = {},
   ) {
-    const path = join(directory, 'simulated.ndjson');
-    if (existsSync(path)) this.replay(readFileSync(path, 'utf8'));
-    // Start over from what is still held, or the journal would grow for ever.
-    writeFileSync(`${path}.new`, [...this.holdings.values()].map(toLine).join(''), { mode: 0o600 });
-    renameSync(`${path}.new`, path);
-    this.journal = openSync(path, 'a');
+    this.path = join(directory, 'simulated.ndjson');
+    this.engineId = readOrMakeId(join(directory, 'engine-id'));
+    this.capacity = { ...CAPACITY, ...options.capacity };
+  }
+
+  async takeOver(): Promise<void> {
+    if (this.journal !== undefined) closeSync(this.journal);
+    this.holdings.clear();
+    const text = existsSync(this.path) ? readFileSync(this.path, 'utf8') : '';
+    this.replay(text);
+    const held = [...this.holdings.values()].map(toLine).join('');
+    // A line that was cut short must not run into the next.
+    const kept = this.options.keepJournal && text !== '' ? text.replace(/\n?$/, '\n') : '';
+    writeFileSync(`${this.path}.new`, kept === '' ? held : kept, { mode: 0o600 });
+    renameSync(`${this.path}.new`, this.path);
+    this.journal = openSync(this.path, 'a');
+    return Promise.resolve();
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
@@ -68,8 +102,9 @@ export class SimulatedRuntime implements Runtime {
   }
 
   async destroy(sandboxId: string): Promise<void> {
-    if (!this.holdings.delete(sandboxId)) return;
+    if (!this.holdings.has(sandboxId)) return;
     this.write({ sandboxId, removed: true });
+    this.holdings.delete(sandboxId);
     return Promise.resolve();
   }
 
@@ -85,10 +120,23 @@ export class SimulatedRuntime implements Runtime {
     }
   }
 
+  /** Nothing runs, so nothing is done but what `work` says. */
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    const held = sandboxIds.filter((id) => this.holdings.get(id)?.state === 'running');
+    return Promise.resolve(new Map(held.map((id) => [id, { cpuMicros: this.cpuMicros.get(id) ?? 0 }])));
+  }
+
   async close(): Promise<void> {
+    if (this.journal === undefined) return;
     fsyncSync(this.journal);
     closeSync(this.journal);
+    this.journal = undefined;
     return Promise.resolve();
+  }
+
+  /** A sandbox uses CPU time: what a real one does when it is not idle. */
+  work(sandboxId: string, micros: number): void {
+    this.cpuMicros.set(sandboxId, (this.cpuMicros.get(sandboxId) ?? 0) + micros);
   }
 
   /** The main process ends by itself: what a real sandbox does when its command is done or crashes. */
@@ -99,12 +147,13 @@ export class SimulatedRuntime implements Runtime {
   }
 
   private put(holding: Holding): void {
-    this.holdings.set(holding.sandboxId, holding);
     this.write(holding);
+    this.holdings.set(holding.sandboxId, holding);
     this.changes.emit('change');
   }
 
   private write(entry: Holding | { sandboxId: string; removed: true }): void {
+    if (this.journal === undefined) throw new Error('the simulated runtime is not ours to act on');
     writeSync(this.journal, toLine(entry));
   }
 
@@ -117,6 +166,21 @@ export class SimulatedRuntime implements Runtime {
       else this.holdings.set(entry.sandboxId, entry);
     }
   }
+}
+
+/** Of two processes that make it at the same time both get the one that was there first. */
+function readOrMakeId(path: string): string {
+  const id = uuidv7();
+  // A link appears with its whole content, and only where there is nothing yet.
+  writeFileSync(`${path}.${id}`, id, { mode: 0o600 });
+  try {
+    linkSync(`${path}.${id}`, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    unlinkSync(`${path}.${id}`);
+  }
+  return readFileSync(path, 'utf8').trim();
 }
 
 function toLine(entry: object): string {

@@ -45,7 +45,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
 
   switch (wanted.status) {
     case 'starting':
-      if (!wanted.placed) return 'nothing';
+      if (!wanted.placed) return held?.state === 'running' ? 'kill' : 'nothing';
       if (held?.state !== 'running') return 'start';
       return current ? 'record_started' : 'kill';
     case 'running':

@@ -1,14 +1,17 @@
 import type { Context } from '../context.js';
+import type { Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { RECONCILER } from '../events/actor.js';
 import { microsOf } from '../lib/instant.js';
 import { touchRuns } from '../runs/queries.js';
 import { StartRefusedError, type Holding } from '../runtimes/runtime.js';
+import { LeaseLostError, type Term } from '../workers/lease.js';
 import { decide } from './decide.js';
+import { IdleClocks } from './idle.js';
 import { lockSandbox, updateSandbox } from './queries.js';
 import { recordObservation, type Observation } from './record.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './reconcile-queries.js';
-import { requestStop } from './stop.js';
+import { requestStop, type StopReason } from './stop.js';
 
 /** Calls to the runtime that may be under way at once. Starts that wait for their images must not keep others from ending. */
 const STARTS_AT_ONCE = 32;
@@ -18,7 +21,7 @@ const TOUCH_INTERVAL_MS = 10_000;
 
 /**
  * Closes the difference between what the store says should be and what the runtime says is. Each pass looks at both
- * anew, so it makes no difference what a killed predecessor had begun.
+ * anew, so it makes no difference what a killed predecessor had begun. It acts only in a term of its lease.
  */
 export class Reconciler {
   /** One call to the runtime a sandbox at a time; a start can be abandoned when it is no longer wanted. */
@@ -27,6 +30,7 @@ export class Reconciler {
     { step: string; controller: AbortController; done: Promise<void> }
   >();
   private lastTouch = 0;
+  private readonly idle = new IdleClocks();
 
   constructor(
     private readonly ctx: Context,
@@ -34,19 +38,22 @@ export class Reconciler {
     private readonly again: () => void,
   ) {}
 
-  async pass(): Promise<void> {
+  async pass(term: Term): Promise<void> {
     const { ctx } = this;
     // What a call does while we look may or may not be in what we see: those sandboxes have to wait for the next look.
     const unsure = new Set(this.busy.keys());
     const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
-    const rows = await sandboxesToReconcile(ctx.pool, ctx.runtime.name, [...holdings.values()]);
+    const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
+    const rows = await sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
     await this.touch(rows, holdings);
+    await this.endIdle(term, rows, holdings);
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
       holdings.delete(row.sandboxId);
       try {
-        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(row, held);
+        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(term, row, held);
       } catch (error) {
+        if (error instanceof LeaseLostError) throw error;
         // One sandbox that cannot be dealt with must not keep all others from it.
         ctx.log.error({ err: error, sandboxId: row.sandboxId }, 'a sandbox could not be reconciled');
       }
@@ -58,7 +65,7 @@ export class Reconciler {
         { sandboxId: orphan.sandboxId, runId: orphan.runId },
         'destroying a sandbox the store does not know',
       );
-      this.call(orphan.sandboxId, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
+      this.call(term, orphan.sandboxId, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
     }
   }
 
@@ -75,54 +82,65 @@ export class Reconciler {
     return busy !== undefined;
   }
 
-  private async reconcile(row: ReconcileRow, held: Holding | undefined): Promise<void> {
+  private async reconcile(term: Term, row: ReconcileRow, held: Holding | undefined): Promise<void> {
     const { ctx } = this;
     const { orgId, sandboxId, wanted } = row;
     const step = decide(wanted, held);
     const runId = wanted.runId ?? '';
     switch (step) {
       case 'nothing':
-        return this.expire(row);
+        return this.expire(term, row);
       case 'start':
-        return this.call(sandboxId, step, (signal) => this.start(row, runId, signal));
+        return this.call(term, sandboxId, step, (signal) => this.start(term, row, runId, signal));
       case 'stop':
-        return this.call(sandboxId, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
+        return this.call(term, sandboxId, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
       case 'kill':
-        return this.call(sandboxId, step, () => ctx.runtime.stop(sandboxId, 0));
+        return this.call(term, sandboxId, step, () => ctx.runtime.stop(sandboxId, 0));
       case 'destroy':
-        return this.call(sandboxId, step, () => ctx.runtime.destroy(sandboxId));
+        return this.call(term, sandboxId, step, () => ctx.runtime.destroy(sandboxId));
       case 'record_started':
-        return this.record({
+        return this.record(term, {
           ...observationOf(row, runId),
           occurrence: 'run_started',
           startedAt: held!.startedAt,
         });
       case 'record_exit':
-        return this.record({ ...observationOf(row, runId), ...exitOf(held!, wanted.status === 'stopping') });
+        return this.record(term, { ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
       case 'record_cancelled':
-        return this.record({ ...observationOf(row, runId), occurrence: 'run_ended', reason: 'cancelled' });
+        return this.record(term, {
+          ...observationOf(row, runId),
+          occurrence: 'run_ended',
+          reason: 'cancelled',
+        });
       case 'record_lost':
-        return this.record({
+        return this.record(term, {
           ...observationOf(row, runId),
           occurrence: 'run_lost',
           reason: 'lost',
           message: `the ${ctx.runtime.name} runtime no longer holds the sandbox, and has no record of its end`,
         });
       case 'record_destroyed':
-        return inTransaction(ctx.pool, async (tx) => {
+        return this.write(term, async (tx) => {
           const at = ctx.now();
           await updateSandbox(tx, orgId, sandboxId, { destroyed_at: at }, at);
         });
     }
   }
 
-  private async start({ orgId, sandboxId }: ReconcileRow, runId: string, signal: AbortSignal): Promise<void> {
+  private async start(
+    term: Term,
+    { orgId, sandboxId }: ReconcileRow,
+    runId: string,
+    signal: AbortSignal,
+  ): Promise<void> {
     try {
       const spec = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      signal.throwIfAborted();
       await this.ctx.runtime.start({ orgId, sandboxId, runId, spec }, signal);
     } catch (error) {
+      if (signal.aborted) return;
       if (!(error instanceof StartRefusedError)) throw error;
-      await this.record({
+      await this.record(term, {
         ...observationOf({ orgId, sandboxId }, runId),
         occurrence: 'start_failed',
         reason: 'start_failed',
@@ -131,26 +149,62 @@ export class Reconciler {
     }
   }
 
-  private async record(observation: Observation): Promise<void> {
-    await recordObservation(this.ctx, observation);
+  private async record(term: Term, observation: Observation): Promise<void> {
+    await this.write(term, (tx) => recordObservation(this.ctx, tx, observation));
     this.again();
   }
 
+  /** A transaction that commits only within the term. */
+  private async write(term: Term, work: (tx: Sql) => Promise<void>): Promise<void> {
+    await inTransaction(this.ctx.pool, async (tx) => {
+      await term.assertHeld(tx);
+      await work(tx);
+    });
+  }
+
   /** Ends a run that has used up its `max_duration_secs`. */
-  private async expire({
-    orgId,
-    sandboxId,
-    maxDurationSecs,
-    startedAt,
-    wanted,
-  }: ReconcileRow): Promise<void> {
+  private async expire(term: Term, row: ReconcileRow): Promise<void> {
     const { ctx } = this;
+    const { maxDurationSecs, startedAt, wanted } = row;
     if (wanted.status !== 'running' || maxDurationSecs === null || startedAt === null) return;
     if (microsOf(ctx.now()) - microsOf(startedAt) < BigInt(maxDurationSecs) * 1_000_000n) return;
-    await inTransaction(ctx.pool, async (tx) => {
+    await this.endRun(term, row, 'max_duration_exceeded');
+  }
+
+  /** Ends runs that have done nothing for their `idle_timeout_secs`. */
+  private async endIdle(
+    term: Term,
+    rows: ReconcileRow[],
+    holdings: ReadonlyMap<string, Holding>,
+  ): Promise<void> {
+    const running = rows.flatMap((row) => {
+      const { wanted, sandboxId, idleTimeoutSecs } = row;
+      const runs =
+        wanted.status === 'running' && !wanted.removed && holdings.get(sandboxId)?.state === 'running';
+      return runs && idleTimeoutSecs !== null && wanted.runId !== null
+        ? [{ row, runId: wanted.runId, timeoutSecs: idleTimeoutSecs }]
+        : [];
+    });
+    const due = this.idle.due(running, performance.now());
+    if (due.length === 0) return;
+    const activities = await this.ctx.runtime.activity(due.map(({ row }) => row.sandboxId));
+    for (const { row, runId, timeoutSecs } of due) {
+      const activity = activities.get(row.sandboxId);
+      if (!activity) continue;
+      const idleMs = this.idle.observe(runId, activity, performance.now());
+      if (idleMs >= timeoutSecs * 1_000) await this.endRun(term, row, 'idle_timeout');
+    }
+  }
+
+  private async endRun(
+    term: Term,
+    { orgId, sandboxId, wanted }: ReconcileRow,
+    reason: StopReason,
+  ): Promise<void> {
+    await this.write(term, async (tx) => {
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
       if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
-      await requestStop(tx, sandbox, RECONCILER, 'max_duration_exceeded', ctx.now());
+      await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());
     });
   }
 
@@ -166,11 +220,18 @@ export class Reconciler {
   }
 
   /** Begins a call to the runtime without waiting for it. A failed one is begun again by a later pass. */
-  private call(sandboxId: string, step: string, work: (signal: AbortSignal) => Promise<void>): void {
+  private call(
+    term: Term,
+    sandboxId: string,
+    step: string,
+    work: (signal: AbortSignal) => Promise<void>,
+  ): void {
+    if (!term.valid) return;
     const alike = [...this.busy.values()].filter((call) => (call.step === 'start') === (step === 'start'));
     if (alike.length >= (step === 'start' ? STARTS_AT_ONCE : ENDINGS_AT_ONCE)) return;
     const controller = new AbortController();
-    const done = this.run(sandboxId, step, work(controller.signal));
+    const signal = AbortSignal.any([controller.signal, term.signal]);
+    const done = this.run(sandboxId, step, work(signal));
     this.busy.set(sandboxId, { step, controller, done });
   }
 
@@ -202,10 +263,19 @@ const EXIT_HINTS: Record<number, string> = {
   137: 'it was killed',
 };
 
+/** Why the run was asked to end; undefined when nobody asked. */
+function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
+  if (stopReason !== null) return stopReason;
+  return wanted.removed ? 'destroyed' : undefined;
+}
+
 /** An exit that was asked for, or with code 0, is in order. */
-function exitOf({ startedAt, finishedAt: stoppedAt, exit }: Holding, asked: boolean): Partial<Observation> {
+function exitOf(
+  { startedAt, finishedAt: stoppedAt, exit }: Holding,
+  asked: string | undefined,
+): Partial<Observation> {
   const times = { startedAt, stoppedAt, exit };
-  if (asked) return { ...times, occurrence: 'run_ended', reason: 'stopped' };
+  if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
   if (exit?.outOfMemory) {
     return {
       ...times,

@@ -1,7 +1,6 @@
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
 import { RECONCILER } from '../events/actor.js';
 import { recordEvent } from '../events/record.js';
 import type { Instant } from '../lib/instant.js';
@@ -28,24 +27,26 @@ export interface Observation {
 }
 
 /**
- * Writes down what the runtime recorded of a run: run, status and audit event in one transaction. An observation that
+ * Writes down what the runtime recorded of a run: run, status and audit event in the transaction `tx`. An observation that
  * was written before, or that is of an older run, changes nothing.
  */
-export async function recordObservation(ctx: Context, observation: Observation): Promise<void> {
+export async function recordObservation(
+  ctx: Pick<Context, 'now'>,
+  tx: Sql,
+  observation: Observation,
+): Promise<void> {
   const { orgId, sandboxId, runId } = observation;
-  await inTransaction(ctx.pool, async (tx) => {
-    const sandbox = await lockSandbox(tx, orgId, { id: sandboxId }, { removed: true });
-    if (sandbox?.run_id !== runId) return;
-    const opened = observation.startedAt !== null && (await openRun(tx, orgId, runId, observation.startedAt));
-    // Also of a run whose end is seen at the same time: what has started is in the audit trail before it ends.
-    const current = opened ? await recordStart(ctx, tx, sandbox, observation) : sandbox;
-    if (observation.occurrence !== 'run_started') await recordEnd(ctx, tx, current, observation);
-  });
+  const sandbox = await lockSandbox(tx, orgId, { id: sandboxId }, { removed: true });
+  if (sandbox?.run_id !== runId) return;
+  const opened = observation.startedAt !== null && (await openRun(tx, orgId, runId, observation.startedAt));
+  // Also of a run whose end is seen at the same time: what has started is in the audit trail before it ends.
+  const current = opened ? await recordStart(ctx, tx, sandbox, observation) : sandbox;
+  if (observation.occurrence !== 'run_started') await recordEnd(ctx, tx, current, observation);
 }
 
 /** Returns the sandbox as it is then. */
 async function recordStart(
-  ctx: Context,
+  ctx: Pick<Context, 'now'>,
   tx: Sql,
   sandbox: LockedSandbox,
   { orgId, sandboxId, runId, startedAt }: Observation,
@@ -75,7 +76,7 @@ async function recordStart(
 }
 
 async function recordEnd(
-  ctx: Context,
+  ctx: Pick<Context, 'now'>,
   tx: Sql,
   sandbox: LockedSandbox,
   observation: Observation,

@@ -2,19 +2,19 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { v7 as uuidv7 } from 'uuid';
 
 /**
- * Names a process for good: machine boot, process-id namespace, process id and start time (proc(5)). Any process of the
- * same machine can tell whether it still lives, and a lease need not run out first. Where there is no /proc it is a
- * name that nobody can tell anything of.
+ * A name for the holder of a lease that no other has, here or elsewhere, now or later. It says which process it is in, by
+ * machine boot, process-id namespace, process id and start time (proc(5)): so any process of the same machine can tell
+ * whether it still lives, and the lease of a dead one need not run out first. Without /proc nobody can tell.
  */
-export function thisHolder(): string {
+export function makeHolder(): string {
   const place = placeOf();
   const started = startTimeOf(process.pid);
-  return place && started ? `${place}/${process.pid}/${started}` : uuidv7();
+  return [uuidv7(), ...(place && started ? [place, process.pid, started] : [])].join('/');
 }
 
 /** True only when the process is known to have ended. */
 export function hasEnded(holder: string): boolean {
-  const match = /^(.+)\/(\d+)\/(\d+)$/.exec(holder);
+  const match = /^[0-9a-f-]{36}\/(.+)\/(\d+)\/(\d+)$/.exec(holder);
   if (!match || match[1] !== placeOf()) return false;
   return startTimeOf(Number(match[2])) !== match[3];
 }

@@ -2,7 +2,7 @@ import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import { inTransaction } from '../db/transaction.js';
 import { assign, type Candidate } from './assign.js';
-import type { WorkerLease } from './lease.js';
+import type { Term } from './lease.js';
 import { listWorkers, type WorkerRow } from './queries.js';
 import { isAnyWaiting, lockQueue, markPlaced, markShort, serializePlacement } from './placement-queries.js';
 
@@ -13,11 +13,11 @@ const BATCH = 500;
  * Gives those who wait a place on one of the live workers of this runtime, in the order in which they came. Any holder
  * of a lease does it for all workers; of several one at a time, so that no place is given twice.
  */
-export async function placeWaiting(ctx: Context, lease: WorkerLease): Promise<void> {
+export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   const runtime = ctx.runtime.name;
   if (!(await isAnyWaiting(ctx.pool, runtime))) return;
   await inTransaction(ctx.pool, async (tx) => {
-    await lease.assertHeld(tx);
+    await term.assertHeld(tx);
     await serializePlacement(tx, runtime);
     const queue = await lockQueue(tx, runtime, BATCH);
     const workers = await listWorkers(tx, runtime);

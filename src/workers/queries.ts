@@ -50,10 +50,10 @@ export async function readHolder(sql: Sql, workerId: string): Promise<string | u
 
 /** Lets the lease run out now, if it is still ours. */
 export async function endLease(sql: Sql, workerId: string, epoch: number): Promise<void> {
-  await sql.query(
-    'update workers set expires_at = clock_timestamp() where id = $1 and epoch = $2',
-    [workerId, epoch],
-  );
+  await sql.query('update workers set expires_at = clock_timestamp() where id = $1 and epoch = $2', [
+    workerId,
+    epoch,
+  ]);
 }
 
 /**
