@@ -12,6 +12,7 @@ import { quotaRoutes } from './quotas/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { CreateSandboxRequest } from './sandboxes/schema.js';
 import { usageRoutes } from './usage/routes.js';
+import { volumeFileRoutes } from './volumes/files/routes.js';
 import { volumeRoutes } from './volumes/routes.js';
 
 /**
@@ -44,6 +45,7 @@ export async function buildApp(ctx: Context): Promise<App> {
     eventRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api, ctx);
+    volumeFileRoutes(api, ctx);
     orgRoutes(api, ctx);
     memberRoutes(api, ctx);
     quotaRoutes(api, ctx);

@@ -20,6 +20,12 @@ export const CATALOGUE = {
     remedy:
       '`details.field` names what the runtime cannot do or what is not allowed. Change or leave it out.',
   },
+  invalid_volume_path: {
+    status: 400,
+    message: 'the path does not lead to what this needs',
+    remedy:
+      'Paths are UTF-8, absolute or relative to the top of the volume, and have no "..". The message says what is wrong.',
+  },
   invalid_api_key: {
     status: 401,
     message: 'unauthorized',
@@ -31,6 +37,11 @@ export const CATALOGUE = {
     message: 'a quota of the organization does not allow this',
     remedy:
       '`details` has the quota, its limit and what is in use. Delete or stop something, ask for less, or ask the operator for more.',
+  },
+  volume_file_forbidden: {
+    status: 403,
+    message: 'the file system does not let the service do that',
+    remedy: 'Change the permissions inside a sandbox, or let the operator run the service as a user who may.',
   },
   org_not_found: {
     status: 404,
@@ -46,6 +57,11 @@ export const CATALOGUE = {
     status: 404,
     message: 'volume not found',
     remedy: 'Create the volume, or mend its name in `mounts`.',
+  },
+  volume_file_not_found: {
+    status: 404,
+    message: 'there is no such file or directory in the volume',
+    remedy: 'Check the path. Links, pipes, sockets and devices are not served: they count as not there.',
   },
   route_not_found: {
     status: 404,
@@ -81,6 +97,21 @@ export const CATALOGUE = {
     status: 409,
     message: 'the volume is mounted by sandboxes',
     remedy: 'Delete the sandboxes that `details.sandboxes` names, then the volume.',
+  },
+  volume_deleting: {
+    status: 409,
+    message: 'the volume is being deleted',
+    remedy: 'Restore the volume first. Its files can still be read.',
+  },
+  volume_file_exists: {
+    status: 409,
+    message: 'what is there is in the way',
+    remedy: 'Remove or rename it first: a file does not replace a directory, nor a directory a file.',
+  },
+  volume_directory_not_empty: {
+    status: 409,
+    message: 'the directory is not empty',
+    remedy: 'Remove what is in it, or remove it with `x-msb-file-recursive: true`.',
   },
   /** The status is the contract's "rejected with code invalid_request", told apart from a malformed request by 409. */
   host_volume: {
@@ -118,6 +149,16 @@ export const CATALOGUE = {
     status: 500,
     message: 'something went wrong on our side',
     remedy: 'Try again; when it stays, give the operator `details.request_id`.',
+  },
+  not_supported: {
+    status: 501,
+    message: 'this installation cannot do that',
+    remedy: 'The message says what is missing, and docs/runtimes.md what each runtime can do.',
+  },
+  storage_full: {
+    status: 507,
+    message: 'there is no room for it',
+    remedy: 'Remove files, raise the cap of the volume, or let the operator make room on its disk.',
   },
   not_ready: {
     status: 503,

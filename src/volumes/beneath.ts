@@ -1,7 +1,9 @@
-import { constants } from 'node:fs';
-import { lstat, open, type FileHandle } from 'node:fs/promises';
+import { constants, type Stats } from 'node:fs';
+import { lstat, mkdir, open, type FileHandle } from 'node:fs/promises';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+/** Linux's own; Node does not name it. The same on every architecture that Node runs on there. */
+const O_PATH = 0o10000000;
 
 /** Longest path and longest name in bytes, as Linux has them. */
 const PATH_BYTES = 4096;
@@ -62,27 +64,71 @@ export async function openDirectoryAt(parent: FileHandle, name: string | Buffer)
 }
 
 /** Opens something in an opened directory, never through a symlink and never waiting. The caller closes it. */
-export async function openAt(
-  parent: FileHandle,
-  name: string | Buffer,
-  flags: number,
-  mode?: number,
-): Promise<FileHandle> {
+export async function openAt(parent: FileHandle, name: string | Buffer, flags: number): Promise<FileHandle> {
   try {
     // A pipe that a guest made would otherwise block until somebody opens its other end.
-    return await open(at(parent, name), flags | O_NOFOLLOW | O_NONBLOCK, mode);
+    return await open(at(parent, name), flags | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     throw await explain(error, parent, name);
   }
 }
 
-/** Goes down from `top`, which it closes, by these names. The caller closes what is returned. */
-export async function descend(top: FileHandle, names: readonly string[]): Promise<FileHandle> {
+/**
+ * Looks at what is there, whatever it is, without opening it in a way that the thing itself would notice: opening a device
+ * or a pipe already has effects. The caller closes `handle`, which can be looked at and, by `at(handle)`, opened again.
+ * A symlink is looked at itself.
+ */
+export async function lookAt(
+  parent: FileHandle,
+  name: string | Buffer,
+): Promise<{ handle: FileHandle; stats: Stats }> {
+  const handle = await openAt(parent, name, O_PATH);
+  try {
+    return { handle, stats: await handle.stat() };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+/** Makes a directory in which any guest user may write, unless there is one, and opens it. Throws VolumePathError. */
+export async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHandle> {
+  try {
+    await mkdir(at(parent, name));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return openDirectoryAt(parent, name);
+  }
+  const made = await openDirectoryAt(parent, name);
+  try {
+    // Not by mkdir, whose mode is cut by the umask of this process.
+    await made.chmod(0o777);
+    return made;
+  } catch (error) {
+    await made.close();
+    throw error;
+  }
+}
+
+/**
+ * Goes down from `top`, which it closes, by these names. `make`: directories that are missing are made. The caller closes
+ * what is returned.
+ */
+export async function descend(
+  top: FileHandle,
+  names: readonly string[],
+  { make = false } = {},
+): Promise<FileHandle> {
   let directory = top;
   for (const name of names) {
     const parent = directory;
     try {
-      directory = await openDirectoryAt(parent, name);
+      directory = await openDirectoryAt(parent, name).catch((error: unknown) => {
+        if (make && error instanceof VolumePathError && error.kind === 'not_found') {
+          return makeDirectoryAt(parent, name);
+        }
+        throw error;
+      });
     } finally {
       await parent.close();
     }

@@ -54,6 +54,14 @@ export async function getHostVolume(sql: Sql, orgId: string): Promise<VolumeRow 
   return rows[0];
 }
 
+export async function getVolume(sql: Sql, orgId: string, id: string): Promise<VolumeRow | undefined> {
+  const { rows } = await sql.query<Row>(
+    `select ${COLUMNS} from volumes where org_id = $1 and id = $2 and removed_at is null`,
+    [orgId, id],
+  );
+  return rows[0];
+}
+
 export async function lockVolume(sql: Sql, orgId: string, id: string): Promise<VolumeRow | undefined> {
   const { rows } = await sql.query<Row>(
     `select ${COLUMNS} from volumes where org_id = $1 and id = $2 and removed_at is null for update`,

@@ -71,15 +71,24 @@ export class VolumeStore {
   /**
    * Opens the directory that holds what `path` names, to create, rename or remove it there. The caller closes `parent`.
    * `name` is undefined for the top of the volume, which is in no directory that belongs to it; `parent` is the top then.
+   * `make`: directories that are missing on the way are made. Throws VolumePathError.
    */
   async openParent(
     orgId: string,
     volumeId: string,
     path: string,
+    options: { make?: boolean } = {},
   ): Promise<{ parent: FileHandle; name: string | undefined }> {
     const names = splitPath(path);
     const name = names.pop();
-    return { parent: await descend(await this.openTop(orgId, volumeId), names), name };
+    return { parent: await descend(await this.openTop(orgId, volumeId), names, options), name };
+  }
+
+  /** Makes a directory and those it is in, where they are missing. Throws VolumePathError. */
+  async makeDirectory(orgId: string, volumeId: string, path: string): Promise<void> {
+    const names = splitPath(path);
+    const made = await descend(await this.openTop(orgId, volumeId), names, { make: true });
+    await made.close();
   }
 
   /** Opens the place for what is on its way into the volume, on the same file system. The caller closes it. */

@@ -1,0 +1,65 @@
+import type { Readable } from 'node:stream';
+import { Type } from 'typebox';
+import type { Context } from '../../context.js';
+import { answers, type App } from '../../http/route.js';
+import { MessageResponse } from '../../http/schema.js';
+import { validatorCompiler } from '../../http/validation.js';
+import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
+import { PathHeaders, readPath } from './headers.js';
+import { read } from './read.js';
+import { write } from './write.js';
+
+const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
+const OCTETS = 'application/octet-stream';
+
+/** The bytes of files, which go through without being held in memory. */
+export function contentRoutes(app: App, ctx: Context): void {
+  app.get(
+    `${BASE}/content`,
+    {
+      // It would read the whole file only to throw it away.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'read_volume_file',
+        summary: 'Read a file of a volume',
+        ...{ tags, params, headers: PathHeaders },
+        response: {
+          ...answers(Bytes, ...REFUSALS),
+          200: { description: 'The bytes of the file.', content: { [OCTETS]: { schema: Bytes } } },
+        },
+      },
+    },
+    async (request, reply) => {
+      const { content, size } = await read(ctx, targetOf(request), readPath(request.headers));
+      // What users store must never become a page of this address.
+      void reply.headers({ 'x-content-type-options': 'nosniff', 'content-disposition': 'attachment' });
+      return reply.type(OCTETS).header('content-length', size).send(content);
+    },
+  );
+
+  void app.register(async (raw: App) => {
+    // Whatever its content-type says, and also when there is none: the body is the file.
+    raw.removeAllContentTypeParsers();
+    raw.addContentTypeParser('*', (_request, body, done) => done(null, body));
+    raw.put(
+      `${BASE}/content`,
+      {
+        schema: {
+          operationId: 'write_volume_file',
+          summary: 'Write a file of a volume',
+          description:
+            'The body is the file, with any content-type or none. Directories on the way are made; a file that is there is replaced in one step, and keeps its permissions.',
+          ...{ tags, params, headers: PathHeaders },
+          body: { content: { [OCTETS]: { schema: Bytes } } },
+          response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
+        },
+        // The body is a stream: there is nothing in it to check.
+        validatorCompiler: (part) =>
+          part.httpPart === 'body' ? (value: unknown) => ({ value }) : validatorCompiler(part as never),
+      },
+      (request) =>
+        write(ctx, targetOf(request), readPath(request.headers), request.body as Readable | undefined),
+    );
+    return Promise.resolve();
+  });
+}

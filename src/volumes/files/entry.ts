@@ -1,0 +1,79 @@
+import type { Stats } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { at, lookAt, splitPath, VolumePathError } from '../beneath.js';
+import type { VolumeFile } from './schema.js';
+import type { Target } from './volume.js';
+
+/**
+ * Links, pipes, sockets and devices are not shown and not served, as if they were not there: guests make them, and
+ * what they lead to is not the volume's. They can be removed, renamed and replaced.
+ */
+export function isServed(stats: Stats): boolean {
+  return stats.isFile() || stats.isDirectory();
+}
+
+/** Looks at a file or directory of the volume. The caller closes `handle`. Throws VolumePathError. */
+export async function look(
+  ctx: Context,
+  { orgId, volumeId }: Target,
+  path: string,
+): Promise<{ handle: FileHandle; stats: Stats }> {
+  const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path);
+  try {
+    const found = await lookAt(parent, name ?? '.');
+    if (isServed(found.stats)) return found;
+    await found.handle.close();
+    throw new VolumePathError(
+      'not_found',
+      `"${name}" is neither a file nor a directory, and what it is, is not served`,
+    );
+  } finally {
+    await parent.close();
+  }
+}
+
+/** Opens a file for reading. The caller closes it. Throws VolumePathError, and an ApiError for a directory. */
+export async function openFile(
+  ctx: Context,
+  target: Target,
+  path: string,
+): Promise<{ file: FileHandle; stats: Stats }> {
+  const { handle, stats } = await look(ctx, target, path);
+  try {
+    if (!stats.isFile()) throw new ApiError('invalid_volume_path', `${canonical(path)} is a directory`);
+    return { file: await open(at(handle), constants.O_RDONLY), stats };
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The one way to write a path: `/` for the top, `/a/b` below it. */
+export function canonical(path: string): string {
+  return `/${splitPath(path).join('/')}`;
+}
+
+export function present(path: string, stats: Stats): VolumeFile {
+  return {
+    path,
+    kind: stats.isDirectory() ? 'directory' : 'file',
+    size: stats.size,
+    mode: stats.mode & 0o7777,
+    uid: stats.uid,
+    gid: stats.gid,
+    readonly: (stats.mode & 0o222) === 0,
+    accessed_at: time(stats.atimeMs),
+    modified_at: time(stats.mtimeMs),
+    created_at: time(stats.birthtimeMs),
+  };
+}
+
+const YEAR_10000_MS = 253_402_300_800_000;
+
+/** Null for what RFC 3339 cannot say: guests set times as they like. */
+function time(millis: number): string | null {
+  const inRange = millis > -62_167_219_200_000 && millis < YEAR_10000_MS;
+  return inRange ? new Date(Math.floor(millis)).toISOString() : null;
+}

@@ -1,0 +1,42 @@
+import { ApiError, type ErrorName } from '../../http/errors.js';
+import { VolumePathError, type VolumePathErrorKind } from '../beneath.js';
+
+const OF_PATHS: Record<VolumePathErrorKind, ErrorName> = {
+  invalid: 'invalid_volume_path',
+  not_found: 'volume_file_not_found',
+  not_a_directory: 'invalid_volume_path',
+  // As if it were not there: what it leads to is outside of what these routes serve.
+  symlink: 'volume_file_not_found',
+  unsupported: 'not_supported',
+};
+
+/** What the file system refuses and a caller can do something about. The rest is ours. */
+const OF_THE_SYSTEM: Record<string, ErrorName> = {
+  ENOENT: 'volume_file_not_found',
+  ENOTDIR: 'volume_file_exists',
+  EISDIR: 'volume_file_exists',
+  EEXIST: 'volume_file_exists',
+  ENOTEMPTY: 'volume_directory_not_empty',
+  EINVAL: 'invalid_volume_path',
+  ENAMETOOLONG: 'invalid_volume_path',
+  ENOSPC: 'storage_full',
+  EDQUOT: 'storage_full',
+  EFBIG: 'storage_full',
+  EACCES: 'volume_file_forbidden',
+  EPERM: 'volume_file_forbidden',
+  EROFS: 'volume_file_forbidden',
+};
+
+/** Runs what works on files of a volume, and throws what it is refused in words of the catalogue. */
+export async function refusing<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof VolumePathError) {
+      throw new ApiError(OF_PATHS[error.kind], error.message, null, { cause: error });
+    }
+    const name = OF_THE_SYSTEM[(error as NodeJS.ErrnoException).code ?? ''];
+    // The system's message would show paths of this machine.
+    throw name ? new ApiError(name, undefined, null, { cause: error }) : error;
+  }
+}

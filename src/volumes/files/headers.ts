@@ -1,0 +1,38 @@
+import { Type } from 'typebox';
+import { ApiError } from '../../http/errors.js';
+import { Words } from '../../http/schema.js';
+
+export const PathHeaders = Type.Object({
+  'x-msb-file-path': Type.String({
+    description:
+      'The path in the volume, absolute or relative to its top, as base64url of its UTF-8: `YS9iLnR4dA` is `a/b.txt`.',
+  }),
+});
+
+export const RemoveHeaders = Type.Object({
+  ...PathHeaders.properties,
+  'x-msb-file-recursive': Type.Optional(
+    Words(['true', 'false'], { description: 'Remove a directory with everything in it.' }),
+  ),
+});
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** Reads the path from its header. Padding is not needed, and no harm. */
+export function readPath({ 'x-msb-file-path': header }: { 'x-msb-file-path': string }): string {
+  const digits = header.replace(/={1,2}$/, '');
+  const bytes = Buffer.from(digits, 'base64url');
+  // Node skips what is no digit, and bits that belong to no byte: a path has only one way to be written.
+  if (digits === '' || bytes.toString('base64url') !== digits) throw notBase64();
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw notBase64();
+  }
+}
+
+function notBase64(): ApiError {
+  return new ApiError('invalid_volume_path', 'x-msb-file-path must be base64url of a path in UTF-8', {
+    parameter: 'x-msb-file-path',
+  });
+}

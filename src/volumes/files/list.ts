@@ -1,0 +1,75 @@
+import { lstat, opendir, type FileHandle } from 'node:fs/promises';
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { at } from '../beneath.js';
+import { canonical, isServed, look, present } from './entry.js';
+import { refusing } from './errors.js';
+import type { VolumeFile } from './schema.js';
+import { readable, type Target } from './volume.js';
+
+/** Listings have no pages: a larger one would take too much memory and time from everybody else. */
+const MOST_ENTRIES = 50_000;
+const AT_ONCE = 64;
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** What is in a directory, by name. */
+export async function list(ctx: Context, target: Target, path: string): Promise<{ entries: VolumeFile[] }> {
+  await readable(ctx, target);
+  return refusing(async () => {
+    const { handle, stats } = await look(ctx, target, path);
+    try {
+      if (!stats.isDirectory())
+        throw new ApiError('invalid_volume_path', `${canonical(path)} is not a directory`);
+      const names = await namesIn(handle);
+      const top = canonical(path);
+      const entries: VolumeFile[] = [];
+      for (let start = 0; start < names.length; start += AT_ONCE) {
+        const batch = names.slice(start, start + AT_ONCE);
+        const shown = await Promise.all(
+          batch.map((name) => entryOf(handle, name, `${top === '/' ? '' : top}/${name}`)),
+        );
+        for (const entry of shown) if (entry) entries.push(entry);
+      }
+      return { entries };
+    } finally {
+      await handle.close();
+    }
+  });
+}
+
+async function namesIn(directory: FileHandle): Promise<string[]> {
+  const names: string[] = [];
+  const options = { encoding: 'buffer' as BufferEncoding, bufferSize: 256 };
+  for await (const entry of await opendir(at(directory), options)) {
+    const name = textOf(entry.name as unknown as Buffer);
+    if (name !== undefined) names.push(name);
+    if (names.length > MOST_ENTRIES) {
+      throw new ApiError(
+        'invalid_volume_path',
+        `the directory has more than ${MOST_ENTRIES} entries, which is more than is listed`,
+      );
+    }
+  }
+  return names.sort((a, b) => (a < b ? -1 : 1));
+}
+
+/** A guest may use bytes as a name that are no text. JSON cannot say them, so such an entry is left out. */
+function textOf(name: Buffer): string | undefined {
+  try {
+    return utf8.decode(name);
+  } catch {
+    return undefined;
+  }
+}
+
+async function entryOf(directory: FileHandle, name: string, path: string): Promise<VolumeFile | undefined> {
+  try {
+    const stats = await lstat(at(directory, name));
+    return isServed(stats) ? present(path, stats) : undefined;
+  } catch (error) {
+    // Gone since the directory was read.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,31 @@
+import { lstat, rmdir, unlink } from 'node:fs/promises';
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { at } from '../beneath.js';
+import { removeTree } from '../remove-tree.js';
+import { refusing } from './errors.js';
+import { writable, type Target } from './volume.js';
+
+/** Removes a file, a link itself, an empty directory; `recursive`: a directory with everything in it. */
+export async function remove(
+  ctx: Context,
+  target: Target,
+  path: string,
+  { recursive }: { recursive: boolean },
+): Promise<{ message: string }> {
+  await writable(ctx, target);
+  return refusing(async () => {
+    const { parent, name } = await ctx.volumes.openParent(target.orgId, target.volumeId, path);
+    try {
+      if (name === undefined)
+        throw new ApiError('invalid_volume_path', 'the top of the volume cannot be removed');
+      const found = await lstat(at(parent, name));
+      if (!found.isDirectory()) await unlink(at(parent, name));
+      else if (recursive) await removeTree(parent, name);
+      else await rmdir(at(parent, name));
+      return { message: found.isDirectory() ? 'the directory is removed' : 'the file is removed' };
+    } finally {
+      await parent.close();
+    }
+  });
+}

@@ -1,0 +1,42 @@
+import { lstat, rename as move } from 'node:fs/promises';
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { at } from '../beneath.js';
+import { refusing } from './errors.js';
+import type { TransferRequest } from './schema.js';
+import { writable, type Target } from './volume.js';
+
+/**
+ * Renames or moves a file or directory in one step, making the directories it goes into. As rename(2) has it: a file
+ * replaces a file, a directory an empty directory.
+ */
+export async function rename(
+  ctx: Context,
+  target: Target,
+  { from, to }: TransferRequest,
+): Promise<{ message: string }> {
+  const { orgId, volumeId } = target;
+  await writable(ctx, target);
+  return refusing(async () => {
+    const source = await ctx.volumes.openParent(orgId, volumeId, from);
+    try {
+      if (source.name === undefined) throw topStays();
+      // Before directories are made for something that does not exist.
+      await lstat(at(source.parent, source.name));
+      const destination = await ctx.volumes.openParent(orgId, volumeId, to, { make: true });
+      try {
+        if (destination.name === undefined) throw topStays();
+        await move(at(source.parent, source.name), at(destination.parent, destination.name));
+      } finally {
+        await destination.parent.close();
+      }
+    } finally {
+      await source.parent.close();
+    }
+    return { message: 'renamed' };
+  });
+}
+
+function topStays(): ApiError {
+  return new ApiError('invalid_volume_path', 'the top of the volume can neither be renamed nor be replaced');
+}

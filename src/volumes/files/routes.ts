@@ -1,0 +1,133 @@
+import type { Context } from '../../context.js';
+import { answers, answersToBody, type App } from '../../http/route.js';
+import { MessageResponse } from '../../http/schema.js';
+import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
+import { contentRoutes } from './content-routes.js';
+import { copy } from './copy.js';
+import { PathHeaders, readPath, RemoveHeaders } from './headers.js';
+import { list } from './list.js';
+import { makeDirectory } from './mkdir.js';
+import { remove } from './remove.js';
+import { rename } from './rename.js';
+import {
+  MakeDirectoryRequest,
+  TransferRequest,
+  VolumeFileExists,
+  VolumeFileList,
+  VolumeFileStat,
+} from './schema.js';
+import { exists, stat } from './stat.js';
+
+/**
+ * The files of a volume. They leave no audit events: what is in a volume is data and not state, guests change it without
+ * asking anybody, and an event a file would bury those that tell what was done to the organization.
+ */
+export function volumeFileRoutes(app: App, ctx: Context): void {
+  app.get(
+    BASE,
+    {
+      schema: {
+        operationId: 'list_volume_files',
+        summary: 'List a directory of a volume',
+        description:
+          'Links, devices, pipes and sockets, and names that are not UTF-8, are not shown. Up to 50,000 entries.',
+        ...{ tags, params, headers: PathHeaders },
+        response: answers(VolumeFileList, ...REFUSALS),
+      },
+    },
+    (request) => list(ctx, targetOf(request), readPath(request.headers)),
+  );
+
+  app.delete(
+    BASE,
+    {
+      schema: {
+        operationId: 'delete_volume_file',
+        summary: 'Remove a file or directory of a volume',
+        ...{ tags, params, headers: RemoveHeaders },
+        response: answersToBody(
+          MessageResponse,
+          ...REFUSALS,
+          ...WRITE_REFUSALS,
+          'volume_directory_not_empty',
+        ),
+      },
+    },
+    (request) =>
+      remove(ctx, targetOf(request), readPath(request.headers), {
+        recursive: request.headers['x-msb-file-recursive'] === 'true',
+      }),
+  );
+
+  app.get(
+    `${BASE}/stat`,
+    {
+      schema: {
+        operationId: 'stat_volume_file',
+        summary: 'Get what is known of a file or directory of a volume',
+        ...{ tags, params, headers: PathHeaders },
+        response: answers(VolumeFileStat, ...REFUSALS),
+      },
+    },
+    (request) => stat(ctx, targetOf(request), readPath(request.headers)),
+  );
+
+  app.get(
+    `${BASE}/exists`,
+    {
+      schema: {
+        operationId: 'volume_file_exists',
+        summary: 'Is there a file or directory of this path in the volume?',
+        ...{ tags, params, headers: PathHeaders },
+        response: answers(VolumeFileExists, ...REFUSALS),
+      },
+    },
+    (request) => exists(ctx, targetOf(request), readPath(request.headers)),
+  );
+
+  contentRoutes(app, ctx);
+
+  app.post(
+    `${BASE}/mkdir`,
+    {
+      schema: {
+        operationId: 'make_volume_directory',
+        summary: 'Make a directory, and those it is in, in a volume',
+        ...{ tags, params, body: MakeDirectoryRequest },
+        response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
+      },
+    },
+    (request) => makeDirectory(ctx, targetOf(request), request.body.path),
+  );
+
+  app.post(
+    `${BASE}/copy`,
+    {
+      schema: {
+        operationId: 'copy_volume_file',
+        summary: 'Copy a file within a volume',
+        ...{ tags, params, body: TransferRequest },
+        response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
+      },
+    },
+    (request) => copy(ctx, targetOf(request), request.body),
+  );
+
+  app.post(
+    `${BASE}/rename`,
+    {
+      schema: {
+        operationId: 'rename_volume_file',
+        summary: 'Rename or move a file or directory within a volume',
+        ...{ tags, params, body: TransferRequest },
+        response: answersToBody(
+          MessageResponse,
+          ...REFUSALS,
+          ...WRITE_REFUSALS,
+          'volume_directory_not_empty',
+        ),
+      },
+    },
+    (request) => rename(ctx, targetOf(request), request.body),
+  );
+}

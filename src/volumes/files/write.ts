@@ -1,0 +1,65 @@
+import type { Readable } from 'node:stream';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { VolumePathError } from '../beneath.js';
+import { refusing } from './errors.js';
+import { place } from './incoming.js';
+import { writable, type Target } from './volume.js';
+
+const GIB = 1024 ** 3;
+
+/**
+ * Writes a file from a request's body, making the directories it is in. A body that is cut off leaves nothing.
+ *
+ * Of a capped volume only the file itself is held against the cap: how much else is in it, guests change at any time.
+ */
+export async function write(
+  ctx: Context,
+  target: Target,
+  path: string,
+  body: Readable | undefined,
+): Promise<{ message: string }> {
+  const { capacity_gib: capacity } = await writable(ctx, target);
+  return refusing(async () => {
+    await refuseEarly(ctx, target, path);
+    await place(ctx, target, path, async (file) => {
+      if (!body) return;
+      const sink = file.createWriteStream({ autoClose: false });
+      await pipeline(body, within(capacity), sink).catch((error: unknown) => {
+        const cutOff = body.errored !== null && body.errored === error;
+        throw cutOff ? new ApiError('invalid_request', 'the body ended before it was whole') : error;
+      });
+    });
+    return { message: 'the file is written' };
+  });
+}
+
+/** What is wrong with the path is said before gigabytes are sent. */
+async function refuseEarly(ctx: Context, { orgId, volumeId }: Target, path: string): Promise<void> {
+  try {
+    const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path);
+    await parent.close();
+    if (name === undefined) throw new VolumePathError('invalid', 'the top of the volume is a directory');
+  } catch (error) {
+    // Directories on the way are made when the file is whole.
+    if (!(error instanceof VolumePathError && error.kind === 'not_found')) throw error;
+  }
+}
+
+function within(capacityGib: number | null): Transform {
+  let left = capacityGib === null ? Infinity : capacityGib * GIB;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      left -= chunk.length;
+      if (left >= 0) done(null, chunk);
+      else
+        done(
+          new ApiError('storage_full', 'the file is larger than the volume may be', {
+            capacity_bytes: (capacityGib ?? 0) * GIB,
+          }),
+        );
+    },
+  });
+}
