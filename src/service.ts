@@ -34,6 +34,7 @@ export interface ServiceOptions {
   runtime: RuntimeChoice;
   dockerSocket: string;
   dockerNetwork: string;
+  dockerRuntime?: string;
   /** `volumes` in the data directory unless said. */
   volumesDir?: string;
   volumePurgeHours: number;
@@ -96,11 +97,14 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     opened.push({ what: 'the pool', close: () => pool.end() });
 
     const instance = await readInstance(pool);
+    const volumes = await openVolumes(options);
     const { runtime, fallback } = await openRuntime({
       choice: options.runtime,
       dockerSocket: options.dockerSocket,
       dockerNetwork: options.dockerNetwork,
+      dockerRuntime: options.dockerRuntime,
       dataDir: options.dataDir,
+      volumes,
       instanceId: instance.id,
     });
     opened.push({ what: 'the runtime', close: () => runtime.close() });
@@ -115,7 +119,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     );
     opened.push({ what: 'notifications', close: () => changes.close() });
 
-    const volumes = await openVolumes(options);
     const ctx: Context = {
       ...{ pool, runtime, volumes, changes, now, log },
       cursors: new Cursors(instance.cursorKey),

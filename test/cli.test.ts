@@ -57,6 +57,7 @@ describe('--help', () => {
   ];
   const docker = [
     ...['--docker-socket', 'SANDKEEP_DOCKER_SOCKET', '--docker-network', 'SANDKEEP_DOCKER_NETWORK'],
+    ...['--docker-runtime', 'SANDKEEP_DOCKER_RUNTIME'],
   ];
   const server = [
     ...[

@@ -22,7 +22,8 @@ describeDocker('the docker runtime', () => {
   beforeAll(async () => {
     makeImage();
     service = await startTestService({
-      runtime: (instanceId) => DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none' }),
+      runtime: (instanceId, volumes) =>
+        DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes }),
       settings: { stopGraceMs: 1_000, ephemeralLingerMs: 500 },
     });
     client = await service.newOrg();
@@ -272,16 +273,19 @@ describeDocker('the docker runtime', () => {
 
   test('what it cannot enforce is refused by the name of the field', async () => {
     const full = fullRequest('refused', 'none') as any;
+    const bind = { type: 'bind', host: 'x', guest: '/x' };
     const refused: [field: string, part: Record<string, unknown>][] = [
       ['resources.disk_size_mib', { resources: { disk_size_mib: 100 } }],
       ['resources.vcpus', { resources: { vcpus: 10_000 } }],
       ['resources.memory_mib', { resources: { memory_mib: 5 } }],
-      ['runtime.scripts', { runtime: { scripts: { a: 'b' } } }],
-      ['patches', { patches: [{ type: 'mkdir', path: '/x' }] }],
+      ['patches[0]', { patches: [{ type: 'remove', path: '/x' }] }],
+      ['patches[1]', { patches: full.patches.slice(0, 1).concat(full.patches[5]) }],
       ['init', { init: { cmd: 'auto' } }],
       ['rlimits[0]', { rlimits: [{ resource: 'as', soft: 1, hard: 1 }] }],
-      ['mounts[0]', { mounts: [full.mounts[0]] }],
-      ['mounts[0]', { mounts: [full.mounts[1]] }],
+      ['mounts[0].stat_virtualization', { mounts: [full.mounts[0]] }],
+      ['mounts[0].host_permissions', { mounts: [{ ...bind, host_permissions: 'mirror' }] }],
+      ['mounts[0].quota_mib', { mounts: [{ ...bind, quota_mib: 1 }] }],
+      ['mounts[0].stat_virtualization', { mounts: [full.mounts[1]] }],
       ['mounts[0]', { mounts: [full.mounts[3]] }],
       ['network.policy', { network: { policy: full.network.policy } }],
       ['network.max_connections', { network: { max_connections: 1 } }],

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import pg from 'pg';
 import { findBinaries } from '../db/embedded/binaries.js';
 import { openDataDirectory } from '../db/embedded/directory.js';
@@ -8,8 +9,9 @@ import { askOwner } from '../db/embedded/ownership.js';
 import { openForCommand } from '../db/open.js';
 import { connectionConfig } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained.js';
+import { VolumeStore } from '../volumes/store.js';
 import { databaseCommand, print, type CommonOptions } from './command.js';
-import { dockerNetwork, dockerSocket } from './options.js';
+import { dockerNetwork, dockerRuntime, dockerSocket } from './options.js';
 
 interface Finding {
   check: string;
@@ -21,6 +23,7 @@ interface Finding {
 interface DoctorOptions extends CommonOptions {
   dockerSocket: string;
   dockerNetwork: string;
+  dockerRuntime?: string;
 }
 
 const OLDEST_NODE = [20, 19] as const;
@@ -30,6 +33,7 @@ export function doctorCommand(): Command {
     .description('say what is missing on this machine, and how to get it')
     .addOption(dockerSocket())
     .addOption(dockerNetwork())
+    .addOption(dockerRuntime())
     .action(async (options: DoctorOptions) => {
       const findings = [checkNode(), await checkDatabase(options), await checkDocker(options)];
       const signs = { ok: '✓', missing: '–', broken: '✗' };
@@ -95,16 +99,19 @@ function explainUnusable(error: unknown): string {
 async function checkDocker({
   dockerSocket: socket,
   dockerNetwork: network,
+  dockerRuntime: runtimeClass,
   dataDir,
 }: DoctorOptions): Promise<Finding> {
   const check = 'docker';
   const { openDocker } = await import('../runtimes/choose.js');
   try {
     const runtime = await openDocker({
-      ...{ choice: 'docker', dockerSocket: socket, dockerNetwork: network, dataDir, instanceId: 'doctor' },
+      ...{ choice: 'docker', dockerSocket: socket, dockerNetwork: network, dockerRuntime: runtimeClass },
+      ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(join(dataDir, 'volumes')) },
     });
     return { check, state: 'ok', found: runtime.description };
   } catch (error) {
+    if (error instanceof ExplainedError) return { check, state: 'broken', found: error.message };
     return {
       check,
       state: 'missing',

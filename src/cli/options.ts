@@ -53,6 +53,12 @@ export const dockerNetwork = () =>
     .env('SANDKEEP_DOCKER_NETWORK')
     .default('none');
 
+export const dockerRuntime = () =>
+  new Option(
+    '--docker-runtime <name>',
+    "what the Docker engine runs containers with, such as runsc (default: the engine's own)",
+  ).env('SANDKEEP_DOCKER_RUNTIME');
+
 export const volumePurgeHours = () =>
   new Option('--volume-purge-hours <n>', 'how long a deleted volume can be restored')
     .env('SANDKEEP_VOLUME_PURGE_HOURS')

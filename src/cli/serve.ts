@@ -12,6 +12,7 @@ interface ServeOptions extends CommonOptions {
   runtime: RuntimeChoice;
   dockerSocket: string;
   dockerNetwork: string;
+  dockerRuntime?: string;
   volumesDir?: string;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
@@ -26,6 +27,7 @@ export function serveCommand(): Command {
     .addOption(option.runtime())
     .addOption(option.dockerSocket())
     .addOption(option.dockerNetwork())
+    .addOption(option.dockerRuntime())
     .addOption(option.volumesDir())
     .addOption(option.volumePurgeHours())
     .addOption(option.ephemeralLingerSecs())

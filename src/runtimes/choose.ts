@@ -3,24 +3,30 @@ import { join } from 'node:path';
 import type { Runtime, RuntimeChoice } from './runtime.js';
 import { SimulatedRuntime } from './simulated.js';
 import { ExplainedError } from '../lib/explained.js';
+import type { VolumeStore } from '../volumes/store.js';
 
 export interface RuntimeOptions {
   choice: RuntimeChoice;
   dockerSocket: string;
   dockerNetwork: string;
+  dockerRuntime?: string | undefined;
   dataDir: string;
+  volumes: VolumeStore;
   instanceId: string;
 }
 
 /**
  * Opens the runtime that was chosen. `auto` takes Docker when its socket answers and the simulated one otherwise; the
- * reason is in `fallback` then. Throws ExplainedError when Docker was asked for and does not answer.
+ * reason is in `fallback` then. Throws ExplainedError when Docker was asked for and does not
+ * answer, or does not have the runtime class that was asked for.
  */
 export async function openRuntime(options: RuntimeOptions): Promise<{ runtime: Runtime; fallback?: string }> {
   if (options.choice === 'simulated') return { runtime: openSimulated(options.dataDir) };
   try {
     return { runtime: await openDocker(options) };
   } catch (cause) {
+    // The engine answers, but not to what was asked of it: nothing else may stand in for it.
+    if (cause instanceof ExplainedError) throw cause;
     const reason = `no Docker engine answers on ${options.dockerSocket} (${(cause as Error).message})`;
     if (options.choice === 'docker') {
       throw new ExplainedError(
@@ -38,10 +44,14 @@ export async function openDocker({
   instanceId,
   dockerSocket,
   dockerNetwork,
+  dockerRuntime,
+  volumes,
 }: RuntimeOptions): Promise<Runtime> {
   // Loaded only here: the client library takes as long to load as the rest of the worker.
   const { DockerRuntime } = await import('./docker.js');
-  return DockerRuntime.connect(instanceId, { socketPath: dockerSocket, network: dockerNetwork });
+  return DockerRuntime.connect(instanceId, {
+    ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, volumes },
+  });
 }
 
 function openSimulated(dataDir: string): Runtime {

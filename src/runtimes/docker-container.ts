@@ -1,5 +1,7 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
 import type { ImageCommand } from './docker-image.js';
+import type { Bind } from './docker-mounts.js';
+import { SCRIPTS_DIRECTORY } from './docker-scripts.js';
 import type { Run, RunSpec } from './runtime.js';
 
 /** Marks the containers of one installation: another one on the same engine leaves them alone. */
@@ -8,6 +10,8 @@ const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 
 const MIB = 1024 * 1024;
+/** The engine's own, for images that set none. */
+const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const PIDS_LIMIT = 1024;
 
 /** What package managers and daemons that drop privileges need. A `restricted` sandbox does without. */
@@ -39,11 +43,16 @@ export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): R
 export function containerOptions(
   spec: RunSpec,
   image: ImageCommand,
-  { network, init }: { network: string; init: boolean },
+  {
+    network,
+    init,
+    runtimeClass,
+    binds,
+  }: { network: string; init: boolean; runtimeClass: string | undefined; binds: readonly Bind[] },
 ): ContainerCreateOptions {
   return {
     Image: spec.image,
-    Env: spec.env.map(({ key, value }) => `${key}=${value}`),
+    Env: envOf(spec, image),
     ...commandOf(spec, image),
     ...(spec.user === null ? {} : { User: spec.user }),
     ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
@@ -61,11 +70,25 @@ export function containerOptions(
       NetworkMode: spec.networkEnabled ? network : 'none',
       Ulimits: spec.rlimits.map(({ resource, soft, hard }) => ({ Name: resource, Soft: soft, Hard: hard })),
       Tmpfs: tmpfsOf(spec),
+      // The flags are on what is mounted at the source: `ReadOnly` here would have the engine set them anew, without the rest.
+      Mounts: binds.map(({ source, target }) => ({
+        ...{ Type: 'bind', Source: source, Target: target },
+        BindOptions: { Propagation: 'rprivate' },
+      })),
+      ...(spec.diskMib === null ? {} : { StorageOpt: { size: `${spec.diskMib}m` } }),
+      ...(runtimeClass === undefined ? {} : { Runtime: runtimeClass }),
       // Reaps orphans and passes signals on, so that a shell ends when asked to and not only when killed.
       Init: init,
       RestartPolicy: { Name: 'no' },
     } satisfies HostConfig,
   };
+}
+
+/** The scripts are on the PATH, behind everything else, unless the request says what the PATH is. */
+function envOf({ env, scripts }: RunSpec, { path }: ImageCommand): string[] {
+  const entries = env.map(({ key, value }) => `${key}=${value}`);
+  if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
+  return [...entries, `PATH=${path ?? DEFAULT_PATH}:${SCRIPTS_DIRECTORY}`];
 }
 
 /** An image without a command of its own gets a shell, as a sandbox that nobody told what to do has to stay. */

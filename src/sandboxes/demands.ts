@@ -1,5 +1,8 @@
 import type { Capability, Runtime } from '../runtimes/runtime.js';
+import type { MountRequest } from './mount-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
+
+type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 
 /** Something a request needs that not every runtime can do, and the field that needs it. */
 export interface Demand {
@@ -41,19 +44,8 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
           what: 'limit the address space',
         },
     ),
-    ...(request.mounts ?? []).map((mount, index): Demand => {
-      const field = `mounts[${index}]`;
-      switch (mount.type) {
-        case 'bind':
-          return { capability: 'bind_mounts', field, what: 'mount a folder of the host volume' };
-        case 'named':
-          return { capability: 'named_volumes', field, what: 'mount a named volume' };
-        case 'tmpfs':
-          return { capability: 'tmpfs', field, what: 'mount a tmpfs' };
-        case 'disk_image':
-          return { capability: 'disk_images', field, what: 'mount a disk image' };
-      }
-    }),
+    ...(request.patches ?? []).flatMap(patchDemands),
+    ...(request.mounts ?? []).flatMap(mountDemands),
     network?.policy != null && {
       capability: 'network_policy',
       field: 'network.policy',
@@ -86,4 +78,73 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
 /** The first demand that the runtime does not meet. */
 export function unmetDemand(request: CreateSandboxRequest, runtime: Runtime): Demand | undefined {
   return demandsOf(request).find(({ capability }) => !runtime.capabilities.has(capability));
+}
+
+/** Files of the guest that a container engine makes itself at each start. */
+const ENGINE_FILES = new Set(['/etc/hosts', '/etc/hostname', '/etc/resolv.conf']);
+
+function patchDemands(patch: NonNullable<CreateSandboxRequest['patches']>[number], index: number): Demand[] {
+  const field = `patches[${index}]`;
+  const path = patch.type === 'symlink' ? patch.link : 'path' in patch ? patch.path : patch.dst;
+  const demands: Demand[] = [];
+  if (patch.type === 'remove') {
+    demands.push({ capability: 'patch_remove', field, what: 'remove what is in the image' });
+  }
+  if (ENGINE_FILES.has(path)) {
+    const what = `patch ${path}, which it makes itself at each start`;
+    demands.push({ capability: 'patch_engine_files', field, what });
+  }
+  return demands;
+}
+
+/** What a mount asks for beyond what its type does by itself. The defaults ask for nothing. */
+function mountDemands(mount: MountRequest, index: number): Demand[] {
+  const field = `mounts[${index}]`;
+  switch (mount.type) {
+    case 'tmpfs':
+      return [{ capability: 'tmpfs', field, what: 'mount a tmpfs' }];
+    case 'disk_image':
+      return [{ capability: 'disk_images', field, what: 'mount a disk image' }];
+    case 'named':
+      return [
+        { capability: 'named_volumes', field, what: 'mount a named volume' },
+        ...sharingDemands(mount, field),
+      ];
+    case 'bind': {
+      const demands: Demand[] = [
+        { capability: 'bind_mounts', field, what: 'mount a folder of the host volume' },
+        ...sharingDemands(mount, field),
+      ];
+      if (mount.quota_mib != null) {
+        const what = 'limit what is written through a mount';
+        demands.push({ capability: 'mount_quota', field: `${field}.quota_mib`, what });
+      }
+      return demands;
+    }
+  }
+}
+
+function sharingDemands(
+  { options, stat_virtualization, host_permissions }: VolumeMountRequest,
+  field: string,
+): Demand[] {
+  const flag = (['noexec', 'nosuid', 'nodev'] as const).find((name) => options?.[name] === true);
+  const demands: (Demand | false)[] = [
+    flag !== undefined && {
+      capability: 'mount_flags',
+      field: `${field}.options.${flag}`,
+      what: `enforce ${flag} on the mount of a volume`,
+    },
+    (stat_virtualization ?? 'strict') !== 'strict' && {
+      capability: 'stat_virtualization',
+      field: `${field}.stat_virtualization`,
+      what: 'change how owners and modes are shown',
+    },
+    (host_permissions ?? 'private') !== 'private' && {
+      capability: 'host_permissions',
+      field: `${field}.host_permissions`,
+      what: 'mirror permissions to the host',
+    },
+  ];
+  return demands.filter((demand) => demand !== false);
 }

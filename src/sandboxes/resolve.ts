@@ -1,6 +1,7 @@
 import type { RunSpec } from '../runtimes/runtime.js';
 import { demandsOf } from './demands.js';
 import type { MountRequest, SandboxMount } from './mount-schema.js';
+import { withVolumes, type MountVolumes } from './mount-volumes.js';
 import type { SecretEntry } from './network-schema.js';
 import type { CreateSandboxRequest, SandboxSpec } from './schema.js';
 
@@ -11,7 +12,10 @@ type DiskImage = Extract<SandboxMount, { type: 'DiskImage' }>;
  * Resolves a request: every default filled in. Two views of it are made once and kept, what the runtime is given and
  * what callers are shown. Secret values and registry passwords are in neither.
  */
-export function resolve(request: CreateSandboxRequest): { runSpec: RunSpec; spec: SandboxSpec } {
+export function resolve(
+  request: CreateSandboxRequest,
+  volumes: MountVolumes,
+): { runSpec: RunSpec; spec: SandboxSpec } {
   const { image, resources = {}, runtime = {}, network = {}, lifecycle = {} } = request;
   const env = lastOfEachKey(request.env ?? []);
   const labels = request.labels ?? {};
@@ -47,7 +51,7 @@ export function resolve(request: CreateSandboxRequest): { runSpec: RunSpec; spec
         env,
         labels,
         rlimits,
-        mounts,
+        mounts: withVolumes(mounts, volumes),
       },
       patches: request.patches ?? [],
       init: request.init ?? null,

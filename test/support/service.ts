@@ -39,7 +39,7 @@ export interface TestService {
 export interface TestOptions {
   simulated?: SimulatedOptions;
   /** Makes another runtime than the simulated one. `instanceId`: of the database. */
-  runtime?: (instanceId: string) => Promise<Runtime>;
+  runtime?: (instanceId: string, volumes: VolumeStore) => Promise<Runtime>;
   settings?: Partial<Context['settings']>;
   now?: Context['now'];
   worker?: boolean;
@@ -54,12 +54,12 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
   const pool = openPool(database, () => undefined);
   const instance = await readInstance(pool);
-  const runtime = options.runtime
-    ? await options.runtime(instance.id)
-    : new SimulatedRuntime(directory, options.simulated);
   const volumesDir = join(directory, 'volumes');
   const volumes = new VolumeStore(volumesDir);
   await volumes.prepare();
+  const runtime = options.runtime
+    ? await options.runtime(instance.id, volumes)
+    : new SimulatedRuntime(directory, options.simulated);
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: Context = {

@@ -1,0 +1,96 @@
+import { execFile, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { lstat, readdir, readFile, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** Opens for nothing but to be mounted: needs no right to read, waits for no pipe. Node has no name for it. */
+export const O_PATH = 0o10000000;
+
+export interface MountFlags {
+  readonly: boolean;
+  noexec: boolean;
+  nosuid: boolean;
+  nodev: boolean;
+}
+
+/**
+ * Mounts what is open as `source` on `target`, and sees to it that the flags are in force. The descriptor is handed on
+ * to mount(8), so no path that somebody could change leads to the source. Throws with what mount(8) said.
+ */
+export async function bindMount(source: FileHandle, target: string, flags: MountFlags): Promise<void> {
+  const wanted = wordsOf(flags);
+  const options = ['bind', ...wanted].join(',');
+  await mount(['--no-canonicalize', '-o', options, '/proc/self/fd/3', target], source.fd);
+  const found = (await mountsBelow(target)).findLast(({ point }) => point === target);
+  const missing = wanted.filter((word) => found?.flags.includes(word) !== true);
+  if (!found || missing.length > 0) {
+    throw new Error(`mount(8) did not do as it was told: ${missing.join(', ') || 'nothing is mounted'}`);
+  }
+}
+
+function wordsOf({ readonly, noexec, nosuid, nodev }: MountFlags): string[] {
+  return [readonly && 'ro', noexec && 'noexec', nosuid && 'nosuid', nodev && 'nodev'].filter(
+    (word) => word !== false,
+  );
+}
+
+async function mount(args: readonly string[], fd: number): Promise<void> {
+  const child = spawn('mount', args, { stdio: ['ignore', 'ignore', 'pipe', fd] });
+  let said = '';
+  child.stdio[2]?.on('data', (chunk: Buffer) => (said += String(chunk)));
+  await new Promise<void>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) =>
+      code === 0 ? resolve() : reject(new Error(said.trim() || `mount: ${code}`)),
+    );
+  });
+}
+
+/** The mounts at and below a directory that this process sees; what is mounted on another comes after it. */
+export async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
+  const table = await readFile('/proc/self/mountinfo', 'utf8');
+  return table.split('\n').flatMap((line) => {
+    const [, , , , escaped = '', flags = ''] = line.split(' ');
+    const point = escaped.replace(/\\(\d{3})/g, (_, octal: string) =>
+      String.fromCharCode(Number.parseInt(octal, 8)),
+    );
+    return point === directory || point.startsWith(`${directory}/`)
+      ? [{ point, flags: flags.split(',') }]
+      : [];
+  });
+}
+
+/**
+ * Takes away a directory of mount points with what is mounted there; none is no error. It leaves its path in one step,
+ * mounts and all: an engine that comes late finds nothing, never the empty directory under a mount.
+ */
+export async function takeAway(directory: string): Promise<void> {
+  const away = `${directory}.gone-${randomUUID()}`;
+  try {
+    await rename(directory, away);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    throw error;
+  }
+  for (;;) {
+    const last = (await mountsBelow(away)).pop();
+    if (!last) break;
+    // Lazily, as an engine that is just copying its mounts to a container would make it busy.
+    await run('umount', ['--no-canonicalize', '--lazy', last.point]);
+  }
+  await removeShell(away);
+}
+
+/** Removes directories and empty files, and nothing else: were something still mounted, its data would be safe. */
+async function removeShell(path: string): Promise<void> {
+  const entry = await lstat(path);
+  if (!entry.isDirectory()) {
+    if (entry.size > 0) throw new Error(`${path} is not empty`);
+    return unlink(path);
+  }
+  for (const name of await readdir(path)) await removeShell(join(path, name));
+  await rmdir(path);
+}
