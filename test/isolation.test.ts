@@ -13,16 +13,26 @@ const OPERATIONS: Record<string, (victim: Fixture) => { path: string; body?: unk
   create_sandbox: () => ({ path: '/v1/sandboxes', body: smallRequest('intruder') }),
   get_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),
   delete_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),
+  update_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}`, body: { name: 'taken-over' } }),
   start_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/start`, body: {} }),
   stop_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/stop`, body: {} }),
   get_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
   delete_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
+  update_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}`,
+    body: { slug: 'taken-over' },
+  }),
   start_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/start`, body: {} }),
   stop_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/stop`, body: {} }),
   list_volumes: () => ({ path: '/v1/volumes' }),
   create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
   get_default_volume: () => ({ path: '/v1/volumes/default' }),
+  update_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}`, body: { capacity_gib: 1 } }),
+  restore_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}/restore`, body: {} }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
+  get_org: () => ({ path: '/v1/me/org' }),
+  list_members: () => ({ path: '/v1/members' }),
+  get_quotas: () => ({ path: '/v1/quotas' }),
   list_events: () => ({ path: '/v1/events' }),
   get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
   get_sandbox_breakdown: () => ({ path: '/v1/billing/usage/sandbox' }),
@@ -61,7 +71,18 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 const snapshot = async () => {
-  const tables = ['sandboxes', 'sandbox_labels', 'volumes', 'events', 'accruals', 'api_keys', 'runs'];
+  const tables = [
+    'sandboxes',
+    'sandbox_labels',
+    'volumes',
+    'events',
+    'accruals',
+    'api_keys',
+    'runs',
+    'quotas',
+    'org_members',
+    'idempotency_keys',
+  ];
   const rows = await Promise.all(
     tables.map((table) =>
       service.ctx.pool.query(

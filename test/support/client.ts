@@ -24,6 +24,7 @@ export interface Client {
   request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   get(path: string, query?: RequestOptions['query']): Promise<Answer>;
   post(path: string, body?: unknown, query?: RequestOptions['query']): Promise<Answer>;
+  patch(path: string, body: unknown): Promise<Answer>;
   delete(path: string): Promise<Answer>;
 }
 
@@ -56,6 +57,7 @@ export function makeClient(url: string, identity: Pick<Client, 'org' | 'key' | '
     request,
     get: (path, query) => request('GET', path, query === undefined ? {} : { query }),
     post: (path, body, query) => request('POST', path, { body, ...(query === undefined ? {} : { query }) }),
+    patch: (path, body) => request('PATCH', path, { body }),
     delete: (path) => request('DELETE', path),
   };
 }
