@@ -230,7 +230,7 @@ describe('lifecycle', () => {
       [id],
     );
     expect(rows).toEqual([
-      { started_at: exited!.startedAt, stopped_at: exited!.finishedAt, end_reason: 'stopped' },
+      { started_at: exited!.startedAt, stopped_at: exited!.finishedAt, end_reason: 'requested' },
       { started_at: again.body.started_at, stopped_at: null, end_reason: null },
     ]);
   });
@@ -391,7 +391,7 @@ describe('the reconciler', () => {
           record?.startedAt ?? null,
           record?.finishedAt ?? null,
         ]);
-        expect(end_reason).toBe(started_at === null ? 'cancelled' : 'stopped');
+        expect(end_reason).toBe(started_at === null ? 'cancelled' : 'requested');
       }
       const events = await mine.get('/v1/events', { event_type: 'sandbox_started', limit: 100 });
       expect(events.body.data).toHaveLength(rows.filter(({ started_at }) => started_at !== null).length);
@@ -411,7 +411,7 @@ describe('waits', () => {
         ...running,
         wait_timeout: 1,
       });
-      expect([status, body.status, body.status_reason]).toEqual([200, 'starting', 'scheduling']);
+      expect([status, body.status, body.status_reason]).toEqual([200, 'starting', null]);
       expect(Date.now() - begun).toBeGreaterThanOrEqual(1_000);
       // A start that is under way is joined, and a stop or delete ends the wait of whoever waits.
       const joined = mine.post(
