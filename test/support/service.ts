@@ -27,12 +27,16 @@ export interface TestService {
   database: Address;
   url: string;
   runtime: Runtime;
+  /** Of the simulated engine and everything else that is on disk. */
+  directory: string;
   /** Where the data of volumes is. */
   volumesDir: string;
   /** Everything that was logged. */
   logs: string[];
   /** A client of a fresh organization with a fresh key. */
   newOrg(): Promise<Client>;
+  /** Ends the worker in order; the API goes on. */
+  stopWorker(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -43,13 +47,21 @@ export interface TestOptions {
   settings?: Partial<Context['settings']>;
   now?: Context['now'];
   worker?: boolean;
+  /** Another process on the database of this one, which has to be closed after it. */
+  beside?: TestService;
+  /** Whether it acts on the engine of the other, too. */
+  sameEngine?: boolean;
 }
 
 let orgs = 0;
 
 export async function startTestService(options: TestOptions = {}): Promise<TestService> {
-  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-service-'));
-  const { address: database, drop } = await cloneTemplate(inject('server'));
+  const { beside } = options;
+  const own = beside !== undefined && options.sameEngine ? undefined : makeDirectory();
+  const directory = own ?? beside!.directory;
+  const { address: database, drop } = beside
+    ? { address: beside.database, drop: async () => Promise.resolve() }
+    : await cloneTemplate(inject('server'));
   const logs: string[] = [];
   const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
   const pool = openPool(database, () => undefined);
@@ -72,10 +84,15 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   };
   const app = await buildApp(ctx);
   const url = await listen(app, { host: '127.0.0.1', port: 0 });
-  const worker = options.worker === false ? undefined : startWorker(ctx);
+  let worker = options.worker === false ? undefined : startWorker(ctx);
+  async function stopWorker(): Promise<void> {
+    const stopped = worker?.stop();
+    worker = undefined;
+    await stopped;
+  }
 
   return {
-    ...{ ctx, database, url, runtime, volumesDir, logs },
+    ...{ ctx, database, directory, url, runtime, volumesDir, logs },
     async newOrg() {
       orgs += 1;
       const slug = `org-${process.pid}-${orgs}`;
@@ -83,15 +100,20 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       const { id: keyId, key } = await createKey(pool, org.id, 'test key', operator('test'));
       return makeClient(url, { org, key, keyId });
     },
+    stopWorker,
     async close() {
       stopping.abort();
       await app.close();
-      await worker?.stop();
+      await stopWorker();
       await changes.close();
       await runtime.close();
       await pool.end();
       await drop();
-      rmSync(directory, { recursive: true, force: true });
+      if (own !== undefined) rmSync(own, { recursive: true, force: true });
     },
   };
+}
+
+function makeDirectory(): string {
+  return mkdtempSync(join(tmpdir(), 'sandkeep-service-'));
 }
