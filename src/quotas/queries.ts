@@ -77,7 +77,7 @@ export async function sumOfCaps(sql: Sql, orgId: string): Promise<number> {
 /** What ran in `[since, now)`. Summed in integer microseconds, divided once. */
 export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<PoolUsage> {
   const { rows } = await sql.query<PoolUsage & Record<string, unknown>>(
-    `with overlaps as (
+    `with stretches as (
        select vcpus, memory_mib,
          (extract(epoch from least(stopped_at, $3::timestamptz)) * 1000000)::bigint
            - (extract(epoch from greatest(started_at, $2::timestamptz)) * 1000000)::bigint as micros
@@ -88,7 +88,7 @@ export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: In
        (coalesce(sum(micros::numeric * vcpus), 0) / 3600000000)::float8 as vcpu_hours_used,
        (coalesce(sum(micros::numeric * memory_mib), 0) / (3600000000 * 1024::numeric))::float8
          as memory_gib_hours_used
-     from overlaps`,
+     from stretches`,
     [orgId, since, now],
   );
   return rows[0]!;

@@ -25,17 +25,26 @@ export interface Reservation {
  */
 export async function reserve(tx: Sql, orgId: string, wanted: Reservation): Promise<Limits> {
   const counted = countedBy(wanted);
-  let limits = await getLimits(tx, orgId);
-  if (limits && counted.some(({ quota }) => limits![quota] !== null)) limits = await lockLimits(tx, orgId);
+  const limits = await getLimits(tx, orgId);
   if (!limits) throw new ApiError('org_not_found');
   if (wanted.start) await refuseStart(tx, orgId, limits, wanted.start.at);
-  for (const { quota, more, count } of counted) {
-    const limit = limits[quota];
-    if (limit === null) continue;
-    const used = await count(tx);
-    if (used + more > limit) refuse(quota, limit, used, `the organization uses ${used} of at most ${limit}`);
+  if (counted.every(({ quota }) => limits[quota] === null)) return limits;
+  // A look without the lock: who does not fit need not queue, and holds up nobody who does.
+  await check(limits);
+  const held = await lockLimits(tx, orgId);
+  if (!held) throw new ApiError('org_not_found');
+  await check(held);
+  return held;
+
+  async function check(current: Limits): Promise<void> {
+    for (const { quota, more, count } of counted) {
+      const limit = current[quota];
+      if (limit === null) continue;
+      const used = await count(tx);
+      if (used + more > limit)
+        refuse(quota, limit, used, `the organization uses ${used} of at most ${limit}`);
+    }
   }
-  return limits;
 
   function countedBy({ sandbox, start, cap }: Reservation) {
     const list: { quota: Limit; more: number; count: (sql: Sql) => Promise<number> }[] = [];
