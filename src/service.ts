@@ -17,7 +17,8 @@ import { makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
-import type { Runtime, RuntimeChoice } from './runtimes/runtime.js';
+import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
+import type { SimulatedOptions } from './runtimes/simulated.js';
 import { VolumeStore } from './volumes/store.js';
 import { startWorker } from './worker.js';
 
@@ -33,10 +34,17 @@ export interface ServiceOptions {
   port: number;
   runtime: RuntimeChoice;
   dockerSocket: string;
-  dockerNetwork: string;
+  dockerNetwork?: string | undefined;
   dockerRuntime?: string;
   /** `volumes` in the data directory unless said. */
   volumesDir?: string;
+  /** In place of what the engine has. */
+  capacityVcpus?: number;
+  capacityMemoryMib?: number;
+  capacityDiskMib?: number;
+  simulatedStartMs: number;
+  simulatedStopMs: number;
+  simulatedFailures: number;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
   logLevel: LogLevel;
@@ -106,6 +114,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       dataDir: options.dataDir,
       volumes,
       instanceId: instance.id,
+      capacity: capacityOf(options),
+      simulated: simulatedOf(options),
     });
     opened.push({ what: 'the runtime', close: () => runtime.close() });
     for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
@@ -143,6 +153,21 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await stop();
     throw error;
   }
+}
+
+function capacityOf(options: ServiceOptions): Partial<Capacity> {
+  const { capacityVcpus: vcpus, capacityMemoryMib: memoryMib, capacityDiskMib: diskMib } = options;
+  return {
+    ...(vcpus === undefined ? {} : { vcpus }),
+    ...(memoryMib === undefined ? {} : { memoryMib }),
+    ...(diskMib === undefined ? {} : { diskMib }),
+  };
+}
+
+function simulatedOf(options: ServiceOptions): SimulatedOptions {
+  const { simulatedStartMs: startMs, simulatedStopMs: stopMs, simulatedFailures: percent } = options;
+  const failStart = () => (Math.random() * 100 < percent ? 'a simulated failure' : undefined);
+  return { startMs, stopMs, failStart };
 }
 
 /** Throws when the work is not done in time; it goes on, but nobody waits for it any more. */

@@ -48,10 +48,8 @@ export const dockerSocket = () =>
 export const dockerNetwork = () =>
   new Option(
     '--docker-network <name>',
-    'Docker network of sandboxes that may use the network; none: no sandbox has one',
-  )
-    .env('SANDKEEP_DOCKER_NETWORK')
-    .default('none');
+    "Docker bridge network that sandboxes are on (default: one of the service's own); none: no sandbox has a network",
+  ).env('SANDKEEP_DOCKER_NETWORK');
 
 export const dockerRuntime = () =>
   new Option(
@@ -70,6 +68,48 @@ export const ephemeralLingerSecs = () =>
     .env('SANDKEEP_EPHEMERAL_LINGER_SECS')
     .default(15)
     .argParser(integer('a number of seconds', 0, 86_400));
+
+export const capacityVcpus = () =>
+  new Option(
+    '--capacity-vcpus <n>',
+    'vCPUs of all running sandboxes together (default: four for each CPU of the machine)',
+  )
+    .env('SANDKEEP_CAPACITY_VCPUS')
+    .argParser(integer('a number of vCPUs', 1, 1_000_000));
+
+export const capacityMemory = () =>
+  new Option(
+    '--capacity-memory-mib <n>',
+    'memory of all running sandboxes together (default: that of the machine)',
+  )
+    .env('SANDKEEP_CAPACITY_MEMORY_MIB')
+    .argParser(integer('a number of MiB', 1, 999_999_999));
+
+export const capacityDisk = () =>
+  new Option(
+    '--capacity-disk-mib <n>',
+    'sized disks of all sandboxes together, of stopped ones too (default: not counted)',
+  )
+    .env('SANDKEEP_CAPACITY_DISK_MIB')
+    .argParser(integer('a number of MiB', 0, 999_999_999));
+
+export const simulatedStartMs = () =>
+  new Option('--simulated-start-ms <n>', 'how long a start takes in the simulated runtime')
+    .env('SANDKEEP_SIMULATED_START_MS')
+    .default(0)
+    .argParser(integer('a number of milliseconds', 0, 3_600_000));
+
+export const simulatedStopMs = () =>
+  new Option('--simulated-stop-ms <n>', 'how long a stop takes in the simulated runtime')
+    .env('SANDKEEP_SIMULATED_STOP_MS')
+    .default(0)
+    .argParser(integer('a number of milliseconds', 0, 3_600_000));
+
+export const simulatedFailures = () =>
+  new Option('--simulated-failures <percent>', 'how many starts fail in the simulated runtime')
+    .env('SANDKEEP_SIMULATED_FAILURES')
+    .default(0)
+    .argParser(integer('a percentage', 0, 100));
 
 export const logLevel = () =>
   new Option('--log-level <level>', 'least severe log line, on standard error')

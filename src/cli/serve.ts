@@ -11,9 +11,15 @@ interface ServeOptions extends CommonOptions {
   port: number;
   runtime: RuntimeChoice;
   dockerSocket: string;
-  dockerNetwork: string;
+  dockerNetwork?: string;
   dockerRuntime?: string;
   volumesDir?: string;
+  capacityVcpus?: number;
+  capacityMemoryMib?: number;
+  capacityDiskMib?: number;
+  simulatedStartMs: number;
+  simulatedStopMs: number;
+  simulatedFailures: number;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
   logLevel: LogLevel;
@@ -29,6 +35,12 @@ export function serveCommand(): Command {
     .addOption(option.dockerNetwork())
     .addOption(option.dockerRuntime())
     .addOption(option.volumesDir())
+    .addOption(option.capacityVcpus())
+    .addOption(option.capacityMemory())
+    .addOption(option.capacityDisk())
+    .addOption(option.simulatedStartMs())
+    .addOption(option.simulatedStopMs())
+    .addOption(option.simulatedFailures())
     .addOption(option.volumePurgeHours())
     .addOption(option.ephemeralLingerSecs())
     .addOption(option.logLevel())

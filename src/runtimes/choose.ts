@@ -1,18 +1,21 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Runtime, RuntimeChoice } from './runtime.js';
-import { SimulatedRuntime } from './simulated.js';
+import type { Capacity, Runtime, RuntimeChoice } from './runtime.js';
+import { SimulatedRuntime, type SimulatedOptions } from './simulated.js';
 import { ExplainedError } from '../lib/explained.js';
 import type { VolumeStore } from '../volumes/store.js';
 
 export interface RuntimeOptions {
   choice: RuntimeChoice;
   dockerSocket: string;
-  dockerNetwork: string;
+  dockerNetwork?: string | undefined;
   dockerRuntime?: string | undefined;
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
+  /** In place of what the engine has. */
+  capacity?: Partial<Capacity>;
+  simulated?: SimulatedOptions;
 }
 
 /**
@@ -21,7 +24,7 @@ export interface RuntimeOptions {
  * answer, or does not have the runtime class that was asked for.
  */
 export async function openRuntime(options: RuntimeOptions): Promise<{ runtime: Runtime; fallback?: string }> {
-  if (options.choice === 'simulated') return { runtime: openSimulated(options.dataDir) };
+  if (options.choice === 'simulated') return { runtime: openSimulated(options) };
   try {
     return { runtime: await openDocker(options) };
   } catch (cause) {
@@ -36,7 +39,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<{ runtime: R
         },
       );
     }
-    return { runtime: openSimulated(options.dataDir), fallback: reason };
+    return { runtime: openSimulated(options), fallback: reason };
   }
 }
 
@@ -46,16 +49,17 @@ export async function openDocker({
   dockerNetwork,
   dockerRuntime,
   volumes,
+  capacity = {},
 }: RuntimeOptions): Promise<Runtime> {
   // Loaded only here: the client library takes as long to load as the rest of the worker.
   const { DockerRuntime } = await import('./docker.js');
   return DockerRuntime.connect(instanceId, {
-    ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, volumes },
+    ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, volumes, capacity },
   });
 }
 
-function openSimulated(dataDir: string): Runtime {
+function openSimulated({ dataDir, capacity = {}, simulated = {} }: RuntimeOptions): Runtime {
   const directory = join(dataDir, 'simulated');
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  return new SimulatedRuntime(directory);
+  return new SimulatedRuntime(directory, { ...simulated, capacity });
 }

@@ -12,8 +12,9 @@ import {
   INSTANCE_LABEL,
 } from './docker-container.js';
 import { checkDisk } from './docker-disk.js';
-import { findFeatures, type FeatureInfo, type Features } from './docker-features.js';
+import { findFeatures, sharesKernel, type FeatureInfo, type Features } from './docker-features.js';
 import { needsFiles, placeFiles } from './docker-files.js';
+import { DockerNetworks } from './docker-network.js';
 import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
 import type { Bind } from './docker-mounts.js';
 import {
@@ -28,8 +29,10 @@ import {
 
 export interface DockerOptions {
   socketPath: string;
-  /** The Docker network of sandboxes that ask for one; `none` gives them no network. */
-  network: string;
+  /** The Docker bridge network that sandboxes are on, one of our own unless said; `none` gives them no network. */
+  network?: string | undefined;
+  /** Who resolves names for the sandboxes; those of the machine unless said. */
+  resolvers?: readonly string[];
   /** The engine's name of what runs containers, such as `runsc`; its default unless said. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
@@ -63,11 +66,12 @@ export class DockerRuntime implements Runtime {
     version: string,
     private readonly init: boolean,
     private readonly features: Features,
+    private readonly networks: DockerNetworks,
   ) {
-    this.capabilities = new Set(features.capabilities);
+    this.capabilities = new Set([...features.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const lacks = features.lacks.map((what) => `; ${what}`).join('');
-    this.description = `docker: containers${kind} on Docker ${version}, network: ${options.network}${lacks}`;
+    this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${lacks}`;
   }
 
   /** Connects. Throws when no engine answers on the socket. `instanceId`: marks the containers that are ours. */
@@ -104,6 +108,10 @@ export class DockerRuntime implements Runtime {
       await findFeatures(docker, info, {
         ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
       }),
+      await DockerNetworks.open(docker, {
+        ...{ instanceId, name: options.network, resolvers: options.resolvers },
+        ...{ architecture: info.Architecture, sharesKernel: sharesKernel(info, options.runtimeClass) },
+      }),
     );
   }
 
@@ -113,6 +121,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
+    const leave = await this.networks.claim(run.sandboxId);
     try {
       const prepared = await this.prepare(run);
       if (signal.aborted || prepared === 'has_run') return;
@@ -120,10 +129,12 @@ export class DockerRuntime implements Runtime {
       const mounts = await this.features.mounts.stage(run);
       try {
         signal.throwIfAborted();
-        const container = prepared ?? (await this.create(run, image!, mounts.binds));
+        const network = await this.networks.join(run, prepared);
+        const container = prepared ?? (await this.create(run, image!, mounts.binds, network));
         if (signal.aborted) return;
         await mounts.attach();
         await container.start();
+        await this.networks.confirm(run, container);
       } finally {
         await mounts.release();
       }
@@ -133,6 +144,8 @@ export class DockerRuntime implements Runtime {
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
       throw new StartRefusedError(engineMessage(error), { cause: error });
+    } finally {
+      leave();
     }
   }
 
@@ -145,13 +158,20 @@ export class DockerRuntime implements Runtime {
   }
 
   async destroy(sandboxId: string): Promise<void> {
-    const found = await this.find(sandboxId);
-    if (!found) return;
-    await this.docker
-      .getContainer(found.Id)
-      .remove({ force: true, v: true })
-      // Conflict: the engine is removing it already.
-      .catch(unless(NOT_FOUND, CONFLICT));
+    const leave = await this.networks.claim(sandboxId);
+    try {
+      const found = await this.find(sandboxId);
+      if (found) {
+        await this.docker
+          .getContainer(found.Id)
+          .remove({ force: true, v: true })
+          // Conflict: the engine is removing it already.
+          .catch(unless(NOT_FOUND, CONFLICT));
+      }
+      await this.networks.remove(sandboxId);
+    } finally {
+      leave();
+    }
   }
 
   async list(): Promise<Holding[]> {
@@ -159,6 +179,7 @@ export class DockerRuntime implements Runtime {
       all: true,
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
     });
+    this.networks.tidy(containers);
     const known: typeof this.known = new Map();
     const holdings: Holding[] = [];
     for (const container of containers) {
@@ -211,7 +232,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async close(): Promise<void> {
-    return Promise.resolve();
+    await this.networks.close();
   }
 
   /** Makes the container that exists ready for this run, if one exists. */
@@ -233,13 +254,18 @@ export class DockerRuntime implements Runtime {
     return container;
   }
 
-  private async create(run: Run, image: ImageCommand, binds: readonly Bind[]): Promise<Docker.Container> {
-    const { network, runtimeClass } = this.options;
+  private async create(
+    run: Run,
+    image: ImageCommand,
+    binds: readonly Bind[],
+    network: string,
+  ): Promise<Docker.Container> {
+    const { runtimeClass } = this.options;
     checkDisk(run.spec, image);
     const container = await this.docker.createContainer({
       name: nameOf(run, baselineOf(null)),
       Labels: labelsOf(run, this.instanceId),
-      ...containerOptions(run.spec, image, { network, init: this.init, runtimeClass, binds }),
+      ...containerOptions(run, image, { network, init: this.init, runtimeClass, binds }),
     });
     await placeFiles(container, run.spec);
     return container;
@@ -280,6 +306,7 @@ interface EngineInfo extends FeatureInfo {
   ID: string;
   Name: string;
   DockerRootDir: string;
+  Architecture: string;
   NCPU: number;
   MemTotal: number;
   ServerVersion: string;
@@ -288,6 +315,9 @@ interface EngineInfo extends FeatureInfo {
 
 /** CPUs are shared in time, so more of them can be given away than there are. */
 const CPU_OVERCOMMIT = 4;
+
+/** The namespace of the ids of engines (RFC 9562, version 5). */
+const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
 
 const NOT_MODIFIED = 304;
 const NOT_FOUND = 404;
@@ -314,7 +344,8 @@ function engineTime(text: string): Instant | null {
  * is. `instanceId`: two installations on one engine are two workers.
  */
 function engineIdOf(info: EngineInfo, again: EngineInfo, instanceId: string): string {
-  return uuidv5(info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`, instanceId);
+  const engine = info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;
+  return uuidv5(`${instanceId} ${engine}`, ENGINES);
 }
 
 /** What a container's start time was before the run its name says. While it is still that, the run has not started. */

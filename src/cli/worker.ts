@@ -1,0 +1,47 @@
+import { Command } from 'commander';
+import { validate as isUuid } from 'uuid';
+import { ExplainedError } from '../lib/explained.js';
+import { shortInstant } from '../lib/instant.js';
+import { listWorkers } from '../workers/queries.js';
+import { removeWorker } from '../workers/remove.js';
+import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { table } from './table.js';
+
+export function workerCommand(): Command {
+  return new Command('worker')
+    .description('workers: the engines that run sandboxes')
+    .addCommand(listCommand())
+    .addCommand(removeCommand());
+}
+
+function listCommand(): Command {
+  return databaseCommand('list')
+    .description('list workers, what they can hold and what is placed on them')
+    .action(async (options: CommonOptions) => {
+      const workers = await withDatabase(options, 'worker list', (pool) => listWorkers(pool, null));
+      const view = workers.map((worker) => ({ ...worker, expires_at: shortInstant(worker.expires_at) }));
+      const share = (used: number, of: number | null) => (of === null ? `${used} / any` : `${used} / ${of}`);
+      const rows = view.map((worker) => [
+        ...[worker.name, worker.runtime, worker.id],
+        share(worker.used_vcpus, worker.vcpus),
+        share(worker.used_memory_mib, worker.memory_mib),
+        share(worker.used_disk_mib, worker.disk_mib),
+        worker.alive ? 'live' : `away since ${worker.expires_at}`,
+      ]);
+      const head = ['NAME', 'RUNTIME', 'ID', 'VCPUS', 'MEMORY MiB', 'DISK MiB', 'STATE'];
+      print(options, view, table(head, rows));
+    });
+}
+
+function removeCommand(): Command {
+  return databaseCommand('remove')
+    .description('give up a worker that will not come back: what ran there is failed, and its disks are lost')
+    .argument('<id>', 'id of the worker, as "sandkeep worker list" shows it')
+    .action(async (id: string, options: CommonOptions) => {
+      const unknown = `there is no worker with the id "${id}": see "sandkeep worker list"`;
+      if (!isUuid(id)) throw new ExplainedError(unknown);
+      const count = await withDatabase(options, 'worker remove', (pool) => removeWorker(pool, id));
+      if (count === undefined) throw new ExplainedError(unknown);
+      print(options, { id, sandboxes: count }, `the worker is removed; ${count} sandboxes were on it`);
+    });
+}
