@@ -7,6 +7,7 @@ import { sleep } from '../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import { hasEnded, makeHolder } from '../src/workers/holder.js';
 import { LeaseLostError, WorkerLease } from '../src/workers/lease.js';
+import { removeWorker } from '../src/workers/remove.js';
 import type { Client } from './support/client.js';
 import { startTestService, type TestOptions, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
@@ -281,5 +282,44 @@ describe('the end of a run', () => {
       ['sandbox_stopped', 'idle_timeout'],
       ['sandbox_stop_requested', 'idle_timeout'],
     ]);
+  });
+});
+
+describe('a worker whose machine will not come back', () => {
+  test('is given up: what ran there has failed, when it was last seen, and starts elsewhere', async () => {
+    const first = await start();
+    const client = await first.newOrg();
+    const names = ['runs', 'rests', 'goes', 'stops'];
+    const [runs, rests, goes, stops] = await Promise.all(
+      names.map(async (name) => (await client.post('/v1/sandboxes', smallRequest(name), running)).body.id),
+    );
+    await client.post(`/v1/sandboxes/${rests}/stop`, {});
+    await untilStatus(client, rests, 'stopped');
+    await expect(removeWorker(first.ctx.pool, first.runtime.engineId)).rejects.toThrow('stop it first');
+
+    await first.stopWorker();
+    await client.delete(`/v1/sandboxes/${goes}`);
+    await client.post(`/v1/sandboxes/${stops}/stop`, {});
+    expect(await removeWorker(first.ctx.pool, first.runtime.engineId)).toBe(4);
+    expect(await removeWorker(first.ctx.pool, first.runtime.engineId)).toBeUndefined();
+    const statusOf = async (id: string) => (await client.get(`/v1/sandboxes/${id}`)).body;
+    expect(await statusOf(runs)).toMatchObject({
+      status: 'failed',
+      last_failure_message: expect.stringContaining('was removed'),
+    });
+    expect([(await statusOf(rests)).status, (await statusOf(stops)).status]).toEqual(['stopped', 'stopped']);
+    const { rows } = await first.ctx.pool.query(
+      `select r.stopped_at = r.seen_at as seen, r.end_reason, s.destroyed_at is not null as destroyed
+       from sandboxes s join runs r on r.id = s.run_id where s.id = any ($1) order by s.name desc`,
+      [[runs, goes]],
+    );
+    expect(rows).toEqual([
+      { seen: true, end_reason: 'worker_removed', destroyed: false },
+      { seen: true, end_reason: 'worker_removed', destroyed: true },
+    ]);
+
+    const second = await start({ beside: first });
+    const again = await client.post(`/v1/sandboxes/${runs}/start`, {}, { wait_for: 'running' });
+    expect([again.body.status, await workerOf(second, runs)]).toEqual(['running', second.runtime.engineId]);
   });
 });
