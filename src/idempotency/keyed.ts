@@ -2,6 +2,9 @@ import { createHmac } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { callerOf, type Caller } from '../http/auth.js';
+import { badParameter } from '../http/errors.js';
+
+const KEY = /^[ -~]{1,255}$/;
 
 /** What `Idempotency-Key` makes of a write. */
 export interface Keyed {
@@ -16,11 +19,14 @@ export interface Keyed {
   replayed(): void;
 }
 
-/** The caller of a request that writes, with what its `Idempotency-Key` asks for. */
+/** The caller of a request that writes, with what its `Idempotency-Key` asks for. A key that is none is refused. */
 export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyReply): Caller {
   const caller = callerOf(request);
   const key = request.headers['idempotency-key'];
   if (typeof key !== 'string') return caller;
+  if (!KEY.test(key)) {
+    throw badParameter('Idempotency-Key', 'Idempotency-Key must be 1 to 255 printable ASCII characters');
+  }
   return {
     ...caller,
     keyed: {
