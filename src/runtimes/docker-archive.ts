@@ -1,5 +1,4 @@
 import type Docker from 'dockerode';
-import { posix } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
 import { statusOf } from './docker-image.js';
@@ -27,11 +26,8 @@ const TYPE_BITS = 0x8f280000;
 const DIRECTORY_BIT = 0x80000000;
 const SYMLINK_BIT = 0x08000000;
 
-export async function putEntries(
-  container: Docker.Container,
-  directory: string,
-  entries: readonly Entry[],
-): Promise<void> {
+/** Puts entries in a container; their names are paths from its root. */
+export async function putEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
   const archive = pack();
   for (const entry of entries) {
     const header: Headers = { name: entry.name, type: entry.type, uid: 0, gid: 0 };
@@ -52,7 +48,7 @@ export async function putEntries(
   }
   archive.finalize();
   // A file never takes the place of a directory, nor the other way round.
-  await container.putArchive(await buffer(archive), { path: directory, noOverwriteDirNonDir: 'true' });
+  await container.putArchive(await buffer(archive), { path: '/', noOverwriteDirNonDir: 'true' });
 }
 
 export async function look(container: Docker.Container, path: string): Promise<Found | undefined> {
@@ -66,7 +62,9 @@ export async function look(container: Docker.Container, path: string): Promise<F
     const { mode, size, linkTarget } = JSON.parse(text) as { mode: number; size: number; linkTarget: string };
     return { type: typeOf(mode), mode: mode & 0o777, size, target: linkTarget };
   } catch (error) {
-    if (statusOf(error) === 404) return undefined;
+    // 500 is the answer when something on the way is no directory. It comes without words, as there was no question for
+    // content. Whatever else it may stand for shows when something is put there.
+    if ([404, 500].includes(statusOf(error) ?? 0)) return undefined;
     throw error;
   }
 }
@@ -86,7 +84,7 @@ export async function getFile(
   const files: Extract<Entry, { type: 'file' }>[] = [];
   archive.on('entry', ({ mode = 0o644, uid = 0, gid = 0 }: Headers, content, next) => {
     buffer(content).then((bytes) => {
-      files.push({ name: posix.basename(path), type: 'file', mode, uid, gid, content: bytes });
+      files.push({ name: path, type: 'file', mode, uid, gid, content: bytes });
       next();
     }, next);
   });

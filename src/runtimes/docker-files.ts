@@ -13,5 +13,5 @@ export function needsFiles({ patches, scripts }: RunSpec): boolean {
 export async function placeFiles(container: Docker.Container, spec: RunSpec): Promise<void> {
   await applyPatches(container, spec);
   const entries = scriptEntries(spec);
-  if (entries.length > 0) await putEntries(container, '/', entries);
+  if (entries.length > 0) await putEntries(container, entries);
 }

@@ -74,7 +74,13 @@ async function pull(docker: Docker, image: string, signal: AbortSignal, auth?: R
     ...(auth === undefined ? {} : { authconfig: auth }),
   });
   await new Promise<void>((resolve, reject) => {
-    docker.modem.followProgress(stream, (error) => (error ? reject(error) : resolve()));
+    docker.modem.followProgress(stream, (broken, lines: { error?: string }[] | null) => {
+      // What fails after the first byte of the answer comes as a line of it, which the client library passes over.
+      const failed = lines?.find(({ error }) => error !== undefined);
+      const error = broken ?? (failed && new Error(failed.error));
+      if (error) reject(error);
+      else resolve();
+    });
   });
 }
 

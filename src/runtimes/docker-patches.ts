@@ -82,7 +82,7 @@ async function append(container: Docker.Container, path: string, content: string
   }
   const before = await getFile(container, file);
   const after = { ...before, content: Buffer.concat([before.content, Buffer.from(content)]) };
-  await putEntries(container, posix.dirname(file), [after]);
+  await putEntries(container, [after]);
 }
 
 async function followLinks(container: Docker.Container, path: string): Promise<string> {
@@ -100,9 +100,8 @@ async function put(
   path: string,
   entryOf: (name: string) => Entry,
 ): Promise<void> {
-  const directory = posix.dirname(path);
-  await ensureDirectory(container, directory);
-  await putEntries(container, directory, [entryOf(posix.basename(path))]);
+  await ensureDirectory(container, posix.dirname(path));
+  await putEntries(container, [entryOf(path)]);
 }
 
 /** Makes the missing directories on the way to one. */

@@ -17,6 +17,7 @@ import { createOrg } from '../../src/orgs/create.js';
 import type { Runtime } from '../../src/runtimes/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simulated.js';
 import { VolumeStore } from '../../src/volumes/store.js';
+import { openKeyring } from '../../src/secrets/key-file.js';
 import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
@@ -65,6 +66,8 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const logs: string[] = [];
   const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
   const pool = openPool(database, () => undefined);
+  // A clone has the id of its template: two services on one engine would take each other's containers for their own.
+  await pool.query('update instance set id = gen_random_uuid()');
   const instance = await readInstance(pool);
   const volumesDir = join(directory, 'volumes');
   const volumes = new VolumeStore(volumesDir);
@@ -72,10 +75,11 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const runtime = options.runtime
     ? await options.runtime(instance.id, volumes)
     : new SimulatedRuntime(directory, options.simulated);
+  const keyring = openKeyring({ file: join(directory, 'secret-keys') });
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: Context = {
-    ...{ pool, runtime, volumes, changes, log },
+    ...{ pool, runtime, volumes, changes, log, keyring },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     instanceKey: instance.cursorKey,
