@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const LISTS = ['/v1/sandboxes', '/v1/events'];
+const LISTS = ['/v1/sandboxes', '/v1/events', '/v1/members'];
 
 /** The refusal names the parameter and its message does too. */
 async function expectRefused(path: string, query: string, parameter: string): Promise<void> {
@@ -130,7 +130,7 @@ describe('query parameters', () => {
       const concrete = path.replace('{name}', 'x').replace(/\{\w+\}/, uuidv7());
       const options = {
         query: 'surprise=1',
-        ...(method === 'POST' ? { body: smallRequest('surprise') } : {}),
+        ...(method === 'POST' || method === 'PATCH' ? { body: smallRequest('surprise') } : {}),
       };
       const { status, body } = await client.request(method, concrete, options);
       expect([status, body.error.details], `${method} ${path}`).toEqual([400, { parameter: 'surprise' }]);
@@ -354,7 +354,7 @@ describe('routes and protocol', () => {
       ['PUT', '/v1/sandboxes', 'GET, HEAD, POST'],
       ['DELETE', '/v1/events', 'GET, HEAD'],
       ['POST', `/v1/events/${uuidv7()}`, 'GET, HEAD'],
-      ['GET', `/v1/volumes/${uuidv7()}`, 'DELETE'],
+      ['GET', `/v1/volumes/${uuidv7()}`, 'DELETE, PATCH'],
       ['PATCH', '/healthz', 'GET, HEAD'],
       ['OPTIONS', '/v1/billing/usage/sandbox', 'GET, HEAD'],
     ] as const) {

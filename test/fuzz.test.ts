@@ -64,7 +64,7 @@ test('whatever is thrown at it, it answers with an envelope and never with 5xx',
             query: Object.entries(query)
               .map(([key, item]) => `${encodeURIComponent(key)}=${encodeURIComponent(item)}`)
               .join('&'),
-            ...(method === 'POST' ? { body: JSON.stringify(body) } : {}),
+            ...(method === 'POST' || method === 'PATCH' ? { body: JSON.stringify(body) } : {}),
           },
         );
         expect(answer.status, answer.text).toBeLessThan(500);

@@ -232,3 +232,80 @@ describe('restoring a volume', () => {
     }
   });
 });
+
+describe('bad requests', () => {
+  const SANDBOX = '/v1/sandboxes/by-name/target';
+  let volume: string;
+  beforeAll(async () => {
+    await client.post('/v1/sandboxes', smallRequest('target'));
+    volume = `/v1/volumes/${(await client.post('/v1/volumes', { name: 'target' })).body.id}`;
+  });
+
+  test.each([
+    ['name', { name: '' }],
+    ['name', { name: '-x' }],
+    ['name', { name: 'a b' }],
+    ['name', { name: 'a/b' }],
+    ['name', { name: 'x'.repeat(129) }],
+    ['name', { name: 1 }],
+    ['name', { name: 'a\0' }],
+    ['slug', { slug: 'ab' }],
+    ['slug', { slug: 'Abc' }],
+    ['slug', { slug: 'a--b' }],
+    ['slug', { name: 'good', slug: 'x'.repeat(64) }],
+    ['slug', { slug: ['abc'] }],
+  ])('a sandbox is not renamed by a bad %s: %j', async (field, body) => {
+    const { body: before } = await client.get(SANDBOX);
+    const { status, body: answer } = await client.patch(SANDBOX, body);
+    expect([status, answer.error.code, answer.error.details]).toEqual([400, 'invalid_request', { field }]);
+    expect((await client.get(SANDBOX)).body).toEqual(before);
+  });
+
+  test.each([
+    ['capacity_gib', { capacity_gib: 0 }],
+    ['capacity_gib', { capacity_gib: -1 }],
+    ['capacity_gib', { capacity_gib: 1.5 }],
+    ['capacity_gib', { capacity_gib: '1' }],
+    ['capacity_gib', { capacity_gib: 2 ** 31 }],
+    ['labels.a', { labels: { a: 1 } }],
+    ['labels.a', { labels: { a: null } }],
+    ['labels', { labels: ['a'] }],
+    ['labels.', { labels: { '': 'x' } }],
+    ['labels.service.x', { labels: { 'service.x': 'y' } }],
+  ])('a volume is not changed by a bad %s: %j', async (field, body) => {
+    const { status, body: answer } = await client.patch(volume, body);
+    expect([status, answer.error.code, answer.error.details]).toEqual([400, 'invalid_request', { field }]);
+  });
+
+  test.each([[undefined], ['null'], ['[]'], ['1']])('the body %s is refused', async (body) => {
+    for (const path of [SANDBOX, volume]) {
+      const { status, body: answer } = await client.request(
+        'PATCH',
+        path,
+        body === undefined ? {} : { body },
+      );
+      expect([status, answer.error.code]).toEqual([400, 'invalid_request']);
+    }
+  });
+
+  test('keys that are not known are passed over', async () => {
+    expect((await client.patch(SANDBOX, { status: 'running', org_id: 'x' })).body.status).toBe('created');
+    const { status, body } = await client.patch(volume, { name: 'other', status: 'deleting' });
+    expect([status, body.name, body.status]).toEqual([200, 'target', 'active']);
+  });
+
+  test('ids of nothing, and of what was deleted, are not found', async () => {
+    const { body: gone } = await client.post('/v1/sandboxes', smallRequest('gone'));
+    await client.delete(`/v1/sandboxes/${gone.id}`);
+    for (const path of [
+      `/v1/sandboxes/${gone.id}`,
+      '/v1/sandboxes/by-name/gone',
+      `/v1/volumes/${uuidv7()}`,
+    ]) {
+      const { status, body } = await client.patch(path, {});
+      expect([status, body.error.code]).toEqual([404, 'sandbox_not_found']);
+    }
+    expect((await client.post(`/v1/volumes/${uuidv7()}/restore`)).status).toBe(404);
+    expect((await client.post('/v1/volumes/nothing/restore')).status).toBe(400);
+  });
+});

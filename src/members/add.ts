@@ -6,6 +6,7 @@ import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
+import { findUnstorable } from '../lib/storable.js';
 import type { OrgRole } from '../orgs/schema.js';
 import { insertMember, type MemberRow } from './queries.js';
 
@@ -26,7 +27,9 @@ export async function addMember(
   }
   if (
     displayName !== null &&
-    (displayName.trim() === '' || displayName.length > LONGEST_NAME || !displayName.isWellFormed())
+    (displayName.trim() === '' ||
+      displayName.length > LONGEST_NAME ||
+      findUnstorable(displayName) !== undefined)
   ) {
     throw new ExplainedError(`the name of a member must have 1 to ${LONGEST_NAME} characters`);
   }
