@@ -16,6 +16,7 @@ import { now } from '../src/lib/instant.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { makeLog } from '../src/log.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { Keyring } from '../src/secrets/keyring.js';
 import { VolumeStore } from '../src/volumes/store.js';
 import { dumpSchema } from './dump-schema.js';
 
@@ -40,6 +41,7 @@ const app = await buildApp({
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
   instanceKey: Buffer.alloc(32),
+  keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
   changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),
   stopping: new AbortController().signal,

@@ -4,6 +4,7 @@ import type { Pool } from './db/pool.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';
+import type { Keyring } from './secrets/keyring.js';
 import type { VolumeStore } from './volumes/store.js';
 
 /** What operations are given. Tests override any of it. */
@@ -16,6 +17,8 @@ export interface Context {
   cursors: Cursors;
   /** Secret of the installation: keys the fingerprints of requests. */
   instanceKey: Buffer;
+  /** The keys under which secrets are sealed, as they are now. */
+  keyring: () => Keyring;
   /** Tells when a sandbox changed, in whichever process. */
   changes: Changes;
   now: () => Instant;

@@ -6,6 +6,7 @@ import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
 import { quotaCommand } from './cli/quota.js';
+import { secretsCommand } from './cli/secrets.js';
 import { workerCommand } from './cli/worker.js';
 import { serveCommand } from './cli/serve.js';
 import { ExplainedError } from './lib/explained.js';
@@ -25,6 +26,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addCommand(keyCommand())
     .addCommand(quotaCommand())
     .addCommand(workerCommand())
+    .addCommand(secretsCommand())
     .addCommand(memberCommand())
     .addCommand(importCommand());
   try {

@@ -16,6 +16,7 @@ import { sleep } from './lib/sleep.js';
 import { makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
+import { keySourceOf, openKeyring } from './secrets/key-file.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
@@ -38,6 +39,9 @@ export interface ServiceOptions {
   dockerRuntime?: string;
   /** `volumes` in the data directory unless said. */
   volumesDir?: string;
+  /** Where the keys for secrets are; `secret-keys` in the data directory unless said. */
+  secretKeys?: string;
+  secretKeysFile?: string;
   /** In place of what the engine has. */
   capacityVcpus?: number;
   capacityMemoryMib?: number;
@@ -106,6 +110,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
+    const keyring = openKeyring(keySourceOf(options));
+    // What is wrong with the keys is said now, and not at the first secret.
+    keyring();
     const { runtime, fallback } = await openRuntime({
       choice: options.runtime,
       dockerSocket: options.dockerSocket,
@@ -130,7 +137,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     opened.push({ what: 'notifications', close: () => changes.close() });
 
     const ctx: Context = {
-      ...{ pool, runtime, volumes, changes, now, log },
+      ...{ pool, runtime, volumes, changes, now, log, keyring },
       cursors: new Cursors(instance.cursorKey),
       instanceKey: instance.cursorKey,
       stopping: stopping.signal,

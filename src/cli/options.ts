@@ -69,6 +69,18 @@ export const ephemeralLingerSecs = () =>
     .default(15)
     .argParser(integer('a number of seconds', 0, 86_400));
 
+export const secretKeys = () =>
+  new Option(
+    '--secret-keys <keys>',
+    'base64 of 32 bytes each, the first seals secrets and all open them; better given by the environment, where "ps" does not show it',
+  ).env('SANDKEEP_SECRET_KEYS');
+
+export const secretKeysFile = () =>
+  new Option(
+    '--secret-keys-file <file>',
+    'the same in a file of mode 0600, made when missing (default: "secret-keys" in the data directory)',
+  ).env('SANDKEEP_SECRET_KEYS_FILE');
+
 export const capacityVcpus = () =>
   new Option(
     '--capacity-vcpus <n>',

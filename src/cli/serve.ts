@@ -14,6 +14,8 @@ interface ServeOptions extends CommonOptions {
   dockerNetwork?: string;
   dockerRuntime?: string;
   volumesDir?: string;
+  secretKeys?: string;
+  secretKeysFile?: string;
   capacityVcpus?: number;
   capacityMemoryMib?: number;
   capacityDiskMib?: number;
@@ -35,6 +37,8 @@ export function serveCommand(): Command {
     .addOption(option.dockerNetwork())
     .addOption(option.dockerRuntime())
     .addOption(option.volumesDir())
+    .addOption(option.secretKeys())
+    .addOption(option.secretKeysFile())
     .addOption(option.capacityVcpus())
     .addOption(option.capacityMemory())
     .addOption(option.capacityDisk())

@@ -125,7 +125,7 @@ export class DockerRuntime implements Runtime {
     try {
       const prepared = await this.prepare(run);
       if (signal.aborted || prepared === 'has_run') return;
-      const image = prepared ? undefined : await ensureImage(this.patient, run.spec, signal);
+      const image = prepared ? undefined : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
       const mounts = await this.features.mounts.stage(run);
       try {
         signal.throwIfAborted();

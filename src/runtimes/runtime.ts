@@ -1,5 +1,6 @@
 import type { Instant } from '../lib/instant.js';
 import type { MountRequest } from '../sandboxes/mount-schema.js';
+import type { NetworkPolicy } from '../sandboxes/network-schema.js';
 import type { CreateSandboxRequest } from '../sandboxes/schema.js';
 
 export const RUNTIME_CHOICES = ['auto', 'docker', 'simulated'] as const;
@@ -29,6 +30,10 @@ export interface RunSpec {
   init: CreateSandboxRequest['init'];
   securityProfile: 'default' | 'restricted';
   networkEnabled: boolean;
+  /** Null, and missing in what earlier versions kept: the public profile. */
+  networkPolicy?: NetworkPolicy | null;
+  /** Null or missing: the sandbox's id. */
+  hostname?: string | null;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
   /** What it needs that not every worker of the runtime can enforce. */
@@ -39,12 +44,21 @@ export interface RunSpec {
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
 export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
 
+/** What a run is given in clear, and no store has so. */
+export interface RunSecrets {
+  /** For the pull of the image; null once it is there, and when none is needed. */
+  registry: { username: string; password: string } | null;
+  /** Values of `network.secrets`, by their variables. */
+  values: Record<string, string>;
+}
+
 /** One run to start. The ids go with everything the runtime holds of it. */
 export interface Run {
   orgId: string;
   sandboxId: string;
   runId: string;
   spec: RunSpec;
+  secrets: RunSecrets;
 }
 
 /**
@@ -68,10 +82,14 @@ export const CAPABILITIES = [
   'host_permissions',
   'disk_images',
   'network_policy',
+  'network_domains',
+  'published_ports',
+  'tls_interception',
   'connection_limit',
   'secrets',
   'idle_timeout',
   'registry_credentials',
+  'stored_credentials',
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 

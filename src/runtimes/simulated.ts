@@ -87,7 +87,7 @@ export class SimulatedRuntime implements Runtime {
   async start(run: Run, signal: AbortSignal): Promise<void> {
     const held = this.holdings.get(run.sandboxId);
     if (held?.runId === run.runId && held.state !== 'prepared') return;
-    const { spec: _, ...ids } = run;
+    const { spec: _, secrets: __, ...ids } = run;
     this.put({ ...ids, state: 'prepared', startedAt: null, finishedAt: null, exit: null });
     await sleep(this.options.startMs ?? 0, signal);
     if (signal.aborted) return;

@@ -8,6 +8,7 @@ import { inWrite } from '../idempotency/write.js';
 import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
 import type { Runtime } from '../runtimes/runtime.js';
+import { keepSecrets } from '../secrets/secrets.js';
 import { admit } from './admit.js';
 import { volumesOf } from './mount-volumes.js';
 import { makeSlug } from './names.js';
@@ -15,7 +16,7 @@ import { presentSandbox } from './present.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
 import { refuseTaken } from './refuse.js';
 import { requestRun } from './request-run.js';
-import { resolve } from './resolve.js';
+import { resolve, secretsOf } from './resolve.js';
 import type { CreateSandboxRequest, SandboxResponse } from './schema.js';
 
 const SLUG_ATTEMPTS = 5;
@@ -70,6 +71,7 @@ async function insert(
     run_spec: runSpec,
     runtime: ctx.runtime.name,
   });
+  await keepSecrets(tx, ctx.keyring, orgId, id, secretsOf(request));
   await insertLabels(tx, row, spec.labels);
   await insertMounted(tx, orgId, id, [...volumes.named.values()]);
   await recordEvent(tx, {

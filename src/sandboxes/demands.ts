@@ -1,7 +1,10 @@
 import type { Capability, Runtime } from '../runtimes/runtime.js';
+import { isolates } from '../runtimes/network-policy.js';
 import type { MountRequest } from './mount-schema.js';
+import type { NetworkPolicy, NetworkRequest } from './network-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
 
+type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 
 /** Something a request needs that not every runtime can do, and the field that needs it. */
@@ -46,30 +49,21 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
     ),
     ...(request.patches ?? []).flatMap(patchDemands),
     ...(request.mounts ?? []).flatMap(mountDemands),
-    network?.policy != null && {
-      capability: 'network_policy',
-      field: 'network.policy',
-      what: 'enforce a network policy',
-    },
-    network?.max_connections != null && {
-      capability: 'connection_limit',
-      field: 'network.max_connections',
-      what: 'limit the number of connections',
-    },
-    (network?.secrets?.entries ?? []).length > 0 && {
-      capability: 'secrets',
-      field: 'network.secrets',
-      what: 'inject secrets',
-    },
+    ...networkDemands(network ?? {}),
     lifecycle?.idle_timeout_secs != null && {
       capability: 'idle_timeout',
       field: 'lifecycle.idle_timeout_secs',
       what: 'notice that a sandbox is idle',
     },
-    (registry?.mode === 'inline' || registry?.mode === 'specific') && {
+    registry?.mode === 'inline' && {
       capability: 'registry_credentials',
       field: 'registry.mode',
       what: 'log in to a registry',
+    },
+    registry?.mode === 'specific' && {
+      capability: 'stored_credentials',
+      field: 'registry.mode',
+      what: 'find stored credentials: there is no store of them, so send them inline',
     },
   ];
   return demands.filter((demand) => demand !== false);
@@ -78,6 +72,60 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
 /** The first demand that the runtime does not meet. */
 export function unmetDemand(request: CreateSandboxRequest, runtime: Runtime): Demand | undefined {
   return demandsOf(request).find(({ capability }) => !runtime.capabilities.has(capability));
+}
+
+function networkDemands({
+  enabled = true,
+  policy,
+  max_connections,
+  secrets,
+  ports,
+  tls,
+}: NetworkRequest): Demand[] {
+  const demands: (Demand | false)[] = [
+    max_connections != null && {
+      capability: 'connection_limit',
+      field: 'network.max_connections',
+      what: 'limit the number of connections',
+    },
+    (secrets?.entries ?? []).length > 0 && {
+      capability: 'secrets',
+      field: 'network.secrets',
+      what: 'inject secrets',
+    },
+    (ports ?? []).length > 0 && {
+      capability: 'published_ports',
+      field: 'network.ports',
+      what: 'publish ports on the host',
+    },
+    tls != null &&
+      tls.enabled !== false &&
+      Object.keys(tls).length > 0 && {
+        capability: 'tls_interception',
+        field: 'network.tls',
+        what: 'look into encrypted connections',
+      },
+  ];
+  // Without any network each policy holds, and one that lets nothing through needs no network to be enforced in.
+  if (policy != null && enabled && !isolates(policy)) {
+    demands.push(
+      { capability: 'network_policy', field: 'network.policy', what: 'enforce a network policy' },
+      ...(policy.rules ?? []).map(domainDemand),
+    );
+  }
+  return demands.filter((demand) => demand !== false);
+}
+
+function domainDemand({ destination }: Rule, index: number): Demand | false {
+  if (typeof destination === 'string') return false;
+  const kind = (['domain', 'domain_suffix'] as const).find((key) => key in destination);
+  return (
+    kind !== undefined && {
+      capability: 'network_domains',
+      field: `network.policy.rules[${index}].destination.${kind}`,
+      what: 'tell domains apart',
+    }
+  );
 }
 
 /** Files of the guest that a container engine makes itself at each start. */

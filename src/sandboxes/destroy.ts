@@ -8,6 +8,7 @@ import { ApiError } from '../http/errors.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { closeRunsOf } from '../runs/queries.js';
+import { deleteSecrets } from '../secrets/queries.js';
 import {
   forgetSandboxRelations,
   lockSandbox,
@@ -47,6 +48,7 @@ export async function removeSandbox(
     payload: { sandbox_id: id, name, slug, run_id, previous_status: status },
   });
   await forgetSandboxRelations(tx, orgId, id);
+  await deleteSecrets(tx, orgId, id, null);
   // Nothing here runs an imported sandbox, so nobody else would close its runs or see it gone.
   if (!run_spec) await closeRunsOf(tx, orgId, id, at, 'sandbox_destroyed');
   await updateSandbox(tx, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);

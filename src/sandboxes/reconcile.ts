@@ -5,6 +5,7 @@ import { RECONCILER } from '../events/actor.js';
 import { microsOf } from '../lib/instant.js';
 import { touchRuns } from '../runs/queries.js';
 import { StartRefusedError, type Holding } from '../runtimes/runtime.js';
+import { openSecrets } from '../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
 import { decide } from './decide.js';
 import { IdleClocks } from './idle.js';
@@ -135,8 +136,9 @@ export class Reconciler {
   ): Promise<void> {
     try {
       const spec = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      const secrets = await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId);
       signal.throwIfAborted();
-      await this.ctx.runtime.start({ orgId, sandboxId, runId, spec }, signal);
+      await this.ctx.runtime.start({ orgId, sandboxId, runId, spec, secrets }, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof StartRefusedError)) throw error;

@@ -7,6 +7,8 @@ import type { Instant } from '../lib/instant.js';
 import { shortInstant } from '../lib/instant.js';
 import { closeRun, lastSeen, openRun } from '../runs/queries.js';
 import type { Exit } from '../runtimes/runtime.js';
+import { deleteSecrets } from '../secrets/queries.js';
+import { REGISTRY } from '../secrets/secrets.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxChange } from './queries.js';
 import { TRANSITIONS, type Occurrence } from './state.js';
 
@@ -69,6 +71,8 @@ async function recordStart(
       started_at: shortOrNull(startedAt),
     },
   });
+  // The image is there: what it took to get it was for this once.
+  await deleteSecrets(tx, orgId, sandboxId, REGISTRY);
   const change = { status, started_at: startedAt, stopped_at: null };
   const row = await updateSandbox(tx, orgId, sandboxId, { ...change, status_reason: null }, at);
   await announceChange(tx, sandboxId);

@@ -1,4 +1,5 @@
-import type { RunSpec } from '../runtimes/runtime.js';
+import { isolates } from '../runtimes/network-policy.js';
+import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
 import { demandsOf } from './demands.js';
 import type { MountRequest, SandboxMount } from './mount-schema.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
@@ -31,6 +32,8 @@ export function resolve(
   const shell = runtime.shell ?? null;
   const scripts = runtime.scripts ?? {};
   const networkEnabled = network.enabled ?? true;
+  const networkPolicy = network.policy ?? null;
+  const hostname = runtime.hostname ?? null;
   const idleTimeoutSecs = lifecycle.idle_timeout_secs ?? null;
   const maxDurationSecs = lifecycle.max_duration_secs ?? null;
 
@@ -56,14 +59,15 @@ export function resolve(
       patches: request.patches ?? [],
       init: request.init ?? null,
       securityProfile: request.security_profile ?? 'default',
-      ...{ networkEnabled, idleTimeoutSecs, maxDurationSecs },
+      networkEnabled: networkEnabled && !(networkPolicy && isolates(networkPolicy)),
+      ...{ networkPolicy, hostname, idleTimeoutSecs, maxDurationSecs },
       demands: [...new Set(demandsOf(request).map(({ capability }) => capability))],
     },
     spec: {
       image: image.reference,
       resources: { vcpus, memory_mib: memoryMib, disk_size_mib: diskMib },
       runtime: {
-        ...{ cmd, entrypoint, hostname: null, user, workdir, shell, scripts },
+        ...{ cmd, entrypoint, hostname, user, workdir, shell, scripts },
         log_level: runtime.log_level ?? null,
         metrics_sample_interval_ms: 1000,
         disable_metrics_sample: false,
@@ -83,15 +87,26 @@ export function resolve(
       mounts: mounts.map(showMount),
       network: {
         enabled: networkEnabled,
-        ports: [],
+        ports: network.ports ?? [],
         trust_host_cas: false,
         max_connections: network.max_connections ?? null,
-        policy: network.policy ?? null,
+        policy: networkPolicy,
+        ...(network.tls == null ? {} : { tls: network.tls }),
         secrets: (network.secrets?.entries ?? []).map((entry) =>
           showSecret(entry, network.secrets?.on_violation ?? undefined),
         ),
       },
     },
+  };
+}
+
+/** What is secret in a request. It is sealed before it is kept. */
+export function secretsOf({ registry, network }: CreateSandboxRequest): RunSecrets {
+  const entries = network?.secrets?.entries ?? [];
+  return {
+    registry:
+      registry?.mode === 'inline' ? { username: registry.username, password: registry.password } : null,
+    values: Object.fromEntries(entries.map(({ env_var, value }) => [env_var, value ?? ''])),
   };
 }
 

@@ -1,0 +1,50 @@
+import { Command } from 'commander';
+import { ExplainedError } from '../lib/explained.js';
+import { addKey, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
+import { sleep } from '../lib/sleep.js';
+import { resealAll } from '../secrets/secrets.js';
+import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import * as option from './options.js';
+
+const LONGEST_WRITE_MS = 2_000;
+
+interface SecretsOptions extends CommonOptions {
+  secretKeys?: string;
+  secretKeysFile?: string;
+}
+
+export function secretsCommand(): Command {
+  return new Command('secrets')
+    .description('the keys under which secrets of sandboxes are sealed')
+    .addCommand(rotateCommand());
+}
+
+function rotateCommand(): Command {
+  return databaseCommand('rotate')
+    .description(
+      'put a new key before the others and seal all secrets again under it; with keys from the environment, seal them under the first',
+    )
+    .option('--drop-old', 'then forget the older keys, which open nothing any more')
+    .addOption(option.secretKeys())
+    .addOption(option.secretKeysFile())
+    .action(async (options: SecretsOptions & { dropOld?: true }) => {
+      const source = keySourceOf(options);
+      if ('keys' in source && options.dropOld) {
+        throw new ExplainedError(
+          'the keys come from SANDKEEP_SECRET_KEYS: take the older ones out of it yourself',
+        );
+      }
+      const resealed = await withDatabase(options, 'secrets rotate', async (pool) => {
+        if ('file' in source) addKey(source.file);
+        const count = await resealAll(pool, openKeyring(source));
+        if (!('file' in source) || !options.dropOld) return count;
+        // A request that took the older key just before the new one was there has been answered by then.
+        await sleep(LONGEST_WRITE_MS);
+        const late = await resealAll(pool, openKeyring(source));
+        dropOldKeys(source.file);
+        return count + late;
+      });
+      const key = openKeyring(source)().currentId;
+      print(options, { key, resealed }, `${resealed} secrets are sealed again, under the key ${key}`);
+    });
+}

@@ -1,0 +1,84 @@
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
+import { ExplainedError } from '../lib/explained.js';
+
+const KEY_BYTES = 32;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const CIPHER = 'aes-256-gcm';
+
+interface Key {
+  /** Names the key without telling anything of it. */
+  id: string;
+  secret: Buffer;
+}
+
+/** Something that was sealed, and the key it takes to open it. */
+export interface Sealed {
+  keyId: string;
+  bytes: Buffer;
+}
+
+/**
+ * The keys that secrets are sealed under, AES-256-GCM. The first seals; all open, so that a new one can be put before the
+ * old ones at any time.
+ */
+export class Keyring {
+  private constructor(private readonly keys: readonly [Key, ...Key[]]) {}
+
+  /**
+   * Reads keys from text: base64 of 32 bytes each, between blanks, commas or line ends. `source`: what an error names as
+   * the place. Throws ExplainedError; the message has nothing of a key in it.
+   */
+  static parse(text: string, source: string): Keyring {
+    const [first, ...rest] = text.split(/[\s,]+/).filter((word) => word !== '');
+    if (first === undefined) throw new ExplainedError(`there is no key in ${source}`);
+    const toKey = (word: string, index: number): Key => {
+      const secret = Buffer.from(word, 'base64');
+      const normal = secret.toString('base64').replace(/=+$/, '') === word.replace(/=+$/, '');
+      if (secret.length !== KEY_BYTES || !normal) {
+        throw new ExplainedError(
+          `key ${index + 1} in ${source} is not the base64 of ${KEY_BYTES} bytes; "openssl rand -base64 ${KEY_BYTES}" prints one`,
+        );
+      }
+      return { id: createHash('sha256').update(secret).digest('hex').slice(0, 16), secret };
+    };
+    return new Keyring([toKey(first, 0), ...rest.map((word, index) => toKey(word, index + 1))]);
+  }
+
+  /** A new key, as text. */
+  static makeKey(): string {
+    return randomBytes(KEY_BYTES).toString('base64');
+  }
+
+  /** The key that seals. */
+  get currentId(): string {
+    return this.keys[0].id;
+  }
+
+  /** `about`: what the secret belongs to. It opens only under the same. */
+  seal(text: string, about: string): Sealed {
+    const [key] = this.keys;
+    const nonce = randomBytes(NONCE_BYTES);
+    const cipher = createCipheriv(CIPHER, key.secret, nonce);
+    cipher.setAAD(Buffer.from(about));
+    const bytes = Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+    return { keyId: key.id, bytes };
+  }
+
+  /** Undefined when the key is not there, or the bytes are not what was sealed about this. */
+  open({ keyId, bytes }: Sealed, about: string): string | undefined {
+    const key = this.keys.find(({ id }) => id === keyId);
+    if (!key || bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
+    const decipher = createDecipheriv(CIPHER, key.secret, bytes.subarray(0, NONCE_BYTES), {
+      authTagLength: TAG_BYTES,
+    });
+    decipher.setAAD(Buffer.from(about));
+    decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+    try {
+      const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
+      return Buffer.concat([text, decipher.final()]).toString('utf8');
+    } catch {
+      return undefined;
+    }
+  }
+}

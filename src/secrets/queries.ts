@@ -1,0 +1,67 @@
+import type { Sql } from '../db/pool.js';
+import type { Sealed } from './keyring.js';
+
+export interface SecretRow {
+  org_id: string;
+  sandbox_id: string;
+  name: string;
+  sealed: Sealed;
+}
+
+interface RawRow {
+  [column: string]: unknown;
+  org_id: string;
+  sandbox_id: string;
+  name: string;
+  key_id: string;
+  sealed: Buffer;
+}
+
+const COLUMNS = 'org_id, sandbox_id, name, key_id, sealed';
+
+function toRow({ key_id: keyId, sealed: bytes, ...row }: RawRow): SecretRow {
+  return { ...row, sealed: { keyId, bytes } };
+}
+
+export async function insertSecret(sql: Sql, { org_id, sandbox_id, name, sealed }: SecretRow): Promise<void> {
+  await sql.query(`insert into sandbox_secrets (${COLUMNS}) values ($1, $2, $3, $4, $5)`, [
+    ...[org_id, sandbox_id, name, sealed.keyId, sealed.bytes],
+  ]);
+}
+
+export async function readSecrets(sql: Sql, orgId: string, sandboxId: string): Promise<SecretRow[]> {
+  const { rows } = await sql.query<RawRow>(
+    `select ${COLUMNS} from sandbox_secrets where org_id = $1 and sandbox_id = $2`,
+    [orgId, sandboxId],
+  );
+  return rows.map(toRow);
+}
+
+/** Forgets one secret of a sandbox, or all. */
+export async function deleteSecrets(
+  sql: Sql,
+  orgId: string,
+  sandboxId: string,
+  name: string | null,
+): Promise<void> {
+  await sql.query(
+    'delete from sandbox_secrets where org_id = $1 and sandbox_id = $2 and ($3::text is null or name = $3)',
+    [orgId, sandboxId, name],
+  );
+}
+
+/** Locks some secrets that are sealed under another key than this one, of whatever organization. */
+export async function lockOutdated(tx: Sql, keyId: string, limit: number): Promise<SecretRow[]> {
+  const { rows } = await tx.query<RawRow>(
+    `select ${COLUMNS} from sandbox_secrets where key_id <> $1 limit $2 for update`,
+    [keyId, limit],
+  );
+  return rows.map(toRow);
+}
+
+export async function replaceSealed(tx: Sql, { org_id, sandbox_id, name, sealed }: SecretRow): Promise<void> {
+  await tx.query(
+    `update sandbox_secrets set key_id = $4, sealed = $5 where org_id = $1 and sandbox_id = $2 and name = $3`,
+    [org_id, sandbox_id, name, sealed.keyId, sealed.bytes],
+  );
+}

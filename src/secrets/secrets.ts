@@ -1,0 +1,77 @@
+import type { Pool, Sql } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { StartRefusedError, type RunSecrets } from '../runtimes/runtime.js';
+import type { Keyring } from './keyring.js';
+import { insertSecret, lockOutdated, readSecrets, replaceSealed, type SecretRow } from './queries.js';
+
+/** Credentials for the pull of the image: for the first start alone. */
+export const REGISTRY = 'registry';
+const ENV = 'env:';
+
+/** A secret is bound to where it belongs: moved to another row it does not open. */
+function aboutOf({ org_id, sandbox_id, name }: Omit<SecretRow, 'sealed'>): string {
+  return `${org_id}/${sandbox_id}/${name}`;
+}
+
+/** Seals the secrets of a new sandbox into the store, in the transaction that makes it. */
+export async function keepSecrets(
+  tx: Sql,
+  keyring: () => Keyring,
+  orgId: string,
+  sandboxId: string,
+  { registry, values }: RunSecrets,
+): Promise<void> {
+  const texts = [
+    ...(registry ? [[REGISTRY, JSON.stringify(registry)] as const] : []),
+    ...Object.entries(values).map(([variable, value]) => [`${ENV}${variable}`, value] as const),
+  ];
+  for (const [name, text] of texts) {
+    const place = { org_id: orgId, sandbox_id: sandboxId, name };
+    await insertSecret(tx, { ...place, sealed: keyring().seal(text, aboutOf(place)) });
+  }
+}
+
+/** The secrets of a sandbox in clear, for its runtime. Throws StartRefusedError when one cannot be opened. */
+export async function openSecrets(
+  sql: Sql,
+  keyring: () => Keyring,
+  orgId: string,
+  sandboxId: string,
+): Promise<RunSecrets> {
+  const secrets: RunSecrets = { registry: null, values: {} };
+  for (const row of await readSecrets(sql, orgId, sandboxId)) {
+    const text = open(keyring(), row);
+    if (row.name === REGISTRY) secrets.registry = JSON.parse(text) as RunSecrets['registry'];
+    else secrets.values[row.name.slice(ENV.length)] = text;
+  }
+  return secrets;
+}
+
+function open(keyring: Keyring, row: SecretRow): string {
+  const text = keyring.open(row.sealed, aboutOf(row));
+  if (text === undefined) {
+    throw new StartRefusedError(
+      `a secret of the sandbox cannot be read: it was sealed under the key ${row.sealed.keyId}, which the service must be given, or was tampered with`,
+    );
+  }
+  return text;
+}
+
+const BATCH = 200;
+
+/** Seals again whatever is sealed under an older key. Returns how many that were. */
+export async function resealAll(pool: Pool, keyring: () => Keyring): Promise<number> {
+  const keys = keyring();
+  let count = 0;
+  for (;;) {
+    const done = await inTransaction(pool, async (tx) => {
+      const rows = await lockOutdated(tx, keys.currentId, BATCH);
+      for (const row of rows) {
+        await replaceSealed(tx, { ...row, sealed: keys.seal(open(keys, row), aboutOf(row)) });
+      }
+      return rows.length;
+    });
+    count += done;
+    if (done < BATCH) return count;
+  }
+}
