@@ -102,7 +102,8 @@ describe('renaming a sandbox', () => {
     const answers = await Promise.all(
       made.map(({ body }) => client.patch(`/v1/sandboxes/${body.id}`, { name: 'winner' })),
     );
-    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, ...Array(9).fill(409)]);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(answers.filter(({ status }) => status === 409)).toHaveLength(9);
   });
 });
 
@@ -224,7 +225,7 @@ describe('restoring a volume', () => {
         ({ body }) => body.every(({ status }: any) => status === 'active'),
       );
       const ids = left.filter(({ kind }: any) => kind === 'managed').map(({ id }: any) => id);
-      expect(ids.toSorted()).toEqual(kept.toSorted());
+      expect(new Set(ids)).toEqual(new Set(kept));
       const purged = await mine.get('/v1/events', { event_type: 'volume_purged', limit: 100 });
       expect(purged.body.data).toHaveLength(60 - kept.length);
     } finally {

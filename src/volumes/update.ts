@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Context } from '../context.js';
 import { recordEvent } from '../events/record.js';
 import type { Caller } from '../http/auth.js';
@@ -43,7 +44,7 @@ export async function update(
       capacity_gib: request.capacity_gib === undefined ? before.capacity_gib : request.capacity_gib,
       labels: request.labels ?? before.labels,
     };
-    if (isSame(before, after)) return presentVolume(volume);
+    if (isDeepStrictEqual(before, after)) return presentVolume(volume);
     const cap = after.capacity_gib;
     if (cap !== null && cap !== before.capacity_gib) {
       await checkCap(tx, orgId, cap);
@@ -61,9 +62,4 @@ export async function update(
     });
     return presentVolume(row);
   });
-}
-
-function isSame(before: Change, after: Change): boolean {
-  const sorted = ({ labels }: Change) => JSON.stringify(Object.entries(labels).toSorted());
-  return before.capacity_gib === after.capacity_gib && sorted(before) === sorted(after);
 }
