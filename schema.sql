@@ -169,6 +169,17 @@ create table sandbox_labels (
 );
 CREATE INDEX sandbox_labels_sandbox ON public.sandbox_labels USING btree (org_id, sandbox_id);
 
+create table sandbox_secrets (
+  org_id uuid not null,
+  sandbox_id uuid not null,
+  name text collate "C" not null,
+  key_id text not null,
+  sealed bytea not null,
+  constraint sandbox_secrets_pkey PRIMARY KEY (org_id, sandbox_id, name),
+  constraint sandbox_secrets_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id)
+);
+CREATE INDEX sandbox_secrets_key ON public.sandbox_secrets USING btree (key_id);
+
 create table sandbox_volumes (
   org_id uuid not null,
   volume_id uuid not null,

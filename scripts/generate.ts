@@ -15,9 +15,11 @@ import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { makeLog } from '../src/log.js';
+import { format, resolveConfig } from 'prettier';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { VolumeStore } from '../src/volumes/store.js';
+import { redraw } from './lifecycle-diagram.js';
 import { dumpSchema } from './dump-schema.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
@@ -52,10 +54,17 @@ await pool.end();
 await database.close();
 rmSync(directory, { recursive: true, force: true });
 
+const LIFECYCLE = 'docs/lifecycle.md';
+const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), {
+  ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))),
+  parser: 'markdown',
+});
+
 let stale = false;
 for (const [name, text] of [
   ['openapi.json', openapi],
   ['schema.sql', schema],
+  [LIFECYCLE, lifecycle],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;
