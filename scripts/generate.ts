@@ -42,7 +42,6 @@ const app = await buildApp({
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
-  instanceKey: Buffer.alloc(32),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
   changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),

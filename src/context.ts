@@ -15,8 +15,6 @@ export interface Context {
   volumes: VolumeStore;
   /** Signs the cursors of lists. */
   cursors: Cursors;
-  /** Secret of the installation: keys the fingerprints of requests. */
-  instanceKey: Buffer;
   /** The keys under which secrets are sealed, as they are now. */
   keyring: () => Keyring;
   /** Tells when a sandbox changed, in whichever process. */
@@ -41,6 +39,10 @@ export interface Settings {
   workerLeaseMs: number;
   /** How many requests may be held at once. */
   maxWaiters: number;
+  /** How many logs may be followed at once. */
+  maxLogFollowers: number;
+  /** After how much silence a followed log shows a sign of life, in milliseconds. */
+  logKeepAliveMs: number;
 }
 
 export const DEFAULT_SETTINGS: Settings = {
@@ -50,4 +52,6 @@ export const DEFAULT_SETTINGS: Settings = {
   waitBudgetMs: 120_000,
   workerLeaseMs: 10_000,
   maxWaiters: 1_000,
+  maxLogFollowers: 500,
+  logKeepAliveMs: 15_000,
 };

@@ -139,7 +139,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const ctx: Context = {
       ...{ pool, runtime, volumes, changes, now, log, keyring },
       cursors: new Cursors(instance.cursorKey),
-      instanceKey: instance.cursorKey,
       stopping: stopping.signal,
       settings: {
         ...DEFAULT_SETTINGS,

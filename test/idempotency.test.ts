@@ -1,9 +1,12 @@
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp } from '../src/app.js';
+import { listen } from '../src/http/listen.js';
 import { addMillis } from '../src/lib/instant.js';
 import { sleep } from '../src/lib/sleep.js';
 import { forgetKeys } from '../src/idempotency/jobs.js';
-import type { Answer, Client } from './support/client.js';
+import { Keyring } from '../src/secrets/keyring.js';
+import { makeClient, type Answer, type Client } from './support/client.js';
 import { operations } from './support/openapi.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
@@ -324,6 +327,31 @@ test('the longest and strangest key there may be is taken', async () => {
   expect(key).toHaveLength(255);
   expect(isReplay(await send(create('strange'), key))).toBe(false);
   expect(isReplay(await send(create('strange'), key))).toBe(true);
+});
+
+test('a request is recognised after the secret keys were rotated, and another is still refused', async () => {
+  const old = Keyring.makeKey();
+  const keys = (...texts: string[]) => Keyring.parse(texts.join('\n'), 'a test');
+  let keyring = keys(old);
+  const rotating = await startTestService({ worker: false });
+  const app = await buildApp({ ...rotating.ctx, keyring: () => keyring });
+  try {
+    const mine = await rotating.newOrg();
+    const by = makeClient(await listen(app, { host: '127.0.0.1', port: 0 }), mine);
+    const waiting = create('rotated-wait', { start: true, wait_for: 'running', wait_timeout: 1 });
+    const waited = send(waiting, 'wait', by);
+    const first = await send(create('rotated'), 'rotated', by);
+    keyring = keys(Keyring.makeKey(), old);
+    expect((await send(create('rotated'), 'rotated', by)).text).toBe(first.text);
+    expect((await send(create('other'), 'rotated', by)).body.error.code).toBe('idempotency_conflict');
+    expect((await send(waiting, 'wait', by)).text).toBe((await waited).text);
+    // Without the key that made it nothing is recognised: better refused than carried out twice.
+    keyring = keys(Keyring.makeKey());
+    expect((await send(create('rotated'), 'rotated', by)).status).toBe(409);
+  } finally {
+    await app.close();
+    await rotating.close();
+  }
 });
 
 test('a read does not look at the key, and what a key is for is stored without the request', async () => {

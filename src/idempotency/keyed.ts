@@ -1,16 +1,16 @@
-import { createHmac } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
+import type { Keyring } from '../secrets/keyring.js';
 
 const KEY = /^[ -~]{1,255}$/;
 
 /** What `Idempotency-Key` makes of a write. */
 export interface Keyed {
   readonly key: string;
-  /** Tells the request from others under the same key. */
-  readonly fingerprint: Buffer;
+  /** Each tells the request from others under the same key. The first is kept; an older key of ours made the others. */
+  readonly fingerprints: readonly [Buffer, ...Buffer[]];
   /** The first answer is only that of the admission: the caller waits for what becomes of it. */
   readonly waits: boolean;
   /** The answer that was found is the last word: there is nothing to wait for. */
@@ -31,7 +31,7 @@ export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyRe
     ...caller,
     keyed: {
       key,
-      fingerprint: fingerprintOf(ctx.instanceKey, request),
+      fingerprints: fingerprintsOf(ctx.keyring(), request),
       waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
       settled: false,
       replayed: () => void reply.header('idempotency-replayed', 'true'),
@@ -39,10 +39,7 @@ export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyRe
   };
 }
 
-/** Keyed, so that nobody who sees it can try out what the body may have been. */
-function fingerprintOf(instanceKey: Buffer, { method, url, body }: FastifyRequest): Buffer {
-  return createHmac('sha256', instanceKey)
-    .update('idempotency')
-    .update(JSON.stringify([method, url, body ?? null]))
-    .digest();
+/** Under keys that are not in the database, so that who reads it cannot try out what a body may have been. */
+function fingerprintsOf(keyring: Keyring, { method, url, body }: FastifyRequest): Keyed['fingerprints'] {
+  return keyring.macs('idempotency', JSON.stringify([method, url, body ?? null]));
 }

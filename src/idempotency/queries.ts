@@ -1,11 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
-
-export interface Claim {
-  orgId: string;
-  key: string;
-  fingerprint: Buffer;
-}
+import type { Keyed } from './keyed.js';
 
 /**
  * Takes the key for this transaction; false when it is taken. While another transaction has it and is not done, this
@@ -13,7 +8,8 @@ export interface Claim {
  */
 export async function claimKey(
   sql: Sql,
-  { orgId, key, fingerprint }: Claim,
+  orgId: string,
+  { key, fingerprints }: Keyed,
   at: Instant,
   expired: Instant,
 ): Promise<boolean> {
@@ -23,7 +19,7 @@ export async function claimKey(
      on conflict (org_id, key) do update
        set fingerprint = excluded.fingerprint, created_at = excluded.created_at, answer = null, final = false
        where k.created_at <= $5`,
-    [orgId, key, fingerprint, at, expired],
+    [orgId, key, fingerprints[0], at, expired],
   );
   return rowCount === 1;
 }
@@ -45,14 +41,15 @@ export async function getStored(sql: Sql, orgId: string, key: string): Promise<S
 /** False when there is a final answer already, or the key was given to another request. */
 export async function storeAnswer(
   sql: Sql,
-  { orgId, key, fingerprint }: Claim,
+  orgId: string,
+  { key, fingerprints }: Keyed,
   answer: unknown,
   final: boolean,
 ): Promise<boolean> {
   const { rowCount } = await sql.query(
     `update idempotency_keys set answer = $4, final = $5
-     where org_id = $1 and key = $2 and fingerprint = $3 and not final`,
-    [orgId, key, fingerprint, JSON.stringify(answer), final],
+     where org_id = $1 and key = $2 and fingerprint = any ($3::bytea[]) and not final`,
+    [orgId, key, fingerprints, JSON.stringify(answer), final],
   );
   return rowCount === 1;
 }

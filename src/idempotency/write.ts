@@ -3,7 +3,8 @@ import { inTransaction, type Transaction } from '../db/transaction.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
-import { claimKey, getStored, storeAnswer } from './queries.js';
+import type { Keyed } from './keyed.js';
+import { claimKey, getStored, storeAnswer, type Stored } from './queries.js';
 
 /** How long an answer can be repeated. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
@@ -20,16 +21,15 @@ export async function inWrite<T>(
 ): Promise<T> {
   return inTransaction(ctx.pool, async (tx) => {
     if (!keyed) return work(tx);
-    const claim = { orgId, key: keyed.key, fingerprint: keyed.fingerprint };
     const at = ctx.now();
-    if (await claimKey(tx, claim, at, addMillis(at, -KEEP_MS))) {
+    if (await claimKey(tx, orgId, keyed, at, addMillis(at, -KEEP_MS))) {
       const answer = await work(tx);
-      await storeAnswer(tx, claim, answer, !keyed.waits);
+      await storeAnswer(tx, orgId, keyed, answer, !keyed.waits);
       return answer;
     }
     // The attempt to claim it has locked the row: it is still there.
     const stored = (await getStored(tx, orgId, keyed.key))!;
-    if (!stored.fingerprint.equals(keyed.fingerprint)) throw new ApiError('idempotency_conflict');
+    if (!isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
     keyed.settled = stored.final;
     keyed.replayed();
     return stored.answer as T;
@@ -39,8 +39,11 @@ export async function inWrite<T>(
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
 export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: T): Promise<T> {
   if (!keyed) return answer;
-  const { key, fingerprint } = keyed;
-  if (await storeAnswer(ctx.pool, { orgId, key, fingerprint }, answer, true)) return answer;
-  const stored = await getStored(ctx.pool, orgId, key);
-  return stored?.fingerprint.equals(fingerprint) ? (stored.answer as T) : answer;
+  if (await storeAnswer(ctx.pool, orgId, keyed, answer, true)) return answer;
+  const stored = await getStored(ctx.pool, orgId, keyed.key);
+  return stored && isSameRequest(stored, keyed) ? (stored.answer as T) : answer;
+}
+
+function isSameRequest({ fingerprint }: Stored, { fingerprints }: Keyed): boolean {
+  return fingerprints.some((each) => each.equals(fingerprint));
 }

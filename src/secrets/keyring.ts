@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from 'node:crypto';
 import { ExplainedError } from '../lib/explained.js';
 
 const KEY_BYTES = 32;
@@ -53,6 +53,17 @@ export class Keyring {
   /** The key that seals. */
   get currentId(): string {
     return this.keys[0].id;
+  }
+
+  /**
+   * HMAC-SHA-256 of a text under each key, the current one first: recognises the text, and tells nobody without the keys
+   * what it may have been. `purpose`: what it is recognised for.
+   */
+  macs(purpose: string, text: string): readonly [Buffer, ...Buffer[]] {
+    const mac = ({ secret }: Key) =>
+      createHmac('sha256', createHmac('sha256', secret).update(purpose).digest()).update(text).digest();
+    const [first, ...rest] = this.keys;
+    return [mac(first), ...rest.map(mac)];
   }
 
   /** `about`: what the secret belongs to. It opens only under the same. */

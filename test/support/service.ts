@@ -82,7 +82,6 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ pool, runtime, volumes, changes, log, keyring },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
-    instanceKey: instance.cursorKey,
     settings: { ...DEFAULT_SETTINGS, ...options.settings },
     stopping: stopping.signal,
   };
