@@ -9,6 +9,8 @@ import { compile } from './http/validation.js';
 import { memberRoutes } from './members/routes.js';
 import { orgRoutes } from './orgs/routes.js';
 import { quotaRoutes } from './quotas/routes.js';
+import { agentRoute } from './sandboxes/agent-route.js';
+import { logRoutes } from './sandboxes/log-routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { CreateSandboxRequest } from './sandboxes/schema.js';
 import { usageRoutes } from './usage/routes.js';
@@ -42,6 +44,8 @@ export async function buildApp(ctx: Context): Promise<App> {
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
     sandboxRoutes(api, ctx);
+    logRoutes(api, ctx);
+    agentRoute(api, ctx);
     eventRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api, ctx);

@@ -16,6 +16,7 @@ import { findFeatures, sharesKernel, type FeatureInfo, type Features } from './d
 import { needsFiles, placeFiles } from './docker-files.js';
 import { DockerNetworks } from './docker-network.js';
 import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
+import { readLog, sinceOf } from './docker-logs.js';
 import type { Bind } from './docker-mounts.js';
 import {
   StartRefusedError,
@@ -23,6 +24,8 @@ import {
   type Capability,
   type Capacity,
   type Holding,
+  type LogLine,
+  type LogQuery,
   type Run,
   type Runtime,
 } from './runtime.js';
@@ -214,6 +217,22 @@ export class DockerRuntime implements Runtime {
       return nanos === undefined ? [] : [[holding.sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
     return new Map((await Promise.all(looks)).flat());
+  }
+
+  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+    try {
+      const found = await this.find(sandboxId);
+      if (!found) return;
+      const stream = await this.patient.getContainer(found.Id).logs({
+        ...{ follow: true, stdout: true, stderr: true, timestamps: true },
+        // The types want a number, which would lose the nanoseconds.
+        since: sinceOf(query.after) as unknown as number,
+        abortSignal: signal,
+      });
+      yield* readLog(stream as AsyncIterable<Buffer>, query);
+    } catch (error) {
+      if (!signal.aborted && statusOf(error) !== NOT_FOUND) throw error;
+    }
   }
 
   async *watch(signal: AbortSignal): AsyncIterable<void> {

@@ -131,6 +131,24 @@ export interface Activity {
   cpuMicros: number;
 }
 
+/** `output`: what a terminal shows, where there is one. `system`: what the runtime itself has to say. */
+export const LOG_SOURCES = ['stdout', 'stderr', 'output', 'system'] as const;
+export type LogSource = (typeof LOG_SOURCES)[number];
+
+/** A piece of what a sandbox wrote: mostly a line, with its line break; of a long line, a part. */
+export interface LogLine {
+  source: LogSource;
+  /** RFC 3339. */
+  ts: string;
+  text: string;
+}
+
+export interface LogQuery {
+  sources: ReadonlySet<LogSource>;
+  /** Only what is later, in nanoseconds since 1970. Left out: from the beginning. */
+  after: { stdout?: bigint; stderr?: bigint };
+}
+
 export interface Runtime {
   readonly name: string;
   /** Which engine this is, a UUID: the same as long as what it holds is the same. Its worker has this id. */
@@ -146,7 +164,8 @@ export interface Runtime {
 
   /**
    * This process has become the one that acts on the engine. What was read of it before may be out of date: a
-   * predecessor acted on it until now. No other method but `close` is called earlier.
+   * predecessor acted on it until now. No other method but `close` and `logs` is
+   * called earlier.
    */
   takeOver(): Promise<void>;
   /**
@@ -162,6 +181,11 @@ export interface Runtime {
   list(): Promise<Holding[]>;
   /** What these running sandboxes have done; one that it holds nothing of is left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
+  /**
+   * What the sandbox wrote and goes on writing, until its run ends or the signal aborts. Of one that does not run, what
+   * there is; of one that is not held, nothing. Only reads: also a process that does not act on the engine may call it.
+   */
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine>;
   /** Yields whenever something may have changed. It may miss changes: `list` is the truth. */
   watch(signal: AbortSignal): AsyncIterable<void>;
   close(): Promise<void>;

@@ -14,7 +14,7 @@ import {
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
-import { now, type Instant } from '../lib/instant.js';
+import { now, shortInstant, type Instant } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
 import {
   CAPABILITIES,
@@ -22,6 +22,8 @@ import {
   type Activity,
   type Capacity,
   type Holding,
+  type LogLine,
+  type LogQuery,
   type Run,
   type Runtime,
 } from './runtime.js';
@@ -57,7 +59,8 @@ export class SimulatedRuntime implements Runtime {
 
   private readonly holdings = new Map<string, Holding>();
   private readonly cpuMicros = new Map<string, number>();
-  private readonly changes = new EventEmitter();
+  /** Everybody who follows a log listens. */
+  private readonly changes = new EventEmitter().setMaxListeners(0);
   private readonly path: string;
   private journal: number | undefined;
 
@@ -117,6 +120,26 @@ export class SimulatedRuntime implements Runtime {
       for await (const _ of on(this.changes, 'change', { signal })) yield;
     } catch (error) {
       if (!signal.aborted) throw error;
+    }
+  }
+
+  async *logs(sandboxId: string, { sources }: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+    const runId = this.holdings.get(sandboxId)?.runId;
+    const runs = () => {
+      const held = this.holdings.get(sandboxId);
+      return held?.runId === runId && held?.state === 'running';
+    };
+    // Listens before it says anything: the run may end while that is sent.
+    const changes = on(this.changes, 'change', { signal });
+    try {
+      if (!runs()) return;
+      const text = 'this sandbox is simulated: nothing runs in it, so it writes nothing\n';
+      if (sources.has('system')) yield { source: 'system', ts: shortInstant(now()), text };
+      while (runs()) await changes.next();
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      await changes.return?.();
     }
   }
 

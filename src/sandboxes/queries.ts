@@ -95,6 +95,20 @@ export async function getSandbox(sql: Sql, orgId: string, key: SandboxKey): Prom
   return rows[0];
 }
 
+/** Where a sandbox is. `worker_id` is null for one that no worker has held yet. */
+export async function getPlace(
+  sql: Sql,
+  orgId: string,
+  key: SandboxKey,
+): Promise<{ id: string; status: string; worker_id: string | null } | undefined> {
+  const { rows } = await sql.query<{ id: string; status: string; worker_id: string | null }>(
+    `select id, status, worker_id from sandboxes
+     where org_id = $1 and ${keyCondition(key)} and removed_at is null`,
+    [orgId, Object.values(key)[0]],
+  );
+  return rows[0];
+}
+
 /** Locks the row until the transaction ends, so that of two operations on one sandbox the second sees the first. */
 export async function lockSandbox(
   sql: Sql,

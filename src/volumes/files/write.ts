@@ -1,6 +1,5 @@
+import { writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
-import { Transform } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { VolumePathError } from '../beneath.js';
@@ -25,12 +24,7 @@ export async function write(
   return refusing(async () => {
     await refuseEarly(ctx, target, path);
     await place(ctx, target, path, async (file) => {
-      if (!body) return;
-      const sink = file.createWriteStream({ autoClose: false });
-      await pipeline(body, within(capacity), sink).catch((error: unknown) => {
-        const cutOff = body.errored !== null && body.errored === error;
-        throw cutOff ? new ApiError('invalid_request', 'the body ended before it was whole') : error;
-      });
+      if (body) await writeFile(file, within(capacity, body));
     });
     return { message: 'the file is written' };
   });
@@ -48,18 +42,22 @@ async function refuseEarly(ctx: Context, { orgId, volumeId }: Target, path: stri
   }
 }
 
-function within(capacityGib: number | null): Transform {
-  let left = capacityGib === null ? Infinity : capacityGib * GIB;
-  return new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      left -= chunk.length;
-      if (left >= 0) done(null, chunk);
-      else
-        done(
-          new ApiError('storage_full', 'the file is larger than the volume may be', {
-            capacity_bytes: (capacityGib ?? 0) * GIB,
-          }),
-        );
-    },
-  });
+async function* within(capacityGib: number | null, body: Readable): AsyncIterable<Buffer> {
+  const most = capacityGib === null ? Infinity : capacityGib * GIB;
+  let size = 0;
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > most) {
+        throw new ApiError('storage_full', 'the file is larger than the volume may be', {
+          capacity_bytes: most,
+        });
+      }
+      yield chunk;
+    }
+  } catch (error) {
+    // Nobody is there any more to read this; it keeps what a caller did out of the log of what went wrong here.
+    if (error === body.errored) throw new ApiError('invalid_request', 'the body ended before it was whole');
+    throw error;
+  }
 }

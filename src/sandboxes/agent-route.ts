@@ -1,0 +1,37 @@
+import { Type } from 'typebox';
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { answers, type App } from '../http/route.js';
+import { MessageResponse, Uuid } from '../http/schema.js';
+import { getPlace } from './queries.js';
+
+/**
+ * Where clients look for a channel into a sandbox, to run commands and copy files. There is none: they are told so, and
+ * not that the sandbox does not exist. A request to upgrade comes here too, as nothing listens for upgrades.
+ */
+export function agentRoute(app: App, ctx: Context): void {
+  app.get(
+    '/v1/sandboxes/:sandbox_id/agent',
+    {
+      schema: {
+        operationId: 'open_agent',
+        summary: 'Open a channel into a sandbox: not supported',
+        tags: ['sandboxes'],
+        params: Type.Object({ sandbox_id: Uuid }),
+        response: answers(MessageResponse, 'sandbox_not_found', 'not_supported'),
+      },
+    },
+    async (request) => {
+      const place = await getPlace(ctx.pool, callerOf(request).orgId, { id: request.params.sandbox_id });
+      if (!place) throw new ApiError('sandbox_not_found');
+      throw new ApiError(
+        'not_supported',
+        'this service has no channel into sandboxes: commands cannot be run in them, nor files copied',
+        null,
+        // Who asked for another protocol is not going to speak this one.
+        request.headers.upgrade === undefined ? {} : { headers: { connection: 'close' } },
+      );
+    },
+  );
+}

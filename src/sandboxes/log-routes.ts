@@ -1,0 +1,92 @@
+import { Type } from 'typebox';
+import type { Readable } from 'node:stream';
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { badParameter } from '../http/errors.js';
+import { answers, type App } from '../http/route.js';
+import { Uuid } from '../http/schema.js';
+import { LOG_SOURCES, type LogSource } from '../runtimes/runtime.js';
+import { decodeCursor } from './log-cursor.js';
+import { LogFollowers } from './logs.js';
+import type { SandboxKey } from './queries.js';
+
+const EVENT_STREAM = 'text/event-stream';
+const DEFAULT_SOURCES = 'stdout,stderr,output';
+
+const Events = Type.Unsafe<Readable>({ type: 'string' });
+const querystring = Type.Object(
+  {
+    sources: Type.Optional(
+      Type.String({
+        description: `Comma-separated, of ${LOG_SOURCES.join(', ')}; \`${DEFAULT_SOURCES}\` unless said.`,
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+const headers = Type.Object({
+  'last-event-id': Type.Optional(
+    Type.String({ description: 'The `id` of the last event seen: go on after it.' }),
+  ),
+});
+
+/** What a sandbox writes, as it writes it. */
+export function logRoutes(app: App, ctx: Context): void {
+  const followers = new LogFollowers(ctx);
+
+  addressed('/v1/sandboxes/:sandbox_id/logs', 'follow_logs', Type.Object({ sandbox_id: Uuid }), (params) => ({
+    id: (params as { sandbox_id: string }).sandbox_id,
+  }));
+  addressed(
+    '/v1/sandboxes/by-name/:name/logs',
+    'follow_logs_by_name',
+    Type.Object({ name: Type.String() }),
+    (params) => ({ name: (params as { name: string }).name }),
+  );
+
+  function addressed(
+    path: string,
+    operationId: string,
+    params: ReturnType<typeof Type.Object>,
+    keyOf: (params: unknown) => SandboxKey,
+  ): void {
+    app.get(
+      path,
+      {
+        // It would follow the log for nobody.
+        exposeHeadRoute: false,
+        schema: {
+          operationId,
+          summary: 'Follow what a sandbox writes',
+          description:
+            'Server-sent events: `log` with `{"source","ts","text"}` as its data, from the first line there is, and `end` when the run is over. A stream that ends without `end` is not complete: go on with `last-event-id`.',
+          tags: ['sandboxes'],
+          ...{ params, querystring, headers },
+          response: {
+            ...answers(Events, 'sandbox_not_found', 'rate_limited', 'not_supported'),
+            200: { description: 'The events.', content: { [EVENT_STREAM]: { schema: Events } } },
+          },
+        },
+      },
+      async (request, reply) => {
+        const query = {
+          sources: readSources(request.query.sources),
+          after: decodeCursor(request.headers['last-event-id']),
+        };
+        const events = await followers.follow(callerOf(request).orgId, keyOf(request.params), query, reply);
+        // For whoever stands between: pass on what comes, and keep none of it.
+        void reply.headers({ 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' });
+        return reply.type(EVENT_STREAM).send(events);
+      },
+    );
+  }
+}
+
+function readSources(text = DEFAULT_SOURCES): Set<LogSource> {
+  const names = text.split(',');
+  const unknown = names.find((name) => !(LOG_SOURCES as readonly string[]).includes(name));
+  if (unknown !== undefined) {
+    throw badParameter('sources', `sources must be a comma-separated list of ${LOG_SOURCES.join(', ')}`);
+  }
+  return new Set(names as LogSource[]);
+}
