@@ -1,61 +1,84 @@
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { SandboxStatus } from '../src/sandboxes/schema.js';
-import { STATUSES } from '../src/sandboxes/schema.js';
-import { OPERATIONS, TRANSITIONS } from '../src/sandboxes/state.js';
-import { decide, type Step, type Wanted } from '../src/sandboxes/decide.js';
-import type { Holding } from '../src/runtimes/runtime.js';
+import { inTransaction } from '../src/db/transaction.js';
+import { now } from '../src/lib/instant.js';
+import { DockerRuntime } from '../src/runtimes/docker.js';
+import { recordObservation } from '../src/sandboxes/record.js';
+import { STATUSES, type SandboxStatus } from '../src/sandboxes/schema.js';
+import { OPERATIONS, TRANSITIONS, type Occurrence } from '../src/sandboxes/state.js';
 import type { Client } from './support/client.js';
-import { startTestService, type TestService } from './support/service.js';
-import { smallRequest } from './support/specs.js';
-import { untilStatus } from './support/until.js';
+import { describeDocker, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { startTestService, type TestOptions, type TestService } from './support/service.js';
+import { until, untilStatus } from './support/until.js';
 
-/** Every cell of the lifecycle table, tried over HTTP. Slow starts and stops hold a sandbox in the statuses between. */
-describe('the lifecycle table', () => {
-  let quick: TestService;
-  let slow: TestService;
-  let clients: Record<'quick' | 'slow', Client>;
+/**
+ * Every cell of the lifecycle table. What callers ask for is tried over HTTP, on each runtime, in sandboxes that are
+ * brought into the status by what brings them there in life. What happens is written down as the reconciler does.
+ */
+
+const VCPUS = 1;
+const cells = STATUSES.flatMap((status) => OPERATIONS.map((operation) => [status, operation] as const));
+
+/** What a sandbox is made of that comes to rest in a status by itself, or stays in it. */
+interface Specs {
+  stays: Record<string, unknown>;
+  /** Takes its time to stop. */
+  stopsSlowly: Record<string, unknown>;
+  fails: Record<string, unknown>;
+}
+
+function everyOperation(runtime: () => TestOptions, specs: Specs): void {
+  let working: TestService;
+  /** Without a worker: what is started there goes on starting. */
+  let idle: TestService;
+  let clients: Record<'working' | 'idle', Client>;
   beforeAll(async () => {
-    quick = await startTestService({
-      simulated: { failStart: ({ spec }) => (spec.image === 'fails' ? 'it fails' : undefined) },
-    });
-    slow = await startTestService({ simulated: { startMs: 60_000, stopMs: 60_000 } });
-    clients = { quick: await quick.newOrg(), slow: await slow.newOrg() };
+    working = await startTestService(runtime());
+    idle = await startTestService({ ...runtime(), worker: false });
+    clients = { working: await working.newOrg(), idle: await idle.newOrg() };
   });
-  afterAll(() => Promise.all([quick.close(), slow.close()]));
+  afterAll(async () => {
+    for (const { id } of (await clients.working.get('/v1/sandboxes', { limit: 100 })).body.data) {
+      await clients.working.delete(`/v1/sandboxes/${id}`);
+    }
+    await until(
+      () => working.runtime.list(),
+      (held) => held.length === 0,
+      30_000,
+    );
+    await Promise.all([working.close(), idle.close()]);
+  });
 
   let count = 0;
 
   /** A fresh sandbox in this status, and whose client to ask. */
   async function sandboxIn(status: SandboxStatus): Promise<{ client: Client; id: string }> {
-    const client = status === 'starting' ? clients.slow : clients.quick;
-    const image = { type: 'oci', reference: status === 'failed' ? 'fails' : 'busybox' };
-    const start = status === 'created' ? {} : { start: true };
+    const client = status === 'starting' ? clients.idle : clients.working;
+    const spec = status === 'failed' ? specs.fails : status === 'stopping' ? specs.stopsSlowly : specs.stays;
     count += 1;
-    const { body } = await client.post('/v1/sandboxes', smallRequest(`s-${count}`, { image }), start);
-    if (status === 'stopped' || status === 'stopping') await untilStatus(client, body.id, 'running');
-    if (status === 'stopped') await client.post(`/v1/sandboxes/${body.id}/stop`, {});
-    if (status === 'stopping') {
-      // The simulated stop is instant: the row is held in the status between, as a slow runtime would.
-      await quick.ctx.pool.query(
-        "update sandboxes set status = 'stopping', runtime = 'elsewhere' where id = $1",
-        [body.id],
-      );
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      { name: `s-${count}`, resources: { vcpus: VCPUS, memory_mib: 64 }, ...spec },
+      status === 'created' ? {} : { start: true },
+    );
+    if (status === 'stopped' || status === 'stopping') {
+      await untilStatus(client, body.id, 'running');
+      await client.post(`/v1/sandboxes/${body.id}/stop`, {});
     }
     await untilStatus(client, body.id, status);
     return { client, id: body.id };
   }
 
-  const cells = STATUSES.flatMap((status) => OPERATIONS.map((operation) => [status, operation] as const));
-
   test.each(cells)('%s: %s', async (status, operation) => {
     const outcome = TRANSITIONS[status][operation];
     const { client, id } = await sandboxIn(status);
     const path = `/v1/sandboxes/${id}`;
-    const count = async () =>
-      (await client.get('/v1/events', { resource_id: id, limit: 100 })).body.data.length;
-    const before = await count();
+    const eventsOf = async () =>
+      (await client.get('/v1/events', { resource_id: id, limit: 100 })).body.data as { event_type: string }[];
+    const before = await eventsOf();
     const answer =
       operation === 'destroy' ? await client.delete(path) : await client.post(`${path}/${operation}`, {});
+    const types = (await eventsOf()).slice(0, -before.length).map(({ event_type }) => event_type);
     if (outcome === 'refused') {
       expect([answer.status, answer.body.error.code, answer.body.error.details]).toEqual([
         409,
@@ -63,105 +86,120 @@ describe('the lifecycle table', () => {
         { status, operation },
       ]);
       expect((await client.get(path)).body.status).toBe(status);
-      expect(await count()).toBe(before);
+      expect(types).toEqual([]);
     } else if (outcome === 'gone') {
       expect(answer.status).toBe(200);
       expect((await client.get(path)).status).toBe(404);
-      expect(await count()).toBeGreaterThan(before);
+      expect(types).toContain('sandbox_destroyed');
     } else {
       expect([answer.status, answer.body.status]).toEqual([200, outcome === 'same' ? status : outcome]);
-      if (outcome === 'same') expect(await count()).toBe(before);
-      else expect(await count()).toBeGreaterThan(before);
+      if (outcome === 'same') expect(types).toEqual([]);
+      else expect(types).toContain(`sandbox_${operation}_requested`);
     }
   });
+}
+
+describe('the lifecycle table, simulated:', () => {
+  const image = { type: 'oci', reference: 'busybox' };
+  everyOperation(
+    () => ({
+      simulated: {
+        stopMs: 800,
+        failStart: ({ spec }) => (spec.image === 'fails' ? 'it fails' : undefined),
+      },
+    }),
+    { stays: { image }, stopsSlowly: { image }, fails: { image: { type: 'oci', reference: 'fails' } } },
+  );
 });
 
-/**
- * The reconciler's decision, stepped by a toy world that does what is decided: from every combination of what the store
- * wants and what the runtime holds it must come to rest, with the run closed when nothing runs, and nothing left of what
- * was removed.
- */
-describe('the reconciler', () => {
-  const held = (['none', 'prepared', 'running', 'exited'] as const).flatMap((state) =>
-    state === 'none' ? [undefined] : [holding('current', state), holding('older', state)],
-  );
-  const run = { runId: 'current', runOpen: true };
-  const wants = STATUSES.flatMap((status): Wanted[] =>
-    [false, true].flatMap((removed): Wanted[] =>
-      // A run is open exactly while the status says so; one that is recorded as started may not be `starting` any more.
-      status === 'created' || status === 'stopped' || status === 'failed'
-        ? [
-            {
-              status,
-              removed,
-              runId: status === 'created' ? null : 'current',
-              runStarted: false,
-              runOpen: false,
-              placed: status !== 'created',
-            },
-          ]
-        : [
-            { status, removed, ...run, runStarted: status === 'running', placed: true },
-            ...(status === 'stopping' ? [{ status, removed, ...run, runStarted: true, placed: true }] : []),
-            // What has no place has not started either.
-            ...(status === 'running' ? [] : [{ status, removed, ...run, runStarted: false, placed: false }]),
-          ],
-    ),
-  );
-
-  /** Nothing is held of a run that has no place. */
-  const possible = ({ placed }: Wanted, holds: Holding | undefined) => placed || holds?.runId !== 'current';
-  const worlds = wants.flatMap((wanted) =>
-    held.filter((holds) => possible(wanted, holds)).map((holds) => [wanted, holds] as const),
-  );
-
-  test.each(worlds)('comes to rest from %j with %j', (first, firstHeld) => {
-    let world: World = { wanted: first, holds: firstHeld, destroyed: false };
-    for (let steps = 0; steps < 10 && !world.destroyed; steps += 1) {
-      world = after(decide(world.wanted, world.holds), world);
-    }
-    const { wanted, holds, destroyed } = world;
-    if (wanted.removed) {
-      expect([destroyed, holds]).toEqual([true, undefined]);
-    } else {
-      expect(decide(wanted, holds)).toBe('nothing');
-      expect(holds?.state === 'running').toBe(wanted.status === 'running');
-    }
-    const waits = wanted.status === 'starting' && !wanted.placed;
-    expect(wanted.runOpen).toBe((wanted.status === 'running' || waits) && !wanted.removed);
+describeDocker('the lifecycle table, docker:', () => {
+  beforeAll(makeImage);
+  const container = (script: string) => ({
+    image: { type: 'oci', reference: IMAGE },
+    pull_policy: 'never',
+    network: { enabled: false },
+    runtime: { cmd: ['sh', '-c', script] },
   });
+  everyOperation(
+    () => ({
+      runtime: (instanceId, volumes) =>
+        DockerRuntime.connect(instanceId, {
+          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 1_000 } },
+        }),
+      settings: { stopGraceMs: 2_000 },
+    }),
+    {
+      stays: container('trap "exit 0" TERM; while :; do sleep 0.1; done'),
+      stopsSlowly: container('trap "" TERM; while :; do sleep 1; done'),
+      fails: container('exit 7'),
+    },
+  );
+});
 
-  interface World {
-    wanted: Wanted;
-    holds: Holding | undefined;
-    destroyed: boolean;
-  }
+describe('the lifecycle table, what happens:', () => {
+  let service: TestService;
+  let client: Client;
+  beforeAll(async () => {
+    service = await startTestService({ worker: false });
+    client = await service.newOrg();
+  });
+  afterAll(() => service.close());
 
-  /** What the one thing decided does to the world. */
-  function after(step: Step, world: World): World {
-    const { wanted, holds } = world;
-    switch (step) {
-      case 'nothing':
-        return world;
-      case 'start':
-        return { ...world, holds: holding('current', 'running') };
-      case 'stop':
-      case 'kill':
-        return { ...world, holds: holding(holds!.runId, 'exited') };
-      case 'destroy':
-        return { ...world, holds: undefined };
-      case 'record_started':
-        return { ...world, wanted: { ...wanted, status: 'running', runStarted: true } };
-      case 'record_destroyed':
-        return { ...world, destroyed: true };
-      case 'record_exit':
-      case 'record_cancelled':
-      case 'record_lost':
-        return { ...world, wanted: { ...wanted, status: 'stopped', runOpen: false } };
+  const occurrences = Object.keys(TRANSITIONS.starting).filter(
+    (event) => !(OPERATIONS as readonly string[]).includes(event),
+  ) as Occurrence[];
+  const facts = STATUSES.flatMap((status) => occurrences.map((occurrence) => [status, occurrence] as const));
+
+  test.each(facts)('%s: %s', async (status, occurrence) => {
+    const { pool } = service.ctx;
+    const image = { type: 'oci', reference: 'busybox' };
+    const name = `${status}-${occurrence}`.replaceAll('_', '-');
+    const { body } = await client.post('/v1/sandboxes', { name, image }, { start: true });
+    const open = ['starting', 'running', 'stopping'].includes(status);
+    const startedAt = now();
+    await pool.query('update sandboxes set status = $2, status_reason = null where id = $1', [
+      body.id,
+      status,
+    ]);
+    const { rows } = await pool.query('select run_id from sandboxes where id = $1', [body.id]);
+    const runId = rows[0].run_id as string;
+    const hasStarted = status === 'running' || (occurrence !== 'start_failed' && occurrence !== 'run_lost');
+    if (status === 'running') {
+      await pool.query('update runs set started_at = $2, seen_at = $2 where id = $1', [runId, startedAt]);
     }
-  }
+    if (!open) {
+      await pool.query(
+        "update runs set started_at = $2, stopped_at = $2, end_reason = 'requested' where id = $1",
+        [runId, startedAt],
+      );
+    }
+    const events = async () => (await client.get('/v1/events', { resource_id: body.id })).body.data.length;
+    const before = await events();
+    const observe = (run: string) =>
+      inTransaction(pool, (tx) =>
+        recordObservation(service.ctx, tx, {
+          ...{ orgId: client.org.id, sandboxId: body.id, runId: run, occurrence },
+          startedAt: hasStarted ? startedAt : null,
+          stoppedAt: hasStarted && occurrence !== 'run_started' ? now() : null,
+          ...{ reason: occurrence, message: 'what happened', exit: null },
+        }),
+      );
+    const statusNow = async () => (await client.get(`/v1/sandboxes/${body.id}`)).body.status;
+    // Of another run than the one under way nothing is believed.
+    await observe(uuidv7());
+    expect([await statusNow(), await events()]).toEqual([status, before]);
 
-  function holding(runId: string, state: Holding['state']): Holding {
-    return { orgId: 'o', sandboxId: 's', runId, state, startedAt: null, finishedAt: null, exit: null };
-  }
+    await observe(runId);
+    const outcome = TRANSITIONS[status][occurrence];
+    const then = outcome === 'same' ? status : outcome;
+    expect(await statusNow()).toBe(then);
+    const after = await events();
+    if (!open) expect(after).toBe(before);
+    if (outcome !== 'same') expect(after).toBeGreaterThan(before);
+    const run = await pool.query('select end_reason is null as open from runs where id = $1', [runId]);
+    expect(run.rows[0].open).toBe(['starting', 'running', 'stopping'].includes(then));
+    // Told again it changes nothing.
+    await observe(runId);
+    expect([await statusNow(), await events()]).toEqual([then, after]);
+  });
 });
