@@ -22,7 +22,9 @@ describeDocker('files and processes in containers', () => {
     await furnish();
     service = await startTestService({
       runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes }),
+        DockerRuntime.connect(instanceId, {
+          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 100, memoryMib: 100_000 } },
+        }),
       settings: { stopGraceMs: 200 },
     });
     client = await service.newOrg();

@@ -27,7 +27,9 @@ describeDocker('volumes in containers', () => {
     makeImage();
     service = await startTestService({
       runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes }),
+        DockerRuntime.connect(instanceId, {
+          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 100, memoryMib: 100_000 } },
+        }),
       settings: { stopGraceMs: 200 },
     });
     client = await service.newOrg();
