@@ -22,7 +22,7 @@ interface Finding {
 
 interface DoctorOptions extends CommonOptions {
   dockerSocket: string;
-  dockerNetwork: string;
+  dockerNetwork?: string;
   dockerRuntime?: string;
 }
 
@@ -109,7 +109,8 @@ async function checkDocker({
       ...{ choice: 'docker', dockerSocket: socket, dockerNetwork: network, dockerRuntime: runtimeClass },
       ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(join(dataDir, 'volumes')) },
     });
-    return { check, state: 'ok', found: runtime.description };
+    const state = runtime.capabilities.has('network_policy') || network === 'none' ? 'ok' : 'missing';
+    return { check, state, found: runtime.description };
   } catch (error) {
     if (error instanceof ExplainedError) return { check, state: 'broken', found: error.message };
     return {

@@ -41,7 +41,7 @@ export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): R
 }
 
 export function containerOptions(
-  spec: RunSpec,
+  { sandboxId, spec }: Run,
   image: ImageCommand,
   {
     network,
@@ -56,6 +56,8 @@ export function containerOptions(
     ...commandOf(spec, image),
     ...(spec.user === null ? {} : { User: spec.user }),
     ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
+    // Who joins the network of another container has that one's name.
+    ...(network.startsWith('container:') ? {} : { Hostname: spec.hostname ?? sandboxId }),
     // A shell or interpreter without a script waits on its input instead of ending at once.
     OpenStdin: true,
     HostConfig: {
@@ -67,7 +69,7 @@ export function containerOptions(
       CapDrop: ['ALL'],
       CapAdd: spec.securityProfile === 'restricted' ? [] : CAPABILITIES,
       SecurityOpt: ['no-new-privileges'],
-      NetworkMode: spec.networkEnabled ? network : 'none',
+      NetworkMode: network,
       Ulimits: spec.rlimits.map(({ resource, soft, hard }) => ({ Name: resource, Soft: soft, Hard: hard })),
       Tmpfs: tmpfsOf(spec),
       // The flags are on what is mounted at the source: `ReadOnly` here would have the engine set them anew, without the rest.

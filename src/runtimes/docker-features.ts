@@ -40,7 +40,7 @@ export async function findFeatures(
   const directory = posix.join(MOUNTS_DIRECTORY, instanceId);
   // Twice, because another process of this installation may have swept the first attempt away.
   const noMounts = (await whyNoMounts(docker, directory)) && (await whyNoMounts(docker, directory));
-  const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches'];
+  const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches', 'idle_timeout', 'registry_credentials'];
   const lacks: string[] = [];
   if (noMounts === undefined) {
     capabilities.push('named_volumes', 'bind_mounts');
@@ -63,7 +63,11 @@ function checkRuntimeClass({ Runtimes }: FeatureInfo, runtimeClass: string | und
   );
 }
 
-function sharesKernel({ Runtimes, DefaultRuntime }: FeatureInfo, runtimeClass = DefaultRuntime): boolean {
+/** Does it run processes on this kernel, whose mounts and network rules then hold for them? */
+export function sharesKernel(
+  { Runtimes, DefaultRuntime }: FeatureInfo,
+  runtimeClass = DefaultRuntime,
+): boolean {
   const { path, runtimeType } = Runtimes[runtimeClass] ?? {};
   return SHARED_KERNEL.has(posix.basename(path ?? runtimeClass)) || runtimeType === 'io.containerd.runc.v2';
 }

@@ -4,7 +4,7 @@ import { checkLabels } from '../lib/labels.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { unmetDemand } from './demands.js';
 import type { MountRequest } from './mount-schema.js';
-import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
+import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import type { SecretEntry } from './network-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
 
@@ -92,6 +92,7 @@ function checkLimits({ rlimits = [], runtime }: CreateSandboxRequest): void {
       refuse('runtime.scripts', 'the name of a script has 1 to 128 of A-Z a-z 0-9 . - _');
     }
   }
+  if (runtime?.hostname != null && !isHostname(runtime.hostname)) refuse('runtime.hostname', HOSTNAME_RULE);
   if (runtime?.workdir != null && !runtime.workdir.startsWith('/')) {
     refuse('runtime.workdir', 'the working directory must be an absolute path');
   }
@@ -161,18 +162,30 @@ function checkPatches({ patches = [], mounts = [] }: CreateSandboxRequest): void
 }
 
 function checkPolicy({ network }: CreateSandboxRequest): void {
-  for (const [index, { destination, ports = [] }] of (network?.policy?.rules ?? []).entries()) {
+  for (const [index, rule] of (network?.policy?.rules ?? []).entries()) {
+    const { destination, ports = [], protocols = [] } = rule;
     const field = `network.policy.rules[${index}]`;
     if (typeof destination === 'object' && 'cidr' in destination && !isCidr(destination.cidr)) {
       refuse(`${field}.destination.cidr`, 'cidr must be an IP address or a CIDR block, such as 10.0.0.0/8');
     }
     const reversed = ports.findIndex(({ start, end }) => start > end);
     if (reversed !== -1) refuse(`${field}.ports[${reversed}]`, 'a port range must not end before it starts');
+    if (ports.length > 0 && protocols.some((protocol) => protocol.startsWith('icmp'))) {
+      refuse(`${field}.ports`, 'only tcp and udp have ports: make a rule of its own for icmpv4 and icmpv6');
+    }
+    if (typeof destination === 'object' && 'cidr' in destination) {
+      const foreign = destination.cidr.includes(':') ? 'icmpv4' : 'icmpv6';
+      if (protocols.length > 0 && protocols.every((protocol) => protocol === foreign)) {
+        refuse(`${field}.protocols`, `${foreign} never goes to ${destination.cidr}`);
+      }
+    }
   }
 }
 
 function isCidr(text: string): boolean {
   const [address = '', prefix, ...rest] = text.split('/');
+  // An address with a zone means something on one machine only.
+  if (address.includes('%')) return false;
   const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
   return (
     rest.length === 0 &&

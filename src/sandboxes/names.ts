@@ -11,6 +11,15 @@ export function isSlug(text: string): boolean {
   return SLUG.test(text) && text.length >= 3 && text.length <= 63;
 }
 
+/** 64 is what Linux takes. Labels as in RFC 1123. */
+const HOSTNAME = /^(?=.{1,64}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i;
+export const HOSTNAME_RULE =
+  'a host name has at most 64 letters, digits, hyphens and dots; each part between dots begins and ends with a letter or digit';
+
+export function isHostname(text: string): boolean {
+  return HOSTNAME.test(text);
+}
+
 const FIRST =
   'amber azure brave bright brisk calm clear clever coral crisp eager fair fleet fresh gentle glad golden grand green hardy jolly keen kind lively lucid mellow merry mild neat noble proud quick quiet rapid ruby sharp silver smart snowy solid steady sunny swift tidy vivid warm wise witty';
 const SECOND =

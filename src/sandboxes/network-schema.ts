@@ -45,6 +45,43 @@ const NetworkPolicy = Named(
   },
   'Rules in order; in each direction the first match wins. What matches none falls to the default, `deny` unless said.',
 );
+export type NetworkPolicy = Static<typeof NetworkPolicy>;
+
+// In both.
+
+const PublishedPort = Named('PublishedPortSpec', {
+  guest_port: Int32(),
+  host_port: Int32(),
+  host_bind: Type.String({ description: 'Address on the host; loopback unless said.' }),
+  protocol: Type.Optional(Words(['tcp', 'udp'], { title: 'PortProtocol' })),
+});
+
+const TlsConfig = Named('TlsConfig', {
+  enabled: Type.Optional(Type.Boolean()),
+  intercepted_ports: Type.Optional(Type.Array(Int32())),
+  bypass: Type.Optional(Type.Array(Type.String())),
+  verify_upstream: Type.Optional(Type.Boolean()),
+  upstream_ca_cert: Type.Optional(Type.Array(Type.String())),
+  scoped_upstream_ca_cert: Type.Optional(
+    Type.Array(Named('ScopedUpstreamCaCert', { pattern: Type.String(), path: Type.String() })),
+  ),
+  scoped_verify_upstream: Type.Optional(
+    Type.Array(Named('ScopedVerifyUpstream', { pattern: Type.String(), verify: Type.Boolean() })),
+  ),
+  block_quic_on_intercept: Type.Optional(Type.Boolean()),
+  cache: Type.Optional(
+    Named('CertCacheConfig', {
+      capacity: Type.Optional(Int64({ default: 1000 })),
+      validity_hours: Type.Optional(Int64({ default: 24 })),
+    }),
+  ),
+  intercept_ca: Type.Optional(
+    Named('InterceptCaConfig', {
+      cert_path: Type.Optional(Nullable(Type.String())),
+      key_path: Type.Optional(Nullable(Type.String())),
+    }),
+  ),
+});
 
 // What is asked for.
 
@@ -106,6 +143,8 @@ export const NetworkRequest = Named(
         }),
       ),
     ),
+    ports: Type.Optional(Nullable(Type.Array(PublishedPort))),
+    tls: Type.Optional(Nullable(TlsConfig)),
   },
   'Unknown keys are accepted and ignored.',
 );
@@ -126,13 +165,6 @@ const SandboxSecret = Named(
   'A secret without its value and without where the value is kept.',
 );
 
-const PublishedPort = Named('PublishedPortSpec', {
-  guest_port: Int32(),
-  host_port: Int32(),
-  host_bind: Type.String({ description: 'Address on the host; loopback unless said.' }),
-  protocol: Type.Optional(Words(['tcp', 'udp'], { title: 'PortProtocol' })),
-});
-
 const DnsConfig = Named('DnsConfig', {
   nameservers: Type.Optional(Type.Array(Type.String())),
   query_timeout_ms: Type.Optional(Int64({ default: 5000 })),
@@ -146,33 +178,6 @@ const InterfaceOverrides = Named('InterfaceOverrides', {
   ipv6_pool: Type.Optional(Nullable(Type.String())),
   mac: Type.Optional(Nullable(Type.Array(Int32({ maximum: 255 }), { minItems: 6, maxItems: 6 }))),
   mtu: Type.Optional(Nullable(Int32())),
-});
-
-const TlsConfig = Named('TlsConfig', {
-  enabled: Type.Optional(Type.Boolean()),
-  intercepted_ports: Type.Optional(Type.Array(Int32())),
-  bypass: Type.Optional(Type.Array(Type.String())),
-  verify_upstream: Type.Optional(Type.Boolean()),
-  upstream_ca_cert: Type.Optional(Type.Array(Type.String())),
-  scoped_upstream_ca_cert: Type.Optional(
-    Type.Array(Named('ScopedUpstreamCaCert', { pattern: Type.String(), path: Type.String() })),
-  ),
-  scoped_verify_upstream: Type.Optional(
-    Type.Array(Named('ScopedVerifyUpstream', { pattern: Type.String(), verify: Type.Boolean() })),
-  ),
-  block_quic_on_intercept: Type.Optional(Type.Boolean()),
-  cache: Type.Optional(
-    Named('CertCacheConfig', {
-      capacity: Type.Optional(Int64({ default: 1000 })),
-      validity_hours: Type.Optional(Int64({ default: 24 })),
-    }),
-  ),
-  intercept_ca: Type.Optional(
-    Named('InterceptCaConfig', {
-      cert_path: Type.Optional(Nullable(Type.String())),
-      key_path: Type.Optional(Nullable(Type.String())),
-    }),
-  ),
 });
 
 export const SandboxNetwork = Named('SandboxNetworkResponse', {

@@ -203,7 +203,16 @@ export const CreateSandboxRequest = Named(
     ),
     resources: Type.Optional(Resources),
     runtime: Type.Optional(
-      Named('CloudSandboxRuntimeOptions', runtimeOptions, 'Unknown keys are accepted and ignored.'),
+      Named(
+        'CloudSandboxRuntimeOptions',
+        {
+          ...runtimeOptions,
+          hostname: Type.Optional(
+            Nullable(Type.String({ description: 'Name of the guest for itself. Its id when left out.' })),
+          ),
+        },
+        'Unknown keys are accepted and ignored.',
+      ),
     ),
     env: Type.Optional(Type.Array(EnvVar, { description: 'Of two entries with one key the last wins.' })),
     labels: Type.Optional(StringMap()),

@@ -1,0 +1,277 @@
+import type Docker from 'dockerode';
+import { randomUUID } from 'node:crypto';
+import { isIPv4 } from 'node:net';
+import { INSTANCE_LABEL, SANDBOX_LABEL } from './docker-container.js';
+import { statusOf } from './docker-image.js';
+import {
+  createHolder,
+  HOLDER_LABEL,
+  inspectHolder,
+  markOf,
+  readHolder,
+  removeHolder,
+  startHolder,
+  stopHolder,
+  type Holder,
+} from './docker-network-holder.js';
+import { isMarked, putRules, whyNoRules } from './docker-network-rules.js';
+import { hostAddresses, systemResolvers } from './docker-network-host.js';
+import { hasPause } from './docker-pause.js';
+import { compilePolicy } from './network-policy.js';
+import { PUBLIC_PROFILE } from './network-policy-groups.js';
+import { StartRefusedError, type Capability, type Run } from './runtime.js';
+
+export interface NetworkOptions {
+  instanceId: string;
+  /** A bridge network of the engine; `none` for no network. One of our own unless said. */
+  name: string | undefined;
+  /** Who resolves names for the sandboxes; those of the machine unless said. */
+  resolvers: readonly string[] | undefined;
+  architecture: string;
+  /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
+  sharesKernel: boolean;
+}
+
+/** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */
+const ORPHAN_SECS = 60;
+
+type Work = 'stop_holder' | 'remove_holder' | 'end_sandbox';
+
+/**
+ * The networks of sandboxes: each has a namespace of its own on one bridge, with rules in it before anything of the
+ * sandbox runs. Nothing inside can change them. See docs/decisions/0007.
+ */
+export class DockerNetworks {
+  /** Sandboxes that a start or a removal is under way for: nothing of theirs is left over. */
+  private readonly claimed = new Set<string>();
+  private readonly tidying = new Map<string, Promise<void>>();
+  private readonly opened = new Map<string, Holder>();
+  private making: Promise<void> | undefined;
+
+  private constructor(
+    private readonly docker: Docker,
+    private readonly options: NetworkOptions,
+    /** Why sandboxes have no network; undefined when they have one. */
+    private readonly lack: string | undefined,
+  ) {}
+
+  get capabilities(): Capability[] {
+    return this.lack === undefined ? ['network_policy'] : [];
+  }
+
+  /** For the operator, after "network: ". */
+  get description(): string {
+    if (this.lack !== undefined) return `NONE, because ${this.lack}`;
+    return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
+  }
+
+  static async open(docker: Docker, options: NetworkOptions): Promise<DockerNetworks> {
+    return new DockerNetworks(docker, options, await whyNone(docker, options));
+  }
+
+  /** Keeps the sandbox to the caller until what is returned is called: what is left over of it is not tidied meanwhile. */
+  async claim(sandboxId: string): Promise<() => void> {
+    this.claimed.add(sandboxId);
+    await this.tidying.get(sandboxId);
+    return () => void this.claimed.delete(sandboxId);
+  }
+
+  /**
+   * Makes the network of a sandbox that is about to start, with its rules. Returns the engine's word for it. `made`: the
+   * sandbox's container, if there is one already; it cannot change its network any more.
+   *
+   * Throws StartRefusedError rather than leave anything open.
+   */
+  async join({ sandboxId, spec }: Run, made: Docker.Container | undefined): Promise<string> {
+    const mode = made && (await made.inspect()).HostConfig.NetworkMode;
+    if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return 'none';
+    if (mode !== undefined && !mode.startsWith('container:')) {
+      throw new StartRefusedError(`the sandbox was made with the open network ${mode}: make it anew`);
+    }
+    if (this.lack !== undefined) {
+      // With nothing promised, nothing is less than that, but never more.
+      if (mode === undefined && spec.networkPolicy == null) return 'none';
+      throw new StartRefusedError(`the sandbox cannot have its network: ${this.lack}`);
+    }
+    const { docker, options } = this;
+    const found = await inspectHolder(docker, sandboxId);
+    if (mode !== undefined && mode !== `container:${found?.Id}`) {
+      throw new StartRefusedError('what holds the network of the sandbox was removed: make the sandbox anew');
+    }
+    const resolvers = options.resolvers ?? systemResolvers();
+    if (!found) {
+      const network = options.name ?? (await this.ensureNetwork());
+      const hostname = spec.hostname ?? sandboxId;
+      await createHolder(docker, {
+        ...{ ...options, sandboxId, hostname, network },
+        // A sandbox without IPv6 would only lose time with the others.
+        resolvers: resolvers.filter(isIPv4),
+      });
+    }
+    const holder = await startHolder(docker, sandboxId);
+    const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
+      hosts: [...hostAddresses(), ...holder.gateways],
+      resolvers,
+      neighbours: holder.links,
+    });
+    await putRules(holder.pid, markOf(sandboxId), rules);
+    this.opened.set(sandboxId, holder);
+    return `container:${holder.id}`;
+  }
+
+  /**
+   * Looks once more after the start: has the sandbox joined the namespace that has the rules? Somebody else may have
+   * started its holder anew in between. Then it is ended, and the error lets it be tried again.
+   */
+  async confirm({ sandboxId }: Run, container: Docker.Container): Promise<void> {
+    const expected = this.opened.get(sandboxId);
+    if (!expected) return;
+    this.opened.delete(sandboxId);
+    const found = await inspectHolder(this.docker, sandboxId);
+    const holder = found && readHolder(found);
+    if (holder?.pid === expected.pid && holder.startedAt === expected.startedAt) return;
+    await container.kill().catch(() => undefined);
+    throw new StartRefusedError('what holds the network of the sandbox ended while the sandbox was started');
+  }
+
+  /** Removes what is held for the network of a sandbox. Nothing is no error. */
+  async remove(sandboxId: string): Promise<void> {
+    await removeHolder(this.docker, sandboxId);
+  }
+
+  /**
+   * Begins to put in order what a crash or somebody else left behind, as seen in the list of all containers of this
+   * installation. Holders whose sandbox has ended are stopped: they come by here too.
+   */
+  tidy(containers: readonly Docker.ContainerInfo[]): void {
+    const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
+    const holders = new Map(containers.map((container) => [container.Labels[HOLDER_LABEL], container]));
+    for (const sandboxId of new Set([...sandboxes.keys(), ...holders.keys()])) {
+      if (sandboxId === undefined || this.claimed.has(sandboxId) || this.tidying.has(sandboxId)) continue;
+      if (leftOver(sandboxes.get(sandboxId), holders.get(sandboxId)) === undefined) continue;
+      const work = this.tidyOne(sandboxId)
+        // The next look finds it again.
+        .catch(() => undefined)
+        .finally(() => this.tidying.delete(sandboxId));
+      this.tidying.set(sandboxId, work);
+    }
+  }
+
+  /** Waits for what `tidy` began. */
+  async close(): Promise<void> {
+    await Promise.all(this.tidying.values());
+  }
+
+  /** The list may be older than the latest start: only what is still left over now is touched. */
+  private async tidyOne(sandboxId: string): Promise<void> {
+    const [sandbox, holder] = await Promise.all(
+      [SANDBOX_LABEL, HOLDER_LABEL].map(async (label) => {
+        const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
+        const filters = { label: [ours, `${label}=${sandboxId}`] };
+        return (await this.docker.listContainers({ all: true, filters }))[0];
+      }),
+    );
+    switch (leftOver(sandbox, holder)) {
+      case 'stop_holder':
+        return stopHolder(this.docker, sandboxId);
+      case 'remove_holder':
+        return removeHolder(this.docker, sandboxId);
+      case 'end_sandbox':
+        await this.docker.getContainer(sandbox!.Id).kill();
+        return;
+      case undefined:
+        return;
+    }
+  }
+
+  /** Makes the bridge that sandboxes are on when no other was named. Returns its name. */
+  private async ensureNetwork(): Promise<string> {
+    const name = `sandkeep-${this.options.instanceId}`;
+    // The engine does not look closely when two of one name are asked for at once.
+    this.making ??= makeNetwork(this.docker, name, this.options.instanceId).finally(
+      () => (this.making = undefined),
+    );
+    await this.making;
+    return name;
+  }
+}
+
+/** What is to be done about a sandbox's containers, if anything. */
+function leftOver(
+  sandbox: Docker.ContainerInfo | undefined,
+  holder: Docker.ContainerInfo | undefined,
+): Work | undefined {
+  if (sandbox && isAlive(sandbox)) {
+    // Its network went with the holder and does not come back: a sandbox that is cut off has to be seen to have ended.
+    const joined = sandbox.HostConfig.NetworkMode.startsWith('container:');
+    return joined && !(holder && isAlive(holder)) ? 'end_sandbox' : undefined;
+  }
+  if (!holder) return undefined;
+  if (sandbox) return isAlive(holder) ? 'stop_holder' : undefined;
+  return Date.now() / 1000 - holder.Created > ORPHAN_SECS ? 'remove_holder' : undefined;
+}
+
+function isAlive({ State }: Docker.ContainerInfo): boolean {
+  return State === 'running' || State === 'paused' || State === 'restarting';
+}
+
+async function makeNetwork(docker: Docker, name: string, instanceId: string): Promise<void> {
+  try {
+    await docker.getNetwork(name).inspect();
+    return;
+  } catch (error) {
+    if (statusOf(error) !== 404) throw error;
+  }
+  await docker.createNetwork({
+    Name: name,
+    Driver: 'bridge',
+    CheckDuplicate: true,
+    EnableIPv6: false,
+    Labels: { [INSTANCE_LABEL]: instanceId },
+    // The rules in each namespace keep neighbours apart. This does so once more.
+    Options: { 'com.docker.network.bridge.enable_icc': 'false' },
+  });
+}
+
+/** Why sandboxes can have no network whose rules are enforced. */
+async function whyNone(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
+  const { name, architecture, sharesKernel } = options;
+  if (name === 'none') return 'the operator wants none';
+  if (!sharesKernel)
+    return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
+  if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
+  if (name !== undefined) {
+    const driver = await driverOf(docker, name);
+    if (driver !== 'bridge') {
+      return driver === undefined ? `there is no Docker network ${name}` : `${name} is not a bridge network`;
+    }
+  }
+  return (await whyNoRules()) ?? (await whyNotHere(docker, options));
+}
+
+async function driverOf(docker: Docker, name: string): Promise<string | undefined> {
+  try {
+    return ((await docker.getNetwork(name).inspect()) as { Driver: string }).Driver;
+  } catch (error) {
+    if (statusOf(error) === 404) return undefined;
+    throw error;
+  }
+}
+
+/** Are the engine's processes ours to see? Tried with a holder of nobody's. */
+async function whyNotHere(
+  docker: Docker,
+  { instanceId, architecture }: NetworkOptions,
+): Promise<string | undefined> {
+  const sandboxId = randomUUID();
+  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none', resolvers: [] };
+  try {
+    await createHolder(docker, attempt);
+    const { pid } = await startHolder(docker, sandboxId);
+    return isMarked(pid, markOf(sandboxId))
+      ? undefined
+      : 'the engine runs its containers out of sight of the service';
+  } finally {
+    await removeHolder(docker, sandboxId);
+  }
+}

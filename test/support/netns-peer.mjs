@@ -1,0 +1,71 @@
+// One side of a network: answers on the ports of its arguments and, asked by lines of JSON on its standard input,
+// tries to reach the other side. Plain JavaScript, as it is started inside a network namespace of its own.
+import { createSocket } from 'node:dgram';
+import { createServer, connect } from 'node:net';
+import { createInterface } from 'node:readline';
+
+const ANSWER = 'reached';
+const REFUSALS = ['EHOSTUNREACH', 'EACCES', 'EPERM'];
+
+function serveUdp(port, host) {
+  const socket = createSocket({ type: host === '::' ? 'udp6' : 'udp4', ipv6Only: host === '::' });
+  socket.on('message', (_, from) => socket.send(ANSWER, from.port, from.address, () => undefined));
+  return new Promise((resolve) => socket.bind(port, host, resolve));
+}
+
+function serveTcp(port, host) {
+  const server = createServer((socket) => socket.on('error', () => undefined).end(ANSWER));
+  return new Promise((resolve) => server.listen({ port, host, ipv6Only: host === '::' }, resolve));
+}
+
+/** `reached`; `refused`, when somebody says so at once; `lost`, when nobody says anything in time. */
+function tryTcp({ from, to, port, wait }) {
+  return new Promise((resolve) => {
+    const socket = connect({ host: to, port, ...(from ? { localAddress: from } : {}) });
+    const end = (outcome) => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(outcome);
+    };
+    const timer = setTimeout(end, wait, 'lost');
+    socket.on('data', () => end('reached'));
+    socket.on('error', ({ code }) => end(code === 'ECONNREFUSED' ? 'refused' : code));
+  });
+}
+
+function tryUdp({ from, to, port, wait }) {
+  return new Promise((resolve) => {
+    const socket = createSocket(to.includes(':') ? 'udp6' : 'udp4');
+    let ended = false;
+    const end = (outcome) => {
+      if (!ended) socket.close();
+      ended = true;
+      clearTimeout(timer);
+      resolve(outcome);
+    };
+    const timer = setTimeout(end, wait, 'lost');
+    socket.on('message', () => end('reached'));
+    socket.on('error', ({ code }) => end(REFUSALS.includes(code) ? 'refused' : code));
+    const ask = () => ended || socket.send('?', (error) => error && socket.emit('error', error));
+    const send = () =>
+      socket.connect(port, to, () => {
+        ask();
+        // What was refused is said at the next use of the socket.
+        setTimeout(ask, 20);
+      });
+    if (from) socket.bind(0, from, send);
+    else send();
+  });
+}
+
+const ports = process.argv.slice(2).map(Number);
+await Promise.all(
+  ports.flatMap((port) => ['0.0.0.0', '::'].flatMap((host) => [serveUdp(port, host), serveTcp(port, host)])),
+);
+process.stdout.write('ready\n');
+for await (const line of createInterface(process.stdin)) {
+  const attempt = JSON.parse(line);
+  const outcome = attempt.protocol === 'tcp' ? tryTcp(attempt) : tryUdp(attempt);
+  outcome.then((result) => process.stdout.write(`${JSON.stringify({ id: attempt.id, outcome: result })}\n`));
+}
+process.exit(0);

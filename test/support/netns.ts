@@ -1,0 +1,89 @@
+import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { describe } from 'vitest';
+
+/** Network namespaces of the machine, with real interfaces, routes and processes in them. Needs root. */
+
+const PEER = join(import.meta.dirname, 'netns-peer.mjs');
+
+const reason = whyNot();
+
+/** Skips, and says so, where there are no namespaces to be had; fails there with SANDKEEP_TEST_DOCKER=required. */
+export const describeNetns =
+  reason === undefined || process.env['SANDKEEP_TEST_DOCKER'] === 'required'
+    ? describe
+    : (name: string, body: () => void) => describe.skip(`${name} — SKIPPED: ${reason}`, body);
+
+function whyNot(): string | undefined {
+  if (process.getuid?.() !== 0) return 'it needs root';
+  for (const program of ['nft', 'ip', 'nsenter']) {
+    if (spawnSync(program, ['-V']).error) {
+      return `there is no ${program} (on Debian: apt-get install nftables iproute2 util-linux)`;
+    }
+  }
+  return undefined;
+}
+
+/** Runs a script of shell commands, in a namespace if one is named. Returns what it printed. */
+export function sh(script: string, namespace?: string): string {
+  const inside = namespace === undefined ? [] : ['ip', 'netns', 'exec', namespace];
+  const [program, ...args] = [...inside, 'sh', '-euc', script];
+  return execFileSync(program!, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+/** Replaces the rules of a namespace. */
+export function nft(namespace: string, rules: string): void {
+  execFileSync('ip', ['netns', 'exec', namespace, 'nft', '-f', '-'], { input: rules, stdio: 'pipe' });
+}
+
+export interface Attempt {
+  protocol: 'tcp' | 'udp';
+  /** The address it comes from; the usual one unless said. */
+  from?: string;
+  to: string;
+  port: number;
+  /** Milliseconds. */
+  wait: number;
+}
+
+/** A process in a namespace that answers on `ports` and tries to reach others. */
+export class NetnsPeer {
+  private readonly waiting = new Map<number, (outcome: string) => void>();
+  private last = 0;
+
+  private constructor(private readonly child: ChildProcess) {}
+
+  static async start(namespace: string, ports: readonly number[]): Promise<NetnsPeer> {
+    const child = spawn('ip', ['netns', 'exec', namespace, process.execPath, PEER, ...ports.map(String)], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    const peer = new NetnsPeer(child);
+    const lines = createInterface(child.stdout!);
+    await once(lines, 'line');
+    lines.on('line', (line) => {
+      const { id, outcome } = JSON.parse(line);
+      peer.waiting.get(id)?.(outcome);
+      peer.waiting.delete(id);
+    });
+    child.once('exit', () => {
+      for (const settle of peer.waiting.values()) settle('the peer has ended');
+    });
+    return peer;
+  }
+
+  async try(attempt: Attempt): Promise<string> {
+    const id = (this.last += 1);
+    return new Promise((resolve) => {
+      this.waiting.set(id, resolve);
+      if (this.child.exitCode !== null) resolve('the peer has ended');
+      this.child.stdin!.write(`${JSON.stringify({ id, ...attempt })}\n`);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.child.stdin!.end();
+    if (this.child.exitCode === null) await once(this.child, 'exit');
+  }
+}
