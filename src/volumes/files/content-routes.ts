@@ -39,6 +39,11 @@ export function contentRoutes(app: App, ctx: Context): void {
 
   void app.register(async (raw: App) => {
     // Whatever its content-type says, and also when there is none: the body is the file.
+    raw.addHook('onRequest', async (request) => {
+      // One that is malformed would be refused before any parser is asked.
+      delete request.headers['content-type'];
+      return Promise.resolve();
+    });
     raw.removeAllContentTypeParsers();
     raw.addContentTypeParser('*', (_request, body, done) => done(null, body));
     raw.put(
