@@ -8,6 +8,7 @@ import { listen } from '../src/http/listen.js';
 import type { Limits } from '../src/quotas/limits.js';
 import { setQuotas } from '../src/quotas/set.js';
 import { makeClient, type Answer, type Client } from './support/client.js';
+import { clientOf, importAll, line } from './support/history.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
 import { until, untilStatus } from './support/until.js';
@@ -333,6 +334,17 @@ test('an organization without quotas has no limits, and the answer says so', asy
     max_uptime_minutes_per_sandbox: null,
     max_total_storage_gib: null,
   });
+});
+
+test('an organization that was imported has quotas too, and what was running elsewhere takes no place', async () => {
+  const org = line.org();
+  await importAll(service, [org, line.sandbox(org, { status: 'running' })]);
+  const client = await clientOf(service, org);
+  const limits = { max_sandboxes: 2, max_concurrent_persistent_running: 1 };
+  await setQuotas(service.ctx.pool, client.org.id, limits, operator('test'));
+  expect(await usageOf(client)).toMatchObject({ total_sandboxes: 1, concurrent_persistent_running: 0 });
+  expect((await client.post('/v1/sandboxes', smallRequest('second'), { start: true })).status).toBe(200);
+  expectExceeded(await client.post('/v1/sandboxes', smallRequest('third')), 'max_sandboxes', 2, 2);
 });
 
 test('whatever is done in whatever order, the counts are those of a simple model', async () => {
