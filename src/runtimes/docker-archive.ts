@@ -83,10 +83,12 @@ export async function getFile(
   const archive = extract();
   const files: Extract<Entry, { type: 'file' }>[] = [];
   archive.on('entry', ({ mode = 0o644, uid = 0, gid = 0 }: Headers, content, next) => {
-    buffer(content).then((bytes) => {
-      files.push({ name: path, type: 'file', mode, uid, gid, content: bytes });
+    const chunks: Buffer[] = [];
+    content.on('data', (chunk: Buffer) => chunks.push(chunk));
+    content.on('end', () => {
+      files.push({ name: path, type: 'file', mode, uid, gid, content: Buffer.concat(chunks) });
       next();
-    }, next);
+    });
   });
   const source = await container.getArchive({ path });
   await new Promise<void>((resolve, reject) => {

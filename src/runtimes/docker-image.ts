@@ -60,7 +60,7 @@ async function inspect(docker: Docker, image: string): Promise<ImageCommand | un
       hasCommand: Boolean(Config?.Cmd?.length ?? 0) || Boolean(Config?.Entrypoint?.length ?? 0),
       path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
       // An image without volumes has null here.
-      volumes: Object.keys((Config?.Volumes as Record<string, unknown> | null) ?? {}),
+      volumes: Object.keys(Config?.Volumes ?? {}),
     };
   } catch (error) {
     if (statusOf(error) === 404) return undefined;
@@ -103,7 +103,7 @@ const PULL_FAILURES: [said: RegExp, meaning: string][] = [
 ];
 
 /** The engine's words with what they mean. Signed addresses and passwords in them are for nobody to see. */
-export function explainPull(said: string, auth?: RegistryAuth): string {
+function explainPull(said: string, auth?: RegistryAuth): string {
   const meaning = PULL_FAILURES.find(([words]) => words.test(said))?.[1];
   let text = said.replace(/(https?:\/\/)[^\s/@"]*@/g, '$1').replace(/(https?:\/\/[^\s?"]*)\?[^\s"]*/g, '$1');
   if (auth !== undefined && auth.password !== '') text = text.replaceAll(auth.password, '***');

@@ -50,7 +50,7 @@ async function mount(args: readonly string[], fd: number): Promise<void> {
 }
 
 /** The mounts at and below a directory that this process sees; what is mounted on another comes after it. */
-export async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
+async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   return table.split('\n').flatMap((line) => {
     const [, , , , escaped = '', flags = ''] = line.split(' ');
