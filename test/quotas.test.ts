@@ -207,6 +207,14 @@ describe('each limit', () => {
     },
   );
 
+  test('of the uptime ends a run', async () => {
+    const client = await orgWith({ max_uptime_minutes_per_sandbox: 0 });
+    const { body } = await client.post('/v1/sandboxes', smallRequest('brief'), { start: true });
+    await untilStatus(client, body.id, 'stopped');
+    const events = await client.get('/v1/events', { event_type: 'sandbox_stop_requested' });
+    expect(events.body.data.map(({ payload }: any) => payload.reason)).toEqual(['max_duration_exceeded']);
+  });
+
   test('a suspended organization starts nothing and keeps everything else', async () => {
     const client = await orgWith({ is_suspended: true });
     const refused = await client.post('/v1/sandboxes', smallRequest('asleep'), { start: true });
