@@ -55,6 +55,8 @@ export function makeServer(log: FastifyBaseLogger): App {
 
   app.addHook('onRequest', async (request, reply) => {
     void reply.header('x-request-id', request.id);
+    // Nothing here speaks another protocol, and who asks for one is not going to go on with this one.
+    if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     return Promise.resolve();
   });
   app.addHook('onResponse', async (request, reply) => {

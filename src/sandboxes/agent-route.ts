@@ -28,9 +28,6 @@ export function agentRoute(app: App, ctx: Context): void {
       throw new ApiError(
         'not_supported',
         'this service has no channel into sandboxes: commands cannot be run in them, nor files copied',
-        null,
-        // Who asked for another protocol is not going to speak this one.
-        request.headers.upgrade === undefined ? {} : { headers: { connection: 'close' } },
       );
     },
   );

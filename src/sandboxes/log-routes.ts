@@ -75,7 +75,12 @@ export function logRoutes(app: App, ctx: Context): void {
         };
         const events = await followers.follow(callerOf(request).orgId, keyOf(request.params), query, reply);
         // For whoever stands between: pass on what comes, and keep none of it.
-        void reply.headers({ 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' });
+        void reply.headers({
+          'cache-control': 'no-cache, no-transform',
+          'x-accel-buffering': 'no',
+          // A service that stops would otherwise wait until the client lets go of the connection.
+          connection: 'close',
+        });
         return reply.type(EVENT_STREAM).send(events);
       },
     );

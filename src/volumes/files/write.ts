@@ -24,7 +24,13 @@ export async function write(
   return refusing(async () => {
     await refuseEarly(ctx, target, path);
     await place(ctx, target, path, async (file) => {
-      if (body) await writeFile(file, within(capacity, body));
+      if (!body) return;
+      try {
+        await writeFile(file, within(capacity, body));
+      } finally {
+        // What is left of a body that was refused is read and forgotten, or the connection would be stuck in it.
+        body.resume();
+      }
     });
     return { message: 'the file is written' };
   });
@@ -46,7 +52,8 @@ async function* within(capacityGib: number | null, body: Readable): AsyncIterabl
   const most = capacityGib === null ? Infinity : capacityGib * GIB;
   let size = 0;
   try {
-    for await (const chunk of body as AsyncIterable<Buffer>) {
+    const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false });
+    for await (const chunk of chunks) {
       size += chunk.length;
       if (size > most) {
         throw new ApiError('storage_full', 'the file is larger than the volume may be', {
