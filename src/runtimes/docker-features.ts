@@ -49,8 +49,9 @@ export async function findFeatures(
     lacks.push(`no volumes, because ${noMounts}`);
   }
   if (await hasDiskQuota(docker, info)) capabilities.push('disk_size');
-  if (!(info.SecurityOptions ?? []).some((option) => option.startsWith('name=seccomp'))) {
-    lacks.push('NO SECCOMP FILTER: the engine has none');
+  const seccomp = (info.SecurityOptions ?? []).find((option) => option.startsWith('name=seccomp'));
+  if (seccomp === undefined || seccomp.includes('unconfined')) {
+    lacks.push('NO SECCOMP FILTER: the engine is set to none');
   }
   return { capabilities, mounts: new MountRoom(directory, volumes, noMounts), lacks };
 }
