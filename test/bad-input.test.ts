@@ -130,7 +130,9 @@ describe('query parameters', () => {
       const concrete = path.replace('{name}', 'x').replace(/\{\w+\}/, uuidv7());
       const options = {
         query: 'surprise=1',
-        ...(method === 'POST' || method === 'PATCH' ? { body: smallRequest('surprise') } : {}),
+        ...(method === 'POST' || method === 'PATCH'
+          ? { body: { ...smallRequest('surprise'), path: 'a', from: 'a', to: 'b' } }
+          : {}),
       };
       const { status, body } = await client.request(method, concrete, options);
       expect([status, body.error.details], `${method} ${path}`).toEqual([400, { parameter: 'surprise' }]);
