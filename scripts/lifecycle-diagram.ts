@@ -12,7 +12,7 @@ import {
 type Event = Operation | Occurrence;
 
 const EVENTS = Object.keys(TRANSITIONS.starting) as Event[];
-const OCCURRENCES = EVENTS.filter((event) => !(OPERATIONS as readonly string[]).includes(event));
+const ASKED_FOR: ReadonlySet<string> = new Set(OPERATIONS);
 
 /** A state diagram in Mermaid. Occurrences are in lower case, operations of callers in capitals. */
 function diagram(): string {
@@ -29,7 +29,7 @@ function diagram(): string {
 }
 
 function labelOf(event: Event): string {
-  return OCCURRENCES.includes(event) ? event.replaceAll('_', ' ') : event.toUpperCase();
+  return ASKED_FOR.has(event) ? event.toUpperCase() : event.replaceAll('_', ' ');
 }
 
 const WORDS: Record<Outcome, string> = {

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { gzipSync } from 'node:zlib';
 import tar from 'tar-stream';
@@ -82,7 +81,9 @@ async function saved(image: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const extract = tar.extract();
   extract.on('entry', ({ name }, entry, next) => {
-    buffer(entry).then((bytes) => next(void files.set(name, bytes)), next);
+    const pieces: Buffer[] = [];
+    entry.on('data', (piece: Buffer) => pieces.push(piece));
+    entry.on('end', () => next(void files.set(name, Buffer.concat(pieces))));
   });
   await pipeline(await docker.getImage(image).get(), extract);
   return files;
