@@ -67,6 +67,18 @@ create table instance (
   constraint instance_singleton_check CHECK (singleton)
 );
 
+create table label_periods (
+  org_id uuid not null,
+  key text collate "C" not null,
+  value text collate "C" not null,
+  sandbox_id uuid not null,
+  from_at timestamp with time zone not null,
+  to_at timestamp with time zone not null,
+  constraint label_periods_pkey PRIMARY KEY (org_id, key, value, sandbox_id, from_at),
+  constraint label_periods_check CHECK ((from_at < to_at))
+);
+CREATE INDEX label_periods_sandbox ON public.label_periods USING btree (org_id, sandbox_id);
+
 create table org_members (
   org_id uuid not null,
   id uuid not null,
@@ -157,6 +169,9 @@ CREATE INDEX runs_stopped ON public.runs USING btree (org_id, stopped_at) WHERE 
 CREATE INDEX runs_time ON public.runs USING btree (org_id, started_at, stopped_at) WHERE (started_at IS NOT NULL);
 CREATE UNIQUE INDEX runs_under_way ON public.runs USING btree (org_id, sandbox_id) WHERE (end_reason IS NULL);
 CREATE INDEX runs_waiting ON public.runs USING btree (id) WHERE ((worker_id IS NULL) AND (started_at IS NULL) AND (end_reason IS NULL));
+CREATE TRIGGER count_changed_run AFTER UPDATE ON public.runs FOR EACH ROW WHEN (((((((((old.org_id IS DISTINCT FROM new.org_id) OR (old.sandbox_id IS DISTINCT FROM new.sandbox_id)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.stopped_at IS DISTINCT FROM new.stopped_at)) OR (old.vcpus IS DISTINCT FROM new.vcpus)) OR (old.memory_mib IS DISTINCT FROM new.memory_mib)) OR (old.disk_mib IS DISTINCT FROM new.disk_mib)) AND ((old.stopped_at IS NOT NULL) OR (new.stopped_at IS NOT NULL)))) EXECUTE FUNCTION count_changed_run();
+CREATE TRIGGER count_deleted_run AFTER DELETE ON public.runs FOR EACH ROW WHEN ((old.stopped_at IS NOT NULL)) EXECUTE FUNCTION count_changed_run();
+CREATE TRIGGER count_new_runs AFTER INSERT ON public.runs REFERENCING NEW TABLE AS new_runs FOR EACH STATEMENT EXECUTE FUNCTION count_new_runs();
 
 create table sandbox_labels (
   org_id uuid not null,
@@ -229,6 +244,9 @@ CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemera
 CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
+CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
+CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
+CREATE TRIGGER rename_usage AFTER UPDATE OF name ON public.sandboxes FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION rename_usage();
 
 create table schema_migrations (
   number integer not null,
@@ -237,6 +255,23 @@ create table schema_migrations (
   applied_at timestamp with time zone not null default now(),
   constraint schema_migrations_pkey PRIMARY KEY (number)
 );
+
+create table usage_days (
+  org_id uuid not null,
+  day date not null,
+  name text collate "C" not null,
+  sandbox_id uuid not null,
+  micros numeric not null,
+  vcpu_micros numeric not null,
+  memory_mib_micros numeric not null,
+  disk_mib_micros numeric not null,
+  vcpu_seconds double precision not null generated always as (((vcpu_micros * 0.000001))::double precision) stored,
+  memory_mib_seconds double precision not null generated always as (((memory_mib_micros * 0.000001))::double precision) stored,
+  disk_mib_seconds double precision not null generated always as (((disk_mib_micros * 0.000001))::double precision) stored,
+  constraint usage_days_pkey PRIMARY KEY (org_id, day, name, sandbox_id),
+  constraint usage_days_micros_check CHECK ((micros >= (0)::numeric))
+);
+CREATE UNIQUE INDEX usage_days_sandbox ON public.usage_days USING btree (org_id, sandbox_id, day);
 
 create table volumes (
   org_id uuid not null,
@@ -250,6 +285,8 @@ create table volumes (
   updated_at timestamp with time zone not null,
   purge_at timestamp with time zone,
   removed_at timestamp with time zone,
+  used_bytes bigint,
+  sampled_at timestamp with time zone,
   constraint volumes_pkey PRIMARY KEY (org_id, id),
   constraint volumes_capacity_gib_check CHECK ((capacity_gib >= 1)),
   constraint volumes_check CHECK (((kind = 'host'::text) = (name IS NULL))),
@@ -257,11 +294,13 @@ create table volumes (
   constraint volumes_check2 CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
   constraint volumes_kind_check CHECK ((kind = ANY (ARRAY['host'::text, 'managed'::text]))),
   constraint volumes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
-  constraint volumes_status_check CHECK ((status = ANY (ARRAY['active'::text, 'deleting'::text])))
+  constraint volumes_status_check CHECK ((status = ANY (ARRAY['active'::text, 'deleting'::text]))),
+  constraint volumes_used_bytes_check CHECK ((used_bytes >= 0))
 );
 CREATE UNIQUE INDEX volumes_host ON public.volumes USING btree (org_id) WHERE ((kind = 'host'::text) AND (removed_at IS NULL));
 CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
+CREATE INDEX volumes_unsampled ON public.volumes USING btree (sampled_at NULLS FIRST) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 
 create table workers (
   id uuid not null,
@@ -280,3 +319,130 @@ create table workers (
   constraint workers_memory_mib_check CHECK ((memory_mib >= 1)),
   constraint workers_vcpus_check CHECK ((vcpus >= 1))
 );
+
+CREATE OR REPLACE FUNCTION public.change_label_periods()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  -- A clock that was set back does not reach into periods that are over.
+  change_at constant timestamptz := greatest(new.changed_at,
+    (select max(greatest(nullif(from_at, '-infinity'), nullif(to_at, 'infinity'))) from label_periods
+     where org_id = new.org_id and sandbox_id = new.id));
+begin
+  delete from label_periods p
+  where p.org_id = new.org_id and p.sandbox_id = new.id and p.to_at = 'infinity' and p.from_at = change_at
+    and new.spec -> 'labels' ->> p.key is distinct from p.value;
+  update label_periods p set to_at = change_at
+  where p.org_id = new.org_id and p.sandbox_id = new.id and p.to_at = 'infinity'
+    and new.spec -> 'labels' ->> p.key is distinct from p.value;
+  insert into label_periods (org_id, key, value, sandbox_id, from_at, to_at)
+  select new.org_id, l.key, l.value, new.id, change_at, 'infinity'
+  from json_each_text(new.spec -> 'labels') l
+  where not exists (
+    select from label_periods p
+    where p.org_id = new.org_id and p.key = l.key and p.value = l.value and p.sandbox_id = new.id
+      and p.to_at = 'infinity');
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.count_changed_run()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for share;
+  if old.stopped_at is not null then
+    update usage_days u
+    set micros = u.micros - d.micros,
+      vcpu_micros = u.vcpu_micros - d.micros::numeric * old.vcpus,
+      memory_mib_micros = u.memory_mib_micros - d.micros::numeric * old.memory_mib,
+      disk_mib_micros = u.disk_mib_micros - d.micros::numeric * old.disk_mib
+    from days_of(old.started_at, old.stopped_at) d
+    where u.org_id = old.org_id and u.sandbox_id = old.sandbox_id and u.day = d.day;
+    delete from usage_days u where u.org_id = old.org_id and u.sandbox_id = old.sandbox_id and u.micros = 0;
+  end if;
+  if tg_op = 'UPDATE' then
+    insert into usage_days as u
+      (org_id, day, name, sandbox_id, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
+    select new.org_id, d.day, s.name, new.sandbox_id, d.micros, d.micros::numeric * new.vcpus,
+      d.micros::numeric * new.memory_mib, d.micros::numeric * new.disk_mib
+    from sandboxes s
+    cross join lateral days_of(new.started_at, new.stopped_at) d
+    where s.org_id = new.org_id and s.id = new.sandbox_id and new.stopped_at is not null
+    on conflict (org_id, sandbox_id, day) do update
+      set micros = u.micros + excluded.micros,
+        vcpu_micros = u.vcpu_micros + excluded.vcpu_micros,
+        memory_mib_micros = u.memory_mib_micros + excluded.memory_mib_micros,
+        disk_mib_micros = u.disk_mib_micros + excluded.disk_mib_micros;
+  end if;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.count_new_runs()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  -- Nobody renames them meanwhile.
+  perform from sandboxes s
+  where exists (
+    select from new_runs r where r.org_id = s.org_id and r.sandbox_id = s.id and r.stopped_at is not null)
+  for share;
+  insert into usage_days as u
+    (org_id, day, name, sandbox_id, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
+  select r.org_id, d.day, s.name, r.sandbox_id, sum(d.micros), sum(d.micros::numeric * r.vcpus),
+    sum(d.micros::numeric * r.memory_mib), sum(d.micros::numeric * r.disk_mib)
+  from new_runs r
+  join sandboxes s on s.org_id = r.org_id and s.id = r.sandbox_id
+  cross join lateral days_of(r.started_at, r.stopped_at) d
+  where r.stopped_at is not null
+  group by r.org_id, d.day, s.name, r.sandbox_id
+  order by r.org_id, d.day, s.name, r.sandbox_id
+  on conflict (org_id, sandbox_id, day) do update
+    set micros = u.micros + excluded.micros,
+      vcpu_micros = u.vcpu_micros + excluded.vcpu_micros,
+      memory_mib_micros = u.memory_mib_micros + excluded.memory_mib_micros,
+      disk_mib_micros = u.disk_mib_micros + excluded.disk_mib_micros;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.days_of(from_at timestamp with time zone, to_at timestamp with time zone)
+ RETURNS TABLE(day date, micros bigint)
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+  select date '1970-01-01' + n,
+    least((extract(epoch from to_at) * 1000000)::bigint, (n + 1) * 86400000000)
+      - greatest((extract(epoch from from_at) * 1000000)::bigint, n * 86400000000)
+  from generate_series(
+    ((from_at at time zone 'UTC')::date - date '1970-01-01'),
+    (((to_at - interval '1 microsecond') at time zone 'UTC')::date - date '1970-01-01')) as n
+  where from_at < to_at
+$function$;
+
+CREATE OR REPLACE FUNCTION public.open_label_periods()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into label_periods (org_id, key, value, sandbox_id, from_at, to_at)
+  select s.org_id, l.key, l.value, s.id, '-infinity', 'infinity'
+  from new_sandboxes s
+  cross join lateral json_each_text(s.spec -> 'labels') l;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.rename_usage()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  update usage_days set name = new.name where org_id = new.org_id and sandbox_id = new.id;
+  return null;
+end
+$function$;

@@ -12,6 +12,11 @@ export async function dumpSchema(client: ClientBase): Promise<string> {
   );
   const parts = ['-- Made by "npm run generate" from a freshly migrated database. Do not edit.'];
   for (const { oid, name } of tables.rows) parts.push(await dumpTable(client, oid, name));
+  const functions = await client.query<{ text: string }>(
+    `select pg_get_functiondef(oid) || ';' as text from pg_proc
+     where pronamespace = 'public'::regnamespace order by proname`,
+  );
+  parts.push(...functions.rows.map(({ text }) => text.replaceAll('\n;', ';')));
   return `${parts.join('\n\n')}\n`;
 }
 
@@ -20,7 +25,11 @@ async function dumpTable(client: ClientBase, oid: number, name: string): Promise
     `select format('%I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),
        case when a.attcollation <> t.typcollation then format(' collate %I', c.collname) else '' end,
        case when a.attnotnull then ' not null' else '' end,
-       coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')) as line
+       coalesce(
+         case a.attgenerated
+           when 's' then format(' generated always as (%s) stored', pg_get_expr(d.adbin, d.adrelid))
+           else ' default ' || pg_get_expr(d.adbin, d.adrelid)
+         end, '')) as line
      from pg_attribute a
      join pg_type t on t.oid = a.atttypid
      left join pg_collation c on c.oid = a.attcollation
@@ -43,6 +52,14 @@ async function dumpTable(client: ClientBase, oid: number, name: string): Promise
      order by c.relname`,
     [oid],
   );
+  const triggers = await client.query<{ line: string }>(
+    `select pg_get_triggerdef(oid) || ';' as line from pg_trigger
+     where tgrelid = $1 and not tgisinternal order by tgname`,
+    [oid],
+  );
   const body = [...columns.rows, ...constraints.rows].map(({ line }) => `  ${line}`).join(',\n');
-  return [`create table ${name} (\n${body}\n);`, ...indexes.rows.map(({ line }) => line)].join('\n');
+  return [
+    `create table ${name} (\n${body}\n);`,
+    ...[...indexes.rows, ...triggers.rows].map(({ line }) => line),
+  ].join('\n');
 }

@@ -41,6 +41,10 @@ export interface Settings {
   maxWaiters: number;
   /** How many logs may be followed at once. */
   maxLogFollowers: number;
+  /** How many usage reports may be under way at once. Each has a connection of the pool. */
+  maxUsageStreams: number;
+  /** How long a reader of usage may take nothing before it is cut off, in milliseconds. */
+  usageStallMs: number;
   /** After how much silence a followed log shows a sign of life, in milliseconds. */
   logKeepAliveMs: number;
 }
@@ -53,5 +57,7 @@ export const DEFAULT_SETTINGS: Settings = {
   workerLeaseMs: 10_000,
   maxWaiters: 1_000,
   maxLogFollowers: 500,
+  maxUsageStreams: 6,
+  usageStallMs: 30_000,
   logKeepAliveMs: 15_000,
 };

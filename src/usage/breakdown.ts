@@ -1,41 +1,102 @@
-import type { Context } from '../context.js';
-import { shortInstant } from '../lib/instant.js';
-import { sandboxUsage, storageUsage, volumeIdentities } from './queries.js';
-import type { SandboxUsage, StorageUsage } from './schema.js';
-import { readWindow } from './window.js';
+import type { Transaction } from '../db/transaction.js';
+import { rowsOf } from '../db/rows.js';
+import { mergeRows, type LooseRow, type Positions, type StoredRow } from './merge.js';
+import {
+  countOpenRuns,
+  looseRows,
+  storedRows,
+  usedSandboxes,
+  type Format,
+  type Query,
+  type Scope,
+} from './queries.js';
+import { storageRows, usedVolumes } from './storage-queries.js';
+import { slabsOf, type Window } from './window.js';
 
-export interface UsageQuery {
-  since?: string;
-  until?: string;
-}
+/** About how many rows the database puts in order at once. */
+const SORTED_ROWS = 100_000;
+const LONGEST_WINDOW_DAYS = 367;
 
-/** Compute used by each sandbox on each UTC day. The directory names every sandbox that a row does, removed ones too. */
-export async function sandboxBreakdown(
-  ctx: Context,
-  orgId: string,
-  query: UsageQuery,
-): Promise<SandboxUsage> {
-  const rows = await sandboxUsage(ctx.pool, orgId, readWindow(query, ctx.now()));
-  const directory = new Map(rows.map(({ sandbox_id: id, name, slug }) => [id, { id, name, slug }]));
-  return {
-    rows: rows.map(({ day, sandbox_id, vcpu_seconds, mem_mib_seconds, disk_mib_seconds }) => ({
-      day: shortInstant(day),
-      ...{ sandbox_id, vcpu_seconds, mem_mib_seconds, disk_mib_seconds },
-    })),
-    sandboxes: [...directory.values()],
-  };
+const POSITIONS: Record<Format, Positions> = {
+  json: { day: '{"day":"'.length, id: '{"day":"2026-11-21T00:00:00Z","sandbox_id":"'.length },
+  csv: { day: 0, id: '2026-11-21,'.length },
+};
+
+/**
+ * Compute used by each sandbox on each UTC day, by day, then name, as text. The directory names every sandbox that a row
+ * does, removed ones too.
+ */
+export async function* sandboxBreakdown(
+  tx: Transaction,
+  scope: Scope,
+  window: Window,
+  format: Format,
+): AsyncGenerator<string> {
+  const rows = sandboxRows(tx, scope, window, format);
+  if (format === 'csv') {
+    return yield* csvOf('day,sandbox_id,name,vcpu_seconds,mem_mib_seconds,disk_mib_seconds', rows);
+  }
+  yield* arrayOf('{"rows":[', rows);
+  const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
+  yield* arrayOf('],"sandboxes":[', slab ? linesOf(tx, usedSandboxes(scope, slab)) : nothing());
+  yield ']}';
 }
 
 /** Storage used by each volume on each UTC day. A volume that is gone has rows but no entry in the directory. */
-export async function storageBreakdown(
-  ctx: Context,
+export async function* storageBreakdown(
+  tx: Transaction,
   orgId: string,
-  query: UsageQuery,
-): Promise<StorageUsage> {
-  const rows = await storageUsage(ctx.pool, orgId, readWindow(query, ctx.now()));
-  const ids = [...new Set(rows.map(({ volume_id }) => volume_id))];
-  return {
-    rows: rows.map(({ day, volume_id, mib_seconds }) => ({ day: shortInstant(day), volume_id, mib_seconds })),
-    volumes: ids.length === 0 ? [] : await volumeIdentities(ctx.pool, orgId, ids),
-  };
+  window: Window,
+  format: Format,
+): AsyncGenerator<string> {
+  const rows = linesOf(tx, storageRows(orgId, window, format));
+  if (format === 'csv') return yield* csvOf('day,volume_id,name,mib_seconds', rows);
+  yield* arrayOf('{"rows":[', rows);
+  yield* arrayOf('],"volumes":[', linesOf(tx, usedVolumes(orgId, window)));
+  yield ']}';
+}
+
+/** Days that are over are read as they are stored; only what is open or cut by the window is summed. */
+async function* sandboxRows(
+  tx: Transaction,
+  scope: Scope,
+  window: Window,
+  format: Format,
+): AsyncGenerator<string[]> {
+  const open = await countOpenRuns(tx, scope.orgId);
+  const slabs = slabsOf(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
+  async function* loose(): AsyncGenerator<LooseRow[]> {
+    for (const slab of slabs) yield* rowsOf<LooseRow>(tx, 'loose_rows', looseRows(scope, slab, format));
+  }
+  const whole = slabs.flatMap((slab) => slab.whole ?? []);
+  const [first, last] = [whole[0], whole.at(-1)];
+  const stored =
+    first && last
+      ? rowsOf<StoredRow>(tx, 'stored_rows', storedRows(scope, { from: first.from, to: last.to }, format))
+      : nothing();
+  yield* mergeRows(stored, loose(), POSITIONS[format]);
+}
+
+async function* linesOf(tx: Transaction, query: Query): AsyncGenerator<string[]> {
+  for await (const rows of rowsOf<[string]>(tx, 'lines', query)) yield rows.map(([line]) => line);
+}
+
+async function* arrayOf(opening: string, batches: AsyncIterable<string[]>): AsyncGenerator<string> {
+  let before = opening;
+  for await (const lines of batches) {
+    if (lines.length === 0) continue;
+    yield before + lines.join(',');
+    before = ',';
+  }
+  if (before === opening) yield opening;
+}
+
+async function* csvOf(head: string, batches: AsyncIterable<string[]>): AsyncGenerator<string> {
+  yield `${head}\r\n`;
+  for await (const lines of batches) if (lines.length > 0) yield `${lines.join('\r\n')}\r\n`;
+}
+
+// oxlint-disable-next-line require-yield
+async function* nothing(): AsyncGenerator<never> {
+  await Promise.resolve();
 }

@@ -1,102 +1,168 @@
+import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
-import type { Window } from './window.js';
+import { csvField } from './csv.js';
+import type { Slab, Stretch } from './window.js';
+
+/** Whose usage is asked for, and of which of its sandboxes. */
+export interface Scope {
+  orgId: string;
+  /** All of them unless said. */
+  sandboxIds: readonly string[] | undefined;
+  /** What ran while the sandbox had all of these. */
+  labels: Readonly<Record<string, string>>;
+}
+
+export type Format = 'json' | 'csv';
+
+export interface Query {
+  text: string;
+  values: readonly unknown[];
+}
+
+/** How a row leaves. `row`: what has its columns. The day and the id come first, each of a fixed length. */
+const LINES: Record<Format, (row: string) => string> = {
+  json: (row) =>
+    `'{"day":"' || ${row}.day || 'T00:00:00Z","sandbox_id":"' || ${row}.sandbox_id
+      || '","vcpu_seconds":' || ${row}.vcpu_seconds || ',"mem_mib_seconds":' || ${row}.memory_mib_seconds
+      || ',"disk_mib_seconds":' || ${row}.disk_mib_seconds || '}'`,
+  csv: (row) =>
+    `${row}.day || ',' || ${row}.sandbox_id || ',' || ${csvField(`${row}.name`)} || ',' || ${row}.vcpu_seconds
+      || ',' || ${row}.memory_mib_seconds || ',' || ${row}.disk_mib_seconds`,
+};
+
+/** Which sandboxes are meant and when they had the labels. Undefined: all of them, always. */
+export function pickedSandboxes(c: Conditions, { orgId, sandboxIds, labels }: Scope): string | undefined {
+  const pairs = Object.entries(labels);
+  if (pairs.length === 0) {
+    if (sandboxIds === undefined) return undefined;
+    return `picked (sandbox_id, times, whole) as materialized (
+      select distinct id, '{(,)}'::tstzmultirange, true from unnest(${c.parameter(sandboxIds)}::uuid[]) as id)`;
+  }
+  const keys = c.parameter(pairs.map(([key]) => key));
+  const values = c.parameter(pairs.map(([, value]) => value));
+  const among = sandboxIds === undefined ? '' : `and p.sandbox_id = any (${c.parameter(sandboxIds)}::uuid[])`;
+  return `had (sandbox_id, times) as (
+      select p.sandbox_id, range_agg(tstzrange(p.from_at, p.to_at))
+      from label_periods p
+      join unnest(${keys}::text[], ${values}::text[]) as wanted (key, value)
+        on p.key = wanted.key and p.value = wanted.value
+      where p.org_id = ${c.parameter(orgId)} ${among}
+      group by p.sandbox_id, p.key
+    ), picked (sandbox_id, times, whole) as materialized (
+      select sandbox_id, range_intersect_agg(times),
+        range_intersect_agg(times) @> tstzrange('-infinity', 'infinity')
+      from had group by sandbox_id having count(*) = ${c.parameter(pairs.length)})`;
+}
 
 /**
- * Splits `[from_at, to_at)` of each row of `clipped` at UTC midnights. Everything stays in integer microseconds; only
- * the finished sum is divided, by an exact decimal multiplication, and rounded once to the nearest double.
+ * Stretches of runs that no stored sum stands for: open ones, those around the whole days, and those of sandboxes that
+ * did not have the labels all the time.
  */
-const DAYS = `
-  days as (
-    select c.*, day.day,
-      (extract(epoch from least(c.to_at, day.day + interval '1 day')) * 1000000)::bigint
-        - (extract(epoch from greatest(c.from_at, day.day)) * 1000000)::bigint as micros
-    from clipped c
-    cross join lateral generate_series(date_trunc('day', c.from_at), c.to_at, interval '1 day') as day (day)
-    -- What begins after "now" has no length yet, and must not have a negative one.
-    where c.from_at < c.to_at and day.day < c.to_at
-  )`;
-
-export interface SandboxUsageRow {
-  day: string;
-  sandbox_id: string;
-  name: string;
-  slug: string;
-  vcpu_seconds: number;
-  mem_mib_seconds: number;
-  disk_mib_seconds: number;
+export function looseStretches(c: Conditions, orgId: string, slab: Slab, picked: boolean): string {
+  const join = picked
+    ? 'join picked k on k.sandbox_id = r.sandbox_id cross join lateral unnest(k.times) as had'
+    : '';
+  const cut = picked ? { from: ', lower(had)', to: ', upper(had)' } : { from: '', to: '' };
+  const runs = ({ from, to }: Stretch, condition: string) => {
+    const [begin, end] = [`${c.parameter(from)}::timestamptz`, `${c.parameter(to)}::timestamptz`];
+    return `select r.sandbox_id, r.vcpus, r.memory_mib, r.disk_mib,
+        greatest(r.started_at, ${begin}${cut.from}) as from_at, least(r.stopped_at, ${end}${cut.to}) as to_at
+      from runs r ${join}
+      where r.org_id = ${c.parameter(orgId)} and r.started_at < ${end} and ${condition}`;
+  };
+  const closed = (part: Stretch, more = '') =>
+    runs(part, `r.started_at is not null and r.stopped_at > ${c.parameter(part.from)}::timestamptz ${more}`);
+  return [
+    runs(slab, 'r.end_reason is null'),
+    ...slab.edges.map((edge) => closed(edge)),
+    ...(picked && slab.whole ? [closed(slab.whole, 'and not k.whole')] : []),
+  ].join('\n      union all ');
 }
 
-/** A row for each sandbox and UTC day on which it ran, by day, then name. */
-export async function sandboxUsage(
-  sql: Sql,
-  orgId: string,
-  { since, until, now }: Window,
-): Promise<SandboxUsageRow[]> {
-  const { rows } = await sql.query<SandboxUsageRow & Record<string, unknown>>(
-    `with clipped as (
-       select sandbox_id, vcpus, memory_mib, disk_mib,
-         greatest(started_at, $2::timestamptz) as from_at,
-         least(coalesce(stopped_at, $4::timestamptz), $4::timestamptz, $3::timestamptz) as to_at
-       from runs
-       where org_id = $1 and started_at < $3 and (stopped_at is null or stopped_at > $2)
-     ), ${DAYS}
-     select d.day, d.sandbox_id, s.name, s.slug,
-       (sum(d.micros::numeric * d.vcpus) * 0.000001)::float8 as vcpu_seconds,
-       (sum(d.micros::numeric * d.memory_mib) * 0.000001)::float8 as mem_mib_seconds,
-       (sum(d.micros::numeric * d.disk_mib) * 0.000001)::float8 as disk_mib_seconds
-     from days d
-     join sandboxes s on s.org_id = $1 and s.id = d.sandbox_id
-     group by d.day, d.sandbox_id, s.name, s.slug
-     having sum(d.micros) > 0
-     order by d.day, s.name, d.sandbox_id`,
-    [orgId, since, until, now],
+/** Sums of what `looseStretches` gives. */
+export const LOOSE_SUMS = `
+  select d.day, t.sandbox_id, sum(d.micros) as micros, sum(d.micros::numeric * t.vcpus) as vcpu_micros,
+    sum(d.micros::numeric * t.memory_mib) as memory_mib_micros, sum(d.micros::numeric * t.disk_mib) as disk_mib_micros
+  from stretches t
+  cross join lateral days_of(t.from_at, t.to_at) d
+  group by d.day, t.sandbox_id`;
+
+/** The condition that takes the stored days of a slab. */
+function storedDays(c: Conditions, orgId: string, { from, to }: Stretch): string {
+  return `u.org_id = ${c.parameter(orgId)} and u.day >= ${dateOf(c, from)} and u.day < ${dateOf(c, to)}`;
+}
+
+export function dateOf(c: Conditions, instant: string): string {
+  return `${c.parameter(instant.slice(0, 10))}::date`;
+}
+
+/**
+ * Finished rows (day, name, id, line), by day, name and id, wherever a run has to be looked at. What is stored of the same
+ * day is in them.
+ */
+export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
+  const c = new Conditions();
+  const picked = pickedSandboxes(c, scope);
+  const stretches = looseStretches(c, scope.orgId, slab, picked !== undefined);
+  const whole = picked
+    ? 'and exists (select from picked k where k.sandbox_id = u.sandbox_id and k.whole)'
+    : '';
+  const stored = slab.whole
+    ? // Cut off from the planner, which would read a month to save some look-ups.
+      `left join lateral (select u.* from usage_days u
+         where ${storedDays(c, scope.orgId, slab.whole)} and u.sandbox_id = l.sandbox_id and u.day = l.day ${whole}
+         offset 0) u on true`
+    : '';
+  const seconds = (column: string) =>
+    `((l.${column}_micros${slab.whole ? ` + coalesce(u.${column}_micros, 0)` : ''}) * 0.000001)::float8 as ${column}_seconds`;
+  const text = `with ${picked ? `${picked}, ` : ''}stretches as (${stretches}), loose as (${LOOSE_SUMS}),
+    finished as (
+      select l.day, s.name, l.sandbox_id, ${['vcpu', 'memory_mib', 'disk_mib'].map(seconds).join(', ')}
+      from loose l
+      join sandboxes s on s.org_id = ${c.parameter(scope.orgId)} and s.id = l.sandbox_id
+      ${stored})
+    select f.day::text, f.name, f.sandbox_id::text, ${LINES[format]('f')}
+    from finished f
+    order by f.day, f.name, f.sandbox_id`;
+  return { text, values: c.values };
+}
+
+/** Rows (name, line) of stored days, by day, name and id: the order they are stored in. */
+export function storedRows(scope: Scope, whole: Stretch, format: Format): Query {
+  const c = new Conditions();
+  const picked = pickedSandboxes(c, scope);
+  const text = `${picked ? `with ${picked}` : ''}
+    select u.name, ${LINES[format]('u')}
+    from usage_days u
+    where ${storedDays(c, scope.orgId, whole)}
+      ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}
+    order by u.day, u.name, u.sandbox_id`;
+  return { text, values: c.values };
+}
+
+/** The identities (one JSON object a row) of all sandboxes that have a row, removed ones too. */
+export function usedSandboxes(scope: Scope, slab: Slab): Query {
+  const c = new Conditions();
+  const picked = pickedSandboxes(c, scope);
+  const stretches = looseStretches(c, scope.orgId, slab, picked !== undefined);
+  const stored = slab.whole
+    ? `union all select u.sandbox_id from usage_days u where ${storedDays(c, scope.orgId, slab.whole)}
+       ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}`
+    : '';
+  const text = `with ${picked ? `${picked}, ` : ''}stretches as (${stretches})
+    select '{"id":"' || s.id || '","name":' || to_json(s.name) || ',"slug":' || to_json(s.slug) || '}'
+    from sandboxes s
+    where s.org_id = ${c.parameter(scope.orgId)}
+      and s.id in (select t.sandbox_id from stretches t where t.from_at < t.to_at ${stored})
+    order by s.name, s.id`;
+  return { text, values: c.values };
+}
+
+/** How many runs are under way: each has a row on every day of a window since it began. */
+export async function countOpenRuns(sql: Sql, orgId: string): Promise<number> {
+  const { rows } = await sql.query<{ count: number }>(
+    'select count(*) from runs where org_id = $1 and end_reason is null',
+    [orgId],
   );
-  return rows;
-}
-
-export interface StorageUsageRow {
-  day: string;
-  volume_id: string;
-  mib_seconds: number;
-}
-
-/** A row for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
-export async function storageUsage(
-  sql: Sql,
-  orgId: string,
-  { since, until, now }: Window,
-): Promise<StorageUsageRow[]> {
-  const { rows } = await sql.query<StorageUsageRow & Record<string, unknown>>(
-    `with clipped as (
-       select volume_id, used_mib,
-         greatest(from_at, $2::timestamptz) as from_at,
-         least(to_at, $4::timestamptz, $3::timestamptz) as to_at
-       from accruals
-       where org_id = $1 and from_at < $3 and to_at > $2
-     ), ${DAYS}
-     select d.day, d.volume_id,
-       (sum(d.micros::numeric * d.used_mib) * 0.000001)::float8 as mib_seconds
-     from days d
-     left join volumes v on v.org_id = $1 and v.id = d.volume_id and v.removed_at is null
-     group by d.day, d.volume_id, v.name
-     having sum(d.micros) > 0
-     order by d.day, v.name nulls last, d.volume_id`,
-    [orgId, since, until, now],
-  );
-  return rows;
-}
-
-/** The names of the volumes among `ids` that still exist. */
-export async function volumeIdentities(
-  sql: Sql,
-  orgId: string,
-  ids: readonly string[],
-): Promise<{ id: string; name: string | null }[]> {
-  const { rows } = await sql.query<{ id: string; name: string | null }>(
-    `select id, name from volumes
-     where org_id = $1 and id = any ($2::uuid[]) and removed_at is null
-     order by name nulls last, id`,
-    [orgId, ids],
-  );
-  return rows;
+  return rows[0]!.count;
 }

@@ -1,0 +1,7 @@
+/**
+ * A field of CSV (RFC 4180) in SQL. What a spreadsheet would take for a formula gets an apostrophe in front: people choose
+ * names and labels, and others open the file.
+ */
+export function csvField(column: string): string {
+  return `'"' || replace(regexp_replace(${column}, '^(?=[=+@\\t\\r-])', ''''), '"', '""') || '"'`;
+}

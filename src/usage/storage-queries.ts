@@ -1,0 +1,40 @@
+import { csvField } from './csv.js';
+import type { Format, Query } from './queries.js';
+import type { Window } from './window.js';
+
+const LINES: Record<Format, string> = {
+  json: `'{"day":"' || t.day || 'T00:00:00Z","volume_id":"' || t.volume_id || '","mib_seconds":' || t.mib_seconds || '}'`,
+  csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvField('t.name')}, '') || ',' || t.mib_seconds`,
+};
+
+/** Readings that overlap the window, cut to it. */
+const CUT = `
+  cut as (
+    select volume_id, used_mib, greatest(from_at, $2::timestamptz) as from_at,
+      least(to_at, $4::timestamptz, $3::timestamptz) as to_at
+    from accruals
+    where org_id = $1 and from_at < least($3::timestamptz, $4::timestamptz) and to_at > $2)`;
+
+/** Rows (line) for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
+export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
+  const text = `with ${CUT}, totals as (
+      select d.day, c.volume_id, v.name, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
+      from cut c
+      cross join lateral days_of(c.from_at, c.to_at) d
+      left join volumes v on v.org_id = $1 and v.id = c.volume_id and v.removed_at is null
+      group by d.day, c.volume_id, v.name)
+    select ${LINES[format]} from totals t
+    order by t.day, t.name nulls last, t.volume_id`;
+  return { text, values: [orgId, since, until, now] };
+}
+
+/** The identities (one JSON object a row) of those volumes with a row that still exist. */
+export function usedVolumes(orgId: string, { since, until, now }: Window): Query {
+  const text = `with ${CUT}
+    select '{"id":"' || v.id || '","name":' || coalesce(to_json(v.name)::text, 'null') || '}'
+    from volumes v
+    where v.org_id = $1 and v.removed_at is null
+      and v.id in (select c.volume_id from cut c where c.from_at < c.to_at)
+    order by v.name nulls last, v.id`;
+  return { text, values: [orgId, since, until, now] };
+}

@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from './support/client.js';
+import { plainUsage } from './support/plain-usage.js';
+import { startTestService, type TestService } from './support/service.js';
+import { until } from './support/until.js';
+
+const WINDOW = { since: '2025-01-01', until: '2026-01-01' };
+const SANDBOXES = 400;
+
+let service: TestService;
+let large: Client;
+beforeAll(async () => {
+  service = await startTestService({ worker: false, settings: { usageStallMs: 700, maxUsageStreams: 2 } });
+  large = await service.newOrg();
+  await service.ctx.pool.query(
+    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
+     select $1, gen_random_uuid(), 'box-' || n, 'large-box-' || n, 'stopped', false, now(), now()
+     from generate_series(1, $2::int) n`,
+    [large.org.id, SANDBOXES],
+  );
+  await service.ctx.pool.query(
+    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+     select org_id, gen_random_uuid(), id, 3, 1000, 10, '2025-01-01T00:00:00.3Z', '2025-12-31T23:00:00Z', 'test'
+     from sandboxes where org_id = $1`,
+    [large.org.id],
+  );
+});
+afterAll(() => service.close());
+
+/** Asks for some 25 MB and reads none of it. */
+async function askAndStare(client: Client): Promise<IncomingMessage> {
+  const url = `${service.url}/v1/billing/usage/sandbox?${new URLSearchParams(WINDOW).toString()}`;
+  const asked = request(url, { headers: { authorization: `Bearer ${client.key}` } });
+  asked.end();
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  response.on('error', () => undefined);
+  return response;
+}
+
+async function untilIdle(): Promise<void> {
+  const { pool } = service.ctx;
+  await until(
+    () => Promise.resolve(pool.totalCount - pool.idleCount),
+    (busy) => busy === 0,
+  );
+}
+
+test('months of many sandboxes are all there, in order', async () => {
+  const asked = { since: '2025-06-01', until: '2025-08-01' };
+  const { status, body } = await large.get('/v1/billing/usage/sandbox', asked);
+  expect(status).toBe(200);
+  const range = { since: '2025-06-01T00:00:00.000000Z', until: '2025-08-01T00:00:00.000000Z' };
+  const plain = await plainUsage(service.ctx.pool, large.org.id, { ...range, now: service.ctx.now() });
+  expect(plain).toHaveLength(61 * SANDBOXES);
+  // Compared as text: a difference of a megabyte would take minutes to print.
+  expect(JSON.stringify(body.rows) === JSON.stringify(plain)).toBe(true);
+  expect(body.sandboxes).toHaveLength(SANDBOXES);
+});
+
+test('who asks and does not read is cut off, has one connection at most, and stands in nobody else’s way', async () => {
+  const other = await service.newOrg();
+  const staring = await askAndStare(large);
+  const closed = new Promise((resolve) => staring.once('close', resolve));
+  expect(service.ctx.pool.totalCount - service.ctx.pool.idleCount).toBe(1);
+  const begun = performance.now();
+  expect((await other.get('/v1/billing/usage/sandbox')).status).toBe(200);
+  expect(performance.now() - begun).toBeLessThan(600);
+  await untilIdle();
+  staring.resume();
+  await closed;
+  expect(staring.complete).toBe(false);
+});
+
+test('who goes away in the middle leaves no connection behind', async () => {
+  const staring = await askAndStare(large);
+  staring.destroy();
+  await untilIdle();
+  expect((await large.get('/v1/billing/usage/sandbox')).status).toBe(200);
+  expect(service.logs.filter((line) => line.includes('reading usage failed'))).toEqual([]);
+});
+
+test('reports of one organization wait for their turn', async () => {
+  const staring = await askAndStare(large);
+  const begun = performance.now();
+  expect((await large.get('/v1/billing/usage/sandbox')).status).toBe(200);
+  expect(performance.now() - begun).toBeGreaterThan(300);
+  staring.destroy();
+});
+
+test('what cannot be read is an error and not half an answer', async () => {
+  await service.ctx.pool.query('alter table usage_days rename to elsewhere');
+  try {
+    const { status, body } = await large.get('/v1/billing/usage/sandbox', WINDOW);
+    expect([status, body.error.code]).toEqual([500, 'internal_error']);
+  } finally {
+    await service.ctx.pool.query('alter table elsewhere rename to usage_days');
+  }
+});
