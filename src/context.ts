@@ -5,6 +5,7 @@ import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';
 import type { Keyring } from './secrets/keyring.js';
+import type { PriceBook } from './usage/price-book.js';
 import type { VolumeStore } from './volumes/store.js';
 
 /** What operations are given. Tests override any of it. */
@@ -41,6 +42,8 @@ export interface Settings {
   maxWaiters: number;
   /** How many logs may be followed at once. */
   maxLogFollowers: number;
+  /** What usage costs. Null: nothing. */
+  priceBook: PriceBook | null;
   /** How many usage reports may be under way at once. Each has a connection of the pool. */
   maxUsageStreams: number;
   /** How long a reader of usage may take nothing before it is cut off, in milliseconds. */
@@ -57,6 +60,7 @@ export const DEFAULT_SETTINGS: Settings = {
   workerLeaseMs: 10_000,
   maxWaiters: 1_000,
   maxLogFollowers: 500,
+  priceBook: null,
   maxUsageStreams: 6,
   usageStallMs: 30_000,
   logKeepAliveMs: 15_000,

@@ -20,6 +20,7 @@ import { keySourceOf, openKeyring } from './secrets/key-file.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
+import type { PriceBook } from './usage/price-book.js';
 import { VolumeStore } from './volumes/store.js';
 import { startWorker } from './worker.js';
 
@@ -51,6 +52,8 @@ export interface ServiceOptions {
   simulatedFailures: number;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
+  /** File with what usage costs. */
+  priceBook?: string;
   logLevel: LogLevel;
 }
 
@@ -87,6 +90,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 
   try {
+    const priceBook = await readPriceBook(options);
     // PostgreSQL starts in a process of its own; the web framework is loaded meanwhile.
     const opening = openForServer({
       databaseUrl: options.databaseUrl,
@@ -144,6 +148,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         ...DEFAULT_SETTINGS,
         volumePurgeAfterMs: options.volumePurgeHours * 3_600_000,
         ephemeralLingerMs: options.ephemeralLingerSecs * 1_000,
+        priceBook,
       },
     };
     const app = await buildApp(ctx);
@@ -159,6 +164,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await stop();
     throw error;
   }
+}
+
+/** Before anything is opened: whoever changed the file wants to know at once whether it is right. */
+async function readPriceBook({ priceBook }: ServiceOptions): Promise<PriceBook | null> {
+  if (priceBook === undefined) return null;
+  const { loadPriceBook } = await import('./usage/price-book.js');
+  return loadPriceBook(priceBook);
 }
 
 function capacityOf(options: ServiceOptions): Partial<Capacity> {

@@ -6,6 +6,7 @@ import { fullRequest, smallRequest } from './support/specs.js';
 
 interface Classified {
   path: string;
+  query?: Record<string, string>;
   body?: unknown;
   headers?: Record<string, string>;
 }
@@ -60,7 +61,9 @@ const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   get_quotas: () => ({ path: '/v1/quotas' }),
   list_events: () => ({ path: '/v1/events' }),
   get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
+  get_usage: () => ({ path: '/v1/billing/usage' }),
   get_sandbox_breakdown: () => ({ path: '/v1/billing/usage/sandbox' }),
+  get_label_breakdown: () => ({ path: '/v1/billing/usage/labels', query: { key: 'team' } }),
   get_storage_breakdown: () => ({ path: '/v1/billing/usage/storage' }),
 };
 
@@ -99,6 +102,8 @@ const snapshot = async () => {
   const tables = [
     'sandboxes',
     'sandbox_labels',
+    'label_periods',
+    'usage_days',
     'volumes',
     'events',
     'accruals',

@@ -69,6 +69,11 @@ export const ephemeralLingerSecs = () =>
     .default(15)
     .argParser(integer('a number of seconds', 0, 86_400));
 
+export const priceBook = () =>
+  new Option('--price-book <file>', 'what usage costs, as JSON; see docs/usage.md').env(
+    'SANDKEEP_PRICE_BOOK',
+  );
+
 export const secretKeys = () =>
   new Option(
     '--secret-keys <keys>',

@@ -24,6 +24,7 @@ interface ServeOptions extends CommonOptions {
   simulatedFailures: number;
   volumePurgeHours: number;
   ephemeralLingerSecs: number;
+  priceBook?: string;
   logLevel: LogLevel;
 }
 
@@ -47,6 +48,7 @@ export function serveCommand(): Command {
     .addOption(option.simulatedFailures())
     .addOption(option.volumePurgeHours())
     .addOption(option.ephemeralLingerSecs())
+    .addOption(option.priceBook())
     .addOption(option.logLevel())
     .action(async (options: ServeOptions) => {
       const stopped = stopOnSignal();

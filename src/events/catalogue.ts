@@ -21,6 +21,8 @@ export const EVENT_CATEGORIES = {
   sandbox_failed: 'sandbox',
   /** Its name or its slug was changed. */
   sandbox_renamed: 'sandbox',
+  /** Its labels were replaced. */
+  sandbox_relabelled: 'sandbox',
   /** A caller deleted it. */
   sandbox_destroyed: 'sandbox',
   /** An ephemeral sandbox ended and went. */

@@ -69,6 +69,19 @@ export async function insertLabels(
   );
 }
 
+/** In place of those it has. */
+export async function replaceLabels(
+  sql: Sql,
+  sandbox: { org_id: string; id: string; created_at: Instant },
+  labels: Record<string, string>,
+): Promise<void> {
+  await sql.query('delete from sandbox_labels where org_id = $1 and sandbox_id = $2', [
+    sandbox.org_id,
+    sandbox.id,
+  ]);
+  await insertLabels(sql, sandbox, labels);
+}
+
 export async function insertMounted(
   sql: Sql,
   orgId: string,
@@ -135,6 +148,8 @@ export interface SandboxChange {
   status?: SandboxStatus;
   status_reason?: SandboxRow['status_reason'];
   last_failure_message?: string | null;
+  spec?: SandboxSpec;
+  run_spec?: RunSpec;
   run_id?: string;
   started_at?: Instant | null;
   stopped_at?: Instant | null;

@@ -249,5 +249,10 @@ export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
 export const UpdateSandboxRequest = Named('UpdateSandboxRequest', {
   name: Type.Optional(Nullable(Type.String({ description: 'Unique in the organization.' }))),
   slug: Type.Optional(Nullable(Type.String({ description: 'Unique among all organizations.' }))),
+  labels: Type.Optional(
+    Nullable(
+      StringMap({ description: 'Takes the place of all labels. Usage counts under them from now on.' }),
+    ),
+  ),
 });
 export type UpdateSandboxRequest = Static<typeof UpdateSandboxRequest>;

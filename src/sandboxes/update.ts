@@ -1,53 +1,98 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import { violatedConstraint } from '../db/pool.js';
+import { violatedConstraint, type Sql } from '../db/pool.js';
 import { recordEvent } from '../events/record.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { inWrite } from '../idempotency/write.js';
+import type { Instant } from '../lib/instant.js';
+import { checkLabels } from '../lib/labels.js';
 import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import { presentSandbox } from './present.js';
-import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
+import {
+  lockSandbox,
+  replaceLabels,
+  updateSandbox,
+  type LockedSandbox,
+  type SandboxKey,
+  type SandboxRow,
+} from './queries.js';
 import { refuseTaken } from './refuse.js';
 import type { SandboxResponse, UpdateSandboxRequest } from './schema.js';
 
-/** Renames a sandbox, in whatever status. What is left out or null stays. */
+/** Renames and relabels a sandbox, in whatever status. What is left out or null stays; labels are replaced as a whole. */
 export async function update(
   ctx: Context,
   caller: Caller,
   key: SandboxKey,
   request: UpdateSandboxRequest,
 ): Promise<SandboxResponse> {
-  const { orgId, actor } = caller;
   if (request.name != null && !SANDBOX_NAME.test(request.name)) {
     throw new ApiError('invalid_request', NAME_RULE, { field: 'name' });
   }
   if (request.slug != null && !isSlug(request.slug)) {
     throw new ApiError('invalid_request', SLUG_RULE, { field: 'slug' });
   }
+  const badLabel = checkLabels(request.labels ?? {});
+  if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
   try {
     return await inWrite(ctx, caller, async (tx) => {
-      const sandbox = await lockSandbox(tx, orgId, key);
+      const sandbox = await lockSandbox(tx, caller.orgId, key);
       if (!sandbox) throw new ApiError('sandbox_not_found');
-      const { id } = sandbox;
-      const before = { name: sandbox.name, slug: sandbox.slug };
-      const after = { name: request.name ?? before.name, slug: request.slug ?? before.slug };
-      if (after.name === before.name && after.slug === before.slug) return presentSandbox(sandbox);
       const at = ctx.now();
-      const row = await updateSandbox(tx, orgId, id, after, at);
-      await recordEvent(tx, {
-        orgId,
-        type: 'sandbox_renamed',
-        actor,
-        resourceId: id,
-        at,
-        payload: { sandbox_id: id, before, after },
-      });
-      await announceChange(tx, id);
-      return presentSandbox(row);
+      const renamed = await rename(tx, caller, sandbox, request, at);
+      const relabelled = await relabel(tx, caller, sandbox, request.labels ?? undefined, at);
+      const row = relabelled ?? renamed;
+      if (row) await announceChange(tx, sandbox.id);
+      return presentSandbox(row ?? sandbox);
     });
   } catch (error) {
     refuseTaken(violatedConstraint(error), request);
     throw error;
   }
+}
+
+/** Undefined when it is called so already. */
+async function rename(
+  tx: Sql,
+  { orgId, actor }: Caller,
+  { id, name, slug }: LockedSandbox,
+  request: UpdateSandboxRequest,
+  at: Instant,
+): Promise<SandboxRow | undefined> {
+  const before = { name, slug };
+  const after = { name: request.name ?? name, slug: request.slug ?? slug };
+  if (isDeepStrictEqual(before, after)) return undefined;
+  const row = await updateSandbox(tx, orgId, id, after, at);
+  const payload = { sandbox_id: id, before, after };
+  await recordEvent(tx, { orgId, type: 'sandbox_renamed', actor, resourceId: id, at, payload });
+  return row;
+}
+
+/** Undefined when it has these labels already. What runs goes on; its usage counts under the new ones from now on. */
+async function relabel(
+  tx: Sql,
+  { orgId, actor }: Caller,
+  sandbox: LockedSandbox,
+  labels: Record<string, string> | undefined,
+  at: Instant,
+): Promise<SandboxRow | undefined> {
+  const { id, spec, run_spec } = sandbox;
+  if (labels === undefined || isDeepStrictEqual(labels, spec?.labels)) return undefined;
+  if (!spec) {
+    throw new ApiError(
+      'invalid_request',
+      'the sandbox was imported without a specification: it has no labels',
+      {
+        field: 'labels',
+      },
+    );
+  }
+  const change = { spec: { ...spec, labels }, ...(run_spec ? { run_spec: { ...run_spec, labels } } : {}) };
+  const row = await updateSandbox(tx, orgId, id, change, at);
+  await replaceLabels(tx, sandbox, labels);
+  const payload = { sandbox_id: id, before: { labels: spec.labels }, after: { labels } };
+  await recordEvent(tx, { orgId, type: 'sandbox_relabelled', actor, resourceId: id, at, payload });
+  return row;
 }

@@ -1,5 +1,6 @@
 import type { Transaction } from '../db/transaction.js';
 import { rowsOf } from '../db/rows.js';
+import { labelRows } from './label-queries.js';
 import { mergeRows, type LooseRow, type Positions, type StoredRow } from './merge.js';
 import {
   countOpenRuns,
@@ -11,7 +12,7 @@ import {
   type Scope,
 } from './queries.js';
 import { storageRows, usedVolumes } from './storage-queries.js';
-import { slabsOf, type Window } from './window.js';
+import { slabsOf, type Slab, type Window } from './window.js';
 
 /** About how many rows the database puts in order at once. */
 const SORTED_ROWS = 100_000;
@@ -42,6 +43,38 @@ export async function* sandboxBreakdown(
   yield ']}';
 }
 
+/**
+ * Compute used by UTC day and value of the label `key`, as it was while it ran. What ran without that label stands apart: a label may
+ * have any value.
+ */
+export async function* labelBreakdown(
+  tx: Transaction,
+  scope: Scope,
+  key: string,
+  window: Window,
+  format: Format,
+): AsyncGenerator<string> {
+  // A row for each day at most, so they can wait until the others are out.
+  const unlabelled: string[] = [];
+  async function* rows(): AsyncGenerator<string[]> {
+    for (const slab of await slabsFor(tx, scope.orgId, window)) {
+      const query = labelRows(scope, key, slab, format);
+      for await (const batch of rowsOf<[boolean, string]>(tx, 'label_rows', query)) {
+        if (format === 'csv') yield batch.map(([, line]) => line);
+        else {
+          yield batch.flatMap(([labelled, line]) => (labelled ? [line] : []));
+          unlabelled.push(...batch.flatMap(([labelled, line]) => (labelled ? [] : [line])));
+        }
+      }
+    }
+  }
+  if (format === 'csv') {
+    return yield* csvOf('day,bucket,value,vcpu_seconds,mem_mib_seconds,disk_mib_seconds', rows());
+  }
+  yield* arrayOf(`{"key":${JSON.stringify(key)},"rows":[`, rows());
+  yield `],"unlabelled":[${unlabelled.join(',')}]}`;
+}
+
 /** Storage used by each volume on each UTC day. A volume that is gone has rows but no entry in the directory. */
 export async function* storageBreakdown(
   tx: Transaction,
@@ -63,8 +96,7 @@ async function* sandboxRows(
   window: Window,
   format: Format,
 ): AsyncGenerator<string[]> {
-  const open = await countOpenRuns(tx, scope.orgId);
-  const slabs = slabsOf(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
+  const slabs = await slabsFor(tx, scope.orgId, window);
   async function* loose(): AsyncGenerator<LooseRow[]> {
     for (const slab of slabs) yield* rowsOf<LooseRow>(tx, 'loose_rows', looseRows(scope, slab, format));
   }
@@ -75,6 +107,12 @@ async function* sandboxRows(
       ? rowsOf<StoredRow>(tx, 'stored_rows', storedRows(scope, { from: first.from, to: last.to }, format))
       : nothing();
   yield* mergeRows(stored, loose(), POSITIONS[format]);
+}
+
+/** The window in pieces for which the database does not have to sort too much. */
+async function slabsFor(tx: Transaction, orgId: string, window: Window): Promise<Slab[]> {
+  const open = await countOpenRuns(tx, orgId);
+  return slabsOf(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
 }
 
 async function* linesOf(tx: Transaction, query: Query): AsyncGenerator<string[]> {

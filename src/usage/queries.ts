@@ -54,18 +54,38 @@ export function pickedSandboxes(c: Conditions, { orgId, sandboxIds, labels }: Sc
       from had group by sandbox_id having count(*) = ${c.parameter(pairs.length)})`;
 }
 
+/** When sandboxes had a label of this key, and which. `picked`: only while they were meant. */
+export function labelledSandboxes(c: Conditions, orgId: string, key: string, picked: boolean): string {
+  return `labelled (sandbox_id, value, times) as (
+      select p.sandbox_id, p.value, range_agg(tstzrange(p.from_at, p.to_at))
+      from label_periods p
+      where p.org_id = ${c.parameter(orgId)} and p.key = ${c.parameter(key)}
+      group by p.sandbox_id, p.value
+    ), held (sandbox_id, value, times, whole) as materialized (
+      select l.sandbox_id, l.value, l.times ${picked ? '* k.times' : ''},
+        l.times @> tstzrange('-infinity', 'infinity') ${picked ? 'and k.whole' : ''}
+      from labelled l ${picked ? 'join picked k on k.sandbox_id = l.sandbox_id' : ''})`;
+}
+
 /**
  * Stretches of runs that no stored sum stands for: open ones, those around the whole days, and those of sandboxes that
  * did not have the labels all the time.
  */
-export function looseStretches(c: Conditions, orgId: string, slab: Slab, picked: boolean): string {
-  const join = picked
-    ? 'join picked k on k.sandbox_id = r.sandbox_id cross join lateral unnest(k.times) as had'
+export function looseStretches(
+  c: Conditions,
+  orgId: string,
+  slab: Slab,
+  /** Where it stands which sandboxes are meant, and when; all of them unless said. */
+  among?: 'picked' | 'held',
+): string {
+  const join = among
+    ? `join ${among} k on k.sandbox_id = r.sandbox_id cross join lateral unnest(k.times) as had`
     : '';
-  const cut = picked ? { from: ', lower(had)', to: ', upper(had)' } : { from: '', to: '' };
+  const value = among === 'held' ? 'k.value,' : '';
+  const cut = among ? { from: ', lower(had)', to: ', upper(had)' } : { from: '', to: '' };
   const runs = ({ from, to }: Stretch, condition: string) => {
     const [begin, end] = [`${c.parameter(from)}::timestamptz`, `${c.parameter(to)}::timestamptz`];
-    return `select r.sandbox_id, r.vcpus, r.memory_mib, r.disk_mib,
+    return `select ${value} r.sandbox_id, r.vcpus, r.memory_mib, r.disk_mib,
         greatest(r.started_at, ${begin}${cut.from}) as from_at, least(r.stopped_at, ${end}${cut.to}) as to_at
       from runs r ${join}
       where r.org_id = ${c.parameter(orgId)} and r.started_at < ${end} and ${condition}`;
@@ -75,12 +95,12 @@ export function looseStretches(c: Conditions, orgId: string, slab: Slab, picked:
   return [
     runs(slab, 'r.end_reason is null'),
     ...slab.edges.map((edge) => closed(edge)),
-    ...(picked && slab.whole ? [closed(slab.whole, 'and not k.whole')] : []),
+    ...(among && slab.whole ? [closed(slab.whole, 'and not k.whole')] : []),
   ].join('\n      union all ');
 }
 
 /** Sums of what `looseStretches` gives. */
-export const LOOSE_SUMS = `
+const LOOSE_SUMS = `
   select d.day, t.sandbox_id, sum(d.micros) as micros, sum(d.micros::numeric * t.vcpus) as vcpu_micros,
     sum(d.micros::numeric * t.memory_mib) as memory_mib_micros, sum(d.micros::numeric * t.disk_mib) as disk_mib_micros
   from stretches t
@@ -88,11 +108,11 @@ export const LOOSE_SUMS = `
   group by d.day, t.sandbox_id`;
 
 /** The condition that takes the stored days of a slab. */
-function storedDays(c: Conditions, orgId: string, { from, to }: Stretch): string {
+export function storedDays(c: Conditions, orgId: string, { from, to }: Stretch): string {
   return `u.org_id = ${c.parameter(orgId)} and u.day >= ${dateOf(c, from)} and u.day < ${dateOf(c, to)}`;
 }
 
-export function dateOf(c: Conditions, instant: string): string {
+function dateOf(c: Conditions, instant: string): string {
   return `${c.parameter(instant.slice(0, 10))}::date`;
 }
 
@@ -103,7 +123,7 @@ export function dateOf(c: Conditions, instant: string): string {
 export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
   const c = new Conditions();
   const picked = pickedSandboxes(c, scope);
-  const stretches = looseStretches(c, scope.orgId, slab, picked !== undefined);
+  const stretches = looseStretches(c, scope.orgId, slab, picked === undefined ? undefined : 'picked');
   const whole = picked
     ? 'and exists (select from picked k where k.sandbox_id = u.sandbox_id and k.whole)'
     : '';
@@ -144,7 +164,7 @@ export function storedRows(scope: Scope, whole: Stretch, format: Format): Query 
 export function usedSandboxes(scope: Scope, slab: Slab): Query {
   const c = new Conditions();
   const picked = pickedSandboxes(c, scope);
-  const stretches = looseStretches(c, scope.orgId, slab, picked !== undefined);
+  const stretches = looseStretches(c, scope.orgId, slab, picked === undefined ? undefined : 'picked');
   const stored = slab.whole
     ? `union all select u.sandbox_id from usage_days u where ${storedDays(c, scope.orgId, slab.whole)}
        ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}`

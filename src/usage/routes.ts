@@ -6,8 +6,10 @@ import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
 import { Repeatable, Uuid } from '../http/schema.js';
 import { makeAnswer } from './answer.js';
-import { sandboxBreakdown, storageBreakdown } from './breakdown.js';
-import { SandboxUsage, StorageUsage } from './schema.js';
+import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
+import type { Scope } from './queries.js';
+import { LabelUsage, SandboxUsage, StorageUsage, UsageSummary } from './schema.js';
+import { presentSummary, readMonth, summarize } from './summary.js';
 import { readWindow } from './window.js';
 
 const tags = ['billing'];
@@ -39,6 +41,34 @@ export function usageRoutes(app: App, ctx: Context): void {
   const answer = makeAnswer(ctx);
 
   app.get(
+    '/v1/billing/usage',
+    {
+      schema: {
+        operationId: 'get_usage',
+        summary: 'What was used in a month, and what it costs',
+        tags,
+        querystring: Type.Object(
+          {
+            month: Type.Optional(
+              Type.String({ description: 'UTC month such as 2026-11; the current one when left out.' }),
+            ),
+          },
+          closed,
+        ),
+        response: streamed(UsageSummary),
+      },
+    },
+    (request, reply) => {
+      const now = ctx.now();
+      const period = readMonth(request.query.month, now);
+      const { orgId } = callerOf(request);
+      return answer(request, reply, async function* (tx, format) {
+        yield presentSummary(await summarize(tx, orgId, period, now, ctx.settings.priceBook), format);
+      });
+    },
+  );
+
+  app.get(
     '/v1/billing/usage/sandbox',
     {
       schema: {
@@ -51,12 +81,36 @@ export function usageRoutes(app: App, ctx: Context): void {
     },
     (request, reply) => {
       const window = readWindow(request.query, ctx.now());
-      const scope = {
-        orgId: callerOf(request).orgId,
-        sandboxIds: request.query.sandbox_id,
-        labels: readLabels('labels', request.query.labels),
-      };
+      const scope = scopeOf(callerOf(request).orgId, request.query);
       return answer(request, reply, (tx, format) => sandboxBreakdown(tx, scope, window, format));
+    },
+  );
+
+  app.get(
+    '/v1/billing/usage/labels',
+    {
+      schema: {
+        operationId: 'get_label_breakdown',
+        summary: 'Compute used, by value of a label and UTC day',
+        description:
+          'Labels count as they were while a sandbox ran: one that was changed meanwhile splits the usage at that instant.',
+        tags,
+        querystring: Type.Object(
+          {
+            key: Type.String({ minLength: 1, description: 'The key of the label, such as `team`.' }),
+            ...range,
+            ...sandboxFilters,
+          },
+          closed,
+        ),
+        response: streamed(LabelUsage),
+      },
+    },
+    (request, reply) => {
+      const window = readWindow(request.query, ctx.now());
+      const { key } = request.query;
+      const scope = scopeOf(callerOf(request).orgId, request.query);
+      return answer(request, reply, (tx, format) => labelBreakdown(tx, scope, key, window, format));
     },
   );
 
@@ -77,6 +131,10 @@ export function usageRoutes(app: App, ctx: Context): void {
       return answer(request, reply, (tx, format) => storageBreakdown(tx, orgId, window, format));
     },
   );
+}
+
+function scopeOf(orgId: string, query: { sandbox_id?: string[]; labels?: string }): Scope {
+  return { orgId, sandboxIds: query.sandbox_id, labels: readLabels('labels', query.labels) };
 }
 
 /** An answer that is sent while it is read, as JSON or as CSV. */

@@ -1,0 +1,110 @@
+import { openSync, closeSync, fstatSync, readFileSync } from 'node:fs';
+import { Type, type Static } from 'typebox';
+import { compile, explainFirst } from '../http/validation.js';
+import { ExplainedError } from '../lib/explained.js';
+
+/** Far more than any price book needs: what is larger is another file. */
+const LARGEST_BYTES = 64 * 1024;
+
+/** What is metered, by the word in the price book. */
+export const METRICS = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour', 'storage_gib_hour'] as const;
+export type Metric = (typeof METRICS)[number];
+
+/** As text: a JSON number would be rounded to a binary fraction before anybody sees it. */
+const decimal = Type.String({ pattern: '^[0-9]{1,9}([.][0-9]{1,12})?$' });
+const byMetric = Type.Object(
+  Object.fromEntries(METRICS.map((metric) => [metric, Type.Optional(decimal)])) as Record<
+    Metric,
+    ReturnType<typeof Type.Optional<typeof decimal>>
+  >,
+  { additionalProperties: false },
+);
+const File = Type.Object(
+  {
+    currency: Type.String({ pattern: '^[A-Z]{3}$' }),
+    minor_unit_digits: Type.Optional(Type.Integer({ minimum: 0, maximum: 4 })),
+    prices: byMetric,
+    included: Type.Optional(byMetric),
+  },
+  { additionalProperties: false },
+);
+
+/** A decimal without loss: `value / 10^scale`. */
+export interface Decimal {
+  value: bigint;
+  scale: number;
+}
+
+export interface PriceBook {
+  /** ISO 4217. */
+  currency: string;
+  /** Of the currency: 2 for cents. */
+  minorUnitDigits: number;
+  /** In the currency's major unit, for one unit of the metric. */
+  prices: Record<Metric, Decimal>;
+  /** In units of the metric, in a month, before anything is charged. */
+  included: Record<Metric, Decimal>;
+}
+
+const validate = compile(File);
+
+/** Reads a price book. Throws ExplainedError, which names the file and what is wrong with it. */
+export function loadPriceBook(file: string): PriceBook {
+  return parsePriceBook(readText(file), file);
+}
+
+export function parsePriceBook(text: string, file: string): PriceBook {
+  let read: unknown;
+  try {
+    read = JSON.parse(text);
+  } catch {
+    throw refused(file, 'it is not valid JSON');
+  }
+  if (!validate(read)) throw refused(file, hint(explainFirst(validate.errors ?? [])));
+  const { currency, minor_unit_digits = 2, prices, included = {} } = read as Static<typeof File>;
+  return {
+    currency,
+    minorUnitDigits: minor_unit_digits,
+    prices: decimals(prices),
+    included: decimals(included),
+  };
+}
+
+function readText(file: string): string {
+  try {
+    const descriptor = openSync(file, 'r');
+    try {
+      const stat = fstatSync(descriptor);
+      if (!stat.isFile()) throw refused(file, 'it is no regular file');
+      if (stat.size > LARGEST_BYTES) throw refused(file, `it is larger than ${LARGEST_BYTES} bytes`);
+      return readFileSync(descriptor, 'utf8');
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch (cause) {
+    if (cause instanceof ExplainedError) throw cause;
+    throw refused(file, (cause as Error).message);
+  }
+}
+
+function decimals(texts: Partial<Record<Metric, string>>): Record<Metric, Decimal> {
+  return Object.fromEntries(METRICS.map((metric) => [metric, readDecimal(texts[metric] ?? '0')])) as Record<
+    Metric,
+    Decimal
+  >;
+}
+
+function readDecimal(text: string): Decimal {
+  const [whole = '', fraction = ''] = text.split('.');
+  return { value: BigInt(whole + fraction), scale: fraction.length };
+}
+
+function hint(message: string): string {
+  return /pattern|must be string/.test(message)
+    ? `${message} (amounts are text such as "0.0504", at most 9 digits before the point and 12 after it; the currency is three capital letters)`
+    : message;
+}
+
+function refused(file: string, why: string): ExplainedError {
+  return new ExplainedError(`the price book ${file} cannot be used: ${why}`);
+}

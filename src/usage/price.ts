@@ -1,0 +1,46 @@
+import type { Metric, PriceBook } from './price-book.js';
+
+/** Quantities in integers, as they are metered: microseconds times vCPUs, or times MiB. */
+export type Quantities = Record<Metric, bigint>;
+
+const HOUR_MICROS = 3_600_000_000n;
+
+/** How many of what is metered make one unit of the metric. */
+const UNITS: Record<Metric, bigint> = {
+  vcpu_hour: HOUR_MICROS,
+  memory_gib_hour: HOUR_MICROS * 1024n,
+  disk_gib_hour: HOUR_MICROS * 1024n,
+  storage_gib_hour: HOUR_MICROS * 1024n,
+};
+
+/** For people and charts: the nearest double of the exact quotient, to twelve decimal places. */
+export function inUnits(metric: Metric, quantity: bigint): number {
+  const scaled = halfUp(quantity * 10n ** 12n, UNITS[metric]);
+  const text = scaled.toString().padStart(13, '0');
+  return Number(`${text.slice(0, -12)}.${text.slice(-12)}`);
+}
+
+/**
+ * What a month's quantity costs, in minor units of the currency: what is more than is included, times the price. Exact until it is
+ * rounded once, half a minor unit up.
+ */
+export function amountOf(book: PriceBook, metric: Metric, quantity: bigint): bigint {
+  const { value: included, scale: includedScale } = book.included[metric];
+  const { value: price, scale } = book.prices[metric];
+  // Everything over one denominator: quantity/unit - included/10^includedScale, times price/10^scale.
+  const shift = 10n ** BigInt(includedScale);
+  const charged = quantity * shift - included * UNITS[metric];
+  if (charged <= 0n) return 0n;
+  const minor = 10n ** BigInt(book.minorUnitDigits);
+  return halfUp(charged * price * minor, UNITS[metric] * shift * 10n ** BigInt(scale));
+}
+
+/** A total carried on to the end of the period at the pace so far; the total itself when there is nothing to carry on. */
+export function project(total: bigint, elapsed: bigint, length: bigint): bigint {
+  return elapsed <= 0n || elapsed >= length ? total : halfUp(total * length, elapsed);
+}
+
+/** Of numbers that are not negative. */
+function halfUp(numerator: bigint, denominator: bigint): bigint {
+  return (numerator * 2n + denominator) / (denominator * 2n);
+}

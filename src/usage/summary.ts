@@ -1,0 +1,133 @@
+import type { Transaction } from '../db/transaction.js';
+import { badParameter } from '../http/errors.js';
+import { instantFromMicros, microsOf, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
+import { getLimits } from '../quotas/queries.js';
+import { amountOf, inUnits, project, type Quantities } from './price.js';
+import { METRICS, type Metric, type PriceBook } from './price-book.js';
+import type { Format } from './queries.js';
+import type { UsageSummary } from './schema.js';
+import { computeDays, storageDays, storedBytes } from './summary-queries.js';
+import { slabsOf } from './window.js';
+
+const LONGEST_MONTH_DAYS = 32;
+const GIB = 1024 ** 3;
+
+/** A calendar month of UTC: `[start, end)`. */
+export interface Period {
+  start: Instant;
+  end: Instant;
+}
+
+/** Reads `2026-11`; the current month unless said. */
+export function readMonth(text: string | undefined, now: Instant): Period {
+  if (text !== undefined && !/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) {
+    throw badParameter('month', 'month must be a UTC month such as 2026-11');
+  }
+  const start = text === undefined ? startOfMonth(now) : `${text}-01T00:00:00.000000Z`;
+  if (start > now || start < '0001' || start > '9999-12') {
+    throw badParameter('month', 'month must be one that has begun');
+  }
+  const next = new Date(Date.parse(start));
+  next.setUTCMonth(next.getUTCMonth() + 1);
+  return { start, end: instantFromMicros(BigInt(next.getTime()) * 1000n) };
+}
+
+/**
+ * What was used in a month and what it costs. Each line is rounded by itself and the total is the sum of the lines, so that it can
+ * be added up on paper. Without a price book everything costs nothing.
+ */
+export async function summarize(
+  tx: Transaction,
+  orgId: string,
+  { start, end }: Period,
+  now: Instant,
+  book: PriceBook | null,
+): Promise<UsageSummary> {
+  const window = { since: start, until: end, now };
+  const days = new Map<string, Quantities>();
+  const dayOf = (day: string): Quantities => {
+    const found = days.get(day) ?? noQuantities();
+    days.set(day, found);
+    return found;
+  };
+  for (const slab of slabsOf(window, LONGEST_MONTH_DAYS)) {
+    for (const { day, vcpu, memory, disk } of await computeDays(tx, orgId, slab)) {
+      const metered = { vcpu_hour: vcpu, memory_gib_hour: memory, disk_gib_hour: disk };
+      for (const [metric, text] of Object.entries(metered)) dayOf(day)[metric as Metric] += BigInt(text);
+    }
+  }
+  for (const { day, storage } of await storageDays(tx, orgId, window)) {
+    dayOf(day).storage_gib_hour += BigInt(storage);
+  }
+
+  const totals = noQuantities();
+  for (const day of days.values()) for (const metric of METRICS) totals[metric] += day[metric];
+  const effective = book && (await withQuotas(tx, orgId, book));
+  const lines = METRICS.map((metric) => ({
+    name: metric.replace(/_hour$/, ''),
+    quantity: inUnits(metric, totals[metric]),
+    unit: metric,
+    amount_cents: toNumber(effective ? amountOf(effective, metric, totals[metric]) : 0n),
+  }));
+  const total = lines.reduce((sum, { amount_cents }) => sum + amount_cents, 0);
+  const elapsed = microsOf(now) - microsOf(start);
+  const bytes = await storedBytes(tx, orgId);
+  return {
+    period_start: shortInstant(start),
+    period_end: shortInstant(end),
+    line_items: lines,
+    total_cents: total,
+    projected_spend_cents: toNumber(project(BigInt(total), elapsed, microsOf(end) - microsOf(start))),
+    currency: book?.currency ?? null,
+    daily: [...days]
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .flatMap(([day, quantities]) =>
+        METRICS.filter((metric) => quantities[metric] > 0n).map((metric) => ({
+          date: `${day}T00:00:00Z`,
+          metric: metric.replace(/_hour$/, ''),
+          quantity: inUnits(metric, quantities[metric]),
+        })),
+      ),
+    storage_gib: bytes === null ? null : bytes / GIB,
+  };
+}
+
+/** The summary as text; as CSV its lines. */
+export function presentSummary(summary: UsageSummary, format: Format): string {
+  if (format === 'json') return JSON.stringify(summary);
+  const currency = summary.currency ?? '';
+  return [
+    'period_start,period_end,name,quantity,unit,amount_cents,currency',
+    ...summary.line_items.map(({ name, quantity, unit, amount_cents }) =>
+      [summary.period_start, summary.period_end, name, quantity, unit, amount_cents, currency].join(','),
+    ),
+    '',
+  ].join('\r\n');
+}
+
+/** Hours that the quotas of an organization include take the place of the price book's. */
+async function withQuotas(tx: Transaction, orgId: string, book: PriceBook): Promise<PriceBook> {
+  const limits = await getLimits(tx, orgId);
+  const whole = (value: number | null | undefined) => value != null && { value: BigInt(value), scale: 0 };
+  const { included } = book;
+  return {
+    ...book,
+    included: {
+      ...included,
+      vcpu_hour: whole(limits?.included_vcpu_hours) || included.vcpu_hour,
+      memory_gib_hour: whole(limits?.included_memory_gib_hours) || included.memory_gib_hour,
+      disk_gib_hour: whole(limits?.included_disk_gib_hours) || included.disk_gib_hour,
+    },
+  };
+}
+
+function noQuantities(): Quantities {
+  return { vcpu_hour: 0n, memory_gib_hour: 0n, disk_gib_hour: 0n, storage_gib_hour: 0n };
+}
+
+/** More minor units than a JSON number counts is a mistake in the price book, and no number to print. */
+function toNumber(amount: bigint): number {
+  if (amount > BigInt(Number.MAX_SAFE_INTEGER))
+    throw new Error('an amount is out of the exact range of a number');
+  return Number(amount);
+}
