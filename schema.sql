@@ -300,7 +300,7 @@ create table volumes (
 CREATE UNIQUE INDEX volumes_host ON public.volumes USING btree (org_id) WHERE ((kind = 'host'::text) AND (removed_at IS NULL));
 CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
-CREATE INDEX volumes_unsampled ON public.volumes USING btree (sampled_at NULLS FIRST) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
+CREATE INDEX volumes_unsampled ON public.volumes USING btree (COALESCE(sampled_at, created_at)) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 
 create table workers (
   id uuid not null,

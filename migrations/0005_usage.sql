@@ -182,4 +182,4 @@ cross join lateral json_each_text(s.spec -> 'labels') l;
 -- The last reading of its size, and when it was taken. Null before the first.
 alter table volumes add column used_bytes bigint check (used_bytes >= 0);
 alter table volumes add column sampled_at timestamptz;
-create index volumes_unsampled on volumes (sampled_at nulls first) where status = 'active' and removed_at is null;
+create index volumes_unsampled on volumes (coalesce(sampled_at, created_at)) where status = 'active' and removed_at is null;

@@ -30,6 +30,8 @@ export interface Context {
 export interface Settings {
   /** How long a deleted volume can be restored, in milliseconds. */
   volumePurgeAfterMs: number;
+  /** Between two readings of the size of a volume, in milliseconds. */
+  volumeSampleMs: number;
   /** How long the row of an ephemeral sandbox stays readable after its end, in milliseconds. */
   ephemeralLingerMs: number;
   /** How long a sandbox may take to end by itself when it is stopped, in milliseconds. */
@@ -54,6 +56,7 @@ export interface Settings {
 
 export const DEFAULT_SETTINGS: Settings = {
   volumePurgeAfterMs: 24 * 60 * 60 * 1000,
+  volumeSampleMs: 60 * 60 * 1000,
   ephemeralLingerMs: 15_000,
   stopGraceMs: 5_000,
   waitBudgetMs: 120_000,

@@ -51,6 +51,7 @@ export interface ServiceOptions {
   simulatedStopMs: number;
   simulatedFailures: number;
   volumePurgeHours: number;
+  volumeSampleMinutes: number;
   ephemeralLingerSecs: number;
   /** File with what usage costs. */
   priceBook?: string;
@@ -147,6 +148,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       settings: {
         ...DEFAULT_SETTINGS,
         volumePurgeAfterMs: options.volumePurgeHours * 3_600_000,
+        volumeSampleMs: options.volumeSampleMinutes * 60_000,
         ephemeralLingerMs: options.ephemeralLingerSecs * 1_000,
         priceBook,
       },

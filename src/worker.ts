@@ -5,6 +5,7 @@ import { enforcePools } from './quotas/jobs.js';
 import { removeLingering } from './sandboxes/linger.js';
 import { Reconciler } from './sandboxes/reconcile.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
+import { sampleVolumes } from './volumes/sample.js';
 import { WorkerLease, type Term } from './workers/lease.js';
 import { placeWaiting } from './workers/place.js';
 
@@ -13,6 +14,9 @@ const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
+/** For volumes whose next reading is due: a reading is late by at most this part of the interval. */
+const LOOKS_PER_SAMPLE = 20;
+const LONGEST_BETWEEN_LOOKS_MS = 60_000;
 
 /** Every loop of the worker role. */
 export function startWorker(ctx: Context): { stop(): Promise<void> } {
@@ -65,11 +69,17 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     onError: logError('left data'),
   });
 
+  const { volumeSampleMs } = ctx.settings;
+  const samples = startLoop((signal) => sampleVolumes(ctx, signal), {
+    intervalMs: Math.min(volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS),
+    onError: logError('volume sizes'),
+  });
+
   return {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), sweep.stop(), leftData.stop(), watched]);
+      await Promise.all([reconcile.stop(), sweep.stop(), leftData.stop(), samples.stop(), watched]);
       await reconciler.close();
       await renew.stop();
       await lease.release();

@@ -63,6 +63,12 @@ export const volumePurgeHours = () =>
     .default(24)
     .argParser(integer('a number of hours', 0, 24 * 365));
 
+export const volumeSampleMinutes = () =>
+  new Option('--volume-sample-minutes <n>', 'how often the size of each volume is read, for usage')
+    .env('SANDKEEP_VOLUME_SAMPLE_MINUTES')
+    .default(60)
+    .argParser(integer('a number of minutes', 1, 1440));
+
 export const ephemeralLingerSecs = () =>
   new Option('--ephemeral-linger-secs <n>', 'how long an ephemeral sandbox stays readable after its end')
     .env('SANDKEEP_EPHEMERAL_LINGER_SECS')

@@ -23,6 +23,7 @@ interface ServeOptions extends CommonOptions {
   simulatedStopMs: number;
   simulatedFailures: number;
   volumePurgeHours: number;
+  volumeSampleMinutes: number;
   ephemeralLingerSecs: number;
   priceBook?: string;
   logLevel: LogLevel;
@@ -47,6 +48,7 @@ export function serveCommand(): Command {
     .addOption(option.simulatedStopMs())
     .addOption(option.simulatedFailures())
     .addOption(option.volumePurgeHours())
+    .addOption(option.volumeSampleMinutes())
     .addOption(option.ephemeralLingerSecs())
     .addOption(option.priceBook())
     .addOption(option.logLevel())

@@ -7,13 +7,15 @@ export interface VolumeRow {
   name: string | null;
   labels: Record<string, string>;
   capacity_gib: number | null;
+  /** By the last reading. */
+  used_bytes: number | null;
   status: 'active' | 'deleting';
   created_at: Instant;
   updated_at: Instant;
   purge_at: Instant | null;
 }
 
-const COLUMNS = 'id, kind, name, labels, capacity_gib, status, created_at, updated_at, purge_at';
+const COLUMNS = 'id, kind, name, labels, capacity_gib, used_bytes, status, created_at, updated_at, purge_at';
 
 type Row = VolumeRow & Record<string, unknown>;
 

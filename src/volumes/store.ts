@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { descend, openAt, openDirectoryAt, splitPath, VolumePathError } from './beneath.js';
+import { measure } from './measure.js';
 import { removeTree } from './remove-tree.js';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
@@ -106,6 +107,11 @@ export class VolumeStore {
     } finally {
       await org.close();
     }
+  }
+
+  /** KiB on the disk; undefined when nothing was ever put into the volume. */
+  measure(orgId: string, volumeId: string, signal: AbortSignal): Promise<number | undefined> {
+    return measure(join(this.pathOf(orgId, volumeId), DATA), signal);
   }
 
   /** Every volume that has a directory here. */
