@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { firstStart } from './first-start.js';
+import { usage } from './usage.js';
 
 await new Command('bench')
   .description('measures the service; every number in docs/performance.md comes from here')
@@ -9,4 +10,18 @@ await new Command('bench')
       .option('--rounds <n>', 'how often', Number, 5)
       .action(({ rounds }: { rounds: number }) => firstStart(rounds)),
   )
+  .addCommand(
+    new Command('usage')
+      .description('a month of usage: summed over runs, by our route, and by a bare server that has the rows')
+      .option('--runs <n,n>', 'sizes of the history', numbers, [1_000, 10_000, 100_000, 1_000_000])
+      .option('--rounds <n>', 'how often', Number, 7)
+      .option('--year <sandboxes>', 'also a year of so many sandboxes; 0: not', Number, 0)
+      .action(({ runs, rounds, year }: { runs: number[]; rounds: number; year: number }) =>
+        usage(runs, rounds, year),
+      ),
+  )
   .parseAsync();
+
+function numbers(text: string): number[] {
+  return text.split(',').filter(Boolean).map(Number);
+}

@@ -5,7 +5,7 @@ import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';
 import type { Keyring } from './secrets/keyring.js';
-import type { PriceBook } from './usage/price-book.js';
+import type { PriceBook } from './usage/price.js';
 import type { VolumeStore } from './volumes/store.js';
 
 /** What operations are given. Tests override any of it. */

@@ -8,6 +8,7 @@ import { orgCommand } from './cli/org.js';
 import { quotaCommand } from './cli/quota.js';
 import { secretsCommand } from './cli/secrets.js';
 import { workerCommand } from './cli/worker.js';
+import { usageCommand } from './cli/usage.js';
 import { serveCommand } from './cli/serve.js';
 import { ExplainedError } from './lib/explained.js';
 import { isUnreachable, sqlState } from './db/pool.js';
@@ -25,6 +26,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addCommand(orgCommand())
     .addCommand(keyCommand())
     .addCommand(quotaCommand())
+    .addCommand(usageCommand())
     .addCommand(workerCommand())
     .addCommand(secretsCommand())
     .addCommand(memberCommand())

@@ -20,7 +20,7 @@ import { keySourceOf, openKeyring } from './secrets/key-file.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
-import type { PriceBook } from './usage/price-book.js';
+import type { PriceBook } from './usage/price.js';
 import { VolumeStore } from './volumes/store.js';
 import { startWorker } from './worker.js';
 

@@ -12,11 +12,10 @@ import {
   type Scope,
 } from './queries.js';
 import { storageRows, usedVolumes } from './storage-queries.js';
-import { slabsOf, type Slab, type Window } from './window.js';
+import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Window } from './window.js';
 
 /** About how many rows the database puts in order at once. */
 const SORTED_ROWS = 100_000;
-const LONGEST_WINDOW_DAYS = 367;
 
 const POSITIONS: Record<Format, Positions> = {
   json: { day: '{"day":"'.length, id: '{"day":"2026-11-21T00:00:00Z","sandbox_id":"'.length },
@@ -89,7 +88,10 @@ export async function* storageBreakdown(
   yield ']}';
 }
 
-/** Days that are over are read as they are stored; only what is open or cut by the window is summed. */
+/**
+ * Days that are over are read as they are stored; only what is open or cut by the window is summed. Up to the first day of which
+ * something has to be summed nothing is looked at, only passed on.
+ */
 async function* sandboxRows(
   tx: Transaction,
   scope: Scope,
@@ -97,16 +99,34 @@ async function* sandboxRows(
   format: Format,
 ): AsyncGenerator<string[]> {
   const slabs = await slabsFor(tx, scope.orgId, window);
-  async function* loose(): AsyncGenerator<LooseRow[]> {
+  async function* batches(): AsyncGenerator<LooseRow[]> {
     for (const slab of slabs) yield* rowsOf<LooseRow>(tx, 'loose_rows', looseRows(scope, slab, format));
   }
+  const loose = await peekFirst(batches());
   const whole = slabs.flatMap((slab) => slab.whole ?? []);
-  const [first, last] = [whole[0], whole.at(-1)];
-  const stored =
-    first && last
-      ? rowsOf<StoredRow>(tx, 'stored_rows', storedRows(scope, { from: first.from, to: last.to }, format))
-      : nothing();
-  yield* mergeRows(stored, loose(), POSITIONS[format]);
+  const [from, to] = [whole[0]?.from, whole.at(-1)?.to];
+  let stored: AsyncIterable<StoredRow[]> = nothing();
+  if (from !== undefined && to !== undefined) {
+    const day = loose.first?.[0]?.[0];
+    const mixed = day === undefined ? to : [from, `${day}T00:00:00.000000Z`, to].toSorted()[1]!;
+    if (from < mixed) yield* linesOf(tx, storedRows(scope, { from, to: mixed }, format, { bare: true }));
+    if (mixed < to)
+      stored = rowsOf<StoredRow>(tx, 'stored_rows', storedRows(scope, { from: mixed, to }, format));
+  }
+  yield* mergeRows(stored, loose.all, POSITIONS[format]);
+}
+
+/** The first of a sequence, and the sequence with it. */
+async function peekFirst<T>(
+  sequence: AsyncGenerator<T>,
+): Promise<{ first: T | undefined; all: AsyncIterable<T> }> {
+  const { done, value } = await sequence.next();
+  if (done === true) return { first: undefined, all: nothing() };
+  async function* all(): AsyncGenerator<T> {
+    yield value as T;
+    yield* sequence;
+  }
+  return { first: value, all: all() };
 }
 
 /** The window in pieces for which the database does not have to sort too much. */

@@ -1,7 +1,7 @@
 /** A row whose place among others is known: UTC day, name, id, and how it leaves. */
 export type LooseRow = [day: string, name: string, id: string, line: string];
 /** One of the stored days, in order. */
-export type StoredRow = [name: string, line: string];
+export type StoredRow = [line: string, name: string];
 
 /** Where day and id stand in a line. */
 export interface Positions {
@@ -35,7 +35,7 @@ export async function* mergeRows(
   let pending = await next();
   for await (const rows of stored) {
     const lines: string[] = [];
-    for (const [name, line] of rows) {
+    for (const [line, name] of rows) {
       let order = pending ? compareRow(name, line, pending, positions) : -1;
       while (pending && order > 0) {
         lines.push(pending[3]);

@@ -2,13 +2,10 @@ import { openSync, closeSync, fstatSync, readFileSync } from 'node:fs';
 import { Type, type Static } from 'typebox';
 import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained.js';
+import { METRICS, type Decimal, type Metric, type PriceBook } from './price.js';
 
 /** Far more than any price book needs: what is larger is another file. */
 const LARGEST_BYTES = 64 * 1024;
-
-/** What is metered, by the word in the price book. */
-export const METRICS = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour', 'storage_gib_hour'] as const;
-export type Metric = (typeof METRICS)[number];
 
 /** As text: a JSON number would be rounded to a binary fraction before anybody sees it. */
 const decimal = Type.String({ pattern: '^[0-9]{1,9}([.][0-9]{1,12})?$' });
@@ -28,23 +25,6 @@ const File = Type.Object(
   },
   { additionalProperties: false },
 );
-
-/** A decimal without loss: `value / 10^scale`. */
-export interface Decimal {
-  value: bigint;
-  scale: number;
-}
-
-export interface PriceBook {
-  /** ISO 4217. */
-  currency: string;
-  /** Of the currency: 2 for cents. */
-  minorUnitDigits: number;
-  /** In the currency's major unit, for one unit of the metric. */
-  prices: Record<Metric, Decimal>;
-  /** In units of the metric, in a month, before anything is charged. */
-  included: Record<Metric, Decimal>;
-}
 
 const validate = compile(File);
 

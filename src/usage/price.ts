@@ -1,4 +1,23 @@
-import type { Metric, PriceBook } from './price-book.js';
+/** What is metered, by the word in the price book. */
+export const METRICS = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour', 'storage_gib_hour'] as const;
+export type Metric = (typeof METRICS)[number];
+
+/** A decimal without loss: `value / 10^scale`. */
+export interface Decimal {
+  value: bigint;
+  scale: number;
+}
+
+export interface PriceBook {
+  /** ISO 4217. */
+  currency: string;
+  /** Of the currency: 2 for cents. */
+  minorUnitDigits: number;
+  /** In the currency's major unit, for one unit of the metric. */
+  prices: Record<Metric, Decimal>;
+  /** In units of the metric, in a month, before anything is charged. */
+  included: Record<Metric, Decimal>;
+}
 
 /** Quantities in integers, as they are metered: microseconds times vCPUs, or times MiB. */
 export type Quantities = Record<Metric, bigint>;

@@ -1,7 +1,7 @@
 import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
 import { looseStretches, storedDays } from './queries.js';
-import type { Slab, Window } from './window.js';
+import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Window } from './window.js';
 
 /** What was metered on a UTC day, in integers as text. */
 export interface ComputeDay {
@@ -32,6 +32,47 @@ export async function computeDays(sql: Sql, orgId: string, slab: Slab): Promise<
     c.values,
   );
   return rows;
+}
+
+export interface SandboxTotal {
+  name: string;
+  vcpu: string;
+  memory: string;
+  disk: string;
+}
+
+/** The `limit` sandboxes that used most, of `count` that used anything. */
+export async function sandboxTotals(
+  sql: Sql,
+  orgId: string,
+  window: Window,
+  limit: number,
+): Promise<{ rows: SandboxTotal[]; count: number }> {
+  const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
+  if (!slab) return { rows: [], count: 0 };
+  const c = new Conditions();
+  const stored = slab.whole
+    ? `union all
+       select u.sandbox_id, u.vcpu_micros, u.memory_mib_micros, u.disk_mib_micros from usage_days u
+       where ${storedDays(c, orgId, slab.whole)}`
+    : '';
+  const { rows } = await sql.query<SandboxTotal & { count: number }>(
+    `with stretches as (${looseStretches(c, orgId, slab)}),
+     totals as (
+       select p.sandbox_id, sum(p.vcpu) as vcpu, sum(p.memory) as memory, sum(p.disk) as disk
+       from (
+         select t.sandbox_id, d.micros::numeric * t.vcpus as vcpu, d.micros::numeric * t.memory_mib as memory,
+           d.micros::numeric * t.disk_mib as disk
+         from stretches t cross join lateral days_of(t.from_at, t.to_at) d
+         ${stored}) p
+       group by p.sandbox_id)
+     select s.name, t.vcpu::text, t.memory::text, t.disk::text, count(*) over () as count
+     from totals t join sandboxes s on s.org_id = ${c.parameter(orgId)} and s.id = t.sandbox_id
+     order by t.vcpu desc, s.name, s.id
+     limit ${c.parameter(limit)}`,
+    c.values,
+  );
+  return { rows, count: rows[0]?.count ?? 0 };
 }
 
 /** MiB times microseconds that all volumes held, by UTC day; rounded to a whole one, as a reading is no whole number of MiB. */

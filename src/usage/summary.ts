@@ -1,15 +1,21 @@
-import type { Transaction } from '../db/transaction.js';
+import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
 import { instantFromMicros, microsOf, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import { getLimits } from '../quotas/queries.js';
-import { amountOf, inUnits, project, type Quantities } from './price.js';
-import { METRICS, type Metric, type PriceBook } from './price-book.js';
+import {
+  amountOf,
+  inUnits,
+  METRICS,
+  project,
+  type Metric,
+  type PriceBook,
+  type Quantities,
+} from './price.js';
 import type { Format } from './queries.js';
 import type { UsageSummary } from './schema.js';
 import { computeDays, storageDays, storedBytes } from './summary-queries.js';
-import { slabsOf } from './window.js';
+import { LONGEST_WINDOW_DAYS, slabsOf, type Window } from './window.js';
 
-const LONGEST_MONTH_DAYS = 32;
 const GIB = 1024 ** 3;
 
 /** A calendar month of UTC: `[start, end)`. */
@@ -37,29 +43,14 @@ export function readMonth(text: string | undefined, now: Instant): Period {
  * be added up on paper. Without a price book everything costs nothing.
  */
 export async function summarize(
-  tx: Transaction,
+  tx: Sql,
   orgId: string,
   { start, end }: Period,
   now: Instant,
   book: PriceBook | null,
 ): Promise<UsageSummary> {
   const window = { since: start, until: end, now };
-  const days = new Map<string, Quantities>();
-  const dayOf = (day: string): Quantities => {
-    const found = days.get(day) ?? noQuantities();
-    days.set(day, found);
-    return found;
-  };
-  for (const slab of slabsOf(window, LONGEST_MONTH_DAYS)) {
-    for (const { day, vcpu, memory, disk } of await computeDays(tx, orgId, slab)) {
-      const metered = { vcpu_hour: vcpu, memory_gib_hour: memory, disk_gib_hour: disk };
-      for (const [metric, text] of Object.entries(metered)) dayOf(day)[metric as Metric] += BigInt(text);
-    }
-  }
-  for (const { day, storage } of await storageDays(tx, orgId, window)) {
-    dayOf(day).storage_gib_hour += BigInt(storage);
-  }
-
+  const days = await totalsByDay(tx, orgId, window);
   const totals = noQuantities();
   for (const day of days.values()) for (const metric of METRICS) totals[metric] += day[metric];
   const effective = book && (await withQuotas(tx, orgId, book));
@@ -79,17 +70,35 @@ export async function summarize(
     total_cents: total,
     projected_spend_cents: toNumber(project(BigInt(total), elapsed, microsOf(end) - microsOf(start))),
     currency: book?.currency ?? null,
-    daily: [...days]
-      .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .flatMap(([day, quantities]) =>
-        METRICS.filter((metric) => quantities[metric] > 0n).map((metric) => ({
-          date: `${day}T00:00:00Z`,
-          metric: metric.replace(/_hour$/, ''),
-          quantity: inUnits(metric, quantities[metric]),
-        })),
-      ),
+    daily: [...days].flatMap(([day, quantities]) =>
+      METRICS.filter((metric) => quantities[metric] > 0n).map((metric) => ({
+        date: `${day}T00:00:00Z`,
+        metric: metric.replace(/_hour$/, ''),
+        quantity: inUnits(metric, quantities[metric]),
+      })),
+    ),
     storage_gib: bytes === null ? null : bytes / GIB,
   };
+}
+
+/** What an organization used on each UTC day of a window, in the order of the days. Days without anything are left out. */
+export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promise<Map<string, Quantities>> {
+  const days = new Map<string, Quantities>();
+  const dayOf = (day: string): Quantities => {
+    const found = days.get(day) ?? noQuantities();
+    days.set(day, found);
+    return found;
+  };
+  for (const slab of slabsOf(window, LONGEST_WINDOW_DAYS)) {
+    for (const { day, vcpu, memory, disk } of await computeDays(tx, orgId, slab)) {
+      const metered = { vcpu_hour: vcpu, memory_gib_hour: memory, disk_gib_hour: disk };
+      for (const [metric, text] of Object.entries(metered)) dayOf(day)[metric as Metric] += BigInt(text);
+    }
+  }
+  for (const { day, storage } of await storageDays(tx, orgId, window)) {
+    dayOf(day).storage_gib_hour += BigInt(storage);
+  }
+  return new Map([...days].toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 /** The summary as text; as CSV its lines. */
@@ -106,7 +115,7 @@ export function presentSummary(summary: UsageSummary, format: Format): string {
 }
 
 /** Hours that the quotas of an organization include take the place of the price book's. */
-async function withQuotas(tx: Transaction, orgId: string, book: PriceBook): Promise<PriceBook> {
+async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<PriceBook> {
   const limits = await getLimits(tx, orgId);
   const whole = (value: number | null | undefined) => value != null && { value: BigInt(value), scale: 0 };
   const { included } = book;

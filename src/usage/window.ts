@@ -16,6 +16,8 @@ export interface Stretch {
 }
 
 const LONGEST_DAYS = 366;
+/** UTC days that a window can touch: one that begins in the middle of a day touches one more. */
+export const LONGEST_WINDOW_DAYS = LONGEST_DAYS + 1;
 const MICROS_PER_DAY = 86_400_000_000n;
 
 /** Reads the time range of a usage request: from the start of the current UTC month until now unless said. */
