@@ -1,9 +1,10 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readInstance } from '../src/db/migrate.js';
+import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import { PROGRAM, start as startProgram } from './support/cli.js';
 import type { Client } from './support/client.js';
@@ -328,6 +329,34 @@ describeDocker('volumes in containers', () => {
     ]).ended;
     expect(JSON.parse(out).find(({ check }: any) => check === 'docker').found).toContain(
       'no volumes, because the Docker engine does not see what this process mounts',
+    );
+  });
+
+  test('what a service that was killed in the middle of a start left is taken away by the next start', async () => {
+    const { body: volume } = await client.post('/v1/volumes', { name: 'killed' });
+    const mounts = [{ type: 'named', name: 'killed', guest: '/data', options: { readonly: true } }];
+    const { id } = await create(client, request('killed', mounts), {});
+    const victim = `
+      import { MountRoom } from '${PACKAGE_ROOT}/dist/src/runtimes/docker-mounts.js';
+      import { VolumeStore } from '${PACKAGE_ROOT}/dist/src/volumes/store.js';
+      const room = new MountRoom('${room}', new VolumeStore('${service.volumesDir}'), undefined);
+      const mounts = [{ ...${JSON.stringify(mounts[0])}, volumeId: '${volume.id}' }];
+      const staged = await room.stage({ orgId: '${client.org.id}', sandboxId: '${id}', spec: { mounts } });
+      await staged.attach();
+      process.kill(process.pid, 'SIGKILL');
+      await new Promise(() => setTimeout(() => undefined, 10_000));`;
+    const child = spawnSync(process.execPath, ['--input-type=module', '--eval', victim], {
+      encoding: 'utf8',
+    });
+    expect([child.signal, child.stderr]).toEqual(['SIGKILL', '']);
+    expect(mountsOfRoom()).toHaveLength(1);
+    writeFileSync(join(await dataOf(volume.id), 'precious'), 'kept');
+    const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+    expect(body.status, JSON.stringify(body)).toBe('running');
+    expect(await sh(id, 'cat /data/precious')).toBe('kept');
+    await until(
+      () => Promise.resolve([...mountsOfRoom(), ...leftovers()]),
+      (left) => left.length === 0,
     );
   });
 
