@@ -62,8 +62,13 @@ export function contentRoutes(app: App, ctx: Context): void {
         validatorCompiler: (part) =>
           part.httpPart === 'body' ? (value: unknown) => ({ value }) : validatorCompiler(part as never),
       },
-      (request) =>
-        write(ctx, targetOf(request), readPath(request.headers), request.body as Readable | undefined),
+      (request) => {
+        const length = request.headers['content-length'];
+        return write(ctx, targetOf(request), readPath(request.headers), {
+          body: request.body as Readable | undefined,
+          length: length === undefined ? undefined : Number(length),
+        });
+      },
     );
     return Promise.resolve();
   });

@@ -10,7 +10,8 @@ import { writable, type Target } from './volume.js';
 const GIB = 1024 ** 3;
 
 /**
- * Writes a file from a request's body, making the directories it is in. A body that is cut off leaves nothing.
+ * Writes a file from a request's body, making the directories it is in. A body that is cut off leaves nothing. `length`:
+ * what was announced, in bytes.
  *
  * Of a capped volume only the file itself is held against the cap: how much else is in it, guests change at any time.
  */
@@ -18,15 +19,17 @@ export async function write(
   ctx: Context,
   target: Target,
   path: string,
-  body: Readable | undefined,
+  { body, length }: { body: Readable | undefined; length: number | undefined },
 ): Promise<{ message: string }> {
-  const { capacity_gib: capacity } = await writable(ctx, target);
+  const { capacity_gib } = await writable(ctx, target);
+  const most = capacity_gib === null ? Infinity : capacity_gib * GIB;
+  if (length !== undefined && length > most) throw tooLarge(most);
   return refusing(async () => {
     await refuseEarly(ctx, target, path);
     await place(ctx, target, path, async (file) => {
       if (!body) return;
       try {
-        await writeFile(file, within(capacity, body));
+        await writeFile(file, within(most, body));
       } finally {
         // What is left of a body that was refused is read and forgotten, or the connection would be stuck in it.
         body.resume();
@@ -48,18 +51,17 @@ async function refuseEarly(ctx: Context, { orgId, volumeId }: Target, path: stri
   }
 }
 
-async function* within(capacityGib: number | null, body: Readable): AsyncIterable<Buffer> {
-  const most = capacityGib === null ? Infinity : capacityGib * GIB;
+function tooLarge(most: number): ApiError {
+  return new ApiError('storage_full', 'the file is larger than the volume may be', { capacity_bytes: most });
+}
+
+async function* within(most: number, body: Readable): AsyncIterable<Buffer> {
   let size = 0;
   try {
     const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false });
     for await (const chunk of chunks) {
       size += chunk.length;
-      if (size > most) {
-        throw new ApiError('storage_full', 'the file is larger than the volume may be', {
-          capacity_bytes: most,
-        });
-      }
+      if (size > most) throw tooLarge(most);
       yield chunk;
     }
   } catch (error) {
