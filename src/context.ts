@@ -39,6 +39,8 @@ export interface Settings {
   workerLeaseMs: number;
   /** How many requests may be held at once. */
   maxWaiters: number;
+  /** How long the body of a request may take to arrive, uploads of files aside, in milliseconds. */
+  bodyTimeoutMs: number;
   /** How many logs may be followed at once. */
   maxLogFollowers: number;
   /** After how much silence a followed log shows a sign of life, in milliseconds. */
@@ -52,6 +54,7 @@ export const DEFAULT_SETTINGS: Settings = {
   waitBudgetMs: 120_000,
   workerLeaseMs: 10_000,
   maxWaiters: 1_000,
+  bodyTimeoutMs: 60_000,
   maxLogFollowers: 500,
   logKeepAliveMs: 15_000,
 };

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
-import { codeOf, encode, makeVolume } from './support/volumes.js';
+import { codeOf, encode, filesOf, makeVolume } from './support/volumes.js';
 
 let service: TestService;
 let client: Client;
@@ -112,6 +112,32 @@ test('a reader who is slow holds the file back, one who leaves lets it go', asyn
     () => Promise.resolve(openFiles()),
     (count) => count <= before,
   );
+});
+
+test('an upload may take its time, any other body may not', async () => {
+  const hurried = await startTestService({ settings: { bodyTimeoutMs: 300 } });
+  try {
+    const mine = await hurried.newOrg();
+    const { id, base } = await makeVolume(hurried, mine);
+    const slowly = (line: string) => {
+      const socket = connect(Number(new URL(mine.url).port), '127.0.0.1');
+      const answer = new Promise<string>((resolve, reject) => {
+        socket.once('data', (chunk) => resolve(String(chunk))).once('error', reject);
+      });
+      socket.write(
+        `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${mine.key}\r\ncontent-length: 2\r\n` +
+          'content-type: application/json\r\n' +
+          `x-msb-file-path: ${encode('slow')}\r\n\r\n{`,
+      );
+      setTimeout(() => socket.writable && socket.write('}'), 900);
+      return answer.finally(() => socket.destroy());
+    };
+    expect(await slowly(`POST /v1/volumes`)).toMatch(/^HTTP\/1.1 408 [^]*"code":"request_timeout"/);
+    expect(await slowly(`PUT ${base}/content`)).toMatch(/^HTTP\/1.1 200 /);
+    expect(await filesOf(mine, id).text('slow')).toBe('{}');
+  } finally {
+    await hurried.close();
+  }
 });
 
 test('an upload that is cut off leaves nothing: neither a file, nor directories, nor what came before', async () => {

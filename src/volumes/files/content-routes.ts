@@ -49,6 +49,7 @@ export function contentRoutes(app: App, ctx: Context): void {
     raw.put(
       `${BASE}/content`,
       {
+        config: { upload: true },
         schema: {
           operationId: 'write_volume_file',
           summary: 'Write a file of a volume',
