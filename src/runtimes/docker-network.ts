@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from './docker-container.js';
-import { statusOf } from './docker-image.js';
+import { engineMessage, statusOf } from './docker-image.js';
 import {
   createHolder,
   HOLDER_LABEL,
@@ -33,13 +33,13 @@ export interface NetworkOptions {
 }
 
 /** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */
-const ORPHAN_SECS = 60;
+const ORPHAN_SECS = 30;
 
 type Work = 'stop_holder' | 'remove_holder' | 'end_sandbox';
 
 /**
  * The networks of sandboxes: each has a namespace of its own on one bridge, with rules in it before anything of the
- * sandbox runs. Nothing inside can change them. See docs/decisions/0007.
+ * sandbox runs. Nothing inside can change them. See docs/decisions/0012.
  */
 export class DockerNetworks {
   /** Sandboxes that a start or a removal is under way for: nothing of theirs is left over. */
@@ -268,9 +268,11 @@ async function whyNotHere(
   try {
     await createHolder(docker, attempt);
     const { pid } = await startHolder(docker, sandboxId);
-    return isMarked(pid, markOf(sandboxId))
+    return (await isMarked(pid, markOf(sandboxId)))
       ? undefined
       : 'the engine runs its containers out of sight of the service';
+  } catch (error) {
+    return `what would hold it does not start (${engineMessage(error)})`;
   } finally {
     await removeHolder(docker, sandboxId);
   }

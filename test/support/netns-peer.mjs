@@ -7,9 +7,24 @@ import { createInterface } from 'node:readline';
 const ANSWER = 'reached';
 const REFUSALS = ['EHOSTUNREACH', 'EACCES', 'EPERM'];
 
+/** Every name has the address 45.12.34.56. */
+function answerName(query) {
+  const end = query.indexOf(0, 12) + 5;
+  const isV4 = query.readUInt16BE(end - 4) === 1;
+  const answer = Buffer.from(query.subarray(0, end));
+  answer.writeUInt16BE(0x8180, 2);
+  answer.writeUInt16BE(isV4 ? 1 : 0, 6);
+  answer.fill(0, 8, 12);
+  const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 45, 12, 34, 56]);
+  return isV4 ? Buffer.concat([answer, record]) : answer;
+}
+
 function serveUdp(port, host) {
   const socket = createSocket({ type: host === '::' ? 'udp6' : 'udp4', ipv6Only: host === '::' });
-  socket.on('message', (_, from) => socket.send(ANSWER, from.port, from.address, () => undefined));
+  socket.on('message', (message, from) => {
+    const answer = port === 53 && message.length > 12 ? answerName(message) : ANSWER;
+    socket.send(answer, from.port, from.address, () => undefined);
+  });
   return new Promise((resolve) => socket.bind(port, host, resolve));
 }
 
