@@ -1,5 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -45,7 +53,7 @@ describeDocker('volumes in containers', () => {
       30_000,
     );
     await service.close();
-    rmSync(room, { recursive: true, force: true });
+    expect(existsSync(room)).toBe(false);
   });
 
   const made: { id: string; org: Client }[] = [];
@@ -73,7 +81,7 @@ describeDocker('volumes in containers', () => {
     readFileSync('/proc/self/mountinfo', 'utf8')
       .split('\n')
       .filter((line) => line.includes(room));
-  const leftovers = () => readdirSync(room);
+  const leftovers = () => (existsSync(room) ? readdirSync(room) : []);
 
   test('data of a named volume outlives runs and sandboxes, and is shared by those that mount it', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'shared' });

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import { mkdir, open, readdir, rename, stat, writeFile, type FileHandle } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { VolumePathError } from '../volumes/beneath.js';
 import type { VolumeStore } from '../volumes/store.js';
@@ -57,6 +57,11 @@ export class MountRoom {
   async sweep(): Promise<void> {
     const left = await readdir(this.directory).catch(() => []);
     for (const name of left) await takeAway(join(this.directory, name));
+  }
+
+  /** Leaves nothing behind, unless another process is at work here. */
+  async close(): Promise<void> {
+    await rmdir(this.directory).catch(() => undefined);
   }
 
   /** Opens what a run mounts. Throws StartRefusedError when something of it is not there. */
@@ -192,6 +197,7 @@ export async function whyNoMounts(docker: Docker, directory: string): Promise<st
     return `mounting fails here (${(error as Error).message})`;
   } finally {
     await takeAway(scratch).catch(() => undefined);
+    await rmdir(directory).catch(() => undefined);
   }
 }
 

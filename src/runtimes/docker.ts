@@ -252,6 +252,7 @@ export class DockerRuntime implements Runtime {
 
   async close(): Promise<void> {
     await this.networks.close();
+    await this.features.mounts.close();
   }
 
   /** Makes the container that exists ready for this run, if one exists. */
