@@ -171,7 +171,9 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
 /** The one place that renders errors. */
 function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const refusal = toApiError(error, request);
-  if (refusal.status >= 500) request.log.error({ err: refusal.cause }, 'request failed');
+  if (refusal.cause !== undefined && refusal.status >= 500) {
+    request.log.error({ err: refusal.cause }, 'request failed');
+  }
   void reply
     .code(refusal.status)
     .headers(refusal.headers)
