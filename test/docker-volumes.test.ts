@@ -316,6 +316,22 @@ describeDocker('volumes in containers', () => {
     expect(readdirSync(join(await dataOf(await hostVolume()), 'inner'))).toEqual(['inner']);
   });
 
+  test('a mount that the engine cannot make says where in the guest, and no path of this machine', async () => {
+    await client.post('/v1/volumes', { name: 'stuck' });
+    const stuck = { type: 'named', name: 'stuck', guest: '/data', options: { readonly: true } };
+    const messages = [
+      await refusal(request('stuck-1', [stuck, { type: 'tmpfs', guest: '/data/x' }])),
+      await refusal(request('stuck-2', [{ ...stuck, guest: '/bin/busybox' }])),
+      await refusal(request('stuck-3', [{ ...stuck, guest: '/proc/x' }])),
+    ];
+    expect(messages).toEqual([
+      'error mounting "tmpfs" to rootfs at "/data/x": mkdir /data/x: read-only file system',
+      expect.stringMatching(/^error mounting "the volume" to rootfs at "\/bin\/busybox": .*not a directory/),
+      'error mounting "the volume" to rootfs at "/proc/x": "/proc/x" cannot be mounted because it is inside /proc',
+    ]);
+    for (const message of messages) expect(message).not.toMatch(/\/run\/sandkeep|overlay2|\/var\/lib/);
+  });
+
   test('when a sandbox has started nothing of its mounts is left outside it', async () => {
     await client.post('/v1/volumes', { name: 'gone' });
     const id = await start(request('gone', [{ type: 'named', name: 'gone', guest: '/data' }]));

@@ -17,6 +17,7 @@ import { needsFiles, placeFiles } from './docker-files.js';
 import { DockerNetworks } from './docker-network.js';
 import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
 import { readLog, sinceOf } from './docker-logs.js';
+import { plainWords } from './docker-messages.js';
 import type { Bind } from './docker-mounts.js';
 import {
   StartRefusedError,
@@ -128,7 +129,9 @@ export class DockerRuntime implements Runtime {
     try {
       const prepared = await this.prepare(run);
       if (signal.aborted || prepared === 'has_run') return;
-      const image = prepared ? undefined : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
+      const image = prepared
+        ? undefined
+        : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
       const mounts = await this.features.mounts.stage(run);
       try {
         signal.throwIfAborted();
@@ -146,7 +149,7 @@ export class DockerRuntime implements Runtime {
       // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
-      throw new StartRefusedError(engineMessage(error), { cause: error });
+      throw new StartRefusedError(plainWords(engineMessage(error)), { cause: error });
     } finally {
       leave();
     }
