@@ -13,7 +13,7 @@ describe('whatever is killed, and whenever', () => {
   let server: OwnDatabase;
   let victims: Victims;
   beforeAll(async () => {
-    victims = new Victims({ api: 2, worker: 3 });
+    victims = new Victims({ api: 1, worker: 2 });
     server = await openOwnDatabase();
   });
   afterAll(async () => {

@@ -64,7 +64,7 @@ export class World {
   async round(): Promise<void> {
     const { dice } = this;
     this.askers.push(...this.askers.splice(0, dice.between(0, this.askers.length - 1)));
-    await this.arrange(dice.chance(0.3) ? 'api' : 'worker');
+    await this.arrange(dice.chance(0.2) ? 'api' : 'worker');
     const asking = this.askers
       .slice(0, dice.between(2, this.askers.length))
       .map((asker) => ask(this.load(), asker, dice.between(2, 6)));
@@ -158,6 +158,11 @@ export class World {
     return worker.serve(this.orders(true));
   }
 
+  /** Does not wait: it may be killed before it is ready. */
+  private replaceWorkers(): void {
+    if (this.workers.every((one) => one.isGone())) void this.startWorker();
+  }
+
   private orders(works: boolean): Orders {
     const { dice, directory } = this;
     const calm = dice.chance(0.4);
@@ -184,7 +189,7 @@ export class World {
     await sleep(dice.between(0, 250));
     this.note(`now ${what}`);
     if (what === 'killApi') await this.killApi();
-    else if (what === 'killWorkers') await this.killWorkers(dice.between(1, 3));
+    else if (what === 'killWorkers') await this.killWorkers(dice.between(1, 2));
     else if (what === 'handOver') await this.handOver();
     else if (what === 'pause') await this.pause();
     else await this.killDatabase();
@@ -209,7 +214,7 @@ export class World {
       // One that stands by takes over at once; without one the next begins from nothing.
       if (dice.chance(0.3)) await Promise.race([this.startWorker(), sleep(dice.between(0, 100))]);
       await this.kill(this.workers.shift()!);
-      if (this.workers.length === 0) void this.startWorker();
+      this.replaceWorkers();
       await sleep(dice.between(0, 200));
     }
   }
@@ -241,7 +246,9 @@ export class World {
     await sleep(dice.between(LEASE_MS, LEASE_MS * 1.6));
     victim.resume();
     await sleep(dice.between(0, 100));
-    if (dice.chance(0.5) && !this.apiWorks) await this.kill(victim);
+    if (this.apiWorks || dice.chance(0.5)) return;
+    await this.kill(victim);
+    this.replaceWorkers();
   }
 
   private async killDatabase(): Promise<void> {
@@ -249,7 +256,7 @@ export class World {
     if (this.dice.chance(0.5)) await this.kill(this.apiWorks ? this.api! : this.workers[0]!);
     await whenUp(() => this.database.pool.query('select'));
     if (this.api!.isGone()) await this.startApi(this.apiWorks);
-    else if (!this.apiWorks && this.workers.every((one) => one.isGone())) void this.startWorker();
+    else if (!this.apiWorks) this.replaceWorkers();
   }
 
   private async kill(victim: Victim): Promise<void> {
