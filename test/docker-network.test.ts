@@ -266,6 +266,27 @@ describeDocker('the network of docker sandboxes', () => {
       expect(body.last_failure_message).toContain('what holds the network of the sandbox was removed');
     });
 
+    test('a bridge that was removed while its sandboxes rested is made again', async () => {
+      const other = await startWith({});
+      const tenant = await other.newOrg();
+      try {
+        const id = await create('rested', {}, tenant);
+        await tenant.post(`/v1/sandboxes/${id}/stop`, {});
+        await untilStatus(tenant, id, 'stopped');
+        await until(
+          () => holderOf(id),
+          (holder) => holder?.State.Running === false,
+          20_000,
+        );
+        await docker.getNetwork(await bridgeOf(other)).remove();
+        const { body } = await tenant.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+        expect(body.status, JSON.stringify(body)).toBe('running');
+        expect([await reaches(id, PUBLIC, 80), await reaches(id, PRIVATE, 80)]).toEqual([true, false]);
+      } finally {
+        await end(other, tenant);
+      }
+    });
+
     test('a holder that somebody starts again has its rules before the sandbox joins it', async () => {
       const id = await create('restarted');
       await client.post(`/v1/sandboxes/${id}/stop`, {});
@@ -400,6 +421,11 @@ describeDocker('the network of docker sandboxes', () => {
   });
 });
 
+async function bridgeOf({ ctx }: TestService): Promise<string> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  return `sandkeep-${rows[0]!.id}`;
+}
+
 async function leaveOrphan({ ctx }: TestService): Promise<void> {
   const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
   const orphan = await docker.createContainer({
@@ -476,13 +502,10 @@ async function end(service: TestService | undefined, client: Client | undefined)
     (held) => held.length === 0,
     60_000,
   );
-  const { rows } = await service.ctx.pool.query<{ id: string }>('select id from instance');
+  const name = await bridgeOf(service);
   await service.close();
-  // The service keeps its bridge: nobody else would remove it.
-  await docker
-    .getNetwork(`sandkeep-${rows[0]!.id}`)
-    .remove()
-    .catch(() => undefined);
+  // Nobody is on it any more.
+  expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
 }
 
 async function holderOf(sandboxId: string) {

@@ -36,7 +36,7 @@ export interface Holder {
   links: string[];
 }
 
-function holderName(sandboxId: string): string {
+export function holderName(sandboxId: string): string {
   return `sandkeep-net-${sandboxId}`;
 }
 

@@ -6,6 +6,7 @@ import { engineMessage, statusOf } from './docker-image.js';
 import {
   createHolder,
   HOLDER_LABEL,
+  holderName,
   inspectHolder,
   markOf,
   readHolder,
@@ -108,7 +109,7 @@ export class DockerNetworks {
         resolvers: resolvers.filter(isIPv4),
       });
     }
-    const holder = await startHolder(docker, sandboxId);
+    const holder = await this.startHolder(sandboxId);
     const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
       hosts: [...hostAddresses(), ...holder.gateways],
       resolvers,
@@ -157,9 +158,17 @@ export class DockerNetworks {
     }
   }
 
-  /** Waits for what `tidy` began. */
+  /** Waits for what `tidy` began. Our own bridge goes when nobody will need it again. */
   async close(): Promise<void> {
     await Promise.all(this.tidying.values());
+    if (this.lack !== undefined || this.options.name !== undefined) return;
+    const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, HOLDER_LABEL] };
+    try {
+      if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
+      await this.docker.getNetwork(this.ownNetwork).remove();
+    } catch {
+      // It was never made, or the engine has gone. A bridge that stays is used again.
+    }
   }
 
   /** The list may be older than the latest start: only what is still left over now is touched. */
@@ -184,9 +193,28 @@ export class DockerNetworks {
     }
   }
 
+  private get ownNetwork(): string {
+    return `sandkeep-${this.options.instanceId}`;
+  }
+
+  private async startHolder(sandboxId: string): Promise<Holder> {
+    try {
+      return await startHolder(this.docker, sandboxId);
+    } catch (error) {
+      // The engine does not count those that rest as users of a network, and removes it when asked to tidy up.
+      if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
+      const network = this.docker.getNetwork(await this.ensureNetwork());
+      const Container = holderName(sandboxId);
+      // It remembers the network by its id, under a name that is another one's now.
+      await network.disconnect({ Container, Force: true });
+      await network.connect({ Container });
+      return startHolder(this.docker, sandboxId);
+    }
+  }
+
   /** Makes the bridge that sandboxes are on when no other was named. Returns its name. */
   private async ensureNetwork(): Promise<string> {
-    const name = `sandkeep-${this.options.instanceId}`;
+    const name = this.ownNetwork;
     // The engine does not look closely when two of one name are asked for at once.
     this.making ??= makeNetwork(this.docker, name, this.options.instanceId).finally(
       () => (this.making = undefined),
