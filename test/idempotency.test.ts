@@ -78,6 +78,35 @@ const WRITES: Record<string, (made: { id: string; name: string; volume: string }
   restore_volume: ({ volume }) => ({ method: 'POST', path: `/v1/volumes/${volume}/restore` }),
 };
 
+const pathHeader = (path: string) => ({ 'x-msb-file-path': Buffer.from(path).toString('base64url') });
+
+/** Writes of files, in a volume with the files `a` and `other`: each as a request, and what undoes it. */
+const FILE_WRITES: Record<string, { request: FileRequest; undo: FileRequest }> = {
+  delete_volume_file: {
+    request: { method: 'DELETE', path: '', headers: pathHeader('a') },
+    undo: { method: 'POST', path: '/copy', body: { from: 'other', to: 'a' } },
+  },
+  make_volume_directory: {
+    request: { method: 'POST', path: '/mkdir', body: { path: 'made' } },
+    undo: { method: 'DELETE', path: '', headers: pathHeader('made') },
+  },
+  copy_volume_file: {
+    request: { method: 'POST', path: '/copy', body: { from: 'a', to: 'copied' } },
+    undo: { method: 'DELETE', path: '', headers: pathHeader('copied') },
+  },
+  rename_volume_file: {
+    request: { method: 'POST', path: '/rename', body: { from: 'a', to: 'renamed' } },
+    undo: { method: 'POST', path: '/rename', body: { from: 'renamed', to: 'a' } },
+  },
+};
+
+interface FileRequest {
+  method: string;
+  path: string;
+  headers?: Record<string, string>;
+  body?: unknown;
+}
+
 const keyed = operations.filter(({ operation }) =>
   (operation as { parameters?: { name: string }[] }).parameters?.some(
     ({ name }) => name === 'Idempotency-Key',
@@ -86,7 +115,7 @@ const keyed = operations.filter(({ operation }) =>
 
 test('every operation that takes a key is tried', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
-    Object.keys(WRITES).toSorted(),
+    [...Object.keys(WRITES), ...Object.keys(FILE_WRITES)].toSorted(),
   );
 });
 
@@ -114,6 +143,37 @@ test.each(Object.keys(WRITES))('%s with a key is carried out once', async (opera
     expect([repeated.status, isReplay(repeated), repeated.text]).toEqual([200, true, first.text]);
   }
   expect(await eventCount(mine)).toBe(after);
+});
+
+test.each(Object.keys(FILE_WRITES))('%s with a key is carried out once', async (operation) => {
+  const { body: volume } = await client.post('/v1/volumes', { name: operation.replaceAll('_', '-') });
+  const base = `/v1/volumes/${volume.id}/files`;
+  for (const name of ['a', 'other']) {
+    await fetch(`${client.url}${base}/content`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${client.key}`, ...pathHeader(name) },
+      body: name,
+    });
+  }
+  const ask = ({ path, method, ...rest }: FileRequest, headers = {}) =>
+    client.request(method, `${base}${path}`, { ...rest, headers: { ...rest.headers, ...headers } });
+  const files = async () => (await ask({ method: 'GET', path: '', headers: pathHeader('/') })).body.entries;
+  const { request, undo } = FILE_WRITES[operation]!;
+  const key = { 'idempotency-key': `file ${operation}` };
+  const first = await ask(request, key);
+  expect([first.status, isReplay(first)], first.text).toEqual([200, false]);
+  expect((await ask(undo)).status).toBe(200);
+  const undone = await files();
+  const again = await ask(request, key);
+  expect([again.status, isReplay(again), again.text]).toEqual([200, true, first.text]);
+  expect(await files()).toEqual(undone);
+  // What is asked for stands in the headers, too.
+  const other = request.headers
+    ? { ...request, headers: pathHeader('other') }
+    : { ...request, body: { path: 'x' } };
+  if (request.headers || operation === 'make_volume_directory') {
+    expect((await ask(other, key)).body.error.code).toBe('idempotency_conflict');
+  }
 });
 
 test('a delete whose answer was lost is answered again, without the key it is not found', async () => {

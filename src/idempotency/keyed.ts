@@ -4,6 +4,8 @@ import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import type { Keyring } from '../secrets/keyring.js';
 
+/** The headers that say what is asked for. */
+const HEADERS = ['x-msb-file-path', 'x-msb-file-recursive'];
 const KEY = /^[ -~]{1,255}$/;
 
 /** What `Idempotency-Key` makes of a write. */
@@ -40,6 +42,10 @@ export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyRe
 }
 
 /** Under keys that are not in the database, so that who reads it cannot try out what a body may have been. */
-function fingerprintsOf(keyring: Keyring, { method, url, body }: FastifyRequest): Keyed['fingerprints'] {
-  return keyring.macs('idempotency', JSON.stringify([method, url, body ?? null]));
+function fingerprintsOf(
+  keyring: Keyring,
+  { method, url, headers, body }: FastifyRequest,
+): Keyed['fingerprints'] {
+  const asked = HEADERS.map((name) => headers[name] ?? null);
+  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null]));
 }

@@ -36,6 +36,19 @@ export async function inWrite<T>(
   });
 }
 
+/**
+ * The same for work that changes files and not the database: without a key nothing is held for it. What is done to files
+ * does not commit with the key: cut off between the two, it is done once more when the request is sent again.
+ */
+export async function inFileWrite<T>(ctx: Context, caller: Caller, work: () => Promise<T>): Promise<T> {
+  if (!caller.keyed) return work();
+  return inWrite(ctx, caller, async (tx) => {
+    // A large copy takes its time, in which the transaction does nothing.
+    await tx.query('set local idle_in_transaction_session_timeout = 0');
+    return work();
+  });
+}
+
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
 export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: T): Promise<T> {
   if (!keyed) return answer;
