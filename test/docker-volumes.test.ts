@@ -121,6 +121,25 @@ describeDocker('volumes in containers', () => {
     ]);
   });
 
+  test('one with a cap is not mounted, and one that is mounted is not capped', async () => {
+    const { body: volume } = await client.post('/v1/volumes', { name: 'capped', capacity_gib: 1 });
+    const mounting = request('mounts-capped', [{ type: 'named', name: 'capped', guest: '/data' }]);
+    const refused = await client.post('/v1/sandboxes', mounting);
+    expect([refused.status, refused.body.error.code, refused.body.error.details]).toEqual([
+      400,
+      'invalid_sandbox_config',
+      { field: 'mounts[0].name' },
+    ]);
+    const patch = (body: object) => client.request('PATCH', `/v1/volumes/${volume.id}`, { body });
+    expect((await patch({ capacity_gib: null })).status).toBe(200);
+    await create(client, mounting, {});
+    const recapped = await patch({ capacity_gib: 2 });
+    expect([recapped.status, recapped.body.error.details]).toEqual([
+      400,
+      { field: 'capacity_gib', sandboxes: ['mounts-capped'] },
+    ]);
+  });
+
   test('readonly, noexec, nosuid and nodev are in force, one by one and together, and cannot be taken off', async () => {
     await client.post('/v1/volumes', { name: 'flags' });
     const flags = ['readonly', 'noexec', 'nosuid', 'nodev'];

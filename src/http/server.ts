@@ -28,6 +28,8 @@ declare module 'fastify' {
 const BODY_LIMIT = 16 * 1024 * 1024;
 /** The deepest request there is has nine levels. */
 const DEEPEST_BODY = 64;
+/** How long a client of broken HTTP has to read what was wrong. */
+const LAST_WORD_MS = 2_000;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
 const UPLOAD_TIMEOUT_MS = 60 * 60_000;
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'] as const;
@@ -207,4 +209,6 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
       body,
     ].join('\r\n'),
   );
+  // Who does not close its side is not kept for that.
+  setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
 }
