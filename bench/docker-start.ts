@@ -45,11 +45,13 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
   }
   await runtime.close();
   rmSync(directory, { recursive: true });
-  const rows = [...times].toSorted().map(([name, values]) => {
-    const sorted = values.toSorted((a, b) => a - b);
-    const shown = [sorted[0]!, sorted[Math.floor(sorted.length / 2)]!, sorted.at(-1)!];
-    return [name, ...shown.map((value) => value.toFixed(0))];
-  });
+  const rows = [...times]
+    .toSorted(([a], [b]) => a.localeCompare(b))
+    .map(([name, values]) => {
+      const sorted = values.toSorted((a, b) => a - b);
+      const shown = [sorted[0]!, sorted[Math.floor(sorted.length / 2)]!, sorted.at(-1)!];
+      return [name, ...shown.map((value) => value.toFixed(0))];
+    });
   console.log(table(['DOCKER', 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
 }
 

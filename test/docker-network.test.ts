@@ -1,25 +1,37 @@
-import { createServer, connect, type Server } from 'node:net';
+import { randomUUID } from 'node:crypto';
+import { createServer, type Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from './support/docker.js';
-import { describeNetns, NetnsPeer, nft, sh } from './support/netns.js';
+import {
+  addressOf,
+  answers,
+  forbiddenPackets,
+  FORBIDDEN,
+  gatewayOf,
+  holderOf,
+  hostReaches,
+  LINK_LOCAL,
+  makeWorld,
+  METADATA,
+  networkOf,
+  pidOf,
+  PRIVATE,
+  PUBLIC,
+  reaches,
+  removeWorld,
+  RESOLVER,
+  rulesIn,
+  WORLD,
+} from './support/docker-world.js';
+import { describeNetns, NetnsPeer, sh } from './support/netns.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until, untilStatus } from './support/until.js';
 
-const WORLD = `sk-world-${process.pid}`;
-const LINK = `skw${process.pid}`;
-/** Addresses in a namespace that this test makes, to which the machine has routes while it runs. */
-const PUBLIC = '45.12.34.56';
-const PRIVATE = '10.202.0.5';
-const LINK_LOCAL = '169.254.7.7';
-const METADATA = '169.254.169.254';
-const RESOLVER = '10.203.0.53';
-const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
-
 /** A sandbox of which there is only a holder, as a start leaves it that is killed right then. */
-const ORPHAN = '00000000-0000-7000-8000-00000000000a';
+const ORPHAN = randomUUID();
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
@@ -44,9 +56,13 @@ describeDocker('the network of docker sandboxes', () => {
     });
     afterAll(async () => {
       await end(service, client);
+      await docker
+        .getContainer(`sandkeep-net-${ORPHAN}`)
+        .remove({ force: true })
+        .catch(() => undefined);
       host.close();
       await world.stop();
-      sh(`ip netns del ${WORLD}; ip link del ${LINK} 2>/dev/null || true`);
+      removeWorld();
     });
 
     const create = async (name: string, more: Record<string, unknown> = {}, by = client) => {
@@ -438,41 +454,6 @@ async function leaveOrphan({ ctx }: TestService): Promise<void> {
   await orphan.start();
 }
 
-function makeWorld(): void {
-  const addresses = [PUBLIC, RESOLVER, ...FORBIDDEN];
-  sh(`
-    ip netns add ${WORLD}
-    ip link add ${LINK} type veth peer name eth0 netns ${WORLD}
-    ip addr add 10.201.0.1/30 dev ${LINK}; ip link set ${LINK} up
-  `);
-  sh(
-    `ip link set lo up; ip link set eth0 up; ip addr add 10.201.0.2/30 dev eth0
-     ip route add default via 10.201.0.1
-     ${addresses.map((address) => `ip addr add ${address}/32 dev lo`).join('\n')}`,
-    WORLD,
-  );
-  sh(addresses.map((address) => `ip route replace ${address}/32 via 10.201.0.2`).join('\n'));
-  nft(
-    WORLD,
-    // A server of UDP answers from the address of its interface: the kernel puts that right for what it redirected.
-    `table inet world {
-      chain count {
-        type filter hook prerouting priority mangle
-        ip daddr { ${FORBIDDEN.join(', ')} } counter
-      }
-      chain names {
-        type nat hook prerouting priority dstnat
-        udp dport 53 redirect to :53
-      }
-    }`,
-  );
-}
-
-/** How many packets have come so far to where nobody without a policy may go. */
-function forbiddenPackets(): number {
-  return Number(/counter packets (\d+)/.exec(sh('nft list table inet world', WORLD))![1]);
-}
-
 async function startWith(
   options: { network?: string },
   beforeConnecting: () => unknown = () => undefined,
@@ -506,51 +487,4 @@ async function end(service: TestService | undefined, client: Client | undefined)
   await service.close();
   // Nobody is on it any more.
   expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
-}
-
-async function holderOf(sandboxId: string) {
-  return docker
-    .getContainer(`sandkeep-net-${sandboxId}`)
-    .inspect()
-    .catch(() => undefined);
-}
-
-async function networkOf(sandboxId: string) {
-  return Object.values((await holderOf(sandboxId))!.NetworkSettings.Networks)[0];
-}
-
-async function addressOf(sandboxId: string): Promise<string> {
-  return (await networkOf(sandboxId))!.IPAddress;
-}
-
-async function gatewayOf(sandboxId: string): Promise<string> {
-  return (await networkOf(sandboxId))!.Gateway;
-}
-
-async function pidOf(sandboxId: string): Promise<number> {
-  return (await holderOf(sandboxId))!.State.Pid;
-}
-
-function rulesIn(pid: number): string {
-  return sh(`nsenter --net=/proc/${pid}/ns/net nft list tables`);
-}
-
-async function reaches(sandboxId: string, address: string, port: number): Promise<boolean> {
-  return (await execIn(sandboxId, 'busybox', 'nc', '-w', '3', address, `${port}`)).includes('reached');
-}
-
-async function hostReaches(sandboxId: string, port: number): Promise<boolean> {
-  return answers(await addressOf(sandboxId), port);
-}
-
-async function answers(host: string, port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ host, port, timeout: 1_000 });
-    socket.on('data', () => resolve(true));
-    socket.on('error', () => resolve(false));
-    socket.on('timeout', () => {
-      socket.destroy();
-      resolve(false);
-    });
-  });
 }

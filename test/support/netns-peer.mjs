@@ -5,7 +5,7 @@ import { createServer, connect } from 'node:net';
 import { createInterface } from 'node:readline';
 
 const ANSWER = 'reached';
-const REFUSALS = ['EHOSTUNREACH', 'EACCES', 'EPERM'];
+const REFUSALS = new Set(['EHOSTUNREACH', 'EACCES', 'EPERM']);
 
 /** Every name has the address 45.12.34.56. */
 function answerName(query) {
@@ -60,7 +60,7 @@ function tryUdp({ from, to, port, wait }) {
     };
     const timer = setTimeout(end, wait, 'lost');
     socket.on('message', () => end('reached'));
-    socket.on('error', ({ code }) => end(REFUSALS.includes(code) ? 'refused' : code));
+    socket.on('error', ({ code }) => end(REFUSALS.has(code) ? 'refused' : code));
     const ask = () => ended || socket.send('?', (error) => error && socket.emit('error', error));
     const send = () =>
       socket.connect(port, to, () => {
@@ -81,6 +81,8 @@ process.stdout.write('ready\n');
 for await (const line of createInterface(process.stdin)) {
   const attempt = JSON.parse(line);
   const outcome = attempt.protocol === 'tcp' ? tryTcp(attempt) : tryUdp(attempt);
-  outcome.then((result) => process.stdout.write(`${JSON.stringify({ id: attempt.id, outcome: result })}\n`));
+  void outcome.then((result) =>
+    process.stdout.write(`${JSON.stringify({ id: attempt.id, outcome: result })}\n`),
+  );
 }
 process.exit(0);
