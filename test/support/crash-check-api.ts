@@ -78,6 +78,6 @@ async function checkBill(client: Client, journal: Journal, { runs }: Store): Pro
     const shown = billed.get(id) ?? [0, 0];
     // Half a microsecond of the smallest size: a row is rounded once, and there may be one for each of two days.
     const same = recorded.every((amount, index) => Math.abs(amount - shown[index]!) < 5e-7);
-    return same ? [] : [`sandbox ${id} used ${recorded} and is billed ${shown}`];
+    return same ? [] : [`sandbox ${id} used ${recorded.join()} and is billed ${shown.join()}`];
   });
 }

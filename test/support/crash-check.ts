@@ -101,7 +101,9 @@ function checkEvents(store: Store): string[] {
       count('sandbox_stopped', 'sandbox_failed', 'sandbox_run_closed'),
     ];
     if (String(found) !== String(expected)) {
-      wrong.push(`run ${run.id} of ${run.sandbox_id} has ${found} events of start, run and end: ${expected}`);
+      wrong.push(
+        `run ${run.id} of ${run.sandbox_id} has ${String(found)} events of start, run and end, not ${String(expected)}`,
+      );
     }
   }
   return wrong;

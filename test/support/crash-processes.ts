@@ -68,10 +68,11 @@ function launch(kind: Kind, onFall: (how: string) => void): Victim {
   child.stderr!.on('data', (chunk: Buffer) => (text = (text + chunk.toString()).slice(-KEPT_OUTPUT)));
   let told = false;
   let ended = false;
-  const gone = once(child, 'exit').then(([code, signal]) => {
+  child.once('exit', (code, signal) => {
     ended = true;
     if (!told) onFall(`process ${child.pid} ended by itself (${code ?? signal}): ${text}`);
   });
+  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const loaded = answerOf(child, gone);
   const victim: Victim = {
     pid: child.pid!,

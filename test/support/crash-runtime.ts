@@ -1,6 +1,6 @@
 import { sleep } from '../../src/lib/sleep.js';
 import { now } from '../../src/lib/instant.js';
-import type { Run } from '../../src/runtimes/runtime.js';
+import type { Holding, Run } from '../../src/runtimes/runtime.js';
 import { SimulatedRuntime } from '../../src/runtimes/simulated.js';
 import type { Dice } from './crash-random.js';
 
@@ -9,6 +9,8 @@ export interface Chaos {
   /** The longest that a start and a stop take, in milliseconds. */
   startMs: number;
   stopMs: number;
+  /** The longest that a look at all of it takes: what is told is of the beginning. */
+  listMs: number;
   /** The share of starts that are refused. */
   refuses: number;
   /** The share of runs that end by themselves, and the longest that takes, in milliseconds. */
@@ -45,7 +47,7 @@ export class ChaoticRuntime extends SimulatedRuntime {
 
   override async takeOver(): Promise<void> {
     await super.takeOver();
-    for (const { sandboxId, state } of await this.list()) {
+    for (const { sandboxId, state } of await super.list()) {
       if (state === 'running' && this.dice.chance(this.chaos.endsUnseen)) this.endItself(sandboxId);
     }
     const { restartsAfterMs } = this.chaos;
@@ -56,6 +58,12 @@ export class ChaoticRuntime extends SimulatedRuntime {
     await super.start(run, signal);
     if (!this.dice.chance(this.chaos.ends)) return;
     setTimeout(() => this.endItself(run.sandboxId), this.dice.between(0, this.chaos.endsWithinMs)).unref();
+  }
+
+  override async list(): Promise<Holding[]> {
+    const held = await super.list();
+    await sleep(this.dice.between(0, this.chaos.listMs));
+    return held;
   }
 
   override async *watch(signal: AbortSignal): AsyncIterable<void> {
@@ -69,6 +77,6 @@ export class ChaoticRuntime extends SimulatedRuntime {
 
   private async restart(): Promise<void> {
     const at = now();
-    for (const { sandboxId } of await this.list()) this.exit(sandboxId, KILLED, at);
+    for (const { sandboxId } of await super.list()) this.exit(sandboxId, KILLED, at);
   }
 }

@@ -42,11 +42,11 @@ export interface Org {
 export interface Workload {
   dice: Dice;
   /** Where an API answers now; waits until there is one. */
-  url(): Promise<string>;
+  url: () => Promise<string>;
   /** What happened, for whoever reads a failure. */
-  note(text: string): void;
+  note: (text: string) => void;
   /** Something that must never be. */
-  wrong(text: string): void;
+  wrong: (text: string) => void;
 }
 
 const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk', 'fox'];

@@ -21,7 +21,7 @@ import { ask, type Asker, type Org, type Workload } from './crash-workload.js';
 
 const ORGS = [[], ['max_sandboxes=5', 'max_concurrent_persistent_running=2'], []];
 const ASKERS_PER_ORG = 2;
-const LEASE_MS = 800;
+const LEASE_MS = 600;
 const LINGER_MS = 150;
 const SETTLES_WITHIN_MS = 12_000;
 const NOTES_KEPT = 60;
@@ -95,7 +95,7 @@ export class World {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.api, ...this.workers].map((one) => one?.kill()));
+    for (const one of [this.api, ...this.workers]) await one?.kill();
     rmSync(this.directory, { recursive: true, force: true });
   }
 
@@ -169,6 +169,7 @@ export class World {
     const chaos: Chaos = {
       startMs: dice.oneOf([0, 5, 40, 120]),
       stopMs: dice.oneOf([0, 5, 60]),
+      listMs: dice.oneOf([0, 0, 20, 200]),
       refuses: calm ? 0 : 0.1,
       ends: calm ? 0 : 0.3,
       endsWithinMs: dice.oneOf([0, 20, 200]),
@@ -185,7 +186,7 @@ export class World {
   private async disturb(): Promise<void> {
     const { dice } = this;
     const kill = this.apiWorks ? 'killApi' : 'killWorkers';
-    const what = dice.weighted({ [kill]: 70, handOver: 10, pause: 8, database: this.server.kill ? 12 : 0 });
+    const what = dice.weighted({ [kill]: 70, handOver: 10, pause: 15, database: this.server.kill ? 12 : 0 });
     await sleep(dice.between(0, 250));
     this.note(`now ${what}`);
     if (what === 'killApi') await this.killApi();
@@ -246,9 +247,14 @@ export class World {
     await sleep(dice.between(LEASE_MS, LEASE_MS * 1.6));
     victim.resume();
     await sleep(dice.between(0, 100));
-    if (this.apiWorks || dice.chance(0.5)) return;
-    await this.kill(victim);
-    this.replaceWorkers();
+    // The one that went on without it goes in its turn, or the one that was stopped.
+    const others = this.workers.filter((one) => one !== victim);
+    if (victim === this.api || (others.length > 0 && dice.chance(0.6))) {
+      for (const one of others) await this.kill(one);
+    } else {
+      await this.kill(victim);
+      this.replaceWorkers();
+    }
   }
 
   private async killDatabase(): Promise<void> {
