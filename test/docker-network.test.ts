@@ -8,11 +8,13 @@ import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from './supp
 import {
   addressOf,
   answers,
+  bridgeOf,
   forbiddenPackets,
   FORBIDDEN,
   gatewayOf,
   holderOf,
   hostReaches,
+  leaveOrphan,
   LINK_LOCAL,
   makeWorld,
   METADATA,
@@ -52,7 +54,7 @@ describeDocker('the network of docker sandboxes', () => {
       hostPort = (host.address() as { port: number }).port;
       service = await startWith({});
       client = await service.newOrg();
-      await leaveOrphan(service);
+      await leaveOrphan(service, ORPHAN);
     });
     afterAll(async () => {
       await end(service, client);
@@ -303,6 +305,18 @@ describeDocker('the network of docker sandboxes', () => {
       }
     });
 
+    test('a sandbox with the label of a holder is not taken for one', async () => {
+      const id = await create('honest');
+      const labels = { 'dev.sandkeep.holder-of': id };
+      const other = await create('impostor', { labels, network: { enabled: false } });
+      await client.post(`/v1/sandboxes/${other}/stop`, {});
+      await untilStatus(client, other, 'stopped');
+      await service.runtime.list();
+      await service.runtime.list();
+      expect((await client.get(`/v1/sandboxes/${id}`)).body.status).toBe('running');
+      expect((await holderOf(id))!.State.Running).toBe(true);
+    });
+
     test('a holder that somebody starts again has its rules before the sandbox joins it', async () => {
       const id = await create('restarted');
       await client.post(`/v1/sandboxes/${id}/stop`, {});
@@ -436,23 +450,6 @@ describeDocker('the network of docker sandboxes', () => {
     });
   });
 });
-
-async function bridgeOf({ ctx }: TestService): Promise<string> {
-  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
-  return `sandkeep-${rows[0]!.id}`;
-}
-
-async function leaveOrphan({ ctx }: TestService): Promise<void> {
-  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
-  const orphan = await docker.createContainer({
-    name: `sandkeep-net-${ORPHAN}`,
-    Image: 'sandkeep/pause:1',
-    Entrypoint: ['/pause'],
-    Labels: { 'dev.sandkeep.instance': rows[0]!.id, 'dev.sandkeep.holder-of': ORPHAN },
-    HostConfig: { NetworkMode: 'none' },
-  });
-  await orphan.start();
-}
 
 async function startWith(
   options: { network?: string },

@@ -1,8 +1,7 @@
 import type Docker from 'dockerode';
-import { randomUUID } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from './docker-container.js';
-import { engineMessage, statusOf } from './docker-image.js';
+import { statusOf } from './docker-image.js';
 import {
   createHolder,
   HOLDER_LABEL,
@@ -15,23 +14,12 @@ import {
   stopHolder,
   type Holder,
 } from './docker-network-holder.js';
-import { isMarked, putRules, whyNoRules } from './docker-network-rules.js';
+import { whyNoNetwork, type NetworkOptions } from './docker-network-needs.js';
+import { putRules } from './docker-network-rules.js';
 import { hostAddresses, systemResolvers } from './docker-network-host.js';
-import { hasPause } from './docker-pause.js';
 import { compilePolicy } from './network-policy.js';
 import { PUBLIC_PROFILE } from './network-policy-groups.js';
 import { StartRefusedError, type Capability, type Run } from './runtime.js';
-
-export interface NetworkOptions {
-  instanceId: string;
-  /** A bridge network of the engine; `none` for no network. One of our own unless said. */
-  name: string | undefined;
-  /** Who resolves names for the sandboxes; those of the machine unless said. */
-  resolvers: readonly string[] | undefined;
-  architecture: string;
-  /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
-  sharesKernel: boolean;
-}
 
 /** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */
 const ORPHAN_SECS = 30;
@@ -67,7 +55,7 @@ export class DockerNetworks {
   }
 
   static async open(docker: Docker, options: NetworkOptions): Promise<DockerNetworks> {
-    return new DockerNetworks(docker, options, await whyNone(docker, options));
+    return new DockerNetworks(docker, options, await whyNoNetwork(docker, options));
   }
 
   /** Keeps the sandbox to the caller until what is returned is called: what is left over of it is not tidied meanwhile. */
@@ -146,7 +134,9 @@ export class DockerNetworks {
    */
   tidy(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
-    const holders = new Map(containers.map((container) => [container.Labels[HOLDER_LABEL], container]));
+    const holders = new Map(
+      containers.filter(isHolder).map((container) => [container.Labels[HOLDER_LABEL], container]),
+    );
     for (const sandboxId of new Set([...sandboxes.keys(), ...holders.keys()])) {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.tidying.has(sandboxId)) continue;
       if (leftOver(sandboxes.get(sandboxId), holders.get(sandboxId)) === undefined) continue;
@@ -177,7 +167,8 @@ export class DockerNetworks {
       [SANDBOX_LABEL, HOLDER_LABEL].map(async (label) => {
         const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
         const filters = { label: [ours, `${label}=${sandboxId}`] };
-        return (await this.docker.listContainers({ all: true, filters }))[0];
+        const found = await this.docker.listContainers({ all: true, filters });
+        return found.find((container) => isHolder(container) === (label === HOLDER_LABEL));
       }),
     );
     switch (leftOver(sandbox, holder)) {
@@ -239,6 +230,12 @@ function leftOver(
   return Date.now() / 1000 - holder.Created > ORPHAN_SECS ? 'remove_holder' : undefined;
 }
 
+/** A sandbox may have any label its owner likes, but not the name of a holder. */
+function isHolder({ Labels, Names }: Docker.ContainerInfo): boolean {
+  const sandboxId = Labels[HOLDER_LABEL];
+  return sandboxId !== undefined && Names.includes(`/${holderName(sandboxId)}`);
+}
+
 function isAlive({ State }: Docker.ContainerInfo): boolean {
   return State === 'running' || State === 'paused' || State === 'restarting';
 }
@@ -259,49 +256,4 @@ async function makeNetwork(docker: Docker, name: string, instanceId: string): Pr
     // The rules in each namespace keep neighbours apart. This does so once more.
     Options: { 'com.docker.network.bridge.enable_icc': 'false' },
   });
-}
-
-/** Why sandboxes can have no network whose rules are enforced. */
-async function whyNone(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
-  const { name, architecture, sharesKernel } = options;
-  if (name === 'none') return 'the operator wants none';
-  if (!sharesKernel)
-    return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
-  if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
-  if (name !== undefined) {
-    const driver = await driverOf(docker, name);
-    if (driver !== 'bridge') {
-      return driver === undefined ? `there is no Docker network ${name}` : `${name} is not a bridge network`;
-    }
-  }
-  return (await whyNoRules()) ?? (await whyNotHere(docker, options));
-}
-
-async function driverOf(docker: Docker, name: string): Promise<string | undefined> {
-  try {
-    return ((await docker.getNetwork(name).inspect()) as { Driver: string }).Driver;
-  } catch (error) {
-    if (statusOf(error) === 404) return undefined;
-    throw error;
-  }
-}
-
-/** Are the engine's processes ours to see? Tried with a holder of nobody's. */
-async function whyNotHere(
-  docker: Docker,
-  { instanceId, architecture }: NetworkOptions,
-): Promise<string | undefined> {
-  const sandboxId = randomUUID();
-  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none', resolvers: [] };
-  try {
-    await createHolder(docker, attempt);
-    const { pid } = await startHolder(docker, sandboxId);
-    return (await isMarked(pid, markOf(sandboxId)))
-      ? undefined
-      : 'the engine runs its containers out of sight of the service';
-  } catch (error) {
-    return `what would hold it does not start (${engineMessage(error)})`;
-  } finally {
-    await removeHolder(docker, sandboxId);
-  }
 }

@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
 import { docker, execIn } from './docker.js';
 import { nft, sh } from './netns.js';
+import type { TestService } from './service.js';
 
 /** A world that sandboxes may or may not reach: a network namespace with routes of the machine to it, and looks at it. */
 
@@ -98,4 +99,23 @@ export async function answers(host: string, port: number): Promise<boolean> {
       resolve(false);
     });
   });
+}
+
+/** The bridge that a service made for its sandboxes. */
+export async function bridgeOf({ ctx }: TestService): Promise<string> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  return `sandkeep-${rows[0]!.id}`;
+}
+
+/** Leaves a holder without a sandbox, as a start does that is killed right then. */
+export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Promise<void> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  const orphan = await docker.createContainer({
+    name: `sandkeep-net-${sandboxId}`,
+    Image: 'sandkeep/pause:1',
+    Entrypoint: ['/pause'],
+    Labels: { 'dev.sandkeep.instance': rows[0]!.id, 'dev.sandkeep.holder-of': sandboxId },
+    HostConfig: { NetworkMode: 'none' },
+  });
+  await orphan.start();
 }
