@@ -176,6 +176,53 @@ test.each(Object.keys(FILE_WRITES))('%s with a key is carried out once', async (
   }
 });
 
+describe('writes of files with keys', () => {
+  const make = async (mine: Client) => {
+    const { body: host } = await mine.get('/v1/volumes/default');
+    return (path: string, key: string) =>
+      mine.request('POST', `/v1/volumes/${host.id}/files/mkdir`, {
+        body: { path },
+        headers: { 'idempotency-key': key },
+      });
+  };
+
+  test('hold no database connection, however many there are', async () => {
+    const mkdir = await make(await service.newOrg());
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, (_, index) => mkdir(`d${index}`, `key-${index}`)),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test('under way with the same key are told to come back, and one that was cut off is carried out', async () => {
+    const mine = await service.newOrg();
+    const mkdir = await make(mine);
+    await mkdir('d', 'cut');
+    const { pool } = service.ctx;
+    const asIfBegun = (ago: string) =>
+      pool.query(
+        `update idempotency_keys set final = false, answer = null, created_at = now() - $2::interval where org_id = $1`,
+        [mine.org.id, ago],
+      );
+    await asIfBegun('1 second');
+    const early = await mkdir('d', 'cut');
+    expect([early.status, early.body.error.code, early.headers.get('retry-after')]).toEqual([
+      409,
+      'idempotency_conflict',
+      '1',
+    ]);
+    await asIfBegun('2 minutes');
+    expect((await mkdir('d', 'cut')).status).toBe(200);
+    expect(isReplay(await mkdir('d', 'cut'))).toBe(true);
+  });
+
+  test('that are refused leave the key free', async () => {
+    const mkdir = await make(await service.newOrg());
+    expect((await mkdir('../out', 'refused')).status).toBe(400);
+    expect((await mkdir('in', 'refused')).status).toBe(200);
+  });
+});
+
 test('a delete whose answer was lost is answered again, without the key it is not found', async () => {
   const { body } = await client.post('/v1/sandboxes', smallRequest('lost'));
   const write = { method: 'DELETE', path: `/v1/sandboxes/${body.id}` };

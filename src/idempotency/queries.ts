@@ -54,6 +54,15 @@ export async function storeAnswer(
   return rowCount === 1;
 }
 
+/** Gives a key back whose request came to nothing. */
+export async function releaseKey(sql: Sql, orgId: string, { key, fingerprints }: Keyed): Promise<void> {
+  await sql.query(
+    `delete from idempotency_keys
+     where org_id = $1 and key = $2 and fingerprint = any ($3::bytea[]) and not final`,
+    [orgId, key, fingerprints],
+  );
+}
+
 /** Returns how many were deleted. */
 export async function deleteExpired(sql: Sql, expired: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(

@@ -4,7 +4,7 @@ import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
-import { claimKey, getStored, storeAnswer, type Stored } from './queries.js';
+import { claimKey, getStored, releaseKey, storeAnswer, type Stored } from './queries.js';
 
 /** How long an answer can be repeated. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
@@ -36,17 +36,42 @@ export async function inWrite<T>(
   });
 }
 
+/** How long work on files that has no answer yet is taken to be under way, in milliseconds. Then it was cut off. */
+const UNDER_WAY_MS = 60_000;
+
 /**
- * The same for work that changes files and not the database: without a key nothing is held for it. What is done to files
- * does not commit with the key: cut off between the two, it is done once more when the request is sent again.
+ * The same for work that changes files and not the database. No transaction is held for it, as it may take long: the key
+ * is claimed before and answered after. So of equal requests at once one is carried out and the others are told to come
+ * back, and one that was cut off in between is carried out once more.
  */
-export async function inFileWrite<T>(ctx: Context, caller: Caller, work: () => Promise<T>): Promise<T> {
-  if (!caller.keyed) return work();
-  return inWrite(ctx, caller, async (tx) => {
-    // A large copy takes its time, in which the transaction does nothing.
-    await tx.query('set local idle_in_transaction_session_timeout = 0');
-    return work();
-  });
+export async function inFileWrite<T>(
+  ctx: Context,
+  { orgId, keyed }: Caller,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (!keyed) return work();
+  const at = ctx.now();
+  if (!(await claimKey(ctx.pool, orgId, keyed, at, addMillis(at, -KEEP_MS)))) {
+    const stored = await getStored(ctx.pool, orgId, keyed.key);
+    if (stored && !isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
+    if (stored?.final) {
+      keyed.replayed();
+      return stored.answer as T;
+    }
+    if (!(await claimKey(ctx.pool, orgId, keyed, at, addMillis(at, -UNDER_WAY_MS)))) {
+      const message = 'the first request with this key is still being carried out: ask again';
+      throw new ApiError('idempotency_conflict', message, null, { headers: { 'retry-after': '1' } });
+    }
+  }
+  try {
+    const answer = await work();
+    await storeAnswer(ctx.pool, orgId, keyed, answer, true);
+    return answer;
+  } catch (error) {
+    // A refusal leaves nothing: the next request is the first again.
+    await releaseKey(ctx.pool, orgId, keyed);
+    throw error;
+  }
 }
 
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
