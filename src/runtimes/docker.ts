@@ -215,7 +215,8 @@ export class DockerRuntime implements Runtime {
       const stats = await this.docker
         .getContainer(id)
         .stats({ stream: false, 'one-shot': true })
-        .catch(unless(NOT_FOUND, CONFLICT));
+        // Of one that cannot be looked at nothing is known; the others are looked at all the same.
+        .catch(() => undefined);
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[holding.sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });

@@ -73,7 +73,10 @@ export class Waiters {
   ): Promise<SandboxResponse> {
     const { ctx } = this;
     const millis = Math.min((budget ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
-    const ends = AbortSignal.any([gone, ctx.stopping, AbortSignal.timeout(millis)]);
+    // Not AbortSignal.timeout: joined with others it is forgotten by the garbage collector, on Node 20, and never ends.
+    const over = new AbortController();
+    const budgetEnds = setTimeout(() => over.abort(), millis);
+    const ends = AbortSignal.any([gone, ctx.stopping, over.signal]);
     let wake: () => void = () => undefined;
     let unseen = false;
     const unsubscribe = ctx.changes.subscribe(sandbox.id, () => {
@@ -98,6 +101,7 @@ export class Waiters {
         });
       }
     } finally {
+      clearTimeout(budgetEnds);
       unsubscribe();
     }
   }
