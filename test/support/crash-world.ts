@@ -20,7 +20,7 @@ import { ask, type Asker, type Org, type Workload } from './crash-workload.js';
 
 const ORGS = [[], ['max_sandboxes=5', 'max_concurrent_persistent_running=2'], []];
 const ASKERS_PER_ORG = 2;
-const SETTLES_WITHIN_MS = 12_000;
+const SETTLES_WITHIN_MS = 20_000;
 const NOTES_KEPT = 60;
 
 /** A database, a simulated engine, and the processes of the service that work on them and are killed. */
