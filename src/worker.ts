@@ -12,6 +12,7 @@ import { placeWaiting } from './workers/place.js';
 const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
+const FORGET_KEYS_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
 
 /** Every loop of the worker role. */
@@ -50,26 +51,22 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     for await (const _ of ctx.runtime.watch(watching.signal)) wake();
   })().catch(logError('watch'));
 
-  const sweep = startLoop(
-    async (signal) => {
-      await removeLingering(ctx, signal);
-      await purgeDueVolumes(ctx, signal);
-      await enforcePools(ctx, signal);
-      await forgetKeys(ctx, signal);
-    },
-    { intervalMs: SWEEP_EVERY_MS, onError: logError('sweep') },
-  );
-
-  const leftData = startLoop((signal) => removeLeftData(ctx, signal), {
-    intervalMs: LEFT_DATA_EVERY_MS,
-    onError: logError('left data'),
-  });
+  // A loop each: one that fails, or has much to do, holds none of the others up.
+  const job = (work: (ctx: Context, signal: AbortSignal) => Promise<void>, intervalMs: number) =>
+    startLoop((signal) => work(ctx, signal), { intervalMs, onError: logError(work.name) });
+  const jobs = [
+    job(removeLingering, SWEEP_EVERY_MS),
+    job(enforcePools, SWEEP_EVERY_MS),
+    job(purgeDueVolumes, SWEEP_EVERY_MS),
+    job(forgetKeys, FORGET_KEYS_EVERY_MS),
+    job(removeLeftData, LEFT_DATA_EVERY_MS),
+  ];
 
   return {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), sweep.stop(), leftData.stop(), watched]);
+      await Promise.all([reconcile.stop(), ...jobs.map((loop) => loop.stop()), watched]);
       await reconciler.close();
       await renew.stop();
       await lease.release();

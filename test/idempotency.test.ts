@@ -4,6 +4,8 @@ import { buildApp } from '../src/app.js';
 import { listen } from '../src/http/listen.js';
 import { addMillis } from '../src/lib/instant.js';
 import { sleep } from '../src/lib/sleep.js';
+import { operator } from '../src/events/actor.js';
+import { inFileWrite } from '../src/idempotency/file-write.js';
 import { forgetKeys } from '../src/idempotency/jobs.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { makeClient, type Answer, type Client } from './support/client.js';
@@ -115,7 +117,7 @@ const keyed = operations.filter(({ operation }) =>
 
 test('every operation that takes a key is tried', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
-    [...Object.keys(WRITES), ...Object.keys(FILE_WRITES)].toSorted(),
+    [...Object.keys(WRITES), ...Object.keys(FILE_WRITES), 'write_volume_file'].toSorted(),
   );
 });
 
@@ -214,6 +216,66 @@ describe('writes of files with keys', () => {
     await asIfBegun('2 minutes');
     expect((await mkdir('d', 'cut')).status).toBe(200);
     expect(isReplay(await mkdir('d', 'cut'))).toBe(true);
+  });
+
+  test('that take longer than that are not begun again, and their answer is kept', async () => {
+    const { org } = await service.newOrg();
+    const keyed = {
+      ...{ key: 'slow', fingerprints: [Buffer.alloc(32)] as const, waits: false, settled: false },
+      replayed: () => undefined,
+    };
+    const caller = { orgId: org.id, actor: operator('test'), keyed };
+    let begun = 0;
+    const work = (ends: Promise<unknown>) => async () => {
+      begun += 1;
+      await ends;
+      return { message: 'renamed' };
+    };
+    let finish: () => void = () => undefined;
+    const first = inFileWrite(service.ctx, caller, work(new Promise<void>((resolve) => (finish = resolve))));
+    await until(
+      async () => Promise.resolve(begun),
+      (count) => count === 1,
+    );
+    const again = () => inFileWrite(service.ctx, caller, work(Promise.resolve()));
+    await expect(again()).rejects.toThrow('still being carried out');
+    // Taken over by one that believes it was cut off: the first does not answer for it, nor lets its key go.
+    const later = { ...service.ctx, now: () => addMillis(service.ctx.now(), 61_000) };
+    const other = inFileWrite(later, caller, async () => Promise.resolve({ message: 'taken over' }));
+    expect(await other).toEqual({ message: 'taken over' });
+    finish();
+    expect(await first).toEqual({ message: 'renamed' });
+    expect(await again()).toEqual({ message: 'taken over' });
+    expect(begun).toBe(1);
+  });
+
+  test('an upload is recognised by its body, and not done again', async () => {
+    const mine = await service.newOrg();
+    const { body: host } = await mine.get('/v1/volumes/default');
+    const url = `${mine.url}/v1/volumes/${host.id}/files/content`;
+    const headers = { authorization: `Bearer ${mine.key}`, ...pathHeader('a') };
+    const put = (body: string, key?: string) =>
+      fetch(url, {
+        method: 'PUT',
+        headers: { ...headers, ...(key === undefined ? {} : { 'idempotency-key': key }) },
+        body,
+      });
+    const content = async () => (await fetch(url, { headers })).text();
+    const first = await put('one', 'upload');
+    expect([first.status, await content()]).toEqual([200, 'one']);
+    expect((await put('between')).status).toBe(200);
+    const repeated = await put('one', 'upload');
+    expect([repeated.status, repeated.headers.get('idempotency-replayed'), await content()]).toEqual([
+      200,
+      'true',
+      'between',
+    ]);
+    const conflict = await put('two', 'upload');
+    expect([conflict.status, ((await conflict.json()) as any).error.code, await content()]).toEqual([
+      409,
+      'idempotency_conflict',
+      'between',
+    ]);
   });
 
   test('that are refused leave the key free', async () => {

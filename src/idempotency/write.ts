@@ -4,7 +4,7 @@ import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
-import { claimKey, getStored, releaseKey, storeAnswer, type Stored } from './queries.js';
+import { claimKey, getStored, storeAnswer, type Stored } from './queries.js';
 
 /** How long an answer can be repeated. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
@@ -36,44 +36,6 @@ export async function inWrite<T>(
   });
 }
 
-/** How long work on files that has no answer yet is taken to be under way, in milliseconds. Then it was cut off. */
-const UNDER_WAY_MS = 60_000;
-
-/**
- * The same for work that changes files and not the database. No transaction is held for it, as it may take long: the key
- * is claimed before and answered after. So of equal requests at once one is carried out and the others are told to come
- * back, and one that was cut off in between is carried out once more.
- */
-export async function inFileWrite<T>(
-  ctx: Context,
-  { orgId, keyed }: Caller,
-  work: () => Promise<T>,
-): Promise<T> {
-  if (!keyed) return work();
-  const at = ctx.now();
-  if (!(await claimKey(ctx.pool, orgId, keyed, at, addMillis(at, -KEEP_MS)))) {
-    const stored = await getStored(ctx.pool, orgId, keyed.key);
-    if (stored && !isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
-    if (stored?.final) {
-      keyed.replayed();
-      return stored.answer as T;
-    }
-    if (!(await claimKey(ctx.pool, orgId, keyed, at, addMillis(at, -UNDER_WAY_MS)))) {
-      const message = 'the first request with this key is still being carried out: ask again';
-      throw new ApiError('idempotency_conflict', message, null, { headers: { 'retry-after': '1' } });
-    }
-  }
-  try {
-    const answer = await work();
-    await storeAnswer(ctx.pool, orgId, keyed, answer, true);
-    return answer;
-  } catch (error) {
-    // A refusal leaves nothing: the next request is the first again.
-    await releaseKey(ctx.pool, orgId, keyed);
-    throw error;
-  }
-}
-
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
 export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: T): Promise<T> {
   if (!keyed) return answer;
@@ -82,6 +44,6 @@ export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: 
   return stored && isSameRequest(stored, keyed) ? (stored.answer as T) : answer;
 }
 
-function isSameRequest({ fingerprint }: Stored, { fingerprints }: Keyed): boolean {
+export function isSameRequest({ fingerprint }: Stored, { fingerprints }: Keyed): boolean {
   return fingerprints.some((each) => each.equals(fingerprint));
 }

@@ -6,10 +6,10 @@ export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
 /**
  * How many calls of a kind may be under way at once, of all organizations and of one: whoever waits for a slow registry,
  * or stops a thousand sandboxes that do not want to end, keeps nobody else from starting or ending theirs. A stop only
- * waits for its grace; the others keep the engine busy.
+ * waits for its grace, and a start that takes long for its image; the others keep the engine busy.
  */
 const AT_ONCE: Record<CallKind, { all: number; each: number }> = {
-  start: { all: 64, each: 16 },
+  start: { all: 1_000, each: 64 },
   stop: { all: 4_000, each: 2_000 },
   kill: { all: 32, each: 16 },
   destroy: { all: 32, each: 16 },

@@ -7,8 +7,11 @@ import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
 import type { SandboxResponse } from './schema.js';
 
-/** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
-const LOOK_EVERY_MS = 1_000;
+/**
+ * Notifications wake, and all are woken when the connection for them is back after it was down. This is for what nobody
+ * has thought of, in milliseconds.
+ */
+const LOOK_EVERY_MS = 15_000;
 
 export interface WaitQuery {
   wait_for?: 'running';

@@ -48,9 +48,9 @@ export async function update(
     };
     if (isDeepStrictEqual(before, after)) return presentVolume(volume);
     const cap = after.capacity_gib;
+    if (cap !== before.capacity_gib) await checkCap(tx, orgId, cap);
     if (cap !== null && cap !== before.capacity_gib) {
       await refuseMounted(ctx, tx, orgId, id);
-      await checkCap(tx, orgId, cap);
       await reserve(tx, orgId, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
     }
     const at = ctx.now();

@@ -1,6 +1,6 @@
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { inFileWrite } from '../../idempotency/write.js';
+import { inFileWrite } from '../../idempotency/file-write.js';
 import type { Context } from '../../context.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
