@@ -50,6 +50,7 @@ create table idempotency_keys (
   key text collate "C" not null,
   fingerprint bytea not null,
   answer json,
+  claim uuid,
   final boolean not null default false,
   created_at timestamp with time zone not null,
   constraint idempotency_keys_pkey PRIMARY KEY (org_id, key),

@@ -1,4 +1,6 @@
 import { Command } from 'commander';
+import { dockerSocket } from '../src/cli/options.js';
+import { dockerStart } from './docker-start.js';
 import { firstStart } from './first-start.js';
 import { usage } from './usage.js';
 
@@ -18,6 +20,15 @@ await new Command('bench')
       .option('--year <sandboxes>', 'also a year of so many sandboxes; 0: not', Number, 0)
       .action(({ runs, rounds, year }: { runs: number[]; rounds: number; year: number }) =>
         usage(runs, rounds, year),
+      ),
+  )
+  .addCommand(
+    new Command('docker-start')
+      .description('starts on the Docker engine, with a network and without, side by side')
+      .option('--rounds <n>', 'how often', Number, 20)
+      .addOption(dockerSocket())
+      .action(({ rounds, dockerSocket }: { rounds: number; dockerSocket: string }) =>
+        dockerStart(dockerSocket, rounds),
       ),
   )
   .parseAsync();

@@ -47,8 +47,10 @@ create table idempotency_keys (
   key text collate "C" not null,
   -- HMAC-SHA-256 of the request. The body itself, which may hold secrets, is stored nowhere.
   fingerprint bytea not null check (octet_length(fingerprint) = 32),
-  -- What was answered. Null only inside the transaction that makes the row.
+  -- What was answered. Null inside the transaction that makes the row, and while work on files is under way.
   answer json,
+  -- Whose work on files is under way under the key. It renews created_at until there is an answer.
+  claim uuid,
   -- False for the answer to an admission whose caller waits for more.
   final boolean not null default false,
   created_at timestamptz not null,

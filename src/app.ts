@@ -27,7 +27,7 @@ export function warmUp(): void {
 
 /** The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. */
 export async function buildApp(ctx: Context): Promise<App> {
-  const app = makeServer(ctx.log);
+  const app = makeServer(ctx.log, ctx.settings);
   const routes = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ url, method }) => {
     const methods = routes.get(url) ?? new Set();

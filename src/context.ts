@@ -42,6 +42,8 @@ export interface Settings {
   workerLeaseMs: number;
   /** How many requests may be held at once. */
   maxWaiters: number;
+  /** How long the body of a request may take to arrive, uploads of files aside, in milliseconds. */
+  bodyTimeoutMs: number;
   /** How many logs may be followed at once. */
   maxLogFollowers: number;
   /** What usage costs. Null: nothing. */
@@ -62,6 +64,7 @@ export const DEFAULT_SETTINGS: Settings = {
   waitBudgetMs: 120_000,
   workerLeaseMs: 10_000,
   maxWaiters: 1_000,
+  bodyTimeoutMs: 60_000,
   maxLogFollowers: 500,
   priceBook: null,
   maxUsageStreams: 6,

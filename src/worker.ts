@@ -13,6 +13,7 @@ import { placeWaiting } from './workers/place.js';
 const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
+const FORGET_KEYS_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
 /** For volumes whose next reading is due: a reading is late by at most this part of the interval. */
 const LOOKS_PER_SAMPLE = 20;
@@ -54,32 +55,23 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     for await (const _ of ctx.runtime.watch(watching.signal)) wake();
   })().catch(logError('watch'));
 
-  const sweep = startLoop(
-    async (signal) => {
-      await removeLingering(ctx, signal);
-      await purgeDueVolumes(ctx, signal);
-      await enforcePools(ctx, signal);
-      await forgetKeys(ctx, signal);
-    },
-    { intervalMs: SWEEP_EVERY_MS, onError: logError('sweep') },
-  );
-
-  const leftData = startLoop((signal) => removeLeftData(ctx, signal), {
-    intervalMs: LEFT_DATA_EVERY_MS,
-    onError: logError('left data'),
-  });
-
-  const { volumeSampleMs } = ctx.settings;
-  const samples = startLoop((signal) => sampleVolumes(ctx, signal), {
-    intervalMs: Math.min(volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS),
-    onError: logError('volume sizes'),
-  });
+  // A loop each: one that fails, or has much to do, holds none of the others up.
+  const job = (work: (ctx: Context, signal: AbortSignal) => Promise<void>, intervalMs: number) =>
+    startLoop((signal) => work(ctx, signal), { intervalMs, onError: logError(work.name) });
+  const jobs = [
+    job(removeLingering, SWEEP_EVERY_MS),
+    job(enforcePools, SWEEP_EVERY_MS),
+    job(purgeDueVolumes, SWEEP_EVERY_MS),
+    job(forgetKeys, FORGET_KEYS_EVERY_MS),
+    job(removeLeftData, LEFT_DATA_EVERY_MS),
+    job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),
+  ];
 
   return {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), sweep.stop(), leftData.stop(), samples.stop(), watched]);
+      await Promise.all([reconcile.stop(), ...jobs.map((loop) => loop.stop()), watched]);
       await reconciler.close();
       await renew.stop();
       await lease.release();

@@ -37,9 +37,11 @@ describeBtrfs('disks with a size', () => {
     execFileSync('mkfs.btrfs', ['--quiet', disk]);
     mkdirSync(root);
     execFileSync('mount', ['-o', 'loop', disk, root]);
+    // In a network namespace of its own: it would take away the bridge of the machine's engine as left over.
     engine = spawn(
-      'dockerd',
+      'unshare',
       [
+        ...['--net', 'dockerd'],
         ...['--host', `unix://${socketPath}`, '--data-root', join(root, 'data')],
         ...['--exec-root', join(directory, 'exec'), '--pidfile', join(directory, 'pid')],
         ...['--storage-driver', 'btrfs', '--bridge', 'none', '--iptables=false', '--ip-masq=false'],

@@ -49,8 +49,11 @@ worker:x:1500:1600:::" > /etc/passwd
       echo "crew:x:1700:" > /etc/group
       echo one > /etc/motd; busybox chmod 640 /etc/motd; busybox chown 3:4 /etc/motd
       busybox ln -s ../etc/motd /opt/link; busybox ln -s /opt/loop /opt/loop
-      busybox ln -s ${outside} /opt/outside; busybox ln -s ../../../../../..${outside} /opt/above`;
-    const container = await docker.createContainer({ Image: IMAGE, Cmd: ['sh', '-c', script] });
+      busybox ln -s ${outside} /opt/outside; busybox ln -s ../../../../../..${outside} /opt/above
+      busybox ln -s /data /opt/mounted`;
+    const container = await docker.createContainer({
+      ...{ Image: IMAGE, Cmd: ['sh', '-c', script], HostConfig: { NetworkMode: 'none' } },
+    });
     await container.start();
     await container.wait();
     const changes = ['ENV PATH=/bin:/opt/bin', 'ENTRYPOINT ["/bin/sh", "-c"]', 'VOLUME /declared'];
@@ -311,6 +314,30 @@ worker:x:1500:1600:::" > /etc/passwd
     }
     await create({ patches: [{ type: 'append', path: '/opt/loop', content: 'x' }] });
     expect(readdirSync(outside)).toEqual([]);
+  });
+
+  test('a patch that the links of an image lead to a volume is refused, and the volume is left alone', async () => {
+    const { body: volume } = await client.post('/v1/volumes', { name: 'patched' });
+    const mounts = [
+      { type: 'named', name: 'patched', guest: '/data' },
+      { type: 'named', name: 'patched', guest: '/data/in/side' },
+    ];
+    for (const [path, found] of [
+      ['/opt/mounted/x', '/data/x'],
+      ['/opt/mounted/in/x', '/data/in/x'],
+      ['/opt/mounted/in/side/x', '/data/in/side/x'],
+    ]) {
+      const patches = [{ type: 'text', path, content: 'x', replace: true }];
+      const { id, status, last_failure_message } = await create({ mounts, patches });
+      expect([status, last_failure_message]).toEqual([
+        'failed',
+        expect.stringContaining(`leads through a link of the image to ${found}, under the mount at /data`),
+      ]);
+      await client.delete(`/v1/sandboxes/${id}`);
+    }
+    expect(readdirSync(await service.ctx.volumes.ensure(client.org.id, volume.id))).toEqual([]);
+    const id = await start({ mounts, runtime: { cmd: ['sleep 600'], scripts: { hello: 'echo hello' } } });
+    expect(await sh(id, 'hello; touch /data/in/side/x; ls /data')).toBe('hello\nin\nx\n');
   });
 
   test('a tmpfs has its size and its flags', async () => {

@@ -1,9 +1,18 @@
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readInstance } from '../src/db/migrate.js';
+import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import { PROGRAM, start as startProgram } from './support/cli.js';
 import type { Client } from './support/client.js';
@@ -44,7 +53,7 @@ describeDocker('volumes in containers', () => {
       30_000,
     );
     await service.close();
-    rmSync(room, { recursive: true, force: true });
+    expect(existsSync(room)).toBe(false);
   });
 
   const made: { id: string; org: Client }[] = [];
@@ -72,7 +81,7 @@ describeDocker('volumes in containers', () => {
     readFileSync('/proc/self/mountinfo', 'utf8')
       .split('\n')
       .filter((line) => line.includes(room));
-  const leftovers = () => readdirSync(room);
+  const leftovers = () => (existsSync(room) ? readdirSync(room) : []);
 
   test('data of a named volume outlives runs and sandboxes, and is shared by those that mount it', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'shared' });
@@ -109,6 +118,25 @@ describeDocker('volumes in containers', () => {
         stat_virtualization: 'strict',
         host_permissions: 'private',
       },
+    ]);
+  });
+
+  test('one with a cap is not mounted, and one that is mounted is not capped', async () => {
+    const { body: volume } = await client.post('/v1/volumes', { name: 'capped', capacity_gib: 1 });
+    const mounting = request('mounts-capped', [{ type: 'named', name: 'capped', guest: '/data' }]);
+    const refused = await client.post('/v1/sandboxes', mounting);
+    expect([refused.status, refused.body.error.code, refused.body.error.details]).toEqual([
+      400,
+      'invalid_sandbox_config',
+      { field: 'mounts[0].name' },
+    ]);
+    const patch = (body: object) => client.request('PATCH', `/v1/volumes/${volume.id}`, { body });
+    expect((await patch({ capacity_gib: null })).status).toBe(200);
+    await create(client, mounting, {});
+    const recapped = await patch({ capacity_gib: 2 });
+    expect([recapped.status, recapped.body.error.details]).toEqual([
+      400,
+      { field: 'capacity_gib', sandboxes: ['mounts-capped'] },
     ]);
   });
 
@@ -307,6 +335,22 @@ describeDocker('volumes in containers', () => {
     expect(readdirSync(join(await dataOf(await hostVolume()), 'inner'))).toEqual(['inner']);
   });
 
+  test('a mount that the engine cannot make says where in the guest, and no path of this machine', async () => {
+    await client.post('/v1/volumes', { name: 'stuck' });
+    const stuck = { type: 'named', name: 'stuck', guest: '/data', options: { readonly: true } };
+    const messages = [
+      await refusal(request('stuck-1', [stuck, { type: 'tmpfs', guest: '/data/x' }])),
+      await refusal(request('stuck-2', [{ ...stuck, guest: '/bin/busybox' }])),
+      await refusal(request('stuck-3', [{ ...stuck, guest: '/proc/x' }])),
+    ];
+    expect(messages).toEqual([
+      'error mounting "tmpfs" to rootfs at "/data/x": mkdir /data/x: read-only file system',
+      expect.stringMatching(/^error mounting "the volume" to rootfs at "\/bin\/busybox": .*not a directory/),
+      'error mounting "the volume" to rootfs at "/proc/x": "/proc/x" cannot be mounted because it is inside /proc',
+    ]);
+    for (const message of messages) expect(message).not.toMatch(/\/run\/sandkeep|overlay2|\/var\/lib/);
+  });
+
   test('when a sandbox has started nothing of its mounts is left outside it', async () => {
     await client.post('/v1/volumes', { name: 'gone' });
     const id = await start(request('gone', [{ type: 'named', name: 'gone', guest: '/data' }]));
@@ -328,6 +372,34 @@ describeDocker('volumes in containers', () => {
     ]).ended;
     expect(JSON.parse(out).find(({ check }: any) => check === 'docker').found).toContain(
       'no volumes, because the Docker engine does not see what this process mounts',
+    );
+  });
+
+  test('what a service that was killed in the middle of a start left is taken away by the next start', async () => {
+    const { body: volume } = await client.post('/v1/volumes', { name: 'killed' });
+    const mounts = [{ type: 'named', name: 'killed', guest: '/data', options: { readonly: true } }];
+    const { id } = await create(client, request('killed', mounts), {});
+    const victim = `
+      import { MountRoom } from '${PACKAGE_ROOT}/dist/src/runtimes/docker-mounts.js';
+      import { VolumeStore } from '${PACKAGE_ROOT}/dist/src/volumes/store.js';
+      const room = new MountRoom('${room}', new VolumeStore('${service.volumesDir}'), undefined);
+      const mounts = [{ ...${JSON.stringify(mounts[0])}, volumeId: '${volume.id}' }];
+      const staged = await room.stage({ orgId: '${client.org.id}', sandboxId: '${id}', spec: { mounts } });
+      await staged.attach();
+      process.kill(process.pid, 'SIGKILL');
+      await new Promise(() => setTimeout(() => undefined, 10_000));`;
+    const child = spawnSync(process.execPath, ['--input-type=module', '--eval', victim], {
+      encoding: 'utf8',
+    });
+    expect([child.signal, child.stderr]).toEqual(['SIGKILL', '']);
+    expect(mountsOfRoom()).toHaveLength(1);
+    writeFileSync(join(await dataOf(volume.id), 'precious'), 'kept');
+    const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+    expect(body.status, JSON.stringify(body)).toBe('running');
+    expect(await sh(id, 'cat /data/precious')).toBe('kept');
+    await until(
+      () => Promise.resolve([...mountsOfRoom(), ...leftovers()]),
+      (left) => left.length === 0,
     );
   });
 

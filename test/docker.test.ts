@@ -239,7 +239,8 @@ describeDocker('the docker runtime', () => {
     const removed = await client.post('/v1/sandboxes', request('removed'), running);
     await (await containerOf(removed.body.id))!.remove({ force: true });
     const lost = await untilStatus(client, removed.body.id, 'failed');
-    expect(lost.body.last_failure_message).toContain('no longer holds the sandbox');
+    // A removal by force kills first, which may be seen before the container is gone.
+    expect(lost.body.last_failure_message).toMatch(/no longer holds the sandbox|it was killed/);
     expect(lost.body.stopped_at >= lost.body.started_at).toBe(true);
     const again = await client.post(`/v1/sandboxes/${removed.body.id}/start`, {}, { wait_for: 'running' });
     expect(again.body.status).toBe('running');
@@ -290,8 +291,6 @@ describeDocker('the docker runtime', () => {
       ['network.policy', { network: { policy: full.network.policy } }],
       ['network.max_connections', { network: { max_connections: 1 } }],
       ['network.secrets', { network: { secrets: full.network.secrets } }],
-      ['lifecycle.idle_timeout_secs', { lifecycle: { idle_timeout_secs: 5 } }],
-      ['registry.mode', { registry: full.registry }],
     ];
     for (const [field, part] of refused) {
       const { status, body } = await client.post('/v1/sandboxes', request('refused', part));

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { assign, type Amounts, type Candidate, type Waiting } from '../src/workers/assign.js';
+import { Assignment, type Amounts, type Candidate, type Waiting } from '../src/workers/assign.js';
 
 const amounts = (vcpus: number, memoryMib: number, diskMib: number | null = null): Amounts => ({
   vcpus,
@@ -14,6 +14,23 @@ function worker(id: string, capacity: Amounts, free = capacity, capabilities: st
 
 function waiting(runId: string, needs: Amounts, rest: Partial<Waiting> = {}): Waiting {
   return { runId, needs, demands: [], pinnedTo: null, ...rest };
+}
+
+/** What becomes of a whole queue. */
+function assign(workers: readonly Candidate[], queue: readonly Waiting[]) {
+  const assignment = new Assignment(workers);
+  const placed = new Map<string, string>();
+  const short = new Set<string>();
+  for (const waiting of queue) {
+    const over = assignment.exhausted;
+    const place = assignment.offer(waiting);
+    if (place === 'short') short.add(waiting.runId);
+    else if (place !== 'nobody') {
+      placed.set(waiting.runId, place.workerId);
+      expect(over).toBe(false);
+    }
+  }
+  return { placed, short };
 }
 
 describe('a place', () => {

@@ -130,8 +130,17 @@ describe('many requests at once', () => {
     expect(countOf(grown, 200)).toBeLessThanOrEqual(1);
     const list = await client.get('/v1/volumes');
     expect(sum(list.body.map((body: unknown) => ({ body })))).toBeLessThanOrEqual(7);
-    // Without a cap a volume takes nothing; a deleted one counts until it is purged, for it can come back.
-    expect((await client.post('/v1/volumes', { name: 'uncapped' })).status).toBe(200);
+    // Without a cap nothing would hold it to the limit; a deleted one counts until it is purged, for it can come back.
+    const uncapped = [
+      await client.post('/v1/volumes', { name: 'uncapped' }),
+      await client.patch(`/v1/volumes/${made[0]!.body.id}`, { capacity_gib: null }),
+    ];
+    for (const { status, body } of uncapped) {
+      expect([status, body.error.details]).toEqual([
+        403,
+        { quota: 'max_total_storage_gib', limit: 7, used: null },
+      ]);
+    }
     for (const { body } of made) await client.delete(`/v1/volumes/${body.id}`);
     const refused = await client.post('/v1/volumes', { name: 'late', capacity_gib: 7 });
     expect([refused.status, refused.body.error.details.quota]).toEqual([403, 'max_total_storage_gib']);
@@ -142,6 +151,25 @@ describe('many requests at once', () => {
 });
 
 describe('each limit', () => {
+  test('of the disk holds a start of a sandbox without a size as it holds a create', async () => {
+    const client = await orgWith({});
+    const { body } = await client.post('/v1/sandboxes', smallRequest('open'));
+    await setQuotas(
+      service.ctx.pool,
+      client.org.id,
+      { max_disk_size_mib_per_sandbox: 100 },
+      operator('test'),
+    );
+    const answer = await client.post(`/v1/sandboxes/${body.id}/start`, {});
+    expect([answer.status, answer.body.error.details.quota]).toEqual([403, 'max_disk_size_mib_per_sandbox']);
+  });
+
+  test('of what is included is one for storage, too, where it is a wall', async () => {
+    const client = await orgWith({ hard_cap: true, included_storage_gib: 2, max_total_storage_gib: 5 });
+    expect((await client.post('/v1/volumes', { name: 'a', capacity_gib: 2 })).status).toBe(200);
+    expect((await client.post('/v1/volumes', { name: 'b', capacity_gib: 1 })).status).toBe(403);
+  });
+
   test('of sandboxes makes room again when one is deleted', async () => {
     const client = await orgWith({ max_sandboxes: 1 });
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('only'));
@@ -275,7 +303,8 @@ describe('the hours of the month', () => {
       [{ hard_cap: true, included_vcpu_hours: 2 }, 'included_vcpu_hours'],
       [{ hard_cap: true, included_memory_gib_hours: 1 }, 'included_memory_gib_hours'],
       [{ hard_cap: true, included_vcpu_hours: 3, included_memory_gib_hours: 2 }, null],
-      [{ hard_cap: true, included_disk_gib_hours: 0, included_storage_gib: 0 }, null],
+      [{ hard_cap: true, included_disk_gib_hours: 1 }, 'included_disk_gib_hours'],
+      [{ hard_cap: true, included_disk_gib_hours: 2, included_storage_gib: 0 }, null],
       [{ hard_cap: false, included_vcpu_hours: 0, included_memory_gib_hours: 0 }, null],
     ] as const) {
       const client = await orgWith(limits, frozen);
@@ -324,6 +353,7 @@ test('an organization without quotas has no limits, and the answer says so', asy
     hard_cap: false,
     vcpu_hours_used: 0,
     memory_gib_hours_used: 0,
+    disk_gib_hours_used: 0,
     pool_exhausted: false,
     is_suspended: false,
     total_sandboxes: 0,

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, test } from 'vitest';
+import { v7 as uuidv7 } from 'uuid';
 import { inTransaction } from '../src/db/transaction.js';
 import { sleep } from '../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../src/runtimes/simulated.js';
@@ -115,6 +116,69 @@ describe('capacity', () => {
     expect((await client.get(`/v1/sandboxes/${late}`)).body.status_reason).toBe('insufficient_capacity');
     await client.post(`/v1/sandboxes/${large}/stop`, {});
     await untilStatus(client, late, 'running');
+  });
+
+  test('a thousand that wait for a worker that is away hold up nobody', async () => {
+    const service = await start();
+    const { pool } = service.ctx;
+    const client = await service.newOrg();
+    const { body: model } = await client.post('/v1/sandboxes', smallRequest('model'));
+    const away = uuidv7();
+    await pool.query(
+      `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
+       values ($1, 'simulated', 'away', '{}', 1, 1, 'nobody', 1, now(), now())`,
+      [away],
+    );
+    // Oldest of all, by their run ids.
+    await pool.query(
+      `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec,
+         run_spec, runtime, run_id, worker_id)
+       select org_id, gen_random_uuid(), 'stuck-' || n, 'stuck-' || n, 'starting', 'scheduling', false, created_at,
+         changed_at, spec, run_spec, runtime, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, $2
+       from sandboxes, generate_series(1, 1200) n where id = $1`,
+      [model.id, away],
+    );
+    await pool.query(
+      `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib)
+       select org_id, run_id, id, 1, 64, 0 from sandboxes where worker_id = $1`,
+      [away],
+    );
+    await pool.query('analyze sandboxes, runs');
+    const { body } = await client.post('/v1/sandboxes', smallRequest('other'), running);
+    expect(body.status).toBe('running');
+    const { rows } = await pool.query(
+      'select distinct status, status_reason from sandboxes where worker_id = $1',
+      [away],
+    );
+    expect(rows).toEqual([{ status: 'starting', status_reason: 'scheduling' }]);
+  });
+
+  test('when nothing is left to give, all who wait are told, however many', async () => {
+    const service = await start({ simulated: { capacity: { vcpus: 1 } } });
+    const client = await service.newOrg();
+    await client.post('/v1/sandboxes', smallRequest('first'), running);
+    const { body: last } = await client.post('/v1/sandboxes', smallRequest('last'), { start: true });
+    await service.ctx.pool.query(
+      `with more as (
+         insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec,
+           run_spec, runtime, run_id)
+         select org_id, gen_random_uuid(), 'more-' || n, 'more-' || n, 'starting', 'scheduling', false, created_at,
+           changed_at, spec, run_spec, runtime, ('f0000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid
+         from sandboxes, generate_series(1, 1200) n where id = $1
+         returning org_id, id, run_id)
+       insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib) select org_id, run_id, id, 1, 64, 0 from more`,
+      [last.id],
+    );
+    await service.ctx.pool.query('analyze sandboxes, runs');
+    const reasons = async () =>
+      (
+        await service.ctx.pool.query(
+          `select status_reason, count(*) from sandboxes where status = 'starting' group by 1`,
+        )
+      ).rows;
+    expect(await until(reasons, (rows) => rows.length === 1)).toEqual([
+      { status_reason: 'insufficient_capacity', count: 1_201 },
+    ]);
   });
 
   test('a wait ends with its budget, and a stop or delete takes out of the queue what never ran', async () => {

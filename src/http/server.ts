@@ -17,16 +17,26 @@ import type { App } from './route.js';
 import { serializerCompiler } from './serializer.js';
 import { validatorCompiler } from './validation.js';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Bodies of this route may take as long as it takes to send a file. */
+    upload?: boolean;
+  }
+}
+
 /** A file patch carries its bytes as a JSON list of numbers, about 3.6 characters each: 16 MiB are some 4 MiB of files. */
 const BODY_LIMIT = 16 * 1024 * 1024;
 /** The deepest request there is has nine levels. */
 const DEEPEST_BODY = 64;
-const REQUEST_TIMEOUT_MS = 60_000;
+/** How long a client of broken HTTP has to read what was wrong. */
+const LAST_WORD_MS = 2_000;
+/** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
+const UPLOAD_TIMEOUT_MS = 60 * 60_000;
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 /** Fastify as this service uses it: request ids, the error envelope on everything that is not 2xx, quiet logs. */
-export function makeServer(log: FastifyBaseLogger): App {
+export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTimeoutMs: number }): App {
   const app = Fastify({
     loggerInstance: log,
     // One line a request, written when it is answered, with the route and not the URL: see the hook below.
@@ -34,7 +44,7 @@ export function makeServer(log: FastifyBaseLogger): App {
     requestIdHeader: false,
     genReqId: (request: IncomingMessage) => requestIdOf(request),
     bodyLimit: BODY_LIMIT,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: UPLOAD_TIMEOUT_MS,
     // Requests that arrive on open connections while we stop are still answered; then the connections close.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
@@ -57,6 +67,7 @@ export function makeServer(log: FastifyBaseLogger): App {
     void reply.header('x-request-id', request.id);
     // Nothing here speaks another protocol, and who asks for one is not going to go on with this one.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
+    if (request.routeOptions.config.upload !== true) hurry(request, bodyTimeoutMs);
     return Promise.resolve();
   });
   app.addHook('onResponse', async (request, reply) => {
@@ -77,6 +88,18 @@ export function makeServer(log: FastifyBaseLogger): App {
     throw new ApiError('route_not_found');
   });
   return app;
+}
+
+/** Who sends a body slowly holds a connection and memory: cut off after this time, as Node does it for all routes alike. */
+function hurry({ raw }: FastifyRequest, millis: number): void {
+  if (raw.headers['content-length'] === undefined && raw.headers['transfer-encoding'] === undefined) return;
+  const late = () => {
+    if (!raw.complete) {
+      answerBrokenRequest(Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket);
+    }
+  };
+  const timer = setTimeout(late, millis);
+  for (const event of ['end', 'close']) raw.once(event, () => clearTimeout(timer));
 }
 
 /**
@@ -150,7 +173,9 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
 /** The one place that renders errors. */
 function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const refusal = toApiError(error, request);
-  if (refusal.status >= 500) request.log.error({ err: refusal.cause }, 'request failed');
+  if (refusal.cause !== undefined && refusal.status >= 500) {
+    request.log.error({ err: refusal.cause }, 'request failed');
+  }
   void reply
     .code(refusal.status)
     .headers(refusal.headers)
@@ -184,4 +209,6 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
       body,
     ].join('\r\n'),
   );
+  // Who does not close its side is not kept for that.
+  setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
 }

@@ -4,6 +4,8 @@ import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import type { Keyring } from '../secrets/keyring.js';
 
+/** The headers that say what is asked for. */
+const HEADERS = ['x-msb-file-path', 'x-msb-file-recursive'];
 const KEY = /^[ -~]{1,255}$/;
 
 /** What `Idempotency-Key` makes of a write. */
@@ -19,8 +21,16 @@ export interface Keyed {
   replayed(): void;
 }
 
-/** The caller of a request that writes, with what its `Idempotency-Key` asks for. A key that is none is refused. */
-export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyReply): Caller {
+/**
+ * The caller of a request that writes, with what its `Idempotency-Key` asks for. A key that is none is refused. `body`:
+ * what stands for the body, where that is not held in memory.
+ */
+export function writerOf(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  body: unknown = request.body,
+): Caller {
   const caller = callerOf(request);
   const key = request.headers['idempotency-key'];
   if (typeof key !== 'string') return caller;
@@ -31,7 +41,7 @@ export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyRe
     ...caller,
     keyed: {
       key,
-      fingerprints: fingerprintsOf(ctx.keyring(), request),
+      fingerprints: fingerprintsOf(ctx.keyring(), request, body),
       waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
       settled: false,
       replayed: () => void reply.header('idempotency-replayed', 'true'),
@@ -40,6 +50,11 @@ export function writerOf(ctx: Context, request: FastifyRequest, reply: FastifyRe
 }
 
 /** Under keys that are not in the database, so that who reads it cannot try out what a body may have been. */
-function fingerprintsOf(keyring: Keyring, { method, url, body }: FastifyRequest): Keyed['fingerprints'] {
-  return keyring.macs('idempotency', JSON.stringify([method, url, body ?? null]));
+function fingerprintsOf(
+  keyring: Keyring,
+  { method, url, headers }: FastifyRequest,
+  body: unknown,
+): Keyed['fingerprints'] {
+  const asked = HEADERS.map((name) => headers[name] ?? null);
+  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null]));
 }

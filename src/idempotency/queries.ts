@@ -54,6 +54,67 @@ export async function storeAnswer(
   return rowCount === 1;
 }
 
+/**
+ * Takes the key for work on files, which is done outside of a transaction. It is free when there is none, when it has
+ * expired, or when the same request had it and has not been heard of since `cutOff`.
+ */
+export async function claimFileKey(
+  sql: Sql,
+  orgId: string,
+  { key, fingerprints }: Keyed,
+  claim: string,
+  { at, expired, cutOff }: { at: Instant; expired: Instant; cutOff: Instant },
+): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `insert into idempotency_keys as k (org_id, key, fingerprint, claim, created_at)
+     values ($1, $2, $3, $4, $5)
+     on conflict (org_id, key) do update
+       set fingerprint = excluded.fingerprint, created_at = excluded.created_at, claim = excluded.claim,
+         answer = null, final = false
+       where k.created_at <= $6
+         or (k.claim is not null and not k.final and k.fingerprint = any ($8::bytea[]) and k.created_at <= $7)`,
+    [orgId, key, fingerprints[0], claim, at, expired, cutOff, fingerprints],
+  );
+  return rowCount === 1;
+}
+
+/** Shows that the work of a claim goes on. */
+export async function renewClaim(
+  sql: Sql,
+  orgId: string,
+  key: string,
+  claim: string,
+  at: Instant,
+): Promise<void> {
+  await sql.query(
+    'update idempotency_keys set created_at = $4 where org_id = $1 and key = $2 and claim = $3 and not final',
+    [orgId, key, claim, at],
+  );
+}
+
+/** Stores the answer of a claim, unless another has taken it over. */
+export async function answerClaim(
+  sql: Sql,
+  orgId: string,
+  key: string,
+  claim: string,
+  answer: unknown,
+): Promise<void> {
+  await sql.query(
+    `update idempotency_keys set answer = $4, final = true
+     where org_id = $1 and key = $2 and claim = $3 and not final`,
+    [orgId, key, claim, JSON.stringify(answer)],
+  );
+}
+
+/** Gives the key of a claim back whose work came to nothing. */
+export async function releaseClaim(sql: Sql, orgId: string, key: string, claim: string): Promise<void> {
+  await sql.query(
+    'delete from idempotency_keys where org_id = $1 and key = $2 and claim = $3 and not final',
+    [orgId, key, claim],
+  );
+}
+
 /** Returns how many were deleted. */
 export async function deleteExpired(sql: Sql, expired: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(

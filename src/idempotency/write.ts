@@ -44,6 +44,6 @@ export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: 
   return stored && isSameRequest(stored, keyed) ? (stored.answer as T) : answer;
 }
 
-function isSameRequest({ fingerprint }: Stored, { fingerprints }: Keyed): boolean {
+export function isSameRequest({ fingerprint }: Stored, { fingerprints }: Keyed): boolean {
   return fingerprints.some((each) => each.equals(fingerprint));
 }

@@ -24,9 +24,10 @@ export type Limits = Record<Limit, number | null> & Record<Switch, boolean>;
 export interface PoolUsage {
   vcpu_hours_used: number;
   memory_gib_hours_used: number;
+  disk_gib_hours_used: number;
 }
 
-/** The hours that are a wall and are used up: the first of them, with its figures. Disk and storage are never one. */
+/** The hours that are a wall and are used up: the first of them, with its figures. */
 export function exhaustedPool(
   limits: Limits,
   used: PoolUsage,
@@ -35,6 +36,7 @@ export function exhaustedPool(
   const pools = [
     { quota: 'included_vcpu_hours', used: used.vcpu_hours_used },
     { quota: 'included_memory_gib_hours', used: used.memory_gib_hours_used },
+    { quota: 'included_disk_gib_hours', used: used.disk_gib_hours_used },
   ] as const;
   for (const pool of pools) {
     const limit = limits[pool.quota];
@@ -44,6 +46,20 @@ export function exhaustedPool(
 }
 
 /** Can the pools of the organization be used up at all? When not, nobody needs to add up what was used. */
-export function hasWall({ hard_cap, included_vcpu_hours, included_memory_gib_hours }: Limits): boolean {
-  return hard_cap && (included_vcpu_hours !== null || included_memory_gib_hours !== null);
+export function hasWall({ hard_cap, ...limits }: Limits): boolean {
+  const { included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours } = limits;
+  const pools = [included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours];
+  return hard_cap && pools.some((pool) => pool !== null);
+}
+
+/** The most that all caps of volumes may be together, in GiB. What is included is a wall where it is one for the hours. */
+export function storageLimit({
+  hard_cap,
+  max_total_storage_gib,
+  included_storage_gib,
+}: Limits): number | null {
+  const limits = [max_total_storage_gib, hard_cap ? included_storage_gib : null].filter(
+    (limit) => limit !== null,
+  );
+  return limits.length === 0 ? null : Math.min(...limits);
 }

@@ -78,7 +78,7 @@ export async function sumOfCaps(sql: Sql, orgId: string): Promise<number> {
 export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<PoolUsage> {
   const { rows } = await sql.query<PoolUsage & Record<string, unknown>>(
     `with stretches as (
-       select vcpus, memory_mib,
+       select vcpus, memory_mib, disk_mib,
          (extract(epoch from least(stopped_at, $3::timestamptz)) * 1000000)::bigint
            - (extract(epoch from greatest(started_at, $2::timestamptz)) * 1000000)::bigint as micros
        from runs
@@ -87,7 +87,9 @@ export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: In
      select
        (coalesce(sum(micros::numeric * vcpus), 0) / 3600000000)::float8 as vcpu_hours_used,
        (coalesce(sum(micros::numeric * memory_mib), 0) / (3600000000 * 1024::numeric))::float8
-         as memory_gib_hours_used
+         as memory_gib_hours_used,
+       (coalesce(sum(micros::numeric * disk_mib), 0) / (3600000000 * 1024::numeric))::float8
+         as disk_gib_hours_used
      from stretches`,
     [orgId, since, now],
   );
@@ -98,7 +100,7 @@ export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: In
 export async function orgsAtRisk(sql: Sql): Promise<string[]> {
   const { rows } = await sql.query<{ org_id: string }>(
     `select q.org_id from quotas q
-     where q.hard_cap and (q.included_vcpu_hours is not null or q.included_memory_gib_hours is not null)
+     where q.hard_cap and num_nonnulls(q.included_vcpu_hours, q.included_memory_gib_hours, q.included_disk_gib_hours) > 0
        and exists (
          select from sandboxes s
          where s.org_id = q.org_id and s.removed_at is null and s.runtime is not null

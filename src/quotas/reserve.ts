@@ -2,7 +2,7 @@ import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
-import { exhaustedPool, hasWall, type Limit, type Limits } from './limits.js';
+import { exhaustedPool, hasWall, storageLimit, type Limit, type Limits } from './limits.js';
 import { countRunning, countSandboxes, getLimits, lockLimits, poolUsage, sumOfCaps } from './queries.js';
 
 /** What a transaction is about to take. */
@@ -28,7 +28,7 @@ export async function reserve(tx: Sql, orgId: string, wanted: Reservation): Prom
   const limits = await getLimits(tx, orgId);
   if (!limits) throw new ApiError('org_not_found');
   if (wanted.start) await refuseStart(tx, orgId, limits, wanted.start.at);
-  if (counted.every(({ quota }) => limits[quota] === null)) return limits;
+  if (counted.every(({ quota }) => limitOf(limits, quota) === null)) return limits;
   // A look without the lock: who does not fit need not queue, and holds up nobody who does.
   await check(limits);
   const held = await lockLimits(tx, orgId);
@@ -38,7 +38,7 @@ export async function reserve(tx: Sql, orgId: string, wanted: Reservation): Prom
 
   async function check(current: Limits): Promise<void> {
     for (const { quota, more, count } of counted) {
-      const limit = current[quota];
+      const limit = limitOf(current, quota);
       if (limit === null) continue;
       const used = await count(tx);
       if (used + more > limit)
@@ -63,6 +63,10 @@ export async function reserve(tx: Sql, orgId: string, wanted: Reservation): Prom
   }
 }
 
+function limitOf(limits: Limits, quota: Limit): number | null {
+  return quota === 'max_total_storage_gib' ? storageLimit(limits) : limits[quota];
+}
+
 /** Refuses a sandbox that is larger than one of the organization may be. */
 export function checkSize(
   limits: Limits,
@@ -75,7 +79,8 @@ export function checkSize(
   ] as const;
   for (const [quota, size] of sizes) {
     const limit = limits[quota];
-    if (limit === null || size === null || size <= limit) continue;
+    if (limit === null || (size !== null && size <= limit)) continue;
+    if (size === null) refuse(quota, limit, null, `its disk has no size, and ${limit} MiB are allowed`);
     refuse(quota, limit, size, `the sandbox has ${size}, and ${limit} are allowed`);
   }
 }

@@ -9,14 +9,16 @@ export const QuotaUsage = Named(
   'QuotaUsage',
   {
     hard_cap: Type.Boolean({
-      description: 'The included vCPU and memory hours are a wall: when they are used up nothing runs on.',
+      description:
+        'What is included is a wall: when the hours are used up nothing runs on, and storage ends there.',
     }),
     vcpu_hours_used: hours('vCPU-hours that ran in this UTC month.'),
     memory_gib_hours_used: hours('Memory GiB-hours that ran in this UTC month.'),
+    disk_gib_hours_used: hours('GiB-hours of sized disks of what ran in this UTC month.'),
     included_vcpu_hours: limit('vCPU-hours a UTC month.'),
     included_memory_gib_hours: limit('Memory GiB-hours a UTC month.'),
-    included_disk_gib_hours: limit('Disk GiB-hours a UTC month; never a wall.'),
-    included_storage_gib: limit('Storage a UTC month, in GiB; never a wall.'),
+    included_disk_gib_hours: limit('Disk GiB-hours a UTC month.'),
+    included_storage_gib: limit('Storage, in GiB.'),
     pool_exhausted: Type.Boolean({
       description: 'The hours are used up and a wall: what runs is being stopped, and starts are refused.',
     }),

@@ -1,7 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { lstat, readdir, readFile, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile, rename, rm, type FileHandle } from 'node:fs/promises';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
@@ -81,16 +80,6 @@ export async function takeAway(directory: string): Promise<void> {
     // Lazily, as an engine that is just copying its mounts to a container would make it busy.
     await run('umount', ['--no-canonicalize', '--lazy', last.point]);
   }
-  await removeShell(away);
-}
-
-/** Removes directories and empty files, and nothing else: were something still mounted, its data would be safe. */
-async function removeShell(path: string): Promise<void> {
-  const entry = await lstat(path);
-  if (!entry.isDirectory()) {
-    if (entry.size > 0) throw new Error(`${path} is not empty`);
-    return unlink(path);
-  }
-  for (const name of await readdir(path)) await removeShell(join(path, name));
-  await rmdir(path);
+  // Nothing is mounted there any more, and its name is known to nobody else who could mount something.
+  await rm(away, { recursive: true });
 }

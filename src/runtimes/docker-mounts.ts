@@ -1,13 +1,13 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import { mkdir, open, readdir, rename, writeFile, type FileHandle } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, open, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
+import { join, posix } from 'node:path';
 import { VolumePathError } from '../volumes/beneath.js';
 import type { VolumeStore } from '../volumes/store.js';
 import { statusOf } from './docker-image.js';
 import { bindMount, O_PATH, takeAway, type MountFlags } from './docker-mounts-kernel.js';
-import { StartRefusedError, type Run, type VolumeMount } from './runtime.js';
+import { StartRefusedError, type Run, type RunMount, type VolumeMount } from './runtime.js';
 
 /** A path of this machine that the engine mounts in the container, at `target`. */
 export interface Bind {
@@ -59,6 +59,11 @@ export class MountRoom {
     for (const name of left) await takeAway(join(this.directory, name));
   }
 
+  /** Leaves nothing behind, unless another process is at work here. */
+  async close(): Promise<void> {
+    await rmdir(this.directory).catch(() => undefined);
+  }
+
   /** Opens what a run mounts. Throws StartRefusedError when something of it is not there. */
   async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
     const wanted = spec.mounts.flatMap((mount, index) =>
@@ -89,6 +94,9 @@ export class MountRoom {
     return {
       binds: sources.map(({ mount }, index) => ({ source: join(place, String(index)), target: mount.guest })),
       async attach() {
+        for (const [index, { mount }] of sources.entries()) {
+          await checkUntouched(join(place, String(index)), mount, spec.mounts);
+        }
         await takeAway(coming);
         await makePoints(coming, sources);
         for (const [index, { mount, handle }] of sources.entries()) {
@@ -119,6 +127,26 @@ export class MountRoom {
     await handle.close();
     throw new StartRefusedError(`${what} cannot be mounted: ${kindOf(found)}`);
   }
+}
+
+/**
+ * Links of an image can lead a patch to a mount, where it would be lost. Throws StartRefusedError when more is in the
+ * place of a mount than the places of others below it.
+ */
+async function checkUntouched(point: string, mount: VolumeMount, all: readonly RunMount[]): Promise<void> {
+  const expected = all.flatMap(({ guest }) => (guest.startsWith(`${mount.guest}/`) ? [guest] : []));
+  const found = await readdir(point, { recursive: true }).catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOTDIR') throw error;
+    return (await stat(point)).size > 0 ? [''] : [];
+  });
+  const foreign = found.find((name) => {
+    const path = posix.join(mount.guest, name);
+    return !expected.some((guest) => `${guest}/`.startsWith(`${path}/`));
+  });
+  if (foreign === undefined) return;
+  throw new StartRefusedError(
+    `a patch or script leads through a link of the image to ${posix.join(mount.guest, foreign)}, under the mount at ${mount.guest}, where they do not reach`,
+  );
 }
 
 function kindOf(found: Stats): string {
@@ -169,6 +197,7 @@ export async function whyNoMounts(docker: Docker, directory: string): Promise<st
     return `mounting fails here (${(error as Error).message})`;
   } finally {
     await takeAway(scratch).catch(() => undefined);
+    await rmdir(directory).catch(() => undefined);
   }
 }
 

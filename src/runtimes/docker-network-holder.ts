@@ -36,7 +36,7 @@ export interface Holder {
   links: string[];
 }
 
-function holderName(sandboxId: string): string {
+export function holderName(sandboxId: string): string {
   return `sandkeep-net-${sandboxId}`;
 }
 
@@ -102,8 +102,6 @@ export async function createHolder(docker: Docker, options: HolderOptions): Prom
         SecurityOpt: ['no-new-privileges'],
         ReadonlyRootfs: true,
         PidsLimit: PIDS_LIMIT,
-        // When memory runs out, its handful of pages must not be what is given up.
-        OomScoreAdj: -998,
         LogConfig: { Type: 'none', Config: {} },
         RestartPolicy: { Name: 'no' },
       },

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { closeSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
+import { sleep } from '../lib/sleep.js';
 import { compilePolicy } from './network-policy.js';
 import { PUBLIC_PROFILE } from './network-policy-groups.js';
 import { StartRefusedError } from './runtime.js';
@@ -9,6 +10,8 @@ import { StartRefusedError } from './runtime.js';
 
 /** Long enough for a machine under load; neither program waits for anything. */
 const TIMEOUT_MS = 10_000;
+const MARK_TIMEOUT_MS = 3_000;
+const MARK_POLL_MS = 5;
 
 /** Why this process cannot make rules; undefined when it can. Tries it, in a network namespace of nobody's. */
 export async function whyNoRules(): Promise<string | undefined> {
@@ -41,7 +44,7 @@ export async function putRules(pid: number, mark: string, script: string): Promi
   // What was opened stays the same namespace whatever becomes of the process, so it is opened first and checked then.
   const namespace = openSync(`/proc/${pid}/ns/net`, 'r');
   try {
-    if (!isMarked(pid, mark)) {
+    if (!(await isMarked(pid, mark))) {
       throw new StartRefusedError('the engine runs its containers out of sight of the service');
     }
     if (fstatSync(namespace).ino === statSync('/proc/self/ns/net').ino) {
@@ -58,12 +61,22 @@ export async function putRules(pid: number, mark: string, script: string): Promi
   }
 }
 
-/** Is this the process that was started with this line in its environment? */
-export function isMarked(pid: number, mark: string): boolean {
+/**
+ * Is this the process that was started with this line in its environment? The engine says "started" a moment before the
+ * process has become the program it was started for: it is given a little time.
+ */
+export async function isMarked(pid: number, mark: string): Promise<boolean> {
+  for (const deadline = Date.now() + MARK_TIMEOUT_MS; ; await sleep(MARK_POLL_MS)) {
+    if (environmentOf(pid).includes(mark)) return true;
+    if (Date.now() > deadline) return false;
+  }
+}
+
+function environmentOf(pid: number): string[] {
   try {
-    return readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0').includes(mark);
+    return readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
   } catch {
-    return false;
+    return [];
   }
 }
 

@@ -1,11 +1,11 @@
 import type Docker from 'dockerode';
-import { randomUUID } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from './docker-container.js';
 import { statusOf } from './docker-image.js';
 import {
   createHolder,
   HOLDER_LABEL,
+  holderName,
   inspectHolder,
   markOf,
   readHolder,
@@ -14,32 +14,21 @@ import {
   stopHolder,
   type Holder,
 } from './docker-network-holder.js';
-import { isMarked, putRules, whyNoRules } from './docker-network-rules.js';
+import { whyNoNetwork, type NetworkOptions } from './docker-network-needs.js';
+import { putRules } from './docker-network-rules.js';
 import { hostAddresses, systemResolvers } from './docker-network-host.js';
-import { hasPause } from './docker-pause.js';
 import { compilePolicy } from './network-policy.js';
 import { PUBLIC_PROFILE } from './network-policy-groups.js';
 import { StartRefusedError, type Capability, type Run } from './runtime.js';
 
-export interface NetworkOptions {
-  instanceId: string;
-  /** A bridge network of the engine; `none` for no network. One of our own unless said. */
-  name: string | undefined;
-  /** Who resolves names for the sandboxes; those of the machine unless said. */
-  resolvers: readonly string[] | undefined;
-  architecture: string;
-  /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
-  sharesKernel: boolean;
-}
-
 /** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */
-const ORPHAN_SECS = 60;
+const ORPHAN_SECS = 30;
 
 type Work = 'stop_holder' | 'remove_holder' | 'end_sandbox';
 
 /**
  * The networks of sandboxes: each has a namespace of its own on one bridge, with rules in it before anything of the
- * sandbox runs. Nothing inside can change them. See docs/decisions/0007.
+ * sandbox runs. Nothing inside can change them. See docs/decisions/0012.
  */
 export class DockerNetworks {
   /** Sandboxes that a start or a removal is under way for: nothing of theirs is left over. */
@@ -66,7 +55,7 @@ export class DockerNetworks {
   }
 
   static async open(docker: Docker, options: NetworkOptions): Promise<DockerNetworks> {
-    return new DockerNetworks(docker, options, await whyNone(docker, options));
+    return new DockerNetworks(docker, options, await whyNoNetwork(docker, options));
   }
 
   /** Keeps the sandbox to the caller until what is returned is called: what is left over of it is not tidied meanwhile. */
@@ -108,7 +97,7 @@ export class DockerNetworks {
         resolvers: resolvers.filter(isIPv4),
       });
     }
-    const holder = await startHolder(docker, sandboxId);
+    const holder = await this.startHolder(sandboxId);
     const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
       hosts: [...hostAddresses(), ...holder.gateways],
       resolvers,
@@ -145,7 +134,9 @@ export class DockerNetworks {
    */
   tidy(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
-    const holders = new Map(containers.map((container) => [container.Labels[HOLDER_LABEL], container]));
+    const holders = new Map(
+      containers.filter(isHolder).map((container) => [container.Labels[HOLDER_LABEL], container]),
+    );
     for (const sandboxId of new Set([...sandboxes.keys(), ...holders.keys()])) {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.tidying.has(sandboxId)) continue;
       if (leftOver(sandboxes.get(sandboxId), holders.get(sandboxId)) === undefined) continue;
@@ -157,9 +148,17 @@ export class DockerNetworks {
     }
   }
 
-  /** Waits for what `tidy` began. */
+  /** Waits for what `tidy` began. Our own bridge goes when nobody will need it again. */
   async close(): Promise<void> {
     await Promise.all(this.tidying.values());
+    if (this.lack !== undefined || this.options.name !== undefined) return;
+    const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, HOLDER_LABEL] };
+    try {
+      if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
+      await this.docker.getNetwork(this.ownNetwork).remove();
+    } catch {
+      // It was never made, or the engine has gone. A bridge that stays is used again.
+    }
   }
 
   /** The list may be older than the latest start: only what is still left over now is touched. */
@@ -168,7 +167,8 @@ export class DockerNetworks {
       [SANDBOX_LABEL, HOLDER_LABEL].map(async (label) => {
         const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
         const filters = { label: [ours, `${label}=${sandboxId}`] };
-        return (await this.docker.listContainers({ all: true, filters }))[0];
+        const found = await this.docker.listContainers({ all: true, filters });
+        return found.find((container) => isHolder(container) === (label === HOLDER_LABEL));
       }),
     );
     switch (leftOver(sandbox, holder)) {
@@ -184,9 +184,28 @@ export class DockerNetworks {
     }
   }
 
+  private get ownNetwork(): string {
+    return `sandkeep-${this.options.instanceId}`;
+  }
+
+  private async startHolder(sandboxId: string): Promise<Holder> {
+    try {
+      return await startHolder(this.docker, sandboxId);
+    } catch (error) {
+      // The engine does not count those that rest as users of a network, and removes it when asked to tidy up.
+      if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
+      const network = this.docker.getNetwork(await this.ensureNetwork());
+      const Container = holderName(sandboxId);
+      // It remembers the network by its id, under a name that is another one's now.
+      await network.disconnect({ Container, Force: true });
+      await network.connect({ Container });
+      return startHolder(this.docker, sandboxId);
+    }
+  }
+
   /** Makes the bridge that sandboxes are on when no other was named. Returns its name. */
   private async ensureNetwork(): Promise<string> {
-    const name = `sandkeep-${this.options.instanceId}`;
+    const name = this.ownNetwork;
     // The engine does not look closely when two of one name are asked for at once.
     this.making ??= makeNetwork(this.docker, name, this.options.instanceId).finally(
       () => (this.making = undefined),
@@ -211,6 +230,12 @@ function leftOver(
   return Date.now() / 1000 - holder.Created > ORPHAN_SECS ? 'remove_holder' : undefined;
 }
 
+/** A sandbox may have any label its owner likes, but not the name of a holder. */
+function isHolder({ Labels, Names }: Docker.ContainerInfo): boolean {
+  const sandboxId = Labels[HOLDER_LABEL];
+  return sandboxId !== undefined && Names.includes(`/${holderName(sandboxId)}`);
+}
+
 function isAlive({ State }: Docker.ContainerInfo): boolean {
   return State === 'running' || State === 'paused' || State === 'restarting';
 }
@@ -231,47 +256,4 @@ async function makeNetwork(docker: Docker, name: string, instanceId: string): Pr
     // The rules in each namespace keep neighbours apart. This does so once more.
     Options: { 'com.docker.network.bridge.enable_icc': 'false' },
   });
-}
-
-/** Why sandboxes can have no network whose rules are enforced. */
-async function whyNone(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
-  const { name, architecture, sharesKernel } = options;
-  if (name === 'none') return 'the operator wants none';
-  if (!sharesKernel)
-    return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
-  if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
-  if (name !== undefined) {
-    const driver = await driverOf(docker, name);
-    if (driver !== 'bridge') {
-      return driver === undefined ? `there is no Docker network ${name}` : `${name} is not a bridge network`;
-    }
-  }
-  return (await whyNoRules()) ?? (await whyNotHere(docker, options));
-}
-
-async function driverOf(docker: Docker, name: string): Promise<string | undefined> {
-  try {
-    return ((await docker.getNetwork(name).inspect()) as { Driver: string }).Driver;
-  } catch (error) {
-    if (statusOf(error) === 404) return undefined;
-    throw error;
-  }
-}
-
-/** Are the engine's processes ours to see? Tried with a holder of nobody's. */
-async function whyNotHere(
-  docker: Docker,
-  { instanceId, architecture }: NetworkOptions,
-): Promise<string | undefined> {
-  const sandboxId = randomUUID();
-  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none', resolvers: [] };
-  try {
-    await createHolder(docker, attempt);
-    const { pid } = await startHolder(docker, sandboxId);
-    return isMarked(pid, markOf(sandboxId))
-      ? undefined
-      : 'the engine runs its containers out of sight of the service';
-  } finally {
-    await removeHolder(docker, sandboxId);
-  }
 }

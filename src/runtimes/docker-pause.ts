@@ -59,7 +59,7 @@ export async function ensurePauseImage(docker: Docker, architecture: string): Pr
   archive.finalize();
   const [repo, tag] = PAUSE_IMAGE.split(':');
   const changes = ['LABEL dev.sandkeep.image=pause'];
-  const answer = await docker.importImage(archive as unknown as NodeJS.ReadableStream, {
+  const answer = await docker.importImage(archive, {
     repo,
     tag,
     changes,
@@ -69,7 +69,7 @@ export async function ensurePauseImage(docker: Docker, architecture: string): Pr
 }
 
 /** The smallest ELF program there can be in good order: header, one segment, the code. Section "Program header" of elf(5). */
-export function pauseProgram(architecture: string): Buffer {
+function pauseProgram(architecture: string): Buffer {
   const { machine, bytes } = CODE[architecture]!;
   const start = FILE_HEADER + PROGRAM_HEADER;
   const program = Buffer.alloc(start + bytes.length);

@@ -17,6 +17,7 @@ import { needsFiles, placeFiles } from './docker-files.js';
 import { DockerNetworks } from './docker-network.js';
 import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
 import { readLog, sinceOf } from './docker-logs.js';
+import { plainWords } from './docker-messages.js';
 import type { Bind } from './docker-mounts.js';
 import {
   StartRefusedError,
@@ -128,7 +129,9 @@ export class DockerRuntime implements Runtime {
     try {
       const prepared = await this.prepare(run);
       if (signal.aborted || prepared === 'has_run') return;
-      const image = prepared ? undefined : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
+      const image = prepared
+        ? undefined
+        : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
       const mounts = await this.features.mounts.stage(run);
       try {
         signal.throwIfAborted();
@@ -146,7 +149,7 @@ export class DockerRuntime implements Runtime {
       // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
-      throw new StartRefusedError(engineMessage(error), { cause: error });
+      throw new StartRefusedError(plainWords(engineMessage(error)), { cause: error });
     } finally {
       leave();
     }
@@ -212,7 +215,8 @@ export class DockerRuntime implements Runtime {
       const stats = await this.docker
         .getContainer(id)
         .stats({ stream: false, 'one-shot': true })
-        .catch(unless(NOT_FOUND, CONFLICT));
+        // Of one that cannot be looked at nothing is known; the others are looked at all the same.
+        .catch(() => undefined);
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[holding.sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
@@ -252,6 +256,7 @@ export class DockerRuntime implements Runtime {
 
   async close(): Promise<void> {
     await this.networks.close();
+    await this.features.mounts.close();
   }
 
   /** Makes the container that exists ready for this run, if one exists. */

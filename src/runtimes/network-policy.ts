@@ -19,7 +19,7 @@ type Way = 'egress' | 'ingress';
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
 /** The engine's own resolver. It listens inside, and asks from inside, but may ask the host's loopback too. */
-export const INNER_RESOLVER = '127.0.0.11';
+const INNER_RESOLVER = '127.0.0.11';
 
 /**
  * Translates a policy into a script for nftables that replaces what an earlier one had made, in one step.

@@ -75,6 +75,7 @@ export const CAPABILITIES = [
   'rlimit_as',
   'tmpfs',
   'named_volumes',
+  'volume_caps',
   'bind_mounts',
   'mount_flags',
   'mount_quota',

@@ -52,7 +52,7 @@ async function insert(
 ): Promise<SandboxResponse> {
   const id = uuidv7();
   const at = ctx.now();
-  const volumes = await volumesOf(tx, orgId, request);
+  const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
   const limits = await reserve(tx, orgId, {
     sandbox: true,

@@ -1,6 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
-import type { RunMount } from '../runtimes/runtime.js';
+import type { RunMount, Runtime } from '../runtimes/runtime.js';
 import { getHostVolume, lockActiveVolumes } from '../volumes/queries.js';
 import type { MountRequest } from './mount-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
@@ -13,11 +13,15 @@ export interface MountVolumes {
   host: string | undefined;
 }
 
-/** Finds the volumes that are mounted; each named one must exist and not be on its way out. */
+/**
+ * Finds the volumes that are mounted; each named one must exist and not be on its way out, and have a cap only where the
+ * runtime can hold sandboxes to it.
+ */
 export async function volumesOf(
   tx: Sql,
   orgId: string,
   { mounts = [] }: CreateSandboxRequest,
+  runtime: Runtime,
 ): Promise<MountVolumes> {
   const host = mounts.some(({ type }) => type === 'bind') ? await getHostVolume(tx, orgId) : undefined;
   const names = [...new Set(mounts.flatMap((mount) => (mount.type === 'named' ? [mount.name] : [])))];
@@ -25,12 +29,23 @@ export async function volumesOf(
   const named = new Map(found.map(({ id, name }) => [name, id]));
   const missing = names.find((name) => !named.has(name));
   if (missing !== undefined) {
-    const index = mounts.findIndex((mount) => mount.type === 'named' && mount.name === missing);
     throw new ApiError('volume_not_found', `there is no volume with the name "${missing}"`, {
-      field: `mounts[${index}].name`,
+      field: fieldOf(missing),
     });
   }
+  const capped = found.find(({ capacity_gib }) => capacity_gib !== null);
+  if (capped && !runtime.capabilities.has('volume_caps')) {
+    throw new ApiError(
+      'invalid_sandbox_config',
+      `the volume "${capped.name}" has a cap, which the ${runtime.name} runtime cannot hold sandboxes to: clear its capacity_gib to mount it`,
+      { field: fieldOf(capped.name) },
+    );
+  }
   return { named, host: host?.id };
+
+  function fieldOf(name: string): string {
+    return `mounts[${mounts.findIndex((mount) => mount.type === 'named' && mount.name === name)}].name`;
+  }
 }
 
 /** The mounts as the runtime is given them: with the ids of their volumes. */

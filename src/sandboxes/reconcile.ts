@@ -7,6 +7,7 @@ import { touchRuns } from '../runs/queries.js';
 import { StartRefusedError, type Holding } from '../runtimes/runtime.js';
 import { openSecrets } from '../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
+import { Calls } from './calls.js';
 import { decide } from './decide.js';
 import { IdleClocks } from './idle.js';
 import { lockSandbox, updateSandbox } from './queries.js';
@@ -14,9 +15,6 @@ import { recordObservation, type Observation } from './record.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './reconcile-queries.js';
 import { requestStop, type StopReason } from './stop.js';
 
-/** Calls to the runtime that may be under way at once. Starts that wait for their images must not keep others from ending. */
-const STARTS_AT_ONCE = 32;
-const ENDINGS_AT_ONCE = 32;
 /** How exact the end of a run is known whose container vanished with its record, in milliseconds. */
 const TOUCH_INTERVAL_MS = 10_000;
 
@@ -25,31 +23,31 @@ const TOUCH_INTERVAL_MS = 10_000;
  * anew, so it makes no difference what a killed predecessor had begun. It acts only in a term of its lease.
  */
 export class Reconciler {
-  /** One call to the runtime a sandbox at a time; a start can be abandoned when it is no longer wanted. */
-  private readonly busy = new Map<
-    string,
-    { step: string; controller: AbortController; done: Promise<void> }
-  >();
+  private readonly calls: Calls;
   private lastTouch = 0;
   private readonly idle = new IdleClocks();
+  private idleLook: Promise<unknown> | undefined;
 
   constructor(
     private readonly ctx: Context,
-    /** Called when a call to the runtime has ended and another look is due. */
+    /** Called when a call to the runtime has ended, or something was written, and another look is due. */
     private readonly again: () => void,
-  ) {}
+  ) {
+    this.calls = new Calls(ctx, again);
+  }
 
   async pass(term: Term): Promise<void> {
     const { ctx } = this;
     // What a call does while we look may or may not be in what we see: those sandboxes have to wait for the next look.
-    const unsure = new Set(this.busy.keys());
+    const unsure = this.calls.underWay;
     const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
     const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
     const rows = await sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
     await this.touch(rows, holdings);
-    await this.endIdle(term, rows, holdings);
+    const running: { row: ReconcileRow; held: Holding | undefined }[] = [];
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
+      if (row.wanted.status === 'running' && !row.wanted.removed) running.push({ row, held });
       holdings.delete(row.sandboxId);
       try {
         if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(term, row, held);
@@ -59,28 +57,27 @@ export class Reconciler {
         ctx.log.error({ err: error, sandboxId: row.sandboxId }, 'a sandbox could not be reconciled');
       }
     }
+    this.lookForIdle(term, running);
     // What is left belongs to no sandbox of the store: a destroy that was killed after its last write, say.
     for (const orphan of holdings.values()) {
-      if (this.busy.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
+      if (this.calls.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
       ctx.log.warn(
         { sandboxId: orphan.sandboxId, runId: orphan.runId },
         'destroying a sandbox the store does not know',
       );
-      this.call(term, orphan.sandboxId, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
+      this.calls.begin(term, orphan, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
     }
   }
 
   /** Waits for the calls under way; starts that only wait for an image are abandoned. */
   async close(): Promise<void> {
-    for (const { controller } of this.busy.values()) controller.abort();
-    await Promise.allSettled([...this.busy.values()].map(({ done }) => done));
+    await Promise.all([this.calls.close(), this.idleLook]);
   }
 
   /** Is a call to the runtime under way? A start that is no longer wanted is abandoned. */
   private isBusy({ sandboxId, wanted }: ReconcileRow): boolean {
-    const busy = this.busy.get(sandboxId);
-    if (busy?.step === 'start' && (wanted.status !== 'starting' || wanted.removed)) busy.controller.abort();
-    return busy !== undefined;
+    if (wanted.status !== 'starting' || wanted.removed) this.calls.abandonStart(sandboxId);
+    return this.calls.has(sandboxId);
   }
 
   private async reconcile(term: Term, row: ReconcileRow, held: Holding | undefined): Promise<void> {
@@ -92,13 +89,13 @@ export class Reconciler {
       case 'nothing':
         return this.expire(term, row);
       case 'start':
-        return this.call(term, sandboxId, step, (signal) => this.start(term, row, runId, signal));
+        return this.calls.begin(term, row, step, (signal) => this.start(term, row, runId, signal));
       case 'stop':
-        return this.call(term, sandboxId, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
+        return this.calls.begin(term, row, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
       case 'kill':
-        return this.call(term, sandboxId, step, () => ctx.runtime.stop(sandboxId, 0));
+        return this.calls.begin(term, row, step, () => ctx.runtime.stop(sandboxId, 0));
       case 'destroy':
-        return this.call(term, sandboxId, step, () => ctx.runtime.destroy(sandboxId));
+        return this.calls.begin(term, row, step, () => ctx.runtime.destroy(sandboxId));
       case 'record_started':
         return this.record(term, {
           ...observationOf(row, runId),
@@ -173,21 +170,26 @@ export class Reconciler {
     await this.endRun(term, row, 'max_duration_exceeded');
   }
 
+  /** Not waited for: an engine that is slow to say what its sandboxes do must not hold up what else there is to do. */
+  private lookForIdle(term: Term, running: { row: ReconcileRow; held: Holding | undefined }[]): void {
+    this.idleLook ??= this.endIdle(term, running)
+      .catch((error: unknown) => this.ctx.log.error({ err: error }, 'it cannot be told who is idle'))
+      .finally(() => (this.idleLook = undefined));
+  }
+
   /** Ends runs that have done nothing for their `idle_timeout_secs`. */
   private async endIdle(
     term: Term,
-    rows: ReconcileRow[],
-    holdings: ReadonlyMap<string, Holding>,
+    running: { row: ReconcileRow; held: Holding | undefined }[],
   ): Promise<void> {
-    const running = rows.flatMap((row) => {
-      const { wanted, sandboxId, idleTimeoutSecs } = row;
-      const runs =
-        wanted.status === 'running' && !wanted.removed && holdings.get(sandboxId)?.state === 'running';
-      return runs && idleTimeoutSecs !== null && wanted.runId !== null
-        ? [{ row, runId: wanted.runId, timeoutSecs: idleTimeoutSecs }]
-        : [];
-    });
-    const due = this.idle.due(running, performance.now());
+    const due = this.idle.due(
+      running.flatMap(({ row, held }) =>
+        row.wanted.runId !== null && row.idleTimeoutSecs !== null && held?.state === 'running'
+          ? [{ row, runId: row.wanted.runId, timeoutSecs: row.idleTimeoutSecs }]
+          : [],
+      ),
+      performance.now(),
+    );
     if (due.length === 0) return;
     const activities = await this.ctx.runtime.activity(due.map(({ row }) => row.sandboxId));
     for (const { row, runId, timeoutSecs } of due) {
@@ -219,34 +221,6 @@ export class Reconciler {
     );
     if (running.length > 0) await touchRuns(this.ctx.pool, running, this.ctx.now());
     this.lastTouch = Date.now();
-  }
-
-  /** Begins a call to the runtime without waiting for it. A failed one is begun again by a later pass. */
-  private call(
-    term: Term,
-    sandboxId: string,
-    step: string,
-    work: (signal: AbortSignal) => Promise<void>,
-  ): void {
-    if (!term.valid) return;
-    const alike = [...this.busy.values()].filter((call) => (call.step === 'start') === (step === 'start'));
-    if (alike.length >= (step === 'start' ? STARTS_AT_ONCE : ENDINGS_AT_ONCE)) return;
-    const controller = new AbortController();
-    const signal = AbortSignal.any([controller.signal, term.signal]);
-    const done = this.run(sandboxId, step, work(signal));
-    this.busy.set(sandboxId, { step, controller, done });
-  }
-
-  private async run(sandboxId: string, step: string, work: Promise<void>): Promise<void> {
-    try {
-      await work;
-      this.again();
-    } catch (error) {
-      const fields = { err: error, sandboxId, step };
-      this.ctx.log.error(fields, 'a call to the runtime failed; it will be tried again');
-    } finally {
-      this.busy.delete(sandboxId);
-    }
   }
 }
 

@@ -7,8 +7,11 @@ import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
 import type { SandboxResponse } from './schema.js';
 
-/** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
-const LOOK_EVERY_MS = 1_000;
+/**
+ * Notifications wake, and all are woken when the connection for them is back after it was down. This is for what nobody
+ * has thought of, in milliseconds.
+ */
+const LOOK_EVERY_MS = 15_000;
 
 export interface WaitQuery {
   wait_for?: 'running';
@@ -73,7 +76,10 @@ export class Waiters {
   ): Promise<SandboxResponse> {
     const { ctx } = this;
     const millis = Math.min((budget ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
-    const ends = AbortSignal.any([gone, ctx.stopping, AbortSignal.timeout(millis)]);
+    // Not AbortSignal.timeout: joined with others it is forgotten by the garbage collector, on Node 20, and never ends.
+    const over = new AbortController();
+    const budgetEnds = setTimeout(() => over.abort(), millis);
+    const ends = AbortSignal.any([gone, ctx.stopping, over.signal]);
     let wake: () => void = () => undefined;
     let unseen = false;
     const unsubscribe = ctx.changes.subscribe(sandbox.id, () => {
@@ -98,6 +104,7 @@ export class Waiters {
         });
       }
     } finally {
+      clearTimeout(budgetEnds);
       unsubscribe();
     }
   }

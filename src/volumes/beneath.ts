@@ -69,7 +69,7 @@ export async function openAt(parent: FileHandle, name: string | Buffer, flags: n
     // A pipe that a guest made would otherwise block until somebody opens its other end.
     return await open(at(parent, name), flags | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
-    throw await explain(error, parent, name);
+    throw await explain(parent, name, error);
   }
 }
 
@@ -92,7 +92,7 @@ export async function lookAt(
 }
 
 /** Makes a directory in which any guest user may write, unless there is one, and opens it. Throws VolumePathError. */
-export async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHandle> {
+async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHandle> {
   try {
     await mkdir(at(parent, name));
   } catch (error) {
@@ -136,8 +136,8 @@ export async function descend(
   return directory;
 }
 
-async function explain(error: unknown, parent: FileHandle, name: string | Buffer): Promise<unknown> {
-  switch ((error as NodeJS.ErrnoException).code) {
+async function explain(parent: FileHandle, name: string | Buffer, cause: unknown): Promise<unknown> {
+  switch ((cause as NodeJS.ErrnoException).code) {
     case 'ENOENT':
       return new VolumePathError('not_found', `"${String(name)}" does not exist`);
     case 'ELOOP':
@@ -149,6 +149,6 @@ async function explain(error: unknown, parent: FileHandle, name: string | Buffer
         : new VolumePathError('not_a_directory', `"${String(name)}" is not a directory`);
     }
     default:
-      return error;
+      return cause;
   }
 }

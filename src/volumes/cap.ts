@@ -1,11 +1,23 @@
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
+import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
 
-/** Refuses a cap that the organization could not have even with no other volume. In GiB. */
-export async function checkCap(sql: Sql, orgId: string, capacityGib: number): Promise<void> {
-  const most = (await getLimits(sql, orgId))?.max_total_storage_gib ?? null;
-  if (most === null || capacityGib <= most) return;
+/**
+ * Refuses a cap that the organization could not have even with no other volume, in GiB; and, where its storage is
+ * limited, a volume without one, as nothing would hold that to the limit.
+ */
+export async function checkCap(sql: Sql, orgId: string, capacityGib: number | null): Promise<void> {
+  const limits = await getLimits(sql, orgId);
+  const most = limits ? storageLimit(limits) : null;
+  if (most === null || (capacityGib !== null && capacityGib <= most)) return;
+  if (capacityGib === null) {
+    throw new ApiError(
+      'quota_exceeded',
+      `the storage of the organization is limited to ${most} GiB: give the volume a capacity_gib`,
+      { quota: 'max_total_storage_gib', limit: most, used: null },
+    );
+  }
   throw new ApiError(
     'invalid_request',
     `capacity_gib must be at most ${most}: the organization has no more storage`,

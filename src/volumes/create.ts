@@ -35,10 +35,8 @@ export async function create(
   const at = ctx.now();
   try {
     return await inWrite(ctx, caller, async (tx) => {
-      if (capacity_gib !== null) {
-        await checkCap(tx, orgId, capacity_gib);
-        await reserve(tx, orgId, { cap: { gib: capacity_gib, before: 0 } });
-      }
+      await checkCap(tx, orgId, capacity_gib);
+      if (capacity_gib !== null) await reserve(tx, orgId, { cap: { gib: capacity_gib, before: 0 } });
       const row = await insertVolume(tx, {
         org_id: orgId,
         id,

@@ -77,9 +77,9 @@ export async function lockActiveVolumes(
   sql: Sql,
   orgId: string,
   names: readonly string[],
-): Promise<{ id: string; name: string }[]> {
-  const { rows } = await sql.query<{ id: string; name: string }>(
-    `select id, name from volumes
+): Promise<{ id: string; name: string; capacity_gib: number | null }[]> {
+  const { rows } = await sql.query<{ id: string; name: string; capacity_gib: number | null }>(
+    `select id, name, capacity_gib from volumes
      where org_id = $1 and name = any ($2::text[]) and status = 'active' and removed_at is null
      order by id
      for share`,

@@ -1,11 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Context } from '../context.js';
+import type { Sql } from '../db/pool.js';
 import { recordEvent } from '../events/record.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
+import { sandboxesMounting } from '../sandboxes/mounted.js';
 import { checkCap } from './cap.js';
 import { presentVolume } from './present.js';
 import { lockVolume, updateVolume, type VolumeRow } from './queries.js';
@@ -46,8 +48,9 @@ export async function update(
     };
     if (isDeepStrictEqual(before, after)) return presentVolume(volume);
     const cap = after.capacity_gib;
+    if (cap !== before.capacity_gib) await checkCap(tx, orgId, cap);
     if (cap !== null && cap !== before.capacity_gib) {
-      await checkCap(tx, orgId, cap);
+      await refuseMounted(ctx, tx, orgId, id);
       await reserve(tx, orgId, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
     }
     const at = ctx.now();
@@ -62,4 +65,16 @@ export async function update(
     });
     return presentVolume(row);
   });
+}
+
+/** What already mounts the volume would not be held to its new cap everywhere. */
+async function refuseMounted(ctx: Context, tx: Sql, orgId: string, id: string): Promise<void> {
+  if (ctx.runtime.capabilities.has('volume_caps')) return;
+  const sandboxes = await sandboxesMounting(tx, orgId, id);
+  if (sandboxes.length === 0) return;
+  throw new ApiError(
+    'invalid_request',
+    `the ${ctx.runtime.name} runtime cannot hold sandboxes to the cap of a volume, and ${sandboxes.join(', ')} mount it`,
+    { field: 'capacity_gib', sandboxes },
+  );
 }

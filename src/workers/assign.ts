@@ -22,47 +22,58 @@ export interface Waiting {
   pinnedTo: string | null;
 }
 
-export interface Assignment {
-  /** Run to worker. */
-  placed: Map<string, string>;
-  /** The runs for which there is no room now. */
-  short: Set<string>;
-}
+/** A place, `short` when there is no room now, or `nobody` when no worker that is there can serve it at all. */
+export type Place = { workerId: string } | 'short' | 'nobody';
 
 /**
- * Gives places to those who wait, first come first served. Pure.
+ * Gives places to those who wait, who have to be offered in the order in which they came. Pure.
  *
  * Who finds no room keeps one worker that could hold it closed to all behind, always the same one. So that worker
  * empties until it fits: the large do not starve, while the others go on being used. With a single worker nobody passes
  * anybody.
  *
- * A run whose worker is away, or that no worker can serve, waits without closing anything.
+ * A run that no worker can serve, or that is larger than each of them, waits without closing anything.
  */
-export function assign(workers: readonly Candidate[], queue: readonly Waiting[]): Assignment {
-  const free = new Map(workers.map((worker) => [worker.id, { ...worker.free }]));
-  const closed = new Set<string>();
-  const placed = new Map<string, string>();
-  const short = new Set<string>();
-  for (const { runId, needs, demands, pinnedTo } of queue) {
-    const able = workers.filter(
+export class Assignment {
+  private readonly free: Map<string, Amounts>;
+  private readonly closed = new Set<string>();
+
+  constructor(private readonly workers: readonly Candidate[]) {
+    this.free = new Map(workers.map(({ id, free }) => [id, { ...free }]));
+  }
+
+  /** Is nothing left to give? Whoever is offered now is short. */
+  get exhausted(): boolean {
+    return this.workers.length > 0 && this.closed.size === this.workers.length;
+  }
+
+  offer({ needs, demands, pinnedTo }: Waiting): Place {
+    const able = this.workers.filter(
       (worker) =>
         (pinnedTo === null || worker.id === pinnedTo) &&
         demands.every((demand) => worker.capabilities.has(demand)),
     );
+    if (able.length === 0) return 'nobody';
     const large = able.filter((worker) => fits(needs, worker.capacity));
-    const open = large.filter(({ id }) => !closed.has(id) && fits(needs, free.get(id)!));
-    const chosen = emptiest(open, free);
+    const open = large.filter(({ id }) => !this.closed.has(id));
+    const chosen = this.emptiest(open.filter(({ id }) => fits(needs, this.free.get(id)!)));
     if (chosen) {
-      take(free.get(chosen.id)!, needs);
-      placed.set(runId, chosen.id);
-      continue;
+      take(this.free.get(chosen.id)!, needs);
+      return { workerId: chosen.id };
     }
-    if (able.length === 0) continue;
-    short.add(runId);
-    const kept = large.find(({ id }) => !closed.has(id));
-    if (kept) closed.add(kept.id);
+    const [kept] = open;
+    if (kept) this.closed.add(kept.id);
+    return 'short';
   }
-  return { placed, short };
+
+  /** The worker with the most memory to spare: memory is what cannot be shared in time. */
+  private emptiest(workers: readonly Candidate[]): Candidate | undefined {
+    const spare = ({ id }: Candidate) => this.free.get(id)!.memoryMib;
+    return workers.reduce<Candidate | undefined>(
+      (best, worker) => (best && spare(best) >= spare(worker) ? best : worker),
+      undefined,
+    );
+  }
 }
 
 function fits(needs: Amounts, room: Amounts): boolean {
@@ -71,15 +82,6 @@ function fits(needs: Amounts, room: Amounts): boolean {
     needs.memoryMib <= room.memoryMib &&
     (room.diskMib === null || (needs.diskMib ?? 0) <= room.diskMib)
   );
-}
-
-/** The worker with the most memory to spare: memory is what cannot be shared in time. */
-function emptiest(workers: readonly Candidate[], free: ReadonlyMap<string, Amounts>): Candidate | undefined {
-  let best: Candidate | undefined;
-  for (const worker of workers) {
-    if (!best || free.get(worker.id)!.memoryMib > free.get(best.id)!.memoryMib) best = worker;
-  }
-  return best;
 }
 
 function take(room: Amounts, needs: Amounts): void {

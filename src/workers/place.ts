@@ -1,12 +1,20 @@
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
+import type { Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { assign, type Candidate } from './assign.js';
+import { Assignment, type Candidate } from './assign.js';
 import type { Term } from './lease.js';
+import {
+  isAnyWaiting,
+  lockWaiting,
+  markPlaced,
+  markShort,
+  readQueue,
+  serializePlacement,
+} from './placement-queries.js';
 import { listWorkers, type WorkerRow } from './queries.js';
-import { isAnyWaiting, lockQueue, markPlaced, markShort, serializePlacement } from './placement-queries.js';
 
-/** Runs looked at in one transaction. Who is behind them comes after. */
+/** Runs read at once. */
 const BATCH = 500;
 
 /**
@@ -17,16 +25,47 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   const runtime = ctx.runtime.name;
   if (!(await isAnyWaiting(ctx.pool, runtime))) return;
   await inTransaction(ctx.pool, async (tx) => {
-    await term.assertHeld(tx);
     await serializePlacement(tx, runtime);
-    const queue = await lockQueue(tx, runtime, BATCH);
-    const workers = await listWorkers(tx, runtime);
-    const { placed, short } = assign(workers.filter(({ alive }) => alive).map(toCandidate), queue);
+    const workers = (await listWorkers(tx, runtime)).filter(({ alive }) => alive);
+    const { placed, short } = await walkQueue(tx, runtime, new Assignment(workers.map(toCandidate)));
+    // Only now, as it holds up the renewal of the lease: a long queue takes its time.
+    await term.assertHeld(tx);
     const at = ctx.now();
-    await markPlaced(tx, placed, at);
-    await markShort(tx, [...short], at);
-    for (const { runId, sandboxId } of queue) if (placed.has(runId)) await announceChange(tx, sandboxId);
+    // One that a caller is changing just now (stopping it, say) is passed over, and comes the next time.
+    const locked = await lockWaiting(tx, runtime, [...placed.keys()]);
+    await markPlaced(
+      tx,
+      locked.map(({ runId }) => ({ runId, workerId: placed.get(runId)! })),
+      at,
+    );
+    await markShort(tx, runtime, short, at);
+    for (const { sandboxId } of locked) await announceChange(tx, sandboxId);
   });
+}
+
+interface Walk {
+  /** Run to worker. */
+  placed: Map<string, string>;
+  /** The runs without room, and all that came after `behind`: there is nothing left to give them. */
+  short: { runIds: string[]; behind: string | null };
+}
+
+/** Goes along the queue until its end, or until there is nothing more to give: who cannot be served holds up nobody. */
+async function walkQueue(tx: Sql, runtime: string, assignment: Assignment): Promise<Walk> {
+  const placed = new Map<string, string>();
+  const runIds: string[] = [];
+  let behind: string | null = null;
+  for (;;) {
+    const queue = await readQueue(tx, runtime, behind, BATCH);
+    for (const waiting of queue) {
+      const place = assignment.offer(waiting);
+      if (place === 'short') runIds.push(waiting.runId);
+      else if (place !== 'nobody') placed.set(waiting.runId, place.workerId);
+      behind = waiting.runId;
+      if (assignment.exhausted) return { placed, short: { runIds, behind } };
+    }
+    if (queue.length < BATCH) return { placed, short: { runIds, behind: null } };
+  }
 }
 
 function toCandidate(row: WorkerRow): Candidate {

@@ -7,15 +7,15 @@ import type { Waiting } from './assign.js';
  * waits is the outcome of placement alone.
  */
 
-const WAITING = `r.worker_id is null and r.started_at is null and r.end_reason is null
-  and s.status = 'starting' and s.removed_at is null and s.runtime = $1`;
+/** The runs `r` of sandboxes `s` that wait for a place on a worker of runtime $1. */
+const WAITING = `from runs r
+  join sandboxes s on s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id
+  where r.worker_id is null and r.started_at is null and r.end_reason is null
+    and s.status = 'starting' and s.removed_at is null and s.runtime = $1`;
 
 /** Cheap: the index on runs that wait is empty nearly always. */
 export async function isAnyWaiting(sql: Sql, runtime: string): Promise<boolean> {
-  const { rows } = await sql.query(
-    `select from runs r join sandboxes s on s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id where ${WAITING} limit 1`,
-    [runtime],
-  );
+  const { rows } = await sql.query(`select ${WAITING} limit 1`, [runtime]);
   return rows.length > 0;
 }
 
@@ -24,37 +24,29 @@ export async function serializePlacement(tx: Sql, runtime: string): Promise<void
   await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`placement ${runtime}`]);
 }
 
-/**
- * The runs that wait, in order of arrival, with their sandboxes locked. One that a caller is changing just now (stopping
- * it, say) is passed over and comes the next time.
- */
-export async function lockQueue(
-  tx: Sql,
+/** Those that wait, in order of arrival, after the run `behind`. */
+export async function readQueue(
+  sql: Sql,
   runtime: string,
+  behind: string | null,
   limit: number,
-): Promise<(Waiting & { sandboxId: string })[]> {
-  const { rows } = await tx.query<{
+): Promise<Waiting[]> {
+  const { rows } = await sql.query<{
     run_id: string;
-    sandbox_id: string;
     worker_id: string | null;
     vcpus: number;
     memory_mib: number;
     disk_mib: number;
     demands: string[] | null;
   }>(
-    `select r.id as run_id, s.id as sandbox_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib,
-       s.run_spec -> 'demands' as demands
-     from runs r
-     join sandboxes s on s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id
-     where ${WAITING}
+    `select r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as demands
+     ${WAITING} and ($2::uuid is null or r.id > $2)
      order by r.id
-     limit $2
-     for update of s skip locked`,
-    [runtime, limit],
+     limit $3`,
+    [runtime, behind, limit],
   );
   return rows.map((row) => ({
     runId: row.run_id,
-    sandboxId: row.sandbox_id,
     needs: {
       vcpus: row.vcpus,
       memoryMib: row.memory_mib,
@@ -66,31 +58,60 @@ export async function lockQueue(
   }));
 }
 
-export async function markPlaced(tx: Sql, placed: ReadonlyMap<string, string>, at: Instant): Promise<void> {
-  if (placed.size === 0) return;
+/**
+ * Locks the sandboxes of those of these runs that still wait, before anything of them is written: like every operation,
+ * sandbox first and run after. Passes over what another transaction holds.
+ */
+export async function lockWaiting(
+  tx: Sql,
+  runtime: string,
+  runIds: readonly string[],
+): Promise<{ runId: string; sandboxId: string }[]> {
+  if (runIds.length === 0) return [];
+  const { rows } = await tx.query<{ run_id: string; sandbox_id: string }>(
+    `select r.id as run_id, s.id as sandbox_id ${WAITING} and r.id = any ($2::uuid[])
+     order by r.id
+     for update of s skip locked`,
+    [runtime, runIds],
+  );
+  return rows.map(({ run_id: runId, sandbox_id: sandboxId }) => ({ runId, sandboxId }));
+}
+
+/** Writes where these runs are, whose sandboxes the transaction holds. */
+export async function markPlaced(
+  tx: Sql,
+  placed: readonly { runId: string; workerId: string }[],
+  at: Instant,
+): Promise<void> {
+  if (placed.length === 0) return;
   await tx.query(
     `with placed as (
        select run_id, worker_id from unnest($1::uuid[], $2::uuid[]) as p (run_id, worker_id)
      ), placed_runs as (
        update runs r set worker_id = p.worker_id
        from placed p where r.id = p.run_id and r.worker_id is null and r.started_at is null and r.end_reason is null
-       returning r.org_id, r.id, r.sandbox_id, r.worker_id, r.disk_mib
+       returning r.org_id, r.sandbox_id, r.worker_id, r.disk_mib
      )
      update sandboxes s set worker_id = r.worker_id, disk_mib = r.disk_mib, status_reason = null, changed_at = $3
      from placed_runs r where s.org_id = r.org_id and s.id = r.sandbox_id`,
-    [[...placed.keys()], [...placed.values()], at],
+    [placed.map(({ runId }) => runId), placed.map(({ workerId }) => workerId), at],
   );
 }
 
-/** Tells those who wait why. Who was told before is left alone. */
-export async function markShort(tx: Sql, runIds: readonly string[], at: Instant): Promise<void> {
-  if (runIds.length === 0) return;
+/** Tells these runs why they wait, and all that came after `behind`. Who was told before is left alone. */
+export async function markShort(
+  tx: Sql,
+  runtime: string,
+  { runIds, behind }: { runIds: readonly string[]; behind: string | null },
+  at: Instant,
+): Promise<void> {
+  if (runIds.length === 0 && behind === null) return;
   await tx.query(
-    `update sandboxes s set status_reason = 'insufficient_capacity', changed_at = $2
-     from runs r
-     where r.id = any ($1::uuid[]) and r.worker_id is null and r.started_at is null and r.end_reason is null
-       and s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id
-       and s.status_reason is distinct from 'insufficient_capacity'`,
-    [runIds, at],
+    `update sandboxes set status_reason = 'insufficient_capacity', changed_at = $4
+     where (org_id, id) in (
+       select s.org_id, s.id ${WAITING} and (r.id = any ($2::uuid[]) or r.id > $3)
+         and s.status_reason is distinct from 'insufficient_capacity'
+       for update of s skip locked)`,
+    [runtime, runIds, behind, at],
   );
 }

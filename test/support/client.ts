@@ -14,6 +14,8 @@ interface RequestOptions {
   headers?: Record<string, string>;
   /** Another key than the client's own; null sends none. */
   key?: string | null;
+  /** Gives the request up. */
+  signal?: AbortSignal;
 }
 
 export interface Client {
@@ -30,10 +32,11 @@ export interface Client {
 
 export function makeClient(url: string, identity: Pick<Client, 'org' | 'key' | 'keyId'>): Client {
   async function request(method: string, path: string, options: RequestOptions = {}): Promise<Answer> {
-    const { query, body, headers = {}, key = identity.key } = options;
+    const { query, body, headers = {}, key = identity.key, signal } = options;
     const search = typeof query === 'string' ? query : toSearch(query ?? {});
     const response = await fetch(`${url}${path}${search === '' ? '' : `?${search}`}`, {
       method,
+      ...(signal ? { signal } : {}),
       headers: {
         ...(key === null ? {} : { authorization: `Bearer ${key}` }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),

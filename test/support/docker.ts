@@ -52,7 +52,7 @@ async function whyNot(): Promise<string | undefined> {
 }
 
 /** An image of nothing but busybox, without a command of its own. */
-export function makeImage(): void {
+export function makeImage(socket = SOCKET): void {
   if (reason !== undefined) throw new Error(reason);
   const root = mkdtempSync(join(tmpdir(), 'sandkeep-image-'));
   for (const folder of ['bin', 'tmp', 'etc', 'srv']) mkdirSync(join(root, folder));
@@ -60,7 +60,7 @@ export function makeImage(): void {
   for (const applet of APPLETS) symlinkSync('busybox', join(root, 'bin', applet));
   execFileSync(
     'sh',
-    ['-c', 'tar -C "$1" -c . | docker -H "unix://$2" import - "$3"', 'sh', root, SOCKET, IMAGE],
+    ['-c', 'tar -C "$1" -c . | docker -H "unix://$2" import - "$3"', 'sh', root, socket, IMAGE],
     {
       stdio: ['ignore', 'ignore', 'inherit'],
     },

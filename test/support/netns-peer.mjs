@@ -5,11 +5,26 @@ import { createServer, connect } from 'node:net';
 import { createInterface } from 'node:readline';
 
 const ANSWER = 'reached';
-const REFUSALS = ['EHOSTUNREACH', 'EACCES', 'EPERM'];
+const REFUSALS = new Set(['EHOSTUNREACH', 'EACCES', 'EPERM']);
+
+/** Every name has the address 45.12.34.56. */
+function answerName(query) {
+  const end = query.indexOf(0, 12) + 5;
+  const isV4 = query.readUInt16BE(end - 4) === 1;
+  const answer = Buffer.from(query.subarray(0, end));
+  answer.writeUInt16BE(0x8180, 2);
+  answer.writeUInt16BE(isV4 ? 1 : 0, 6);
+  answer.fill(0, 8, 12);
+  const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 45, 12, 34, 56]);
+  return isV4 ? Buffer.concat([answer, record]) : answer;
+}
 
 function serveUdp(port, host) {
   const socket = createSocket({ type: host === '::' ? 'udp6' : 'udp4', ipv6Only: host === '::' });
-  socket.on('message', (_, from) => socket.send(ANSWER, from.port, from.address, () => undefined));
+  socket.on('message', (message, from) => {
+    const answer = port === 53 && message.length > 12 ? answerName(message) : ANSWER;
+    socket.send(answer, from.port, from.address, () => undefined);
+  });
   return new Promise((resolve) => socket.bind(port, host, resolve));
 }
 
@@ -45,7 +60,7 @@ function tryUdp({ from, to, port, wait }) {
     };
     const timer = setTimeout(end, wait, 'lost');
     socket.on('message', () => end('reached'));
-    socket.on('error', ({ code }) => end(REFUSALS.includes(code) ? 'refused' : code));
+    socket.on('error', ({ code }) => end(REFUSALS.has(code) ? 'refused' : code));
     const ask = () => ended || socket.send('?', (error) => error && socket.emit('error', error));
     const send = () =>
       socket.connect(port, to, () => {
@@ -66,6 +81,8 @@ process.stdout.write('ready\n');
 for await (const line of createInterface(process.stdin)) {
   const attempt = JSON.parse(line);
   const outcome = attempt.protocol === 'tcp' ? tryTcp(attempt) : tryUdp(attempt);
-  outcome.then((result) => process.stdout.write(`${JSON.stringify({ id: attempt.id, outcome: result })}\n`));
+  void outcome.then((result) =>
+    process.stdout.write(`${JSON.stringify({ id: attempt.id, outcome: result })}\n`),
+  );
 }
 process.exit(0);

@@ -29,8 +29,10 @@ function whyNot(): string | undefined {
 /** Runs a script of shell commands, in a namespace if one is named. Returns what it printed. */
 export function sh(script: string, namespace?: string): string {
   const inside = namespace === undefined ? [] : ['ip', 'netns', 'exec', namespace];
-  const [program, ...args] = [...inside, 'sh', '-euc', script];
-  return execFileSync(program!, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  return execFileSync('env', [...inside, 'sh', '-euc', script], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
 }
 
 /** Replaces the rules of a namespace. */
@@ -60,7 +62,7 @@ export class NetnsPeer {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     const peer = new NetnsPeer(child);
-    const lines = createInterface(child.stdout!);
+    const lines = createInterface(child.stdout);
     await once(lines, 'line');
     lines.on('line', (line) => {
       const { id, outcome } = JSON.parse(line);

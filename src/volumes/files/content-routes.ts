@@ -3,6 +3,9 @@ import { Type } from 'typebox';
 import type { Context } from '../../context.js';
 import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
+import { inUpload } from '../../idempotency/file-write.js';
+import { writerOf } from '../../idempotency/keyed.js';
+import { WriteHeaders } from '../../idempotency/schema.js';
 import { validatorCompiler } from '../../http/validation.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
 import { PathHeaders, readPath } from './headers.js';
@@ -49,21 +52,37 @@ export function contentRoutes(app: App, ctx: Context): void {
     raw.put(
       `${BASE}/content`,
       {
+        config: { upload: true },
         schema: {
           operationId: 'write_volume_file',
           summary: 'Write a file of a volume',
           description:
             'The body is the file, with any content-type or none. Directories on the way are made; a file that is there is replaced in one step, and keeps its permissions.',
-          ...{ tags, params, headers: PathHeaders },
+          ...{
+            tags,
+            params,
+            headers: Type.Object({ ...PathHeaders.properties, ...WriteHeaders.properties }),
+          },
           body: { content: { [OCTETS]: { schema: Bytes } } },
-          response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
+          response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
         },
         // The body is a stream: there is nothing in it to check.
         validatorCompiler: (part) =>
           part.httpPart === 'body' ? (value: unknown) => ({ value }) : validatorCompiler(part as never),
       },
-      (request) =>
-        write(ctx, targetOf(request), readPath(request.headers), request.body as Readable | undefined),
+      (request, reply) => {
+        const length = request.headers['content-length'];
+        return inUpload(
+          ctx,
+          (digest) => writerOf(ctx, request, reply, digest),
+          (whole) =>
+            write(ctx, targetOf(request), readPath(request.headers), {
+              body: request.body as Readable | undefined,
+              length: length === undefined ? undefined : Number(length),
+              whole,
+            }),
+        );
+      },
     );
     return Promise.resolve();
   });

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { WriteHeaders } from '../../idempotency/schema.js';
 import { ApiError } from '../../http/errors.js';
 import { Words } from '../../http/schema.js';
 
@@ -11,6 +12,7 @@ export const PathHeaders = Type.Object({
 
 export const RemoveHeaders = Type.Object({
   ...PathHeaders.properties,
+  ...WriteHeaders.properties,
   'x-msb-file-recursive': Type.Optional(
     Words(['true', 'false'], { description: 'Remove a directory with everything in it.' }),
   ),

@@ -51,7 +51,7 @@ async function namesIn(directory: FileHandle): Promise<string[]> {
       );
     }
   }
-  return names.sort((a, b) => (a < b ? -1 : 1));
+  return names.toSorted((a, b) => (a < b ? -1 : 1));
 }
 
 /** A guest may use bytes as a name that are no text. JSON cannot say them, so such an entry is left out. */

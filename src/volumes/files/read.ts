@@ -20,34 +20,23 @@ export async function read(
   });
 }
 
+function streamOf(file: FileHandle, size: number): Readable {
+  const content = Readable.from(bytesOf(file, size), { objectMode: false, highWaterMark: CHUNK_BYTES });
+  // Also when nobody ever reads from it.
+  content.once('close', () => void file.close());
+  return content;
+}
+
 /**
  * Exactly `size` bytes, as that is the length that was promised: what a guest appends meanwhile is left out, and when it
  * cuts the file short the answer is cut off, so that nobody takes it for whole.
  */
-function streamOf(file: FileHandle, size: number): Readable {
-  let position = 0;
-  return new Readable({
-    highWaterMark: CHUNK_BYTES,
-    read() {
-      const length = Math.min(CHUNK_BYTES, size - position);
-      if (length === 0) {
-        this.push(null);
-        return;
-      }
-      file.read(Buffer.allocUnsafe(length), 0, length, position).then(
-        ({ bytesRead, buffer }) => {
-          position += bytesRead;
-          if (bytesRead === 0) this.destroy(new Error('the file became shorter while it was read'));
-          else this.push(buffer.subarray(0, bytesRead));
-        },
-        (error: Error) => this.destroy(error),
-      );
-    },
-    destroy(error, done) {
-      file.close().then(
-        () => done(error),
-        (cause: Error) => done(error ?? cause),
-      );
-    },
-  });
+async function* bytesOf(file: FileHandle, size: number): AsyncIterable<Buffer> {
+  for (let position = 0; position < size;) {
+    const length = Math.min(CHUNK_BYTES, size - position);
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(length), 0, length, position);
+    if (bytesRead === 0) throw new Error('the file became shorter while it was read');
+    position += bytesRead;
+    yield buffer.subarray(0, bytesRead);
+  }
 }

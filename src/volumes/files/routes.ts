@@ -1,3 +1,6 @@
+import { writerOf } from '../../idempotency/keyed.js';
+import { WriteHeaders } from '../../idempotency/schema.js';
+import { inFileWrite } from '../../idempotency/file-write.js';
 import type { Context } from '../../context.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
@@ -49,14 +52,17 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
           MessageResponse,
           ...REFUSALS,
           ...WRITE_REFUSALS,
+          'idempotency_conflict',
           'volume_directory_not_empty',
         ),
       },
     },
-    (request) =>
-      remove(ctx, targetOf(request), readPath(request.headers), {
-        recursive: request.headers['x-msb-file-recursive'] === 'true',
-      }),
+    (request, reply) =>
+      inFileWrite(ctx, writerOf(ctx, request, reply), () =>
+        remove(ctx, targetOf(request), readPath(request.headers), {
+          recursive: request.headers['x-msb-file-recursive'] === 'true',
+        }),
+      ),
   );
 
   app.get(
@@ -93,11 +99,14 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       schema: {
         operationId: 'make_volume_directory',
         summary: 'Make a directory, and those it is in, in a volume',
-        ...{ tags, params, body: MakeDirectoryRequest },
-        response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
+        ...{ tags, params, headers: WriteHeaders, body: MakeDirectoryRequest },
+        response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
       },
     },
-    (request) => makeDirectory(ctx, targetOf(request), request.body.path),
+    (request, reply) =>
+      inFileWrite(ctx, writerOf(ctx, request, reply), () =>
+        makeDirectory(ctx, targetOf(request), request.body.path),
+      ),
   );
 
   app.post(
@@ -106,11 +115,12 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       schema: {
         operationId: 'copy_volume_file',
         summary: 'Copy a file within a volume',
-        ...{ tags, params, body: TransferRequest },
-        response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
+        ...{ tags, params, headers: WriteHeaders, body: TransferRequest },
+        response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
       },
     },
-    (request) => copy(ctx, targetOf(request), request.body),
+    (request, reply) =>
+      inFileWrite(ctx, writerOf(ctx, request, reply), () => copy(ctx, targetOf(request), request.body)),
   );
 
   app.post(
@@ -119,15 +129,17 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       schema: {
         operationId: 'rename_volume_file',
         summary: 'Rename or move a file or directory within a volume',
-        ...{ tags, params, body: TransferRequest },
+        ...{ tags, params, headers: WriteHeaders, body: TransferRequest },
         response: answersToBody(
           MessageResponse,
           ...REFUSALS,
           ...WRITE_REFUSALS,
+          'idempotency_conflict',
           'volume_directory_not_empty',
         ),
       },
     },
-    (request) => rename(ctx, targetOf(request), request.body),
+    (request, reply) =>
+      inFileWrite(ctx, writerOf(ctx, request, reply), () => rename(ctx, targetOf(request), request.body)),
   );
 }

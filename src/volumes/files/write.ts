@@ -1,3 +1,4 @@
+import { createHash, type Hash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
@@ -10,7 +11,8 @@ import { writable, type Target } from './volume.js';
 const GIB = 1024 ** 3;
 
 /**
- * Writes a file from a request's body, making the directories it is in. A body that is cut off leaves nothing.
+ * Writes a file from a request's body, making the directories it is in. A body that is cut off leaves nothing. `length`:
+ * what was announced, in bytes. `whole`: called with the SHA-256 of the body before anything in the volume is changed.
  *
  * Of a capped volume only the file itself is held against the cap: how much else is in it, guests change at any time.
  */
@@ -18,15 +20,27 @@ export async function write(
   ctx: Context,
   target: Target,
   path: string,
-  body: Readable | undefined,
+  {
+    body,
+    length,
+    whole,
+  }: {
+    body: Readable | undefined;
+    length: number | undefined;
+    whole: (digest: string) => Promise<void>;
+  },
 ): Promise<{ message: string }> {
-  const { capacity_gib: capacity } = await writable(ctx, target);
+  const { capacity_gib } = await writable(ctx, target);
+  const most = capacity_gib === null ? Infinity : capacity_gib * GIB;
+  if (length !== undefined && length > most) throw tooLarge(most);
   return refusing(async () => {
     await refuseEarly(ctx, target, path);
     await place(ctx, target, path, async (file) => {
-      if (!body) return;
+      const hash = createHash('sha256');
+      if (!body) return whole(hash.digest('hex'));
       try {
-        await writeFile(file, within(capacity, body));
+        await writeFile(file, within(most, body, hash));
+        await whole(hash.digest('hex'));
       } finally {
         // What is left of a body that was refused is read and forgotten, or the connection would be stuck in it.
         body.resume();
@@ -48,18 +62,18 @@ async function refuseEarly(ctx: Context, { orgId, volumeId }: Target, path: stri
   }
 }
 
-async function* within(capacityGib: number | null, body: Readable): AsyncIterable<Buffer> {
-  const most = capacityGib === null ? Infinity : capacityGib * GIB;
+function tooLarge(most: number): ApiError {
+  return new ApiError('storage_full', 'the file is larger than the volume may be', { capacity_bytes: most });
+}
+
+async function* within(most: number, body: Readable, hash: Hash): AsyncIterable<Buffer> {
   let size = 0;
   try {
     const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false });
     for await (const chunk of chunks) {
       size += chunk.length;
-      if (size > most) {
-        throw new ApiError('storage_full', 'the file is larger than the volume may be', {
-          capacity_bytes: most,
-        });
-      }
+      if (size > most) throw tooLarge(most);
+      hash.update(chunk);
       yield chunk;
     }
   } catch (error) {

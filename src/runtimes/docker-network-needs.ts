@@ -1,0 +1,62 @@
+import type Docker from 'dockerode';
+import { randomUUID } from 'node:crypto';
+import { engineMessage, statusOf } from './docker-image.js';
+import { createHolder, markOf, removeHolder, startHolder } from './docker-network-holder.js';
+import { isMarked, whyNoRules } from './docker-network-rules.js';
+import { hasPause } from './docker-pause.js';
+
+export interface NetworkOptions {
+  instanceId: string;
+  /** A bridge network of the engine; `none` for no network. One of our own unless said. */
+  name: string | undefined;
+  /** Who resolves names for the sandboxes; those of the machine unless said. */
+  resolvers: readonly string[] | undefined;
+  architecture: string;
+  /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
+  sharesKernel: boolean;
+}
+
+/** Why sandboxes can have no network whose rules are enforced. */
+export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
+  const { name, architecture, sharesKernel } = options;
+  if (name === 'none') return 'the operator wants none';
+  if (!sharesKernel)
+    return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
+  if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
+  if (name !== undefined) {
+    const driver = await driverOf(docker, name);
+    if (driver !== 'bridge') {
+      return driver === undefined ? `there is no Docker network ${name}` : `${name} is not a bridge network`;
+    }
+  }
+  return (await whyNoRules()) ?? (await whyNotHere(docker, options));
+}
+
+async function driverOf(docker: Docker, name: string): Promise<string | undefined> {
+  try {
+    return ((await docker.getNetwork(name).inspect()) as { Driver: string }).Driver;
+  } catch (error) {
+    if (statusOf(error) === 404) return undefined;
+    throw error;
+  }
+}
+
+/** Are the engine's processes ours to see? Tried with a holder of nobody's. */
+async function whyNotHere(
+  docker: Docker,
+  { instanceId, architecture }: NetworkOptions,
+): Promise<string | undefined> {
+  const sandboxId = randomUUID();
+  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none', resolvers: [] };
+  try {
+    await createHolder(docker, attempt);
+    const { pid } = await startHolder(docker, sandboxId);
+    return (await isMarked(pid, markOf(sandboxId)))
+      ? undefined
+      : 'the engine runs its containers out of sight of the service';
+  } catch (error) {
+    return `what would hold it does not start (${engineMessage(error)})`;
+  } finally {
+    await removeHolder(docker, sandboxId);
+  }
+}

@@ -1,0 +1,85 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** A run as the engine recorded it. Times in microseconds since 1970. */
+export interface RecordedRun {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  startedAt: bigint;
+  stoppedAt: bigint | null;
+}
+
+export interface Journal {
+  /** Every run that has started, by its id, in the order of their starts. */
+  runs: Map<string, RecordedRun>;
+  /** What is held now: sandbox to the run it was given last. */
+  held: Map<string, { runId: string; running: boolean }>;
+  /** What can be said to be wrong by the record alone. */
+  wrong: string[];
+  /** Tells one state of the record from another. */
+  text: string;
+}
+
+interface Line {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  state: 'prepared' | 'running' | 'exited';
+  startedAt: string | null;
+  finishedAt: string | null;
+  removed?: true;
+}
+
+/** Reads the whole record of a simulated engine, past the service and with none of its code. */
+export function readJournal(directory: string): Journal {
+  const path = join(directory, 'simulated.ndjson');
+  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  const journal: Journal = { runs: new Map(), held: new Map(), wrong: [], text };
+  for (const line of text.split('\n')) {
+    const entry = parse(line);
+    if (entry) follow(journal, entry);
+  }
+  return journal;
+}
+
+/** RFC 3339 in UTC with up to six digits of fraction, as microseconds since 1970. */
+export function micros(text: string): bigint {
+  const [, seconds, fraction = ''] = /^(.{19})(?:\.(\d{1,6}))?Z$/.exec(text)!;
+  return BigInt(Date.parse(`${seconds}Z`)) * 1_000n + BigInt(fraction.padEnd(6, '0'));
+}
+
+function follow(journal: Journal, { orgId, sandboxId, runId, ...entry }: Line): void {
+  const { runs, held, wrong } = journal;
+  const before = held.get(sandboxId);
+  if (entry.removed) {
+    if (before?.running) wrong.push(`sandbox ${sandboxId} was removed while run ${before.runId} ran`);
+    held.delete(sandboxId);
+    return;
+  }
+  if (before?.running && before.runId !== runId) {
+    wrong.push(`sandbox ${sandboxId} was given run ${runId} while run ${before.runId} ran`);
+  }
+  held.set(sandboxId, { runId, running: entry.state === 'running' });
+  const known = runs.get(runId);
+  if (entry.state === 'prepared') {
+    if (known) wrong.push(`run ${runId} of sandbox ${sandboxId} was begun again after it had started`);
+  } else if (entry.state === 'running') {
+    if (known) wrong.push(`run ${runId} of sandbox ${sandboxId} was started twice`);
+    runs.set(runId, { orgId, sandboxId, runId, startedAt: micros(entry.startedAt!), stoppedAt: null });
+  } else if (!known || known.stoppedAt !== null || known.startedAt !== micros(entry.startedAt!)) {
+    wrong.push(`run ${runId} of sandbox ${sandboxId} ended in a way that it had not started`);
+  } else {
+    known.stoppedAt = micros(entry.finishedAt!);
+    if (known.stoppedAt < known.startedAt) wrong.push(`run ${runId} ended before it started`);
+  }
+}
+
+/** Undefined for a line that was cut short. */
+function parse(line: string): Line | undefined {
+  try {
+    return JSON.parse(line) as Line;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,121 @@
+import { connect } from 'node:net';
+import { docker, execIn } from './docker.js';
+import { nft, sh } from './netns.js';
+import type { TestService } from './service.js';
+
+/** A world that sandboxes may or may not reach: a network namespace with routes of the machine to it, and looks at it. */
+
+export const WORLD = `sk-world-${process.pid}`;
+const LINK = `skw${process.pid}`;
+/** Addresses in a namespace that this test makes, to which the machine has routes while it runs. */
+export const PUBLIC = '45.12.34.56';
+export const PRIVATE = '10.202.0.5';
+export const LINK_LOCAL = '169.254.7.7';
+export const METADATA = '169.254.169.254';
+export const RESOLVER = '10.203.0.53';
+export const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
+
+export function makeWorld(): void {
+  const addresses = [PUBLIC, RESOLVER, ...FORBIDDEN];
+  sh(`
+    ip netns add ${WORLD}
+    ip link add ${LINK} type veth peer name eth0 netns ${WORLD}
+    ip addr add 10.201.0.1/30 dev ${LINK}; ip link set ${LINK} up
+  `);
+  sh(
+    `ip link set lo up; ip link set eth0 up; ip addr add 10.201.0.2/30 dev eth0
+     ip route add default via 10.201.0.1
+     ${addresses.map((address) => `ip addr add ${address}/32 dev lo`).join('\n')}`,
+    WORLD,
+  );
+  sh(addresses.map((address) => `ip route replace ${address}/32 via 10.201.0.2`).join('\n'));
+  nft(
+    WORLD,
+    // A server of UDP answers from the address of its interface: the kernel puts that right for what it redirected.
+    `table inet world {
+      chain count {
+        type filter hook prerouting priority mangle
+        ip daddr { ${FORBIDDEN.join(', ')} } counter
+      }
+      chain names {
+        type nat hook prerouting priority dstnat
+        udp dport 53 redirect to :53
+      }
+    }`,
+  );
+}
+
+export function removeWorld(): void {
+  sh(`ip netns del ${WORLD}; ip link del ${LINK} 2>/dev/null || true`);
+}
+
+/** How many packets have come so far to where nobody without a policy may go. */
+export function forbiddenPackets(): number {
+  return Number(/counter packets (\d+)/.exec(sh('nft list table inet world', WORLD))![1]);
+}
+
+export async function holderOf(sandboxId: string) {
+  return docker
+    .getContainer(`sandkeep-net-${sandboxId}`)
+    .inspect()
+    .catch(() => undefined);
+}
+
+export async function networkOf(sandboxId: string) {
+  return Object.values((await holderOf(sandboxId))!.NetworkSettings.Networks)[0];
+}
+
+export async function addressOf(sandboxId: string): Promise<string> {
+  return (await networkOf(sandboxId))!.IPAddress;
+}
+
+export async function gatewayOf(sandboxId: string): Promise<string> {
+  return (await networkOf(sandboxId))!.Gateway;
+}
+
+export async function pidOf(sandboxId: string): Promise<number> {
+  return (await holderOf(sandboxId))!.State.Pid;
+}
+
+export function rulesIn(pid: number): string {
+  return sh(`nsenter --net=/proc/${pid}/ns/net nft list tables`);
+}
+
+export async function reaches(sandboxId: string, address: string, port: number): Promise<boolean> {
+  return (await execIn(sandboxId, 'busybox', 'nc', '-w', '3', address, `${port}`)).includes('reached');
+}
+
+export async function hostReaches(sandboxId: string, port: number): Promise<boolean> {
+  return answers(await addressOf(sandboxId), port);
+}
+
+export async function answers(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, timeout: 1_000 });
+    socket.on('data', () => resolve(true));
+    socket.on('error', () => resolve(false));
+    socket.on('timeout', () => {
+      socket.destroy();
+      resolve(false);
+    });
+  });
+}
+
+/** The bridge that a service made for its sandboxes. */
+export async function bridgeOf({ ctx }: TestService): Promise<string> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  return `sandkeep-${rows[0]!.id}`;
+}
+
+/** Leaves a holder without a sandbox, as a start does that is killed right then. */
+export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Promise<void> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  const orphan = await docker.createContainer({
+    name: `sandkeep-net-${sandboxId}`,
+    Image: 'sandkeep/pause:1',
+    Entrypoint: ['/pause'],
+    Labels: { 'dev.sandkeep.instance': rows[0]!.id, 'dev.sandkeep.holder-of': sandboxId },
+    HostConfig: { NetworkMode: 'none' },
+  });
+  await orphan.start();
+}
