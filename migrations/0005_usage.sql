@@ -35,6 +35,10 @@ create unique index usage_days_sandbox on usage_days (org_id, sandbox_id, day);
 
 create function count_new_runs() returns trigger language plpgsql as $$
 begin
+  -- Most runs are inserted before they start.
+  if not exists (select from new_runs where stopped_at is not null) then
+    return null;
+  end if;
   -- Nobody renames them meanwhile.
   perform from sandboxes s
   where exists (
