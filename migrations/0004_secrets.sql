@@ -14,3 +14,6 @@ create table sandbox_secrets (
   foreign key (org_id, sandbox_id) references sandboxes
 );
 create index sandbox_secrets_key on sandbox_secrets (key_id);
+
+-- The key that secrets are sealed under, so that a service that does not have it is found out when it starts.
+alter table instance add column secret_key_id text;

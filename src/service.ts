@@ -16,8 +16,10 @@ import { sleep } from './lib/sleep.js';
 import { makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
-import { keySourceOf, openKeyring } from './secrets/key-file.js';
+import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
+import { checkKeys } from './secrets/secrets.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
+import type { Guarded } from './runtimes/network-policy.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
 import type { PriceBook } from './usage/price.js';
@@ -38,6 +40,7 @@ export interface ServiceOptions {
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string;
+  dockerAllow?: readonly Guarded[];
   /** `volumes` in the data directory unless said. */
   volumesDir?: string;
   /** Where the keys for secrets are; `secret-keys` in the data directory unless said. */
@@ -115,14 +118,16 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
-    const keyring = openKeyring(keySourceOf(options));
+    const keySource = keySourceOf(options);
+    const keyring = openKeyring(keySource);
     // What is wrong with the keys is said now, and not at the first secret.
-    keyring();
+    await checkKeys(pool, keyring(), describeSource(keySource));
     const { runtime, fallback } = await openRuntime({
       choice: options.runtime,
       dockerSocket: options.dockerSocket,
       dockerNetwork: options.dockerNetwork,
       dockerRuntime: options.dockerRuntime,
+      dockerAllow: options.dockerAllow,
       dataDir: options.dataDir,
       volumes,
       instanceId: instance.id,

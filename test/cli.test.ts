@@ -77,7 +77,7 @@ describe('--help', () => {
 
   test.each<[string, string[]]>([
     ['', ['serve', 'doctor', 'migrate', 'org', 'key', 'import', '--version', '--help']],
-    ['serve', [...common, ...docker, ...server]],
+    ['serve', [...common, ...docker, '--docker-allow', 'SANDKEEP_DOCKER_ALLOW', ...server]],
     ['doctor', [...common, ...docker]],
     ['migrate', common],
     ['org', ['create', 'list']],

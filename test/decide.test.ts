@@ -25,13 +25,18 @@ describe('the reconciler', () => {
               runStarted: false,
               runOpen: false,
               placed: status !== 'created',
+              quiet: true,
             },
           ]
         : [
-            { status, removed, ...run, runStarted: status === 'running', placed: true },
-            ...(status === 'stopping' ? [{ status, removed, ...run, runStarted: true, placed: true }] : []),
+            { status, removed, ...run, runStarted: status === 'running', placed: true, quiet: false },
+            ...(status === 'stopping'
+              ? [{ status, removed, ...run, runStarted: true, placed: true, quiet: false }]
+              : []),
             // What has no place has not started either.
-            ...(status === 'running' ? [] : [{ status, removed, ...run, runStarted: false, placed: false }]),
+            ...(status === 'running'
+              ? []
+              : [{ status, removed, ...run, runStarted: false, placed: false, quiet: true }]),
           ],
     ),
   );
@@ -74,7 +79,9 @@ describe('the reconciler', () => {
         return { ...world, holds: holding('current', 'running') };
       case 'stop':
       case 'kill':
-        return { ...world, holds: holding(holds!.runId, 'exited') };
+        return holds!.state === 'prepared'
+          ? { ...world, wanted: { ...wanted, quiet: true } }
+          : { ...world, holds: holding(holds!.runId, 'exited') };
       case 'destroy':
         return { ...world, holds: undefined };
       case 'record_started':

@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readInstance } from '../src/db/migrate.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
+import { mountsDirectoryOf } from '../src/runtimes/docker-features.js';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import { PROGRAM, start as startProgram } from './support/cli.js';
 import type { Client } from './support/client.js';
@@ -43,7 +44,7 @@ describeDocker('volumes in containers', () => {
       settings: { stopGraceMs: 200 },
     });
     client = await service.newOrg();
-    room = `/run/sandkeep/${(await readInstance(service.ctx.pool)).id}`;
+    room = mountsDirectoryOf((await readInstance(service.ctx.pool)).id);
   });
   afterAll(async () => {
     for (const { id, org } of made) await org.delete(`/v1/sandboxes/${id}`);

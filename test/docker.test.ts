@@ -1,5 +1,7 @@
+import { existsSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { shortInstant, parseInstant } from '../src/lib/instant.js';
+import { readInstance } from '../src/db/migrate.js';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
 import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from './support/docker.js';
@@ -49,7 +51,7 @@ describeDocker('the docker runtime', () => {
           { key: 'COLOUR', value: 'blue sky' },
           { key: 'COLOUR', value: 'red' },
         ],
-        labels: { team: 'ml' },
+        labels: { team: 'ml', 'traefik.enable': 'true', 'dev.sandkeep.instance': 'another' },
         runtime: {
           cmd: ['sh', '-c', 'env > /tmp/env; pwd > /tmp/pwd; sleep 600'],
           user: '0:0',
@@ -73,8 +75,12 @@ describeDocker('the docker runtime', () => {
       Privileged: false,
     });
     expect(Config.Env.filter((entry) => entry.startsWith('COLOUR='))).toEqual(['COLOUR=red']);
-    expect(Config.Labels).toMatchObject({
-      team: 'ml',
+    // Nothing that acts on labels on this machine takes its orders from a tenant.
+    expect(Config.Labels).toEqual({
+      'dev.sandkeep.label.team': 'ml',
+      'dev.sandkeep.label.traefik.enable': 'true',
+      'dev.sandkeep.label.dev.sandkeep.instance': 'another',
+      'dev.sandkeep.instance': (await readInstance(service.ctx.pool)).id,
       'dev.sandkeep.org': client.org.id,
       'dev.sandkeep.sandbox': body.id,
     });
@@ -87,6 +93,32 @@ describeDocker('the docker runtime', () => {
     expect(mounts).toMatch(/tmpfs \/scratch tmpfs rw,nosuid,noexec,[^\n]*size=8192k/);
     expect(mounts.split('\n').find((line) => line.includes('/scratch'))).not.toContain('nodev');
     expect(await execIn(body.id, 'ls', '/sys/class/net')).toMatch(/^lo\s*$/);
+  });
+
+  test('what it prints and what the engine keeps for it fill no disk of the machine', async () => {
+    const cmd = [
+      'sh',
+      '-c',
+      'dd if=/dev/zero bs=1M count=30 | busybox tr "\\0" x; touch /tmp/printed; sleep 600',
+    ];
+    const { body } = await client.post('/v1/sandboxes', request('full', { runtime: { cmd } }), running);
+    await until(
+      () => execIn(body.id, 'ls', '/tmp'),
+      (found) => found.includes('printed'),
+      30_000,
+    );
+    for (const file of ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf']) {
+      expect(await execIn(body.id, 'sh', '-c', `(echo x >> ${file}) 2>&1`), file).toContain(
+        'Read-only file system',
+      );
+      expect(await execIn(body.id, 'sh', '-c', `mount -o remount,rw ${file} 2>&1`), file).toContain('denied');
+    }
+    expect(await execIn(body.id, 'cat', '/etc/hosts')).toContain('127.0.0.1\tlocalhost');
+    expect(await execIn(body.id, 'cat', '/etc/hostname')).toContain(body.id);
+    const { LogPath } = await (await containerOf(body.id))!.inspect();
+    const kept = [LogPath, `${LogPath}.1`].map((path) => statSync(path).size);
+    expect(kept[0]! + kept[1]!).toBeLessThan(21_000_000);
+    expect(existsSync(`${LogPath}.2`)).toBe(false);
   });
 
   test('without a command it stays, and a stop ends it well inside ten seconds', async () => {
@@ -283,6 +315,14 @@ describeDocker('the docker runtime', () => {
       ['patches[1]', { patches: full.patches.slice(0, 1).concat(full.patches[5]) }],
       ['init', { init: { cmd: 'auto' } }],
       ['rlimits[0]', { rlimits: [{ resource: 'as', soft: 1, hard: 1 }] }],
+      ['rlimits[0]', { rlimits: [{ resource: 'rtprio', soft: 0, hard: 1 }] }],
+      ['rlimits[0]', { rlimits: [{ resource: 'nice', soft: 0, hard: 21 }] }],
+      ...['/proc', '/proc/sys', '/sys/kernel', '/dev', '/dev/shm'].map(
+        (guest): [string, Record<string, unknown>] => [
+          'mounts[0].guest',
+          { mounts: [{ type: 'tmpfs', guest }] },
+        ],
+      ),
       ['mounts[0].stat_virtualization', { mounts: [full.mounts[0]] }],
       ['mounts[0].host_permissions', { mounts: [{ ...bind, host_permissions: 'mirror' }] }],
       ['mounts[0].quota_mib', { mounts: [{ ...bind, quota_mib: 1 }] }],

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { compilePolicy, isolates } from '../src/runtimes/network-policy.js';
+import { compilePolicy, isolates, type Guarded } from '../src/runtimes/network-policy.js';
 import { PUBLIC_PROFILE } from '../src/runtimes/network-policy-groups.js';
 import type { NetworkPolicy } from '../src/sandboxes/network-schema.js';
 import { describeNetns, NetnsPeer, nft, sh, type Attempt } from './support/netns.js';
@@ -86,6 +86,7 @@ const SURROUNDINGS = {
   hosts: ['10.200.0.1', '45.45.45.45', 'fd00:200::1', '2a00:45::45'],
   resolvers: ['9.9.9.9', '10.53.53.53', '2620:fe::fe', 'fd53::53'],
   neighbours: ['10.200.0.2/24', 'fd00:200::2/64'],
+  lifted: [] as Guarded[],
 };
 
 interface Packet {
@@ -99,8 +100,13 @@ interface Packet {
 function verdict(
   { default_egress, default_ingress, rules = [] }: NetworkPolicy,
   packet: Packet,
+  lifted: readonly Guarded[],
 ): Rule['action'] {
-  if (WHAT[packet.peer]!.includes('neighbour')) return 'deny';
+  const groups = WHAT[packet.peer]!;
+  if (groups.includes('neighbour')) return 'deny';
+  const closed = (['host', 'metadata'] as const).some((one) => groups.includes(one) && !lifted.includes(one));
+  const asksHost = packet.port === 53 && groups.includes('host');
+  if (packet.way === 'egress' && closed && !asksHost) return 'deny';
   const fallback = packet.way === 'egress' ? default_egress : default_ingress;
   return rules.find((rule) => isAbout(rule, packet))?.action ?? fallback ?? 'deny';
 }
@@ -179,6 +185,7 @@ const policy: fc.Arbitrary<NetworkPolicy> = fc.record({
   default_ingress: action,
   rules: fc.array(rule, { maxLength: 8 }),
 });
+const lifted = fc.subarray<Guarded>(['host', 'metadata']);
 const packet: fc.Arbitrary<Packet> = fc.record({
   way: fc.constantFrom('egress', 'ingress'),
   peer: address,
@@ -249,11 +256,15 @@ describeNetns('the rules in the kernel', () => {
     return (way === 'egress' ? guest : world).try(attempt);
   }
 
-  async function expectVerdicts(tried: NetworkPolicy, packets: readonly Packet[]): Promise<void> {
-    nft(GUEST, compilePolicy(tried, SURROUNDINGS));
+  async function expectVerdicts(
+    tried: NetworkPolicy,
+    packets: readonly Packet[],
+    lifted: readonly Guarded[] = [],
+  ): Promise<void> {
+    nft(GUEST, compilePolicy(tried, { ...SURROUNDINGS, lifted }));
     const seen = await Promise.all(
       packets.map(async (one) => {
-        const expected = verdict(tried, one);
+        const expected = verdict(tried, one, lifted);
         return { one, expected, outcome: await outcomeOf(one, expected) };
       }),
     );
@@ -278,10 +289,27 @@ describeNetns('the rules in the kernel', () => {
     'the group %s has its addresses, and none of another group',
     async (group) => {
       const rules: Rule[] = [{ direction: 'any', destination: { group }, action: 'allow' }];
-      await expectVerdicts({ rules }, [...everything('egress', 53), ...everything('egress', 80)]);
+      const lifted: Guarded[] = ['host', 'metadata'];
+      await expectVerdicts({ rules }, [...everything('egress', 53), ...everything('egress', 80)], lifted);
       await expectVerdicts({ rules }, everything('ingress', 53));
       const denied: Rule[] = [{ direction: 'any', destination: { group }, action: 'deny' }];
-      await expectVerdicts({ default_egress: 'allow', rules: denied }, everything('egress', 53));
+      await expectVerdicts({ default_egress: 'allow', rules: denied }, everything('egress', 53), lifted);
+    },
+  );
+
+  test.each<{ lifted: Guarded[] }>([{ lifted: [] }, { lifted: ['host'] }, { lifted: ['metadata'] }])(
+    'what the operator has not lifted stays closed whatever a policy says (lifted: $lifted)',
+    async ({ lifted }) => {
+      const packets = [...everything('egress', 53), ...everything('egress', 80)];
+      await expectVerdicts({ default_egress: 'allow' }, packets, lifted);
+      const rules = (['host', 'metadata', { cidr: '0.0.0.0/0' }, { cidr: '::/0' }] as const).map(
+        (destination): Rule => ({
+          direction: 'any',
+          destination: typeof destination === 'string' ? { group: destination } : destination,
+          action: 'allow',
+        }),
+      );
+      await expectVerdicts({ rules }, packets, lifted);
     },
   );
 
@@ -290,7 +318,10 @@ describeNetns('the rules in the kernel', () => {
       packet.filter(({ way, peer }) => way === 'egress' || !WHAT[peer]!.includes('neighbour')),
       { minLength: 20, maxLength: 40 },
     );
-    await fc.assert(fc.asyncProperty(policy, packets, expectVerdicts), { numRuns: 40, endOnFailure: true });
+    await fc.assert(fc.asyncProperty(policy, packets, lifted, expectVerdicts), {
+      numRuns: 40,
+      endOnFailure: true,
+    });
   });
 
   test('pings are governed by the rules for their protocol', () => {

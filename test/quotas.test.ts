@@ -267,7 +267,7 @@ describe('the hours of the month', () => {
   async function addRun(of: TestService, orgId: string, sandboxId: string, run: unknown[]): Promise<void> {
     await of.ctx.pool.query(
       `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
-       values ($1, $2, $3, $4, $5, 0, $6, $7, case when $7::timestamptz is not null then 'imported' end)`,
+       values ($1, $2, $3, $4, $5, 1024, $6, $7, case when $7::timestamptz is not null then 'imported' end)`,
       [orgId, uuidv7(), sandboxId, ...run],
     );
   }

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { addKey, dropOldKeys, openKeyring } from '../src/secrets/key-file.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { readSecrets } from '../src/secrets/queries.js';
-import { openSecrets, resealAll } from '../src/secrets/secrets.js';
+import { deleteAllSecrets, readSecrets, setKey } from '../src/secrets/queries.js';
+import { checkKeys, openSecrets, resealAll } from '../src/secrets/secrets.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import type { Run, RunSecrets } from '../src/runtimes/runtime.js';
 import type { Client } from './support/client.js';
@@ -151,6 +151,18 @@ describe('the secrets of a sandbox', () => {
       registry: { username: 'me', password: 'canary-password' },
       values: { TOKEN: 'canary-value' },
     });
+  });
+
+  test('are of an installation: a service with other keys does not start, until they are forgotten', async () => {
+    const { pool } = service.ctx;
+    const own = ring(Keyring.makeKey());
+    const other = ring(Keyring.makeKey());
+    await setKey(pool, own.currentId);
+    await expect(checkKeys(pool, own, 'a')).resolves.toBeUndefined();
+    await expect(checkKeys(pool, other, 'the file b')).rejects.toThrow(/not in the file b.*secrets forget/);
+    expect(await deleteAllSecrets(pool)).toBeGreaterThan(0);
+    await setKey(pool, other.currentId);
+    await expect(checkKeys(pool, other, 'b')).resolves.toBeUndefined();
   });
 
   test('are in no record of the simulated runtime', () => {

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { LOG_LEVELS } from '../log.js';
+import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 
 /** Every option, declared once: its help, its environment variable and its default come from here. */
@@ -56,6 +57,14 @@ export const dockerRuntime = () =>
     '--docker-runtime <name>',
     "what the Docker engine runs containers with, such as runsc (default: the engine's own)",
   ).env('SANDKEEP_DOCKER_RUNTIME');
+
+export const dockerAllow = () =>
+  new Option(
+    '--docker-allow <groups>',
+    `what network policies may open of the machine's surroundings: ${GUARDED.join(', ')}, or both (default: neither)`,
+  )
+    .env('SANDKEEP_DOCKER_ALLOW')
+    .argParser(guardedGroups);
 
 export const volumePurgeHours = () =>
   new Option('--volume-purge-hours <n>', 'how long a deleted volume can be restored')
@@ -147,4 +156,13 @@ function integer(what: string, min: number, max: number): (text: string) => numb
       throw new InvalidArgumentError(`It must be ${what} from ${min} to ${max}.`);
     return value;
   };
+}
+
+function guardedGroups(text: string): Guarded[] {
+  return text.split(',').map((part) => {
+    const group = GUARDED.find((known) => known === part.trim());
+    if (group === undefined)
+      throw new InvalidArgumentError(`It takes ${GUARDED.join(' and ')}, separated by a comma.`);
+    return group;
+  });
 }

@@ -3,6 +3,7 @@ import { ExplainedError } from '../lib/explained.js';
 import { addKey, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import { sleep } from '../lib/sleep.js';
 import { resealAll } from '../secrets/secrets.js';
+import { deleteAllSecrets, setKey } from '../secrets/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import * as option from './options.js';
 
@@ -16,7 +17,8 @@ interface SecretsOptions extends CommonOptions {
 export function secretsCommand(): Command {
   return new Command('secrets')
     .description('the keys under which secrets of sandboxes are sealed')
-    .addCommand(rotateCommand());
+    .addCommand(rotateCommand())
+    .addCommand(forgetCommand());
 }
 
 function rotateCommand(): Command {
@@ -36,15 +38,37 @@ function rotateCommand(): Command {
       }
       const resealed = await withDatabase(options, 'secrets rotate', async (pool) => {
         if ('file' in source) addKey(source.file);
-        const count = await resealAll(pool, openKeyring(source));
+        const keyring = openKeyring(source);
+        await setKey(pool, keyring().currentId);
+        const count = await resealAll(pool, keyring);
         if (!('file' in source) || !options.dropOld) return count;
         // A request that took the older key just before the new one was there has been answered by then.
         await sleep(LONGEST_WRITE_MS);
-        const late = await resealAll(pool, openKeyring(source));
+        const late = await resealAll(pool, keyring);
         dropOldKeys(source.file);
         return count + late;
       });
       const key = openKeyring(source)().currentId;
       print(options, { key, resealed }, `${resealed} secrets are sealed again, under the key ${key}`);
+    });
+}
+
+function forgetCommand(): Command {
+  return databaseCommand('forget')
+    .description('delete every sealed secret, when the keys are lost; sandboxes that need one will not start')
+    .addOption(option.secretKeys())
+    .addOption(option.secretKeysFile())
+    .action(async (options: SecretsOptions) => {
+      const key = openKeyring(keySourceOf(options))().currentId;
+      const deleted = await withDatabase(options, 'secrets forget', async (pool) => {
+        const count = await deleteAllSecrets(pool);
+        await setKey(pool, key);
+        return count;
+      });
+      print(
+        options,
+        { key, deleted },
+        `${deleted} secrets are deleted; new ones are sealed under the key ${key}`,
+      );
     });
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { FirstKey, Service } from '../service.js';
 import type { LogLevel } from '../log.js';
+import type { Guarded } from '../runtimes/network-policy.js';
 import type { RuntimeChoice } from '../runtimes/runtime.js';
 import { VERSION } from '../version.js';
 import { databaseCommand, type CommonOptions } from './command.js';
@@ -13,6 +14,7 @@ interface ServeOptions extends CommonOptions {
   dockerSocket: string;
   dockerNetwork?: string;
   dockerRuntime?: string;
+  dockerAllow?: Guarded[];
   volumesDir?: string;
   secretKeys?: string;
   secretKeysFile?: string;
@@ -38,6 +40,7 @@ export function serveCommand(): Command {
     .addOption(option.dockerSocket())
     .addOption(option.dockerNetwork())
     .addOption(option.dockerRuntime())
+    .addOption(option.dockerAllow())
     .addOption(option.volumesDir())
     .addOption(option.secretKeys())
     .addOption(option.secretKeysFile())

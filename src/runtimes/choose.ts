@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Guarded } from './network-policy.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from './simulated.js';
 import { ExplainedError } from '../lib/explained.js';
@@ -10,6 +11,7 @@ export interface RuntimeOptions {
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string | undefined;
+  dockerAllow?: readonly Guarded[] | undefined;
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
@@ -48,13 +50,15 @@ export async function openDocker({
   dockerSocket,
   dockerNetwork,
   dockerRuntime,
+  dockerAllow = [],
   volumes,
   capacity = {},
 }: RuntimeOptions): Promise<Runtime> {
   // Loaded only here: the client library takes as long to load as the rest of the worker.
   const { DockerRuntime } = await import('./docker.js');
   return DockerRuntime.connect(instanceId, {
-    ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, volumes, capacity },
+    ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
+    ...{ volumes, capacity },
   });
 }
 

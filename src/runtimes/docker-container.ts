@@ -8,11 +8,14 @@ import type { Run, RunSpec } from './runtime.js';
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
 const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
+/** Before the keys of the user's labels: other programs on the machine act on labels, and must not act on a tenant's. */
+const USER_LABEL = 'dev.sandkeep.label.';
 
 const MIB = 1024 * 1024;
 /** The engine's own, for images that set none. */
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const PIDS_LIMIT = 1024;
+const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
 /** What package managers and daemons that drop privileges need. A `restricted` sandbox does without. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
@@ -33,7 +36,7 @@ export function parseName(name: string): { sandboxId: string; runId: string; bas
 
 export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
   return {
-    ...spec.labels,
+    ...Object.fromEntries(Object.entries(spec.labels).map(([key, value]) => [USER_LABEL + key, value])),
     [INSTANCE_LABEL]: instanceId,
     [ORG_LABEL]: orgId,
     [SANDBOX_LABEL]: sandboxId,
@@ -72,9 +75,9 @@ export function containerOptions(
       NetworkMode: network,
       Ulimits: spec.rlimits.map(({ resource, soft, hard }) => ({ Name: resource, Soft: soft, Hard: hard })),
       Tmpfs: tmpfsOf(spec),
-      // The flags are on what is mounted at the source: `ReadOnly` here would have the engine set them anew, without the rest.
-      Mounts: binds.map(({ source, target }) => ({
-        ...{ Type: 'bind', Source: source, Target: target },
+      // A volume's flags are on what is mounted at the source: `ReadOnly` would have the engine set them anew, without the rest.
+      Mounts: binds.map(({ source, target, readonly = false }) => ({
+        ...{ Type: 'bind', Source: source, Target: target, ReadOnly: readonly },
         BindOptions: { Propagation: 'rprivate' },
       })),
       ...(spec.diskMib === null ? {} : { StorageOpt: { size: `${spec.diskMib}m` } }),
@@ -82,6 +85,8 @@ export function containerOptions(
       // Reaps orphans and passes signals on, so that a shell ends when asked to and not only when killed.
       Init: init,
       RestartPolicy: { Name: 'no' },
+      // What a sandbox prints is on the machine's disk, where no limit of the sandbox's own holds it.
+      LogConfig: { Type: 'json-file', Config: LOG_LIMITS },
     } satisfies HostConfig,
   };
 }

@@ -1,4 +1,5 @@
 import type Docker from 'dockerode';
+import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
 import { ExplainedError } from '../lib/explained.js';
 import type { VolumeStore } from '../volumes/store.js';
@@ -37,7 +38,7 @@ export async function findFeatures(
   }: { instanceId: string; volumes: VolumeStore; runtimeClass: string | undefined },
 ): Promise<Features> {
   checkRuntimeClass(info, runtimeClass);
-  const directory = posix.join(MOUNTS_DIRECTORY, instanceId);
+  const directory = mountsDirectoryOf(instanceId);
   // Twice, because another process of this installation may have swept the first attempt away.
   const noMounts = (await whyNoMounts(docker, directory)) && (await whyNoMounts(docker, directory));
   const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches', 'idle_timeout', 'registry_credentials'];
@@ -54,6 +55,11 @@ export async function findFeatures(
     lacks.push('NO SECCOMP FILTER: the engine is set to none');
   }
   return { capabilities, mounts: new MountRoom(directory, volumes, noMounts), lacks };
+}
+
+/** A guest sees in its table of mounts where they came from: that does not tell it which installation this is. */
+export function mountsDirectoryOf(instanceId: string): string {
+  return posix.join(MOUNTS_DIRECTORY, createHash('sha256').update(instanceId).digest('hex').slice(0, 16));
 }
 
 function checkRuntimeClass({ Runtimes }: FeatureInfo, runtimeClass: string | undefined): void {

@@ -1,25 +1,38 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import { mkdir, open, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  rmdir,
+  stat,
+  writeFile,
+  type FileHandle,
+} from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { VolumePathError } from '../volumes/beneath.js';
 import type { VolumeStore } from '../volumes/store.js';
+import { ETC_FILES, etcContent, type EtcFile, type Names } from './docker-etc.js';
 import { statusOf } from './docker-image.js';
 import { bindMount, O_PATH, takeAway, type MountFlags } from './docker-mounts-kernel.js';
-import { StartRefusedError, type Run, type RunMount, type VolumeMount } from './runtime.js';
+import { StartRefusedError, type Run, type VolumeMount } from './runtime.js';
 
 /** A path of this machine that the engine mounts in the container, at `target`. */
 export interface Bind {
   source: string;
   target: string;
+  /** Set by the engine. What has flags of its own leaves it out. */
+  readonly?: boolean;
 }
 
 /** The mounts of one start. Whoever has them releases them. */
 export interface StagedMounts {
   binds: readonly Bind[];
-  /** Puts the volumes in the places of the binds. Until then there is nothing there. */
-  attach(): Promise<void>;
+  /** Puts the volumes, and the files with these names, in the places of the binds. Until then there is nothing there. */
+  attach(names: Names): Promise<void>;
   /** Takes everything away again. A container that has started keeps what it has mounted. */
   release(): Promise<void>;
 }
@@ -69,10 +82,12 @@ export class MountRoom {
     const wanted = spec.mounts.flatMap((mount, index) =>
       mount.type === 'named' || mount.type === 'bind' ? [{ mount, field: `mounts[${index}]` }] : [],
     );
-    if (wanted.length === 0) return NOTHING;
     if (this.unusable !== undefined) {
+      if (wanted.length === 0) return NOTHING;
       throw new StartRefusedError(`${wanted[0]!.field}: volumes cannot be mounted, because ${this.unusable}`);
     }
+    // Who mounts one of their own there has it.
+    const etc = ETC_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
     const place = join(this.directory, sandboxId);
     const coming = `${place}.new`;
     const sources: Source[] = [];
@@ -87,18 +102,24 @@ export class MountRoom {
       // The engine looks for the paths when it makes a container and puts files there. What it is shown until the start
       // is empty: it mounts one thing below another by path, which a guest with a hand in the volume could lead astray.
       await makePoints(place, sources);
+      await writeEtc(place, etc);
     } catch (error) {
       await release();
       throw error;
     }
     return {
-      binds: sources.map(({ mount }, index) => ({ source: join(place, String(index)), target: mount.guest })),
-      async attach() {
+      binds: [
+        ...sources.map(({ mount }, index) => ({ source: join(place, String(index)), target: mount.guest })),
+        ...etc.map((file) => ({ source: join(place, posix.basename(file)), target: file, readonly: true })),
+      ],
+      async attach(names) {
+        const targets = [...spec.mounts.map(({ guest }) => guest), ...etc];
         for (const [index, { mount }] of sources.entries()) {
-          await checkUntouched(join(place, String(index)), mount, spec.mounts);
+          await checkUntouched(join(place, String(index)), mount, targets);
         }
         await takeAway(coming);
         await makePoints(coming, sources);
+        await writeEtc(coming, etc, names);
         for (const [index, { mount, handle }] of sources.entries()) {
           await bindMount(handle, join(coming, String(index)), flagsOf(mount));
         }
@@ -133,8 +154,8 @@ export class MountRoom {
  * Links of an image can lead a patch to a mount, where it would be lost. Throws StartRefusedError when more is in the
  * place of a mount than the places of others below it.
  */
-async function checkUntouched(point: string, mount: VolumeMount, all: readonly RunMount[]): Promise<void> {
-  const expected = all.flatMap(({ guest }) => (guest.startsWith(`${mount.guest}/`) ? [guest] : []));
+async function checkUntouched(point: string, mount: VolumeMount, targets: readonly string[]): Promise<void> {
+  const expected = targets.filter((target) => target.startsWith(`${mount.guest}/`));
   const found = await readdir(point, { recursive: true }).catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTDIR') throw error;
     return (await stat(point)).size > 0 ? [''] : [];
@@ -160,6 +181,16 @@ async function makePoints(directory: string, sources: readonly Source[]): Promis
   for (const [index, { isDirectory }] of sources.entries()) {
     const point = join(directory, String(index));
     await (isDirectory ? mkdir(point) : writeFile(point, ''));
+  }
+}
+
+/** Empty while nobody knows the names yet. */
+async function writeEtc(directory: string, files: readonly EtcFile[], names?: Names): Promise<void> {
+  for (const file of files) {
+    const path = join(directory, posix.basename(file));
+    await writeFile(path, names === undefined ? '' : etcContent(file, names));
+    // Any user of the guest reads them, whatever the service leaves to others of what it makes.
+    await chmod(path, 0o644);
   }
 }
 

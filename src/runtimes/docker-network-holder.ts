@@ -4,8 +4,7 @@ import { statusOf } from './docker-image.js';
 import { ensurePauseImage, PAUSE_IMAGE, PAUSE_PROGRAM } from './docker-pause.js';
 
 /**
- * The holder of a sandbox: a container that does nothing but own the network namespace, the host name and the resolver's
- * settings that the sandbox's container joins. It is there before the sandbox and kept between runs, as the engine
+ * The holder of a sandbox: a container that does nothing but own the network namespace and the host name that the sandbox's container joins. It is there before the sandbox and kept between runs, as the engine
  * remembers in the sandbox's container which one it joined.
  */
 
@@ -20,8 +19,6 @@ export interface HolderOptions {
   hostname: string;
   /** Of the Docker network. */
   network: string;
-  /** Empty: those of the engine. */
-  resolvers: readonly string[];
   architecture: string;
 }
 
@@ -38,6 +35,12 @@ export interface Holder {
 
 export function holderName(sandboxId: string): string {
   return `sandkeep-net-${sandboxId}`;
+}
+
+/** Is this container a holder? By its label and its name: nothing but a holder has both. */
+export function isHolder({ Labels, Names }: Docker.ContainerInfo): boolean {
+  const sandboxId = Labels[HOLDER_LABEL];
+  return sandboxId !== undefined && Names.includes(`/${holderName(sandboxId)}`);
 }
 
 /** A line of its environment by which its process is known. */
@@ -81,7 +84,7 @@ export async function removeHolder(docker: Docker, sandboxId: string): Promise<v
 }
 
 export async function createHolder(docker: Docker, options: HolderOptions): Promise<void> {
-  const { instanceId, sandboxId, hostname, network, resolvers, architecture } = options;
+  const { instanceId, sandboxId, hostname, network, architecture } = options;
   await ensurePauseImage(docker, architecture);
   await docker
     .createContainer({
@@ -97,7 +100,6 @@ export async function createHolder(docker: Docker, options: HolderOptions): Prom
       StopSignal: 'SIGKILL',
       HostConfig: {
         NetworkMode: network,
-        Dns: [...resolvers],
         CapDrop: ['ALL'],
         SecurityOpt: ['no-new-privileges'],
         ReadonlyRootfs: true,

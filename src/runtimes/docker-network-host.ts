@@ -13,13 +13,16 @@ export function hostAddresses(): string[] {
     .map(({ address }) => withoutZone(address));
 }
 
-/** The resolvers of this machine that are not on its loopback. Without any, the engine has its own way. */
+/** Whom the engine asks when the machine names nobody that others reach. */
+const FALLBACK_RESOLVERS = ['8.8.8.8', '8.8.4.4'];
+
+/** The resolvers of this machine that are not on its loopback, or public ones. */
 export function systemResolvers(): string[] {
   for (const path of RESOLV_CONFS) {
     const found = resolversIn(path);
     if (found.length > 0) return found;
   }
-  return [];
+  return FALLBACK_RESOLVERS;
 }
 
 function resolversIn(path: string): string[] {

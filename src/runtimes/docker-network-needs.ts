@@ -4,6 +4,7 @@ import { engineMessage, statusOf } from './docker-image.js';
 import { createHolder, markOf, removeHolder, startHolder } from './docker-network-holder.js';
 import { isMarked, whyNoRules } from './docker-network-rules.js';
 import { hasPause } from './docker-pause.js';
+import type { Guarded } from './network-policy.js';
 
 export interface NetworkOptions {
   instanceId: string;
@@ -11,6 +12,10 @@ export interface NetworkOptions {
   name: string | undefined;
   /** Who resolves names for the sandboxes; those of the machine unless said. */
   resolvers: readonly string[] | undefined;
+  /** What the policies of sandboxes may open all the same. */
+  lifted: readonly Guarded[];
+  /** Why no files of ours can be mounted in a sandbox; undefined when they can. */
+  unmountable: string | undefined;
   architecture: string;
   /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
   sharesKernel: boolean;
@@ -18,10 +23,11 @@ export interface NetworkOptions {
 
 /** Why sandboxes can have no network whose rules are enforced. */
 export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
-  const { name, architecture, sharesKernel } = options;
+  const { name, architecture, sharesKernel, unmountable } = options;
   if (name === 'none') return 'the operator wants none';
   if (!sharesKernel)
     return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
+  if (unmountable !== undefined) return `it cannot be told who resolves names: ${unmountable}`;
   if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
   if (name !== undefined) {
     const driver = await driverOf(docker, name);
@@ -47,7 +53,7 @@ async function whyNotHere(
   { instanceId, architecture }: NetworkOptions,
 ): Promise<string | undefined> {
   const sandboxId = randomUUID();
-  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none', resolvers: [] };
+  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none' };
   try {
     await createHolder(docker, attempt);
     const { pid } = await startHolder(docker, sandboxId);

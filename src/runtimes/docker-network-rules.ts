@@ -25,7 +25,7 @@ export async function whyNoRules(): Promise<string | undefined> {
       return `there is no ${program} to filter it with (on Debian: apt-get install ${debianPackage})`;
   }
   try {
-    const nowhere = { hosts: [], resolvers: [], neighbours: [] };
+    const nowhere = { hosts: [], resolvers: [], neighbours: [], lifted: [] };
     await feed('unshare', ['--net', 'nft', '-f', '-'], compilePolicy(PUBLIC_PROFILE, nowhere));
     return undefined;
   } catch (error) {

@@ -1,12 +1,14 @@
 import type Docker from 'dockerode';
 import { isIPv4 } from 'node:net';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from './docker-container.js';
+import type { Names } from './docker-etc.js';
 import { statusOf } from './docker-image.js';
 import {
   createHolder,
   HOLDER_LABEL,
   holderName,
   inspectHolder,
+  isHolder,
   markOf,
   readHolder,
   removeHolder,
@@ -23,6 +25,12 @@ import { StartRefusedError, type Capability, type Run } from './runtime.js';
 
 /** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */
 const ORPHAN_SECS = 30;
+
+interface Joined {
+  /** The engine's word for the network. */
+  mode: string;
+  names: Names;
+}
 
 type Work = 'stop_holder' | 'remove_holder' | 'end_sandbox';
 
@@ -66,20 +74,22 @@ export class DockerNetworks {
   }
 
   /**
-   * Makes the network of a sandbox that is about to start, with its rules. Returns the engine's word for it. `made`: the
-   * sandbox's container, if there is one already; it cannot change its network any more.
+   * Makes the network of a sandbox that is about to start, with its rules. `made`: the sandbox's container, if there is
+   * one already; it cannot change its network any more.
    *
    * Throws StartRefusedError rather than leave anything open.
    */
-  async join({ sandboxId, spec }: Run, made: Docker.Container | undefined): Promise<string> {
+  async join({ sandboxId, spec }: Run, made: Docker.Container | undefined): Promise<Joined> {
+    const hostname = spec.hostname ?? sandboxId;
+    const nowhere = { mode: 'none', names: { hostname, addresses: [], resolvers: [] } };
     const mode = made && (await made.inspect()).HostConfig.NetworkMode;
-    if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return 'none';
+    if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return nowhere;
     if (mode !== undefined && !mode.startsWith('container:')) {
       throw new StartRefusedError(`the sandbox was made with the open network ${mode}: make it anew`);
     }
     if (this.lack !== undefined) {
       // With nothing promised, nothing is less than that, but never more.
-      if (mode === undefined && spec.networkPolicy == null) return 'none';
+      if (mode === undefined && spec.networkPolicy == null) return nowhere;
       throw new StartRefusedError(`the sandbox cannot have its network: ${this.lack}`);
     }
     const { docker, options } = this;
@@ -90,22 +100,26 @@ export class DockerNetworks {
     const resolvers = options.resolvers ?? systemResolvers();
     if (!found) {
       const network = options.name ?? (await this.ensureNetwork());
-      const hostname = spec.hostname ?? sandboxId;
-      await createHolder(docker, {
-        ...{ ...options, sandboxId, hostname, network },
-        // A sandbox without IPv6 would only lose time with the others.
-        resolvers: resolvers.filter(isIPv4),
-      });
+      await createHolder(docker, { ...options, sandboxId, hostname, network });
     }
     const holder = await this.startHolder(sandboxId);
     const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
       hosts: [...hostAddresses(), ...holder.gateways],
       resolvers,
       neighbours: holder.links,
+      lifted: options.lifted,
     });
     await putRules(holder.pid, markOf(sandboxId), rules);
     this.opened.set(sandboxId, holder);
-    return `container:${holder.id}`;
+    return {
+      mode: `container:${holder.id}`,
+      names: {
+        hostname,
+        addresses: holder.links.map((link) => link.split('/')[0]!),
+        // A sandbox without IPv6 would only lose time with the others.
+        resolvers: resolvers.filter(isIPv4),
+      },
+    };
   }
 
   /**
@@ -228,12 +242,6 @@ function leftOver(
   if (!holder) return undefined;
   if (sandbox) return isAlive(holder) ? 'stop_holder' : undefined;
   return Date.now() / 1000 - holder.Created > ORPHAN_SECS ? 'remove_holder' : undefined;
-}
-
-/** A sandbox may have any label its owner likes, but not the name of a holder. */
-function isHolder({ Labels, Names }: Docker.ContainerInfo): boolean {
-  const sandboxId = Labels[HOLDER_LABEL];
-  return sandboxId !== undefined && Names.includes(`/${holderName(sandboxId)}`);
 }
 
 function isAlive({ State }: Docker.ContainerInfo): boolean {

@@ -15,10 +15,12 @@ import { checkDisk } from './docker-disk.js';
 import { findFeatures, sharesKernel, type FeatureInfo, type Features } from './docker-features.js';
 import { needsFiles, placeFiles } from './docker-files.js';
 import { DockerNetworks } from './docker-network.js';
+import { isHolder } from './docker-network-holder.js';
 import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
 import { readLog, sinceOf } from './docker-logs.js';
 import { plainWords } from './docker-messages.js';
 import type { Bind } from './docker-mounts.js';
+import type { Guarded } from './network-policy.js';
 import {
   StartRefusedError,
   type Activity,
@@ -37,6 +39,8 @@ export interface DockerOptions {
   network?: string | undefined;
   /** Who resolves names for the sandboxes; those of the machine unless said. */
   resolvers?: readonly string[];
+  /** What the policies of sandboxes may open of the machine's surroundings; nothing unless said. */
+  allow?: readonly Guarded[];
   /** The engine's name of what runs containers, such as `runsc`; its default unless said. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
@@ -56,7 +60,7 @@ export class DockerRuntime implements Runtime {
   readonly capabilities: ReadonlySet<Capability>;
 
   /** Inspecting each container at each look would cost a request a container: what has not changed is remembered. */
-  private known = new Map<string, { fingerprint: string; holding: Holding }>();
+  private known = new Map<string, Inspected>();
 
   private constructor(
     private readonly docker: Docker,
@@ -98,6 +102,9 @@ export class DockerRuntime implements Runtime {
       // The engine refuses less than 6 MiB.
       smallestMemoryMib: 6,
     };
+    const features = await findFeatures(docker, info, {
+      ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
+    });
     return new DockerRuntime(
       docker,
       patient,
@@ -109,11 +116,10 @@ export class DockerRuntime implements Runtime {
       bounds,
       info.ServerVersion,
       Boolean(info.InitBinary),
-      await findFeatures(docker, info, {
-        ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
-      }),
+      features,
       await DockerNetworks.open(docker, {
-        ...{ instanceId, name: options.network, resolvers: options.resolvers },
+        ...{ instanceId, name: options.network, resolvers: options.resolvers, lifted: options.allow ?? [] },
+        unmountable: features.mounts.unusable,
         ...{ architecture: info.Architecture, sharesKernel: sharesKernel(info, options.runtimeClass) },
       }),
     );
@@ -135,10 +141,10 @@ export class DockerRuntime implements Runtime {
       const mounts = await this.features.mounts.stage(run);
       try {
         signal.throwIfAborted();
-        const network = await this.networks.join(run, prepared);
-        const container = prepared ?? (await this.create(run, image!, mounts.binds, network));
+        const { mode, names } = await this.networks.join(run, prepared);
+        const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
         if (signal.aborted) return;
-        await mounts.attach();
+        await mounts.attach(names);
         await container.start();
         await this.networks.confirm(run, container);
       } finally {
@@ -189,6 +195,7 @@ export class DockerRuntime implements Runtime {
     const known: typeof this.known = new Map();
     const holdings: Holding[] = [];
     for (const container of containers) {
+      if (isHolder(container)) continue;
       const fingerprint = `${container.Names[0]} ${container.State}`;
       const before = this.known.get(container.Id);
       if (before?.fingerprint === fingerprint) {
@@ -196,13 +203,23 @@ export class DockerRuntime implements Runtime {
         holdings.push(before.holding);
         continue;
       }
-      const inspected = await this.inspect(container.Id);
+      let inspected: Inspected | undefined;
+      try {
+        inspected = await this.inspect(container.Id);
+      } catch (error) {
+        // One container that the engine cannot tell of holds up nobody else: what was known of the same run stands until
+        // it can. Where nothing is, nothing is made up: a run left out would be recorded as lost.
+        if (before === undefined || parseName(container.Names[0]!)?.runId !== before.holding.runId)
+          throw error;
+        known.set(container.Id, before);
+        holdings.push(before.holding);
+        continue;
+      }
       if (!inspected) continue;
       holdings.push(inspected.holding);
       // The list and the inspection are two moments. Only where both saw the same may the one stand for the other.
-      if (inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared') {
-        known.set(container.Id, { fingerprint, holding: inspected.holding });
-      }
+      const settled = inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared';
+      known.set(container.Id, { fingerprint: settled ? fingerprint : '', holding: inspected.holding });
     }
     this.known = known;
     return holdings;
@@ -303,7 +320,7 @@ export class DockerRuntime implements Runtime {
     return found[0];
   }
 
-  private async inspect(id: string): Promise<{ fingerprint: string; holding: Holding } | undefined> {
+  private async inspect(id: string): Promise<Inspected | undefined> {
     const inspected = await this.docker.getContainer(id).inspect().catch(unless(NOT_FOUND));
     const named = inspected && parseName(inspected.Name);
     if (!inspected || !named) return undefined;
@@ -324,6 +341,12 @@ export class DockerRuntime implements Runtime {
       },
     };
   }
+}
+
+interface Inspected {
+  /** Name and state. What is empty is looked at anew each time. */
+  fingerprint: string;
+  holding: Holding;
 }
 
 interface EngineInfo extends FeatureInfo {

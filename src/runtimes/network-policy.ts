@@ -10,7 +10,13 @@ export interface Surroundings {
   resolvers: readonly string[];
   /** Where other sandboxes are. No policy opens it; only `hosts` in it can be reached. */
   neighbours: readonly string[];
+  /** Guarded groups that policies may open. The others stay closed on the way out, whatever a policy says. */
+  lifted: readonly Guarded[];
 }
+
+/** What the operator keeps for the machine unless told otherwise: whoever reaches it may act as the machine. */
+export const GUARDED = ['host', 'metadata'] as const;
+export type Guarded = (typeof GUARDED)[number];
 
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type Traffic = Pick<Rule, 'protocols' | 'ports'>;
@@ -18,14 +24,14 @@ type Way = 'egress' | 'ingress';
 /** The other side of a packet, as nftables calls it. */
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
-/** The engine's own resolver. It listens inside, and asks from inside, but may ask the host's loopback too. */
+/** The engine's own resolver listens inside. It tells the names and addresses of everything on the bridge. */
 const INNER_RESOLVER = '127.0.0.11';
 
 /**
  * Translates a policy into a script for nftables that replaces what an earlier one had made, in one step.
  *
  * Replies pass, and what a sandbox sends itself is not looked at. What is denied is told so on the way out and ignored on
- * the way in. The chains stand before the engine's address translation, so that its resolver is seen at port 53.
+ * the way in. The engine's resolver is closed at any port: its address translation comes after these chains.
  */
 export function compilePolicy(policy: NetworkPolicy, around: Surroundings): string {
   return `table inet sandkeep
@@ -38,11 +44,13 @@ ${exceptions('deny', 'jump refuse')}
     meta l4proto tcp reject with tcp reset
     reject with icmpx admin-prohibited
   }
+${guard(around)}
   chain leaving {
     type filter hook output priority mangle; policy drop;
-    oifname "lo" ip daddr != ${INNER_RESOLVER} accept
-    oifname "lo" meta nfproto ipv6 accept
+    ip daddr ${INNER_RESOLVER} jump refuse
+    oifname "lo" accept
 ${lines(common('egress'))}
+    jump guarded
 ${lines(rulesOf(policy, 'egress'))}
     ${policy.default_egress === 'allow' ? 'accept' : 'jump refuse'}
   }
@@ -72,7 +80,7 @@ function sets({ hosts, resolvers, neighbours }: Surroundings): string {
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
   const named = {
     host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
-    resolver: { v4: [...resolvers.filter(isV4), INNER_RESOLVER], v6: resolvers.filter(isV6) },
+    resolver: { v4: resolvers.filter(isV4), v6: resolvers.filter(isV6) },
     neighbour: link,
     special: SPECIAL,
     ...GROUPS,
@@ -85,6 +93,23 @@ function sets({ hosts, resolvers, neighbours }: Surroundings): string {
 function set(name: string, type: string, elements: readonly string[]): string {
   const content = elements.length === 0 ? '' : ` elements = { ${[...new Set(elements)].join(', ')} };`;
   return `  set ${name} { type ${type}; flags interval; auto-merge;${content} }`;
+}
+
+/** Refuses what no policy opens here. Resolvers, and port 53 of the host, are left to the policy. */
+function guard({ lifted }: Surroundings): string {
+  const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
+  const rules = [
+    ...['ip daddr @resolver4', 'ip6 daddr @resolver6'].map((peer) => `${peer} ${dns} return`),
+    ...['ip daddr @host4', 'ip6 daddr @host6'].flatMap((peer) => [
+      ...(lifted.includes('host') ? [] : [`${peer} ${dns} return`, `${peer} jump refuse`]),
+      // An address that is the host's as well goes by the host's rules.
+      `${peer} return`,
+    ]),
+    ...['ip daddr @metadata4', 'ip6 daddr @metadata6'].flatMap((peer) =>
+      lifted.includes('metadata') ? [] : [`${peer} jump refuse`],
+    ),
+  ];
+  return `  chain guarded {\n${lines(rules)}\n  }`;
 }
 
 /** A verdict for the addresses of a group that are not in `host` as well, which has its own rules. */

@@ -73,6 +73,7 @@ export const CAPABILITIES = [
   'patch_engine_files',
   'init',
   'rlimit_as',
+  'rlimit_priority',
   'tmpfs',
   'named_volumes',
   'volume_caps',

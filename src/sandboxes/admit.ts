@@ -14,6 +14,8 @@ const IMAGE =
 const LONGEST_IMAGE = 512;
 /** Where the service places files of its own in the guest. */
 const RESERVED = '/.sandkeep/';
+/** The kernel's, which keep the guest from the machine: nothing is mounted over them. */
+const KERNEL = ['/proc/', '/sys/', '/dev/'];
 
 /**
  * Checks what the schema cannot: the rules between fields, and what the runtime can do. Throws the first refusal, which
@@ -104,6 +106,8 @@ function checkMounts(mounts: MountRequest[]): void {
   for (const [index, mount] of mounts.entries()) {
     const field = `mounts[${index}].guest`;
     checkGuestPath(mount.guest, field);
+    const kernel = KERNEL.find((path) => `${mount.guest}/`.startsWith(path));
+    if (kernel) refuse(field, `${field} is at or under ${kernel}, which is the kernel's`);
     if (guests.has(mount.guest)) refuse(field, `two mounts are at ${mount.guest}`);
     guests.add(mount.guest);
     if (mount.type === 'bind' || mount.type === 'disk_image')

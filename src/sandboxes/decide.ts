@@ -12,6 +12,8 @@ export interface Wanted {
   runOpen: boolean;
   /** Has the run under way a place on this worker? */
   placed: boolean;
+  /** Can no start of it be under way at the engine any more, one that a process which was killed had begun? */
+  quiet: boolean;
 }
 
 /** The one thing to do next for a sandbox. */
@@ -37,8 +39,11 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
   // The end of a run is recorded before anything else happens to what holds the record.
   if (wanted.runOpen && current && held.state === 'exited') return 'record_exit';
 
+  // What has not started may still: the engine answers the kill when it is done with a start that was under way.
+  const mayStart = current && held.state === 'prepared' && wanted.runOpen && !wanted.quiet;
+
   if (wanted.removed) {
-    if (held?.state === 'running') return 'kill';
+    if (held?.state === 'running' || mayStart) return 'kill';
     if (held !== undefined) return wanted.runOpen && current && wanted.runStarted ? 'record_lost' : 'destroy';
     return wanted.runOpen ? (wanted.runStarted ? 'record_lost' : 'record_cancelled') : 'record_destroyed';
   }
@@ -52,6 +57,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
       return current && held.state === 'running' ? 'nothing' : 'record_lost';
     case 'stopping':
       if (held?.state === 'running') return 'stop';
+      if (mayStart) return 'kill';
       return wanted.runStarted ? 'record_lost' : 'record_cancelled';
     case 'created':
     case 'stopped':

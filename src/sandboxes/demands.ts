@@ -39,14 +39,7 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
       field: 'init',
       what: 'hand process 1 to a program of the guest',
     },
-    ...(request.rlimits ?? []).map(
-      ({ resource }, index): Demand | false =>
-        resource === 'as' && {
-          capability: 'rlimit_as',
-          field: `rlimits[${index}]`,
-          what: 'limit the address space',
-        },
-    ),
+    ...(request.rlimits ?? []).flatMap(limitDemands),
     ...(request.patches ?? []).flatMap(patchDemands),
     ...(request.mounts ?? []).flatMap(mountDemands),
     ...networkDemands(network ?? {}),
@@ -67,6 +60,21 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
     },
   ];
   return demands.filter((demand) => demand !== false);
+}
+
+/** `nice` counts backwards: its limit N permits down to 20 - N, so above this to go before everybody else. */
+const ORDINARY_NICE = 20;
+
+function limitDemands(
+  { resource, hard }: NonNullable<CreateSandboxRequest['rlimits']>[number],
+  index: number,
+): Demand[] {
+  const field = `rlimits[${index}]`;
+  if (resource === 'as') return [{ capability: 'rlimit_as', field, what: 'limit the address space' }];
+  const above = resource === 'rtprio' ? 0 : resource === 'nice' ? ORDINARY_NICE : Infinity;
+  if (hard <= above) return [];
+  const what = 'let a sandbox take the processors from everything else on the machine';
+  return [{ capability: 'rlimit_priority', field, what }];
 }
 
 /** The first demand that the runtime does not meet. */

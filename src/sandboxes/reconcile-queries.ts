@@ -13,7 +13,7 @@ export interface ReconcileRow {
   startedAt: Instant | null;
   /** Why the run was asked to end; null when nobody asked. */
   stopReason: string | null;
-  wanted: Wanted;
+  wanted: Omit<Wanted, 'quiet'>;
 }
 
 /**

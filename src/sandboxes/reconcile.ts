@@ -24,6 +24,8 @@ const TOUCH_INTERVAL_MS = 10_000;
  */
 export class Reconciler {
   private readonly calls: Calls;
+  /** Runs that had not started when the engine had carried out a kill. */
+  private readonly quiet = new Set<string>();
   private lastTouch = 0;
   private readonly idle = new IdleClocks();
   private idleLook: Promise<unknown> | undefined;
@@ -83,7 +85,7 @@ export class Reconciler {
   private async reconcile(term: Term, row: ReconcileRow, held: Holding | undefined): Promise<void> {
     const { ctx } = this;
     const { orgId, sandboxId, wanted } = row;
-    const step = decide(wanted, held);
+    const step = decide({ ...wanted, quiet: this.quiet.has(wanted.runId ?? '') }, held);
     const runId = wanted.runId ?? '';
     switch (step) {
       case 'nothing':
@@ -93,7 +95,10 @@ export class Reconciler {
       case 'stop':
         return this.calls.begin(term, row, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
       case 'kill':
-        return this.calls.begin(term, row, step, () => ctx.runtime.stop(sandboxId, 0));
+        return this.calls.begin(term, row, step, async () => {
+          await ctx.runtime.stop(sandboxId, 0);
+          if (held?.state === 'prepared') this.quiet.add(held.runId);
+        });
       case 'destroy':
         return this.calls.begin(term, row, step, () => ctx.runtime.destroy(sandboxId));
       case 'record_started':
@@ -149,6 +154,7 @@ export class Reconciler {
   }
 
   private async record(term: Term, observation: Observation): Promise<void> {
+    this.quiet.delete(observation.runId);
     await this.write(term, (tx) => recordObservation(this.ctx, tx, observation));
     this.again();
   }

@@ -7,6 +7,11 @@ import { Keyring } from './keyring.js';
 /** Where the keys come from: given as text, or a file that is made when it is missing. */
 export type KeySource = { keys: string } | { file: string };
 
+/** Names the place in messages. */
+export function describeSource(source: KeySource): string {
+  return 'file' in source ? source.file : 'SANDKEEP_SECRET_KEYS';
+}
+
 /** Keys that are given go before the file, which is in the data directory unless it is named. */
 export function keySourceOf({
   dataDir,
@@ -28,7 +33,7 @@ export function keySourceOf({
  */
 export function openKeyring(source: KeySource): () => Keyring {
   if ('keys' in source) {
-    const keyring = Keyring.parse(source.keys, 'SANDKEEP_SECRET_KEYS');
+    const keyring = Keyring.parse(source.keys, describeSource(source));
     return () => keyring;
   }
   let read: { version: string; keyring: Keyring } | undefined;

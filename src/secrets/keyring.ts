@@ -66,6 +66,10 @@ export class Keyring {
     return [mac(first), ...rest.map(mac)];
   }
 
+  has(keyId: string): boolean {
+    return this.keys.some(({ id }) => id === keyId);
+  }
+
   /** `about`: what the secret belongs to. It opens only under the same. */
   seal(text: string, about: string): Sealed {
     const [key] = this.keys;

@@ -65,3 +65,22 @@ export async function replaceSealed(tx: Sql, { org_id, sandbox_id, name, sealed 
     [org_id, sandbox_id, name, sealed.keyId, sealed.bytes],
   );
 }
+
+/** The key that this installation seals under; `proposed` when there is none yet. */
+export async function agreeOnKey(sql: Sql, proposed: string): Promise<string> {
+  const { rows } = await sql.query<{ secret_key_id: string }>(
+    'update instance set secret_key_id = coalesce(secret_key_id, $1) returning secret_key_id',
+    [proposed],
+  );
+  return rows[0]!.secret_key_id;
+}
+
+export async function setKey(sql: Sql, keyId: string): Promise<void> {
+  await sql.query('update instance set secret_key_id = $1', [keyId]);
+}
+
+/** Deletes every secret there is. Returns how many that were. */
+export async function deleteAllSecrets(sql: Sql): Promise<number> {
+  const { rowCount } = await sql.query('delete from sandbox_secrets');
+  return rowCount ?? 0;
+}

@@ -1,8 +1,16 @@
 import type { Pool, Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
+import { ExplainedError } from '../lib/explained.js';
 import { StartRefusedError, type RunSecrets } from '../runtimes/runtime.js';
 import type { Keyring } from './keyring.js';
-import { insertSecret, lockOutdated, readSecrets, replaceSealed, type SecretRow } from './queries.js';
+import {
+  agreeOnKey,
+  insertSecret,
+  lockOutdated,
+  readSecrets,
+  replaceSealed,
+  type SecretRow,
+} from './queries.js';
 
 /** Credentials for the pull of the image: for the first start alone. */
 export const REGISTRY = 'registry';
@@ -55,6 +63,18 @@ function open(keyring: Keyring, row: SecretRow): string {
     );
   }
   return text;
+}
+
+/**
+ * Makes sure that this service has the key that its installation seals under, or could not open what another sealed.
+ * Throws ExplainedError. `source`: where its keys come from, for the message.
+ */
+export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Promise<void> {
+  const keyId = await agreeOnKey(sql, keyring.currentId);
+  if (keyring.has(keyId)) return;
+  throw new ExplainedError(
+    `secrets of this installation are sealed under the key ${keyId}, which is not in ${source}: copy the keys from where it was installed first; if they are lost, "sandkeep secrets forget" deletes what they sealed`,
+  );
 }
 
 const BATCH = 200;
