@@ -1,5 +1,5 @@
 -- Usage of closed runs by UTC day, since when a sandbox has had its labels, and how much is in a volume.
--- The release before survives it: triggers keep both right, whoever writes (docs/decisions/0012-closed-runs-are-counted-once.md).
+-- The release before survives it: triggers keep both right, whoever writes (docs/decisions/0013-closed-runs-are-counted-once.md).
 
 -- The UTC days that [from_at, to_at) touches, and how many microseconds of it are on each. Days on which none are, are left out.
 create function days_of(from_at timestamptz, to_at timestamptz) returns table (day date, micros bigint)

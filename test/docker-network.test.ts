@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
-import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { describeDocker, docker, execIn, IMAGE, makeImage } from './support/docker.js';
 import {
   addressOf,
   answers,
   bridgeOf,
+  end,
   forbiddenPackets,
   FORBIDDEN,
   gatewayOf,
@@ -26,10 +26,11 @@ import {
   removeWorld,
   RESOLVER,
   rulesIn,
+  startWith,
   WORLD,
 } from './support/docker-world.js';
 import { describeNetns, NetnsPeer, sh } from './support/netns.js';
-import { startTestService, type TestService } from './support/service.js';
+import type { TestService } from './support/service.js';
 import { until, untilStatus } from './support/until.js';
 
 /** A sandbox of which there is only a holder, as a start leaves it that is killed right then. */
@@ -52,7 +53,7 @@ describeDocker('the network of docker sandboxes', () => {
       host = createServer((socket) => socket.on('error', () => undefined).end('reached'));
       await new Promise<void>((resolve) => host.listen(0, '::', resolve));
       hostPort = (host.address() as { port: number }).port;
-      service = await startWith({});
+      service = await startWith({ allow: ['host', 'metadata'] });
       client = await service.newOrg();
       await leaveOrphan(service, ORPHAN);
     });
@@ -90,12 +91,11 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await reaches(id, RESOLVER, 53)).toBe(true);
       expect(await reaches(id, RESOLVER, 80)).toBe(false);
       for (const address of FORBIDDEN) expect(await reaches(id, address, 80), address).toBe(false);
-      const gateway = await gatewayOf(id);
       const ours = Object.values(networkInterfaces())
         .flatMap((addresses) => addresses ?? [])
         .filter(({ family, internal }) => family === 'IPv4' && !internal)
         .map(({ address }) => address);
-      expect(ours).toContain(gateway);
+      expect(ours).toContain(await gatewayOf(id));
       for (const address of ours) expect(await reaches(id, address, hostPort), address).toBe(false);
       expect(await reaches(id, '127.0.0.11', hostPort)).toBe(false);
       // It is open from outside, but not to other sandboxes.
@@ -121,6 +121,54 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await execIn(id, 'busybox', 'hostname')).toContain(id);
       expect(await execIn(id, 'ls', '/proc/sys/net/ipv6/conf')).toContain('eth0');
       expect(await execIn(id, 'busybox', 'ip', '-6', 'addr', 'show', 'dev', 'eth0')).not.toContain('inet6');
+    });
+
+    test('nobody learns of others on the bridge, nor of the installation, and files of its names are not to write', async () => {
+      const id = await create('curious', withRules([], { default_egress: 'allow' }));
+      const other = await create('discreet');
+      const asks = (...args: string[]) => execIn(id, 'busybox', 'nslookup', ...args);
+      const address = await addressOf(other);
+      for (const server of [['127.0.0.11'], []]) {
+        const told = (await asks(address, ...server)) + (await asks(`sandkeep-net-${other}`, ...server));
+        expect(told).not.toMatch(/name = \S/);
+        expect(told).not.toContain(`Address: ${address}`);
+      }
+      expect(await asks('-type=a', 'some.example')).toContain(PUBLIC);
+      // At whatever port the engine moves the questions to, too.
+      const listening = sh(`nsenter --net=/proc/${await pidOf(id)}/ns/net cat /proc/net/tcp /proc/net/udp`);
+      const ports = [...listening.matchAll(/ 0B00007F:([0-9A-F]{4})/g)].map(([, hex]) =>
+        Number.parseInt(hex!, 16),
+      );
+      expect(ports).toHaveLength(2);
+      for (const port of [53, ...ports]) {
+        expect(await execIn(id, 'sh', '-c', `busybox nc -w 3 127.0.0.11 ${port} 2>&1`)).toContain('refused');
+      }
+      const seen = await execIn(id, 'sh', '-c', 'cat /proc/self/mountinfo /etc/hosts /etc/resolv.conf; env');
+      expect(seen).not.toContain((await bridgeOf(service)).slice('sandkeep-'.length));
+      expect(seen).toContain(`nameserver ${RESOLVER}`);
+      expect(seen).toContain(`${await addressOf(id)}\t${id}`);
+      for (const file of ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf']) {
+        expect(await execIn(id, 'sh', '-c', `(echo x >> ${file}) 2>&1`), file).toContain(
+          'Read-only file system',
+        );
+      }
+    });
+
+    test('no policy opens the machine or its metadata unless the operator lets it', async () => {
+      const other = await startWith({});
+      const tenant = await other.newOrg();
+      try {
+        const allow = { direction: 'egress', action: 'allow' };
+        const destinations = ['any', { group: 'host' }, { group: 'metadata' }, { cidr: `${METADATA}/32` }];
+        const rules = destinations.map((destination) => ({ ...allow, destination }));
+        const id = await create('greedy', withRules(rules, { default_egress: 'allow' }), tenant);
+        expect(await reaches(id, METADATA, 80)).toBe(false);
+        expect(await reaches(id, await gatewayOf(id), hostPort)).toBe(false);
+        expect(await reaches(id, PRIVATE, 80)).toBe(true);
+        expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'some.example')).toContain(PUBLIC);
+      } finally {
+        await end(other, tenant);
+      }
     });
 
     test('the first rule that matches decides, by block, group, port and protocol', async () => {
@@ -307,7 +355,7 @@ describeDocker('the network of docker sandboxes', () => {
 
     test('a sandbox with the label of a holder is not taken for one', async () => {
       const id = await create('honest');
-      const labels = { 'dev.sandkeep.holder-of': id };
+      const labels = { 'dev.sandkeep.holder-of': id, 'dev.sandkeep.sandbox': id };
       const other = await create('impostor', { labels, network: { enabled: false } });
       await client.post(`/v1/sandboxes/${other}/stop`, {});
       await untilStatus(client, other, 'stopped');
@@ -387,7 +435,7 @@ describeDocker('the network of docker sandboxes', () => {
       const name = `sandkeep-test-${process.pid}`;
       const ipam = { Config: [{ Subnet: 'fd5a:4e::/64' }] };
       const network = await docker.createNetwork({ Name: name, EnableIPv6: true, IPAM: ipam });
-      const other = await startWith({ network: name });
+      const other = await startWith({ network: name, allow: ['host'] });
       const tenant = await other.newOrg();
       try {
         const [closed, open] = [
@@ -450,38 +498,3 @@ describeDocker('the network of docker sandboxes', () => {
     });
   });
 });
-
-async function startWith(
-  options: { network?: string },
-  beforeConnecting: () => unknown = () => undefined,
-): Promise<TestService> {
-  return startTestService({
-    runtime: async (instanceId, volumes) => {
-      beforeConnecting();
-      return DockerRuntime.connect(instanceId, {
-        socketPath: SOCKET,
-        resolvers: [RESOLVER],
-        capacity: { vcpus: 100, memoryMib: 1_000_000 },
-        volumes,
-        ...options,
-      });
-    },
-    settings: { stopGraceMs: 500 },
-  });
-}
-
-async function end(service: TestService | undefined, client: Client | undefined): Promise<void> {
-  if (!service || !client) return;
-  for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
-    await client.delete(`/v1/sandboxes/${id}`);
-  }
-  await until(
-    () => service.runtime.list(),
-    (held) => held.length === 0,
-    60_000,
-  );
-  const name = await bridgeOf(service);
-  await service.close();
-  // Nobody is on it any more.
-  expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
-}

@@ -428,13 +428,14 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(sandbox).toMatchObject({ status: 200, body: { status: 'starting' } });
       expect(await service.exited).toEqual({ code: 0, signal: null });
       expect(databaseOf(dataDir).all).toEqual([]);
-      expect(readdirSync(dataDir).toSorted()).toEqual(['postgres', 'postgres.log', 'run', 'simulated']);
+      expect(readdirSync(dataDir).toSorted()).toEqual([
+        ...['postgres', 'postgres.log', 'run', 'secret-keys', 'simulated', 'volumes'],
+      ]);
       expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
       expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
     });
 
-    // Fails: a connection on which a request was under way stays open after its answer, and closing waits for it.
-    test.fails('does not wait for clients that keep their connections', async () => {
+    test('does not wait for clients that keep their connections', async () => {
       const service = await serveUsed();
       await inDatabase(dataDir, async (client) => {
         const blocked = await blockedWrites(client, service, { keepAlive: true });
@@ -477,7 +478,8 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       for (const one of blocked) one.catch(() => undefined);
       await until('they wait', async () => {
         const { rows } = await client.query(
-          `select from pg_locks where not granted and relation = 'volumes'::regclass`,
+          // To write: the worker's own look at volumes waits in another mode.
+          `select from pg_locks where not granted and relation = 'volumes'::regclass and mode = 'RowExclusiveLock'`,
         );
         return rows.length === blocked.length;
       });

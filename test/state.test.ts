@@ -113,7 +113,7 @@ describe('the lifecycle table, simulated:', () => {
 });
 
 describeDocker('the lifecycle table, docker:', () => {
-  beforeAll(makeImage);
+  beforeAll(() => makeImage());
   const container = (script: string) => ({
     image: { type: 'oci', reference: IMAGE },
     pull_policy: 'never',

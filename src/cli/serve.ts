@@ -1,35 +1,10 @@
 import type { Command } from 'commander';
-import type { FirstKey, Service } from '../service.js';
-import type { LogLevel } from '../log.js';
-import type { Guarded } from '../runtimes/network-policy.js';
-import type { RuntimeChoice } from '../runtimes/runtime.js';
+import type { FirstKey, Service, ServiceOptions } from '../service.js';
 import { VERSION } from '../version.js';
 import { databaseCommand, type CommonOptions } from './command.js';
 import * as option from './options.js';
 
-interface ServeOptions extends CommonOptions {
-  host: string;
-  port: number;
-  runtime: RuntimeChoice;
-  dockerSocket: string;
-  dockerNetwork?: string;
-  dockerRuntime?: string;
-  dockerAllow?: Guarded[];
-  volumesDir?: string;
-  secretKeys?: string;
-  secretKeysFile?: string;
-  capacityVcpus?: number;
-  capacityMemoryMib?: number;
-  capacityDiskMib?: number;
-  simulatedStartMs: number;
-  simulatedStopMs: number;
-  simulatedFailures: number;
-  volumePurgeHours: number;
-  volumeSampleMinutes: number;
-  ephemeralLingerSecs: number;
-  priceBook?: string;
-  logLevel: LogLevel;
-}
+type ServeOptions = CommonOptions & ServiceOptions;
 
 export function serveCommand(): Command {
   return databaseCommand('serve')

@@ -84,6 +84,16 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     );
     return Promise.resolve();
   });
+  // A connection on which a request was under way would stay open after its answer, and closing wait for it.
+  let closing = false;
+  app.addHook('preClose', async () => {
+    closing = true;
+    return Promise.resolve();
+  });
+  app.addHook('onSend', async (_request, reply) => {
+    if (closing) void reply.header('connection', 'close');
+    return Promise.resolve();
+  });
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
   });

@@ -11,15 +11,14 @@ const CUT_OFF_MS = 60_000;
 const RENEW_EVERY_MS = 15_000;
 
 /** The answer of an earlier request, or a claim to do the work. */
-export type FileClaim<T> =
-  { answer: T } | { done: (answer: T) => Promise<void>; failed: () => Promise<void> };
+type FileClaim<T> = { answer: T } | { done: (answer: T) => Promise<void>; failed: () => Promise<void> };
 
 /**
  * Claims the idempotency key of work that changes files and not the database. No transaction is held for it, as it may
  * take long: the key is claimed before and answered after. So of equal requests at once one is carried out and the others
  * are told to come back; one that was cut off in between is carried out once more.
  */
-export async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Caller): Promise<FileClaim<T>> {
+async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Caller): Promise<FileClaim<T>> {
   if (!keyed) return { done: async () => Promise.resolve(), failed: async () => Promise.resolve() };
   const { pool } = ctx;
   const claim = randomUUID();

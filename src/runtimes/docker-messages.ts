@@ -11,5 +11,9 @@ export function plainWords(said: string): string {
     .replace(PREFIXES, '')
     .replace(/(?:\/[\w.-]+)+\/(?:overlay2|subvolumes|graph)\/[0-9a-f]+(?:-init)?(?:\/merged)?/g, '')
     .replace(/\/run\/sandkeep\/[0-9a-f-]+\/[0-9a-f-]+\/\d+/g, 'the volume')
+    .replace(
+      /\/run\/sandkeep\/[0-9a-f-]+\/[0-9a-f-]+\/(?:hostname|hosts|resolv\.conf)/g,
+      "the service's file",
+    )
     .replace(/: unknown(?=:|$)/, '');
 }

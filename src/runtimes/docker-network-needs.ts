@@ -27,7 +27,6 @@ export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Pro
   if (name === 'none') return 'the operator wants none';
   if (!sharesKernel)
     return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
-  if (unmountable !== undefined) return `it cannot be told who resolves names: ${unmountable}`;
   if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
   if (name !== undefined) {
     const driver = await driverOf(docker, name);
@@ -35,7 +34,10 @@ export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Pro
       return driver === undefined ? `there is no Docker network ${name}` : `${name} is not a bridge network`;
     }
   }
-  return (await whyNoRules()) ?? (await whyNotHere(docker, options));
+  const noRules = await whyNoRules();
+  if (noRules !== undefined) return noRules;
+  if (unmountable !== undefined) return `sandboxes cannot be told who resolves names: ${unmountable}`;
+  return whyNotHere(docker, options);
 }
 
 async function driverOf(docker: Docker, name: string): Promise<string | undefined> {

@@ -35,10 +35,10 @@ export async function openOwnEngine(): Promise<OwnEngine> {
       `--exec-root=${folder}/exec`,
       `--pidfile=${folder}/docker.pid`,
     ];
-    // No network: nothing of it then meets what another engine on this machine has made.
+    // No network, and a namespace of its own: it would take the bridge of another engine away as left over.
     const apart = ['--host', `unix://${socket}`, '--bridge=none', '--iptables=false', '--ip6tables=false'];
     const log = openSync(join(folder, 'log'), 'a');
-    daemon = spawn('dockerd', [...places, ...apart], { stdio: ['ignore', log, log] });
+    daemon = spawn('unshare', ['--net', 'dockerd', ...places, ...apart], { stdio: ['ignore', log, log] });
     closeSync(log);
     await until(
       () => `the engine answers:\n${readFileSync(join(folder, 'log'), 'utf8').slice(-2_000)}`,

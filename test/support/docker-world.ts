@@ -1,7 +1,12 @@
 import { connect } from 'node:net';
-import { docker, execIn } from './docker.js';
+import { expect } from 'vitest';
+import { DockerRuntime } from '../../src/runtimes/docker.js';
+import type { Guarded } from '../../src/runtimes/network-policy.js';
+import type { Client } from './client.js';
+import { docker, execIn, SOCKET } from './docker.js';
 import { nft, sh } from './netns.js';
-import type { TestService } from './service.js';
+import { startTestService, type TestService } from './service.js';
+import { until } from './until.js';
 
 /** A world that sandboxes may or may not reach: a network namespace with routes of the machine to it, and looks at it. */
 
@@ -118,4 +123,41 @@ export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Prom
     HostConfig: { NetworkMode: 'none' },
   });
   await orphan.start();
+}
+
+/** A service on the engine, whose sandboxes ask the world for names. */
+export async function startWith(
+  options: { network?: string; allow?: readonly Guarded[] },
+  beforeConnecting: () => unknown = () => undefined,
+): Promise<TestService> {
+  return startTestService({
+    runtime: async (instanceId, volumes) => {
+      beforeConnecting();
+      return DockerRuntime.connect(instanceId, {
+        socketPath: SOCKET,
+        resolvers: [RESOLVER],
+        capacity: { vcpus: 100, memoryMib: 1_000_000 },
+        volumes,
+        ...options,
+      });
+    },
+    settings: { stopGraceMs: 500 },
+  });
+}
+
+/** Ends a service when its sandboxes are gone, and sees that its bridge is gone too. */
+export async function end(service: TestService | undefined, client: Client | undefined): Promise<void> {
+  if (!service || !client) return;
+  for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+    await client.delete(`/v1/sandboxes/${id}`);
+  }
+  await until(
+    () => service.runtime.list(),
+    (held) => held.length === 0,
+    60_000,
+  );
+  const name = await bridgeOf(service);
+  await service.close();
+  // Nobody is on it any more.
+  expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
 }

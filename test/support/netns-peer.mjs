@@ -48,9 +48,16 @@ function tryTcp({ from, to, port, wait }) {
   });
 }
 
+/**
+ * The kernel takes a datagram for an answer within a flow that it has seen, whatever the rules have become since: no
+ * attempt comes from a port from which another came.
+ */
+let lastSource = 10_000;
+
 function tryUdp({ from, to, port, wait }) {
+  const isV6 = to.includes(':');
   return new Promise((resolve) => {
-    const socket = createSocket(to.includes(':') ? 'udp6' : 'udp4');
+    const socket = createSocket(isV6 ? 'udp6' : 'udp4');
     let ended = false;
     const end = (outcome) => {
       if (!ended) socket.close();
@@ -68,8 +75,7 @@ function tryUdp({ from, to, port, wait }) {
         // What was refused is said at the next use of the socket.
         setTimeout(ask, 20);
       });
-    if (from) socket.bind(0, from, send);
-    else send();
+    socket.bind((lastSource += 1), from ?? (isV6 ? '::' : '0.0.0.0'), send);
   });
 }
 
