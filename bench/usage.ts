@@ -227,7 +227,10 @@ async function holdRows(pool: Pool, orgId: string): Promise<void> {
   await pool.query('drop table if exists bare_rows');
   await pool.query(
     `create table bare_rows as
-     select day, sandbox_id, vcpu_seconds, memory_mib_seconds, disk_mib_seconds from usage_days
+     select day, sandbox_id, (vcpu_micros * 0.000001)::float8 as vcpu_seconds,
+       (memory_mib_micros * 0.000001)::float8 as memory_mib_seconds,
+       (disk_mib_micros * 0.000001)::float8 as disk_mib_seconds
+     from usage_days
      where org_id = '${orgId}' and day >= '${MONTH.since}' and day < '${MONTH.until}' order by day, name, sandbox_id`,
   );
 }

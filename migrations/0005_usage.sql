@@ -13,6 +13,12 @@ language sql immutable parallel safe as $$
   where from_at < to_at
 $$;
 
+-- As a cast gives it, which depends on a setting of the session and cannot stand in a generated column.
+create function iso_date(day date) returns text language sql immutable strict parallel safe as $$
+  select lpad(extract(year from day)::text, 4, '0') || '-' || lpad(extract(month from day)::text, 2, '0')
+    || '-' || lpad(extract(day from day)::text, 2, '0')
+$$;
+
 -- What the closed runs of a sandbox used on one UTC day, exact in integers. Open runs are not in it: only a closed run never
 -- changes, so these sums never depend on what time it is.
 create table usage_days (
@@ -25,10 +31,12 @@ create table usage_days (
   vcpu_micros numeric not null,
   memory_mib_micros numeric not null,
   disk_mib_micros numeric not null,
-  -- What is answered, rounded once, so that reading need not.
-  vcpu_seconds float8 not null generated always as ((vcpu_micros * 0.000001)::float8) stored,
-  memory_mib_seconds float8 not null generated always as ((memory_mib_micros * 0.000001)::float8) stored,
-  disk_mib_seconds float8 not null generated always as ((disk_mib_micros * 0.000001)::float8) stored,
+  -- The row as it is answered, rounded once and put into words when it is written: that takes six times as long as reading it.
+  json text not null generated always as (
+    '{"day":"' || iso_date(day) || 'T00:00:00Z","sandbox_id":"' || sandbox_id::text
+    || '","vcpu_seconds":' || ((vcpu_micros * 0.000001)::float8)::text
+    || ',"mem_mib_seconds":' || ((memory_mib_micros * 0.000001)::float8)::text
+    || ',"disk_mib_seconds":' || ((disk_mib_micros * 0.000001)::float8)::text || '}') stored,
   primary key (org_id, day, name, sandbox_id)
 );
 create unique index usage_days_sandbox on usage_days (org_id, sandbox_id, day);

@@ -19,16 +19,26 @@ export interface Query {
   values: readonly unknown[];
 }
 
+const seconds = (micros: string) => `(${micros} * 0.000001)::float8`;
+
 /** How a row leaves. `row`: what has its columns. The day and the id come first, each of a fixed length. */
 const LINES: Record<Format, (row: string) => string> = {
   json: (row) =>
     `'{"day":"' || ${row}.day || 'T00:00:00Z","sandbox_id":"' || ${row}.sandbox_id
-      || '","vcpu_seconds":' || ${row}.vcpu_seconds || ',"mem_mib_seconds":' || ${row}.memory_mib_seconds
-      || ',"disk_mib_seconds":' || ${row}.disk_mib_seconds || '}'`,
+      || '","vcpu_seconds":' || ${seconds(`${row}.vcpu_micros`)}
+      || ',"mem_mib_seconds":' || ${seconds(`${row}.memory_mib_micros`)}
+      || ',"disk_mib_seconds":' || ${seconds(`${row}.disk_mib_micros`)} || '}'`,
   csv: (row) =>
-    `${row}.day || ',' || ${row}.sandbox_id || ',' || ${csvField(`${row}.name`)} || ',' || ${row}.vcpu_seconds
-      || ',' || ${row}.memory_mib_seconds || ',' || ${row}.disk_mib_seconds`,
+    `${row}.day || ',' || ${row}.sandbox_id || ',' || ${csvField(`${row}.name`)}
+      || ',' || ${seconds(`${row}.vcpu_micros`)} || ',' || ${seconds(`${row}.memory_mib_micros`)}
+      || ',' || ${seconds(`${row}.disk_mib_micros`)}`,
 };
+
+/** The same of a stored day (u), which has it ready. */
+const STORED_LINES: Record<Format, string> = { json: 'u.json', csv: LINES.csv('u') };
+
+/** What stands between two lines. */
+export const SEPARATORS: Record<Format, string> = { json: ',', csv: '\r\n' };
 
 /** Which sandboxes are meant and when they had the labels. Undefined: all of them, always. */
 export function pickedSandboxes(c: Conditions, { orgId, sandboxIds, labels }: Scope): string | undefined {
@@ -133,11 +143,11 @@ export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
          where ${storedDays(c, scope.orgId, slab.whole)} and u.sandbox_id = l.sandbox_id and u.day = l.day ${whole}
          offset 0) u on true`
     : '';
-  const seconds = (column: string) =>
-    `((l.${column}_micros${slab.whole ? ` + coalesce(u.${column}_micros, 0)` : ''}) * 0.000001)::float8 as ${column}_seconds`;
+  const sum = (column: string) =>
+    `l.${column}${slab.whole ? ` + coalesce(u.${column}, 0)` : ''} as ${column}`;
   const text = `with ${picked ? `${picked}, ` : ''}stretches as (${stretches}), loose as (${LOOSE_SUMS}),
     finished as (
-      select l.day, s.name, l.sandbox_id, ${['vcpu', 'memory_mib', 'disk_mib'].map(seconds).join(', ')}
+      select l.day, s.name, l.sandbox_id, ${['vcpu_micros', 'memory_mib_micros', 'disk_mib_micros'].map(sum).join(', ')}
       from loose l
       join sandboxes s on s.org_id = ${c.parameter(scope.orgId)} and s.id = l.sandbox_id
       ${stored})
@@ -147,19 +157,48 @@ export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
   return { text, values: c.values };
 }
 
-/**
- * Rows (line, and the name unless `bare`) of stored days, by day, name and id: the order they are stored in. What need not be compared
- * with other rows needs no name: it would be half as much again to hand over.
- */
-export function storedRows(scope: Scope, whole: Stretch, format: Format, { bare = false } = {}): Query {
+/** Rows (line, name) of stored days, by day, name and id: the order they are stored in. */
+export function storedRows(scope: Scope, whole: Stretch, format: Format): Query {
   const c = new Conditions();
   const picked = pickedSandboxes(c, scope);
   const text = `${picked ? `with ${picked}` : ''}
-    select ${LINES[format]('u')} ${bare ? '' : ', u.name'}
+    select ${STORED_LINES[format]}, u.name
     from usage_days u
     where ${storedDays(c, scope.orgId, whole)}
       ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}
     order by u.day, u.name, u.sandbox_id`;
+  return { text, values: c.values };
+}
+
+/** Where a stored row stands among the others. */
+export type Place = readonly [day: string, name: string, id: string];
+
+/** Before every row. */
+export const FIRST_PLACE: Place = ['-infinity', '', '00000000-0000-0000-0000-000000000000'];
+
+/**
+ * One row: the lines of the next `count` stored days after a place, put together by the database, how many they are, and
+ * the place of the last one.
+ */
+export function storedText(
+  orgId: string,
+  whole: Stretch,
+  format: Format,
+  [day, name, id]: Place,
+  count: number,
+): Query {
+  const c = new Conditions();
+  const text = `
+    select string_agg(b.line, ${c.parameter(SEPARATORS[format])}), count(*),
+      (array_agg(b.day::text))[count(*)], (array_agg(b.name))[count(*)], (array_agg(b.sandbox_id::text))[count(*)]
+    from (
+      select u.day, u.name, u.sandbox_id, ${STORED_LINES[format]} as line
+      from usage_days u
+      where ${storedDays(c, orgId, whole)}
+        and (u.day, u.name, u.sandbox_id)
+          > (${c.parameter(day)}::date, ${c.parameter(name)}, ${c.parameter(id)}::uuid)
+      order by u.day, u.name, u.sandbox_id
+      limit ${c.parameter(count)}) b`;
   return { text, values: c.values };
 }
 
