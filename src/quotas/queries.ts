@@ -1,5 +1,7 @@
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
+import { inUnits } from '../usage/price.js';
+import { computeTotals } from '../usage/summary-queries.js';
 import { LIMITS, SWITCHES, type Limits, type PoolUsage } from './limits.js';
 
 const COLUMNS = [...LIMITS, ...SWITCHES].join(', ');
@@ -74,26 +76,18 @@ export async function sumOfCaps(sql: Sql, orgId: string): Promise<number> {
   return rows[0]!.sum;
 }
 
-/** What ran in `[since, now)`. Summed in integer microseconds, divided once. */
+/** What ran in `[since, now)`: days that are over as they are stored. Exact in integers, divided once. */
 export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<PoolUsage> {
-  const { rows } = await sql.query<PoolUsage & Record<string, unknown>>(
-    `with stretches as (
-       select vcpus, memory_mib, disk_mib,
-         (extract(epoch from least(stopped_at, $3::timestamptz)) * 1000000)::bigint
-           - (extract(epoch from greatest(started_at, $2::timestamptz)) * 1000000)::bigint as micros
-       from runs
-       where org_id = $1 and started_at < $3 and (stopped_at is null or stopped_at > $2)
-     )
-     select
-       (coalesce(sum(micros::numeric * vcpus), 0) / 3600000000)::float8 as vcpu_hours_used,
-       (coalesce(sum(micros::numeric * memory_mib), 0) / (3600000000 * 1024::numeric))::float8
-         as memory_gib_hours_used,
-       (coalesce(sum(micros::numeric * disk_mib), 0) / (3600000000 * 1024::numeric))::float8
-         as disk_gib_hours_used
-     from stretches`,
-    [orgId, since, now],
-  );
-  return rows[0]!;
+  const { vcpu_hour, memory_gib_hour, disk_gib_hour } = await computeTotals(sql, orgId, {
+    since,
+    until: now,
+    now,
+  });
+  return {
+    vcpu_hours_used: inUnits('vcpu_hour', vcpu_hour),
+    memory_gib_hours_used: inUnits('memory_gib_hour', memory_gib_hour),
+    disk_gib_hours_used: inUnits('disk_gib_hour', disk_gib_hour),
+  };
 }
 
 /** The organizations whose hours are a wall and that have something starting or running. */

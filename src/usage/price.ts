@@ -22,6 +22,10 @@ export interface PriceBook {
 /** Quantities in integers, as they are metered: microseconds times vCPUs, or times MiB. */
 export type Quantities = Record<Metric, bigint>;
 
+export function noQuantities(): Quantities {
+  return { vcpu_hour: 0n, memory_gib_hour: 0n, disk_gib_hour: 0n, storage_gib_hour: 0n };
+}
+
 const HOUR_MICROS = 3_600_000_000n;
 
 /** How many of what is metered make one unit of the metric. */

@@ -1,5 +1,6 @@
 import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
+import { noQuantities, type Quantities } from './price.js';
 import { looseStretches, storedDays } from './queries.js';
 import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Window } from './window.js';
 
@@ -32,6 +33,19 @@ export async function computeDays(sql: Sql, orgId: string, slab: Slab): Promise<
     c.values,
   );
   return rows;
+}
+
+/** What all sandboxes of an organization used in a window. */
+export async function computeTotals(sql: Sql, orgId: string, window: Window): Promise<Quantities> {
+  const totals = noQuantities();
+  for (const slab of slabsOf(window, LONGEST_WINDOW_DAYS)) {
+    for (const { vcpu, memory, disk } of await computeDays(sql, orgId, slab)) {
+      totals.vcpu_hour += BigInt(vcpu);
+      totals.memory_gib_hour += BigInt(memory);
+      totals.disk_gib_hour += BigInt(disk);
+    }
+  }
+  return totals;
 }
 
 export interface SandboxTotal {

@@ -6,6 +6,7 @@ import {
   amountOf,
   inUnits,
   METRICS,
+  noQuantities,
   project,
   type Metric,
   type PriceBook,
@@ -128,10 +129,6 @@ async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<Pric
       disk_gib_hour: whole(limits?.included_disk_gib_hours) || included.disk_gib_hour,
     },
   };
-}
-
-function noQuantities(): Quantities {
-  return { vcpu_hour: 0n, memory_gib_hour: 0n, disk_gib_hour: 0n, storage_gib_hour: 0n };
 }
 
 /** More minor units than a JSON number counts is a mistake in the price book, and no number to print. */
