@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { compilePolicy, isolates, type Guarded } from '../src/runtimes/network-policy.js';
-import { PUBLIC_PROFILE } from '../src/runtimes/network-policy-groups.js';
+import { PUBLIC_PROFILE } from '../src/runtimes/public-profile.js';
 import type { NetworkPolicy } from '../src/sandboxes/network-schema.js';
 import { describeNetns, NetnsPeer, nft, sh, type Attempt } from './support/netns.js';
 

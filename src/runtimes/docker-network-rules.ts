@@ -3,7 +3,7 @@ import { closeSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs'
 import { text } from 'node:stream/consumers';
 import { sleep } from '../lib/sleep.js';
 import { compilePolicy } from './network-policy.js';
-import { PUBLIC_PROFILE } from './network-policy-groups.js';
+import { PUBLIC_PROFILE } from './public-profile.js';
 import { StartRefusedError } from './runtime.js';
 
 /** Puts rules into the network namespaces of containers with `nsenter` and `nft`, which every distribution has. */

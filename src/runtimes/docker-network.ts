@@ -20,7 +20,7 @@ import { whyNoNetwork, type NetworkOptions } from './docker-network-needs.js';
 import { putRules } from './docker-network-rules.js';
 import { hostAddresses, systemResolvers } from './docker-network-host.js';
 import { compilePolicy } from './network-policy.js';
-import { PUBLIC_PROFILE } from './network-policy-groups.js';
+import { PUBLIC_PROFILE } from './public-profile.js';
 import { StartRefusedError, type Capability, type Run } from './runtime.js';
 
 /** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */

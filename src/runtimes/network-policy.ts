@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
+import { GROUPS, SPECIAL } from '../lib/special-addresses.js';
 import type { NetworkPolicy } from '../sandboxes/network-schema.js';
-import { GROUPS, SPECIAL } from './network-policy-groups.js';
 
 /** What a policy means depends on where the sandbox stands. All are IP addresses, `neighbours` CIDR blocks. */
 export interface Surroundings {
@@ -75,6 +75,10 @@ export function isolates({ default_egress, default_ingress, rules = [] }: Networ
   );
 }
 
+/**
+ * No address counts for two groups: `host` goes before all others and `metadata` before the range it lies in, so "allow
+ * private" does not open the host's address on the bridge.
+ */
 function sets({ hosts, resolvers, neighbours }: Surroundings): string {
   // A sandbox reaches the other addresses of its own link without a gateway.
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };

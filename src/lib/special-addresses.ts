@@ -1,11 +1,6 @@
-import type { NetworkPolicy } from '../sandboxes/network-schema.js';
-
 /**
  * What each group of addresses is. Sources: IANA's registries of special-purpose addresses for IPv4 and IPv6, and the
- * documentation of the cloud providers for their metadata services.
- *
- * No address is in two groups. `metadata` goes before the range it lies in, and `host` (not here: every machine has its
- * own) before all of these; so "allow private" does not open the host's address on the bridge.
+ * documentation of the cloud providers for their metadata services. `metadata` goes before the range it lies in.
  */
 export const GROUPS = {
   loopback: { v4: ['127.0.0.0/8'], v6: ['::1/128'] },
@@ -56,20 +51,4 @@ const NOWHERE = {
 export const SPECIAL = {
   v4: [...NOWHERE.v4, ...Object.values(GROUPS).flatMap(({ v4 }) => [...v4])],
   v6: [...NOWHERE.v6, ...Object.values(GROUPS).flatMap(({ v6 }) => [...v6])],
-};
-
-/** The policy of a sandbox that has none: the public internet and the resolvers, nothing else; open from outside. */
-export const PUBLIC_PROFILE: NetworkPolicy = {
-  default_egress: 'deny',
-  default_ingress: 'allow',
-  rules: [
-    {
-      direction: 'egress',
-      destination: { group: 'host' },
-      protocols: ['tcp', 'udp'],
-      ports: [{ start: 53, end: 53 }],
-      action: 'allow',
-    },
-    { direction: 'egress', destination: { group: 'public' }, action: 'allow' },
-  ],
 };
