@@ -2,23 +2,28 @@ import pg from 'pg';
 import { startLoop, type Loop } from '../lib/loop.js';
 import { connectionConfig, type Address, type Sql } from './pool.js';
 
-const CHANNEL = 'sandkeep_sandboxes';
+/** What is told of: a sandbox that changed, or the event log of an organization that grew. */
+const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log' } as const;
+export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
 
 /**
- * Tells in every process that a sandbox changed, once the change is committed.
+ * Tells in every process that something changed, once the change is committed.
  *
  * Only a hint to look: a notification is lost while the connection is down, so whoever waits also looks now and then.
  */
 export interface Changes {
-  /** Calls `listener` at each change of this sandbox, or of any when none is named. Returns how to unsubscribe. */
-  subscribe(sandboxId: string | undefined, listener: () => void): () => void;
+  /**
+   * Calls `listener` at each change of this sandbox (or, of `log`, this organization), or of any when none is named. Returns
+   * how to unsubscribe.
+   */
+  subscribe(id: string | undefined, listener: () => void, channel?: Channel): () => void;
   close(): Promise<void>;
 }
 
 /** To be called in the transaction that changes the sandbox; it is heard when that commits. */
 export async function announceChange(tx: Sql, sandboxId: string): Promise<void> {
-  await tx.query(`select pg_notify('${CHANNEL}', $1)`, [sandboxId]);
+  await tx.query(`select pg_notify('${CHANNELS.sandbox}', $1)`, [sandboxId]);
 }
 
 export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {
@@ -38,11 +43,11 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
       signal.addEventListener('abort', stop, { once: true });
       try {
         await client.connect();
-        client.on('notification', ({ payload }) => {
-          tell(payload ?? '');
-          tell(ANY);
+        client.on('notification', ({ channel, payload }) => {
+          tell(`${channel} ${payload ?? ''}`);
+          tell(`${channel} ${ANY}`);
         });
-        await client.query(`listen ${CHANNEL}`);
+        for (const channel of Object.values(CHANNELS)) await client.query(`listen ${channel}`);
         // Whatever happened before we listened went unheard.
         for (const key of listeners.keys()) tell(key);
         await ended;
@@ -56,8 +61,8 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
   );
 
   return {
-    subscribe(sandboxId, listener) {
-      const key = sandboxId ?? ANY;
+    subscribe(id, listener, channel = 'sandbox') {
+      const key = `${CHANNELS[channel]} ${id ?? ANY}`;
       const set = listeners.get(key) ?? new Set();
       listeners.set(key, set.add(listener));
       return () => {
