@@ -5,13 +5,14 @@ import type { ClientBase } from 'pg';
  * comparison; the migrations are what makes a database.
  */
 export async function dumpSchema(client: ClientBase): Promise<string> {
-  const tables = await client.query<{ oid: number; name: string }>(
-    `select oid, relname as name from pg_class
-     where relnamespace = 'public'::regnamespace and relkind = 'r'
+  // Partitions are named after the months in which the database was made, and are as their table is.
+  const tables = await client.query<{ oid: number; name: string; partitioned: string | null }>(
+    `select oid, relname as name, pg_get_partkeydef(oid) as partitioned from pg_class
+     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
      order by relname`,
   );
   const parts = ['-- Made by "npm run generate" from a freshly migrated database. Do not edit.'];
-  for (const { oid, name } of tables.rows) parts.push(await dumpTable(client, oid, name));
+  for (const table of tables.rows) parts.push(await dumpTable(client, table));
   const functions = await client.query<{ text: string }>(
     `select pg_get_functiondef(oid) || ';' as text from pg_proc
      where pronamespace = 'public'::regnamespace order by proname`,
@@ -20,7 +21,10 @@ export async function dumpSchema(client: ClientBase): Promise<string> {
   return `${parts.join('\n\n')}\n`;
 }
 
-async function dumpTable(client: ClientBase, oid: number, name: string): Promise<string> {
+async function dumpTable(
+  client: ClientBase,
+  { oid, name, partitioned }: { oid: number; name: string; partitioned: string | null },
+): Promise<string> {
   const columns = await client.query<{ line: string }>(
     `select format('%I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),
        case when a.attcollation <> t.typcollation then format(' collate %I', c.collname) else '' end,
@@ -59,7 +63,7 @@ async function dumpTable(client: ClientBase, oid: number, name: string): Promise
   );
   const body = [...columns.rows, ...constraints.rows].map(({ line }) => `  ${line}`).join(',\n');
   return [
-    `create table ${name} (\n${body}\n);`,
+    `create table ${name} (\n${body}\n)${partitioned === null ? '' : ` partition by ${partitioned}`};`,
     ...[...indexes.rows, ...triggers.rows].map(({ line }) => line),
   ].join('\n');
 }

@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { leafOf } from '../src/events/canonical.js';
 import { insertEvent } from '../src/events/queries.js';
 import { instantFromMicros, microsOf, shortInstant } from '../src/lib/instant.js';
 import type { Client } from './support/client.js';
+import { dropEvents } from './support/event-log.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
 
@@ -199,7 +201,7 @@ describe('events', () => {
   beforeAll(async () => {
     client = await service.newOrg();
     model = [];
-    await service.ctx.pool.query('delete from events where org_id = $1', [client.org.id]);
+    await dropEvents(service.ctx.pool, client.org.id);
     for (let index = 0; index < 400; index += 1) {
       const event = {
         id: uuidv7(),
@@ -210,7 +212,7 @@ describe('events', () => {
         resource: resources[index % 3 === 0 ? 2 : index % 2]!,
       };
       model.push(event);
-      await insertEvent(service.ctx.pool, {
+      const content = {
         org_id: client.org.id,
         id: event.id,
         occurred_at: instantFromMicros(event.at),
@@ -218,9 +220,13 @@ describe('events', () => {
         category: event.category,
         actor: event.actor,
         payload: [null, 1, 'text', { index }, [index]][index % 5],
+        resource_id: event.resource,
+      };
+      await insertEvent(service.ctx.pool, {
+        ...content,
         actor_kind: event.actor.kind,
         actor_id: actorIds[index % 4]!,
-        resource_id: event.resource,
+        leaf: leafOf(content),
       });
     }
   });

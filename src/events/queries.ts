@@ -17,18 +17,20 @@ export interface NewEventRow extends EventRow {
   actor_kind: EventActor['kind'];
   actor_id: string;
   resource_id: string | null;
+  /** See canonical.ts. */
+  leaf: Buffer;
 }
 
 const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';
 
 export async function insertEvent(sql: Sql, event: NewEventRow): Promise<void> {
   await sql.query(
-    `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+    `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
     [
       ...[event.org_id, event.id, event.occurred_at, event.category, event.event_type],
       ...[JSON.stringify(event.actor), JSON.stringify(event.payload)],
-      ...[event.actor_kind, event.actor_id, event.resource_id],
+      ...[event.actor_kind, event.actor_id, event.resource_id, event.leaf],
     ],
   );
 }

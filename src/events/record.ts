@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import { actorId } from './actor.js';
+import { leafOf } from './canonical.js';
 import { EVENT_CATEGORIES, type EventType } from './catalogue.js';
 import { insertEvent } from './queries.js';
 import type { EventActor } from './schema.js';
@@ -19,7 +20,7 @@ export interface NewEvent {
 
 /** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. */
 export async function recordEvent(tx: Sql, event: NewEvent): Promise<void> {
-  await insertEvent(tx, {
+  const content = {
     org_id: event.orgId,
     id: uuidv7(),
     occurred_at: event.at,
@@ -27,8 +28,12 @@ export async function recordEvent(tx: Sql, event: NewEvent): Promise<void> {
     event_type: event.type,
     actor: event.actor,
     payload: event.payload,
+    resource_id: event.resourceId,
+  };
+  await insertEvent(tx, {
+    ...content,
     actor_kind: event.actor.kind,
     actor_id: actorId(event.actor),
-    resource_id: event.resourceId,
+    leaf: leafOf(content),
   });
 }

@@ -122,6 +122,10 @@ export async function removeKnownLines(tx: Sql): Promise<void> {
     const same = key.map((column) => `r.${column} = t.${column}`).join(' and ');
     await tx.query(`delete from staged_${kind} t using ${name} r where ${same}`);
   }
+  // Events that retention has dropped do not come back while the log still names them.
+  await tx.query(
+    'delete from staged_event t using event_log r where r.org_id = t.org_id and r.event_id = t.id',
+  );
 }
 
 /** Takes the bad lines out of the staging tables, and says which and why. */
