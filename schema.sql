@@ -13,6 +13,19 @@ create table accruals (
 );
 CREATE INDEX accruals_time ON public.accruals USING btree (org_id, from_at, to_at);
 
+create table api_key_replaced_secrets (
+  org_id uuid not null,
+  key_id uuid not null,
+  prefix text not null,
+  hash bytea not null,
+  until timestamp with time zone not null,
+  constraint api_key_replaced_secrets_pkey PRIMARY KEY (org_id, key_id, hash),
+  constraint api_key_replaced_secrets_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint api_key_replaced_secrets_org_id_key_id_fkey FOREIGN KEY (org_id, key_id) REFERENCES api_keys(org_id, id)
+);
+CREATE INDEX api_key_replaced_secrets_prefix ON public.api_key_replaced_secrets USING btree (prefix);
+CREATE INDEX api_key_replaced_secrets_until ON public.api_key_replaced_secrets USING btree (until);
+
 create table api_keys (
   org_id uuid not null,
   id uuid not null,
@@ -21,11 +34,100 @@ create table api_keys (
   hash bytea not null,
   created_at timestamp with time zone not null,
   revoked_at timestamp with time zone,
+  scopes text[] not null default '{org:admin}'::text[],
+  labels jsonb not null default '{}'::jsonb,
+  cidrs text[] not null default '{}'::text[],
+  expires_at timestamp with time zone,
+  created_by json,
+  last_used_at timestamp with time zone,
+  rotated_at timestamp with time zone,
+  expiry_recorded boolean not null default false,
+  refusals_recorded_at timestamp with time zone,
   constraint api_keys_pkey PRIMARY KEY (org_id, id),
   constraint api_keys_hash_check CHECK ((octet_length(hash) = 32)),
-  constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+  constraint api_keys_labels_check CHECK ((jsonb_typeof(labels) = 'object'::text)),
+  constraint api_keys_narrowed CHECK (((labels = '{}'::jsonb) OR (scopes <@ '{sandboxes:read,sandboxes:write}'::text[]))),
+  constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint api_keys_scopes_check CHECK ((cardinality(scopes) > 0))
 );
+CREATE INDEX api_keys_created ON public.api_keys USING btree (org_id, created_at, id);
+CREATE INDEX api_keys_expiring ON public.api_keys USING btree (expires_at) WHERE ((NOT expiry_recorded) AND (revoked_at IS NULL));
 CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
+CREATE TRIGGER api_keys_changed AFTER DELETE OR UPDATE OF prefix, hash, revoked_at, scopes, labels, cidrs, expires_at, name ON public.api_keys FOR EACH ROW EXECUTE FUNCTION announce_key();
+
+create table event_chains (
+  org_id uuid not null,
+  seq bigint not null default 0,
+  link bytea,
+  at timestamp with time zone,
+  key_id text,
+  signature bytea,
+  retention_months integer,
+  constraint event_chains_pkey PRIMARY KEY (org_id),
+  constraint event_chains_check CHECK (((seq = 0) = (link IS NULL))),
+  constraint event_chains_check1 CHECK ((((link IS NULL) = (signature IS NULL)) AND ((link IS NULL) = (at IS NULL)) AND ((link IS NULL) = (key_id IS NULL)))),
+  constraint event_chains_link_check CHECK ((octet_length(link) = 32)),
+  constraint event_chains_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint event_chains_retention_months_check CHECK ((retention_months >= 1)),
+  constraint event_chains_seq_check CHECK ((seq >= 0))
+);
+
+create table event_checkpoints (
+  org_id uuid not null,
+  seq bigint not null,
+  link bytea not null,
+  at timestamp with time zone not null,
+  key_id text not null,
+  signature bytea not null,
+  constraint event_checkpoints_pkey PRIMARY KEY (org_id, seq),
+  constraint event_checkpoints_link_check CHECK ((octet_length(link) = 32)),
+  constraint event_checkpoints_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
+CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_checkpoints FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
+
+create table event_drops (
+  org_id uuid not null,
+  seq bigint not null,
+  link bytea not null,
+  at timestamp with time zone not null,
+  dropped_before timestamp with time zone not null,
+  base_seq bigint not null,
+  base_link bytea not null,
+  key_id text not null,
+  signature bytea not null,
+  constraint event_drops_pkey PRIMARY KEY (org_id, seq),
+  constraint event_drops_base_link_check CHECK ((octet_length(base_link) = 32)),
+  constraint event_drops_check CHECK (((base_seq >= 0) AND (base_seq <= seq))),
+  constraint event_drops_link_check CHECK ((octet_length(link) = 32)),
+  constraint event_drops_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_drops FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
+CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_drops FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
+
+create table event_keys (
+  id text not null,
+  public_key bytea not null,
+  added_at timestamp with time zone not null,
+  constraint event_keys_pkey PRIMARY KEY (id),
+  constraint event_keys_public_key_check CHECK ((octet_length(public_key) = 32))
+);
+
+create table event_log (
+  org_id uuid not null,
+  seq bigint not null,
+  event_id uuid not null,
+  occurred_at timestamp with time zone not null,
+  leaf bytea not null,
+  link bytea not null,
+  constraint event_log_pkey PRIMARY KEY (org_id, seq),
+  constraint event_log_leaf_check CHECK ((octet_length(leaf) = 32)),
+  constraint event_log_link_check CHECK ((octet_length(link) = 32)),
+  constraint event_log_seq_check CHECK ((seq >= 1))
+);
+CREATE UNIQUE INDEX event_log_event ON public.event_log USING btree (org_id, event_id);
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
+CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_log FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 
 create table events (
   org_id uuid not null,
@@ -38,12 +140,17 @@ create table events (
   actor_kind text collate "C" not null,
   actor_id text collate "C" not null,
   resource_id uuid,
-  constraint events_pkey PRIMARY KEY (org_id, id),
-  constraint events_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
-);
-CREATE INDEX events_resource ON public.events USING btree (org_id, resource_id, occurred_at DESC, id DESC) WHERE (resource_id IS NOT NULL);
-CREATE INDEX events_time ON public.events USING btree (org_id, occurred_at DESC, id DESC);
-CREATE INDEX events_type ON public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
+  leaf bytea,
+  constraint events_pkey PRIMARY KEY (org_id, occurred_at, id),
+  constraint events_leaf_check CHECK ((octet_length(leaf) = 32)),
+  constraint events_org_id_fkey1 FOREIGN KEY (org_id) REFERENCES orgs(id)
+) partition by RANGE (occurred_at);
+CREATE INDEX events_id ON ONLY public.events USING btree (org_id, id);
+CREATE INDEX events_resource ON ONLY public.events USING btree (org_id, resource_id, occurred_at DESC, id DESC) WHERE (resource_id IS NOT NULL);
+CREATE INDEX events_type ON ONLY public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.events FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
+CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
+CREATE TRIGGER queue_events AFTER INSERT ON public.events REFERENCING NEW TABLE AS new_events FOR EACH STATEMENT EXECUTE FUNCTION queue_events();
 
 create table idempotency_keys (
   org_id uuid not null,
@@ -258,6 +365,13 @@ create table schema_migrations (
   constraint schema_migrations_pkey PRIMARY KEY (number)
 );
 
+create table unsealed_events (
+  org_id uuid not null,
+  occurred_at timestamp with time zone not null,
+  event_id uuid not null,
+  constraint unsealed_events_pkey PRIMARY KEY (org_id, occurred_at, event_id)
+);
+
 create table usage_days (
   org_id uuid not null,
   day date not null,
@@ -267,9 +381,7 @@ create table usage_days (
   vcpu_micros numeric not null,
   memory_mib_micros numeric not null,
   disk_mib_micros numeric not null,
-  vcpu_seconds double precision not null generated always as (((vcpu_micros * 0.000001))::double precision) stored,
-  memory_mib_seconds double precision not null generated always as (((memory_mib_micros * 0.000001))::double precision) stored,
-  disk_mib_seconds double precision not null generated always as (((disk_mib_micros * 0.000001))::double precision) stored,
+  "json" text not null generated always as ((((((((((('{"day":"'::text || iso_date(day)) || 'T00:00:00Z","sandbox_id":"'::text) || (sandbox_id)::text) || '","vcpu_seconds":'::text) || (((vcpu_micros * 0.000001))::double precision)::text) || ',"mem_mib_seconds":'::text) || (((memory_mib_micros * 0.000001))::double precision)::text) || ',"disk_mib_seconds":'::text) || (((disk_mib_micros * 0.000001))::double precision)::text) || '}'::text)) stored,
   constraint usage_days_pkey PRIMARY KEY (org_id, day, name, sandbox_id),
   constraint usage_days_micros_check CHECK ((micros >= (0)::numeric))
 );
@@ -304,6 +416,66 @@ CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WH
 CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_unsampled ON public.volumes USING btree (COALESCE(sampled_at, created_at)) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 
+create table webhook_deliveries (
+  org_id uuid not null,
+  webhook_id uuid not null,
+  id uuid not null,
+  event_id uuid not null,
+  event_type text collate "C" not null,
+  seq bigint,
+  status text not null,
+  attempts integer not null default 0,
+  results jsonb not null default '[]'::jsonb,
+  due_at timestamp with time zone,
+  claim uuid,
+  expires_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  settled_at timestamp with time zone,
+  constraint webhook_deliveries_pkey PRIMARY KEY (org_id, webhook_id, id),
+  constraint webhook_deliveries_check CHECK (((status = 'pending'::text) = (due_at IS NOT NULL))),
+  constraint webhook_deliveries_check1 CHECK (((status = 'pending'::text) = (settled_at IS NULL))),
+  constraint webhook_deliveries_org_id_webhook_id_fkey FOREIGN KEY (org_id, webhook_id) REFERENCES webhooks(org_id, id) ON DELETE CASCADE,
+  constraint webhook_deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])))
+);
+CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (org_id, webhook_id, due_at) WHERE (status = 'pending'::text);
+CREATE INDEX webhook_deliveries_expired ON public.webhook_deliveries USING btree (expires_at) WHERE (status = 'pending'::text);
+CREATE INDEX webhook_deliveries_listed ON public.webhook_deliveries USING btree (org_id, webhook_id, created_at DESC, id DESC);
+CREATE UNIQUE INDEX webhook_deliveries_seq ON public.webhook_deliveries USING btree (org_id, webhook_id, seq) WHERE (seq IS NOT NULL);
+CREATE INDEX webhook_deliveries_settled ON public.webhook_deliveries USING btree (settled_at) WHERE (status <> 'pending'::text);
+
+create table webhooks (
+  org_id uuid not null,
+  id uuid not null,
+  url text not null,
+  description text,
+  event_types text[] not null,
+  status text not null,
+  disabled_reason text,
+  key_id text,
+  sealed bytea,
+  old_key_id text,
+  old_sealed bytea,
+  old_until timestamp with time zone,
+  "position" bigint not null,
+  failures integer not null default 0,
+  failing_since timestamp with time zone,
+  resume_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint webhooks_pkey PRIMARY KEY (org_id, id),
+  constraint webhooks_check CHECK (((key_id IS NULL) = (sealed IS NULL))),
+  constraint webhooks_check1 CHECK ((((old_key_id IS NULL) = (old_sealed IS NULL)) AND ((old_key_id IS NULL) = (old_until IS NULL)))),
+  constraint webhooks_check2 CHECK (((disabled_reason IS NULL) OR (status = 'disabled'::text))),
+  constraint webhooks_check3 CHECK (((failures = 0) = (failing_since IS NULL))),
+  constraint webhooks_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['failing'::text, 'secret_lost'::text]))),
+  constraint webhooks_failures_check CHECK ((failures >= 0)),
+  constraint webhooks_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint webhooks_position_check CHECK (("position" >= 0)),
+  constraint webhooks_status_check CHECK ((status = ANY (ARRAY['active'::text, 'disabled'::text])))
+);
+CREATE INDEX webhooks_active ON public.webhooks USING btree (org_id, id) WHERE (status = 'active'::text);
+CREATE INDEX webhooks_key ON public.webhooks USING btree (key_id);
+
 create table workers (
   id uuid not null,
   runtime text not null,
@@ -321,6 +493,16 @@ create table workers (
   constraint workers_memory_mib_check CHECK ((memory_mib >= 1)),
   constraint workers_vcpus_check CHECK ((vcpus >= 1))
 );
+
+CREATE OR REPLACE FUNCTION public.announce_key()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_notify('sandkeep_keys', coalesce(new.id, old.id)::text);
+  return null;
+end
+$function$;
 
 CREATE OR REPLACE FUNCTION public.change_label_periods()
  RETURNS trigger
@@ -430,6 +612,46 @@ AS $function$
   where from_at < to_at
 $function$;
 
+CREATE OR REPLACE FUNCTION public.iso_date(day date)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+AS $function$
+  select lpad(extract(year from day)::text, 4, '0') || '-' || lpad(extract(month from day)::text, 2, '0')
+    || '-' || lpad(extract(day from day)::text, 2, '0')
+$function$;
+
+CREATE OR REPLACE FUNCTION public.make_event_partition(of_month timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+declare
+  from_at constant timestamptz := date_trunc('month', of_month at time zone 'UTC') at time zone 'UTC';
+  to_at constant timestamptz := (date_trunc('month', of_month at time zone 'UTC') + interval '1 month') at time zone 'UTC';
+  partition constant text := 'events_' || to_char(from_at at time zone 'UTC', 'YYYY_MM');
+  before constant text := coalesce(current_setting('sandkeep.event_retention', true), '');
+begin
+  if to_regclass(partition) is not null then
+    return false;
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended('event partitions', 0));
+  if to_regclass(partition) is not null then
+    return false;
+  end if;
+  execute format('create table %I (like events including all)', partition);
+  perform set_config('sandkeep.event_retention', 'on', true);
+  lock table events_other in access exclusive mode;
+  execute format(
+    'with moved as (delete from events_other where occurred_at >= %L and occurred_at < %L returning *)
+     insert into %I select * from moved', from_at, to_at, partition);
+  perform set_config('sandkeep.event_retention', before, true);
+  execute format('alter table events attach partition %I for values from (%L) to (%L)', partition, from_at, to_at);
+  execute format(
+    'create trigger never_emptied before truncate on %I execute function refuse_event_change()', partition);
+  return true;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION public.open_label_periods()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -440,6 +662,29 @@ begin
   from new_sandboxes s
   cross join lateral json_each_text(s.spec -> 'labels') l;
   return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.queue_events()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into unsealed_events (org_id, occurred_at, event_id) select org_id, occurred_at, id from new_events;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.refuse_event_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if tg_op = 'DELETE' and current_setting('sandkeep.event_retention', true) = 'on' then
+    return old;
+  end if;
+  raise exception '% of % is refused: audit events are only ever added', lower(tg_op), tg_table_name
+    using errcode = 'restrict_violation';
 end
 $function$;
 

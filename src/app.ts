@@ -1,9 +1,10 @@
 import type { Context } from './context.js';
 import { eventRoutes } from './events/routes.js';
-import { authenticateRequest } from './http/auth.js';
+import { authenticateRequest, callerOf } from './http/auth.js';
 import { healthRoutes } from './http/health.js';
 import { registerOpenapi } from './http/openapi.js';
 import type { App } from './http/route.js';
+import { documentScope, requireScope } from './http/scope.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
 import { compile } from './http/validation.js';
 import { memberRoutes } from './members/routes.js';
@@ -38,9 +39,13 @@ export async function buildApp(ctx: Context): Promise<App> {
   await registerOpenapi(app);
   healthRoutes(app, ctx);
   await app.register(async (api) => {
-    api.addHook('onRequest', (request) => authenticateRequest(ctx, request));
+    api.addHook('onRequest', async (request) => {
+      await authenticateRequest(ctx, request);
+      requireScope(callerOf(request), request.routeOptions.schema!.scope!);
+    });
     // A parameter that is not understood is refused, also where none is.
-    api.addHook('onRoute', ({ schema }) => {
+    api.addHook('onRoute', ({ schema, url }) => {
+      documentScope(schema, url);
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
     sandboxRoutes(api, ctx);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import { inFileWrite } from '../src/idempotency/file-write.js';
+import { FULL_ACCESS } from '../src/keys/access.js';
 import { addMillis } from '../src/lib/instant.js';
 import type { Answer, Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
@@ -122,7 +123,7 @@ describe('writes of files with keys', () => {
       ...{ key: 'slow', fingerprints: [Buffer.alloc(32)] as const, waits: false, settled: false },
       replayed: () => undefined,
     };
-    const caller = { orgId: org.id, actor: operator('test'), keyed };
+    const caller = { orgId: org.id, actor: operator('test'), access: FULL_ACCESS, keyed };
     let begun = 0;
     const work = (ends: Promise<unknown>) => async () => {
       begun += 1;

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openPool } from '../src/db/pool.js';
 import { operator } from '../src/events/actor.js';
-import { authenticate } from '../src/keys/authenticate.js';
+import { findKey } from '../src/keys/authenticate.js';
 import { createKey } from '../src/keys/create.js';
 import { revokeKey } from '../src/keys/revoke.js';
 import { isWellFormedKey, makeKey } from '../src/keys/secret.js';
@@ -108,9 +108,9 @@ describe('the form of a key', () => {
     const unreachable = openPool(service.database, () => undefined);
     await unreachable.end();
     const damaged = client.key.slice(0, -1) + (client.key.endsWith('0') ? '1' : '0');
-    expect(await authenticate(unreachable, damaged)).toBeUndefined();
-    expect(await authenticate(unreachable, '')).toBeUndefined();
-    await expect(authenticate(unreachable, client.key)).rejects.toThrow(/after calling end/);
+    expect(await findKey(unreachable, damaged)).toBeUndefined();
+    expect(await findKey(unreachable, '')).toBeUndefined();
+    await expect(findKey(unreachable, client.key)).rejects.toThrow(/after calling end/);
   });
 });
 

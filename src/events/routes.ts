@@ -33,6 +33,7 @@ export function eventRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'list_events',
+        scope: 'events:read',
         summary: 'List audit events, newest first',
         tags,
         querystring: query,
@@ -47,6 +48,7 @@ export function eventRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_event',
+        scope: 'events:read',
         summary: 'Get an audit event',
         tags,
         params: Type.Object({ event_id: Uuid }),

@@ -1,14 +1,18 @@
 import type { FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import type { EventActor } from '../events/schema.js';
-import { authenticate } from '../keys/authenticate.js';
 import type { Keyed } from '../idempotency/keyed.js';
+import type { Access } from '../keys/access.js';
+import { deadBecause, findKey } from '../keys/authenticate.js';
+import { accessOf } from '../keys/queries.js';
 import { ApiError } from './errors.js';
 
 /** Whose request it is. Everything an operation touches is looked up under `orgId`. */
 export interface Caller {
   orgId: string;
   actor: EventActor;
+  /** What its key opens. */
+  access: Access;
   /** Of a write with an `Idempotency-Key`. */
   keyed?: Keyed;
 }
@@ -22,11 +26,15 @@ declare module 'fastify' {
 /** Reads the bearer key of a request and looks up whose it is. Missing, malformed, unknown, revoked: one answer. */
 export async function authenticateRequest(ctx: Context, request: FastifyRequest): Promise<void> {
   const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
-  const caller = match ? await authenticate(ctx.pool, match[1]!) : undefined;
-  if (!caller) {
+  const key = match ? await findKey(ctx.pool, match[1]!) : undefined;
+  if (!key || deadBecause(key, ctx.now()) !== undefined) {
     throw new ApiError('invalid_api_key', undefined, null, { headers: { 'www-authenticate': 'Bearer' } });
   }
-  request.caller = caller;
+  request.caller = {
+    orgId: key.org_id,
+    actor: { kind: 'api_key', api_key_id: key.id, name: key.name },
+    access: accessOf(key),
+  };
 }
 
 /** The caller of a request that has passed authentication. */

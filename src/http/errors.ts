@@ -32,6 +32,22 @@ export const CATALOGUE = {
     remedy:
       'Send `Authorization: Bearer <key>` with a key that `sandkeep key create` printed and nobody revoked.',
   },
+  insufficient_scope: {
+    status: 403,
+    message: 'the key is not allowed to do this',
+    remedy:
+      '`details.required_scope` is what the key lacks. Use a key that has it; a key gets no scopes after it was made.',
+  },
+  label_not_allowed: {
+    status: 403,
+    message: 'the key is narrowed to sandboxes with other labels',
+    remedy: '`details.labels` are those that every sandbox of this key has and keeps.',
+  },
+  address_not_allowed: {
+    status: 403,
+    message: 'the key may not be used from this address',
+    remedy: 'Use it from one of the networks it was made for, or make one for this.',
+  },
   quota_exceeded: {
     status: 403,
     message: 'a quota of the organization does not allow this',

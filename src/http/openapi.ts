@@ -11,6 +11,9 @@ The enumerations \`status\` and \`status_reason\` of sandboxes and \`kind\` and 
 
 **Errors.** Everything that is not 2xx has the body of \`ErrorResponse\`; every answer has an \`x-request-id\`.
 
+**Scopes.** Each operation names the scope that a key needs for it (under \`security\`; where none is named, every key will do). \`write\` has \`read\` of the
+same kind in it, and \`org:admin\` has all.
+
 **Lists.** \`next_cursor\` is null on the last page. A filter that is not understood is refused.`;
 
 /** Collects the OpenAPI document from the routes that are registered after it, and serves it. */
@@ -29,6 +32,7 @@ export async function registerOpenapi(app: App): Promise<void> {
         { name: 'volumes', description: 'Storage that outlives sandboxes.' },
         { name: 'events', description: 'The audit trail.' },
         { name: 'organization', description: 'The organization, its members and its quotas.' },
+        { name: 'keys', description: 'What opens the organization, and how far.' },
         { name: 'billing', description: 'Usage, computed when it is read.' },
       ],
       components: {

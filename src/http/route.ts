@@ -14,9 +14,26 @@ export type App = FastifyInstance<
   TypeBoxTypeProvider
 >;
 
-/** The answers of an authenticated operation: `ok`, and the errors it names beside those that every one has. */
+const OF_EVERY_OPERATION = [
+  'invalid_request',
+  'invalid_api_key',
+  'insufficient_scope',
+  'address_not_allowed',
+  'rate_limited',
+  'internal_error',
+  'not_ready',
+] as const;
+
+/**
+ * The answers of an authenticated operation: `ok`, and the errors it names beside those that every one has.
+ *
+ * Every route below `/v1` also says in its schema, beside `operationId`, which scope a key needs for it:
+ * `scope: 'events:read'`, one of `keys/scopes.ts`, or `'any'` for what every key may see. One hook (`app.ts`) enforces it and
+ * the OpenAPI document shows it; a route without one stops the service from starting. A key that is narrowed to labels can
+ * only have the scopes of sandboxes, so only those operations look at `access.labels` of the caller.
+ */
 export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200: T } {
-  const all: ErrorName[] = ['invalid_request', 'invalid_api_key', 'internal_error', 'not_ready', ...errors];
+  const all: ErrorName[] = [...OF_EVERY_OPERATION, ...errors];
   const byStatus = new Map<number, string[]>();
   for (const name of all) {
     const entry: { status: number; code?: string } = CATALOGUE[name];

@@ -1,10 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction } from '../db/transaction.js';
-import type { Pool } from '../db/pool.js';
+import type { Pool, Sql } from '../db/pool.js';
 import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
-import { now } from '../lib/instant.js';
-import { insertKey } from './queries.js';
+import { now, type Instant } from '../lib/instant.js';
+import { FULL_ACCESS, type Access } from './access.js';
+import { insertKey, type KeyRow } from './queries.js';
 import { hashOf, makeKey, prefixOf } from './secret.js';
 
 export interface NewKey {
@@ -13,27 +14,55 @@ export interface NewKey {
   key: string;
 }
 
-export async function createKey(pool: Pool, orgId: string, name: string, actor: EventActor): Promise<NewKey> {
+export interface KeyRequest {
+  orgId: string;
+  name: string;
+  access: Access;
+  actor: EventActor;
+  at: Instant;
+}
+
+/** Makes a key of a request that has been checked (`check.ts`), in the transaction of whoever asks. */
+export async function addKey(
+  tx: Sql,
+  { orgId, name, access, actor, at }: KeyRequest,
+): Promise<{ row: KeyRow; key: string }> {
   const id = uuidv7();
   const key = makeKey();
-  const at = now();
-  await inTransaction(pool, async (tx) => {
-    await insertKey(tx, {
-      org_id: orgId,
-      id,
-      name,
-      prefix: prefixOf(key),
-      hash: hashOf(key),
-      created_at: at,
-    });
-    await recordEvent(tx, {
-      orgId,
-      type: 'api_key_created',
-      actor,
-      resourceId: id,
-      at,
-      payload: { api_key_id: id, name, prefix: prefixOf(key) },
-    });
+  const row = await insertKey(tx, {
+    org_id: orgId,
+    id,
+    name,
+    prefix: prefixOf(key),
+    hash: hashOf(key),
+    access,
+    created_at: at,
+    created_by: actor,
   });
-  return { id, key };
+  await recordEvent(tx, {
+    orgId,
+    type: 'api_key_created',
+    actor,
+    resourceId: id,
+    at,
+    payload: {
+      ...{ api_key_id: id, name, prefix: row.prefix },
+      ...{ scopes: row.scopes, labels: row.labels, cidrs: row.cidrs, expires_at: row.expires_at },
+    },
+  });
+  return { row, key };
+}
+
+/** The same for the operator. A key that may do everything, unless said. */
+export async function createKey(
+  pool: Pool,
+  orgId: string,
+  name: string,
+  actor: EventActor,
+  access: Access = FULL_ACCESS,
+): Promise<NewKey> {
+  const { row, key } = await inTransaction(pool, (tx) =>
+    addKey(tx, { orgId, name, access, actor, at: now() }),
+  );
+  return { id: row.id, key };
 }

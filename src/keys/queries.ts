@@ -1,44 +1,113 @@
 import type { Sql } from '../db/pool.js';
+import type { EventActor } from '../events/schema.js';
 import type { Instant } from '../lib/instant.js';
+import type { Access } from './access.js';
+import type { Scope } from './scopes.js';
 
 export interface KeyRow {
   org_id: string;
   id: string;
   name: string;
+  /** Of its newest secret. */
   prefix: string;
+  scopes: Scope[];
+  labels: Record<string, string>;
+  cidrs: string[];
+  expires_at: Instant | null;
   created_at: Instant;
+  created_by: EventActor | null;
+  last_used_at: Instant | null;
+  rotated_at: Instant | null;
   revoked_at: Instant | null;
 }
 
-export async function insertKey(
-  sql: Sql,
-  key: { org_id: string; id: string; name: string; prefix: string; hash: Buffer; created_at: Instant },
-): Promise<void> {
-  await sql.query(
-    `insert into api_keys (org_id, id, name, prefix, hash, created_at)
-     values ($1, $2, $3, $4, $5, $6)`,
-    [key.org_id, key.id, key.name, key.prefix, key.hash, key.created_at],
-  );
+type Row = KeyRow & Record<string, unknown>;
+
+const COLUMNS = `org_id, id, name, prefix, scopes, labels, cidrs, expires_at, created_at, created_by, last_used_at, rotated_at,
+  revoked_at`;
+const K_COLUMNS = COLUMNS.replace(/\w+/g, 'k.$&');
+
+export function accessOf({ scopes, labels, cidrs, expires_at }: KeyRow): Access {
+  return { scopes, labels, cidrs, expiresAt: expires_at };
 }
 
-export async function findLiveKeys(
-  sql: Sql,
-  prefix: string,
-): Promise<{ org_id: string; id: string; name: string; hash: Buffer }[]> {
-  const { rows } = await sql.query<{ org_id: string; id: string; name: string; hash: Buffer }>(
-    'select org_id, id, name, hash from api_keys where prefix = $1 and revoked_at is null',
+export interface NewKeyRow {
+  org_id: string;
+  id: string;
+  name: string;
+  prefix: string;
+  hash: Buffer;
+  access: Access;
+  created_at: Instant;
+  created_by: EventActor;
+}
+
+export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
+  const { scopes, labels, cidrs, expiresAt } = key.access;
+  const { rows } = await sql.query<Row>(
+    `insert into api_keys (org_id, id, name, prefix, hash, scopes, labels, cidrs, expires_at, created_at, created_by)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+     returning ${COLUMNS}`,
+    [
+      ...[key.org_id, key.id, key.name, key.prefix, key.hash, scopes, JSON.stringify(labels), cidrs],
+      ...[expiresAt, key.created_at, JSON.stringify(key.created_by)],
+    ],
+  );
+  return rows[0]!;
+}
+
+/** A key and one of its secrets. `until`: of a secret that was replaced, when it stops working. */
+export type SecretRow = KeyRow & { hash: Buffer; until: Instant | null };
+
+/**
+ * The keys, revoked and expired ones too, that have a secret with this prefix. The one question that names no
+ * organization: it is what tells which it is.
+ */
+export async function findSecrets(sql: Sql, prefix: string): Promise<SecretRow[]> {
+  const { rows } = await sql.query<SecretRow & Row>(
+    `select ${K_COLUMNS}, k.hash, null::timestamptz as until from api_keys k where k.prefix = $1
+     union all
+     select ${K_COLUMNS}, r.hash, r.until from api_key_replaced_secrets r
+     join api_keys k on k.org_id = r.org_id and k.id = r.key_id
+     where r.prefix = $1`,
     [prefix],
   );
   return rows;
 }
 
-/** All keys of an organization, or of all when none is named; oldest first. */
+export async function getKey(sql: Sql, orgId: string, id: string): Promise<KeyRow | undefined> {
+  const { rows } = await sql.query<Row>(`select ${COLUMNS} from api_keys where org_id = $1 and id = $2`, [
+    orgId,
+    id,
+  ]);
+  return rows[0];
+}
+
+/** Keys of an organization that are not revoked, oldest first, `limit` at most, after `after` (created_at, id). */
+export async function pageKeys(
+  sql: Sql,
+  orgId: string,
+  after: readonly [Instant, string] | undefined,
+  limit: number,
+): Promise<KeyRow[]> {
+  const { rows } = await sql.query<Row>(
+    `select ${COLUMNS} from api_keys
+     where org_id = $1 and revoked_at is null
+       and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
+     order by created_at, id
+     limit $4`,
+    [orgId, after?.[0] ?? null, after?.[1] ?? null, limit],
+  );
+  return rows;
+}
+
+/** All keys of an organization, or of all when none is named; oldest first. For the operator. */
 export async function listKeys(
   sql: Sql,
   orgId: string | undefined,
 ): Promise<(KeyRow & { org_slug: string })[]> {
-  const { rows } = await sql.query<KeyRow & { org_slug: string }>(
-    `select k.org_id, k.id, k.name, k.prefix, k.created_at, k.revoked_at, o.slug as org_slug
+  const { rows } = await sql.query<Row & { org_slug: string }>(
+    `select ${K_COLUMNS}, o.slug as org_slug
      from api_keys k
      join orgs o on o.id = k.org_id
      where $1::uuid is null or k.org_id = $1
@@ -48,15 +117,64 @@ export async function listKeys(
   return rows;
 }
 
-/** Locks the key. The id alone names it: the operator, not an organization, asks. */
-export async function lockKey(sql: Sql, id: string): Promise<KeyRow | undefined> {
-  const { rows } = await sql.query<KeyRow & Record<string, unknown>>(
-    'select org_id, id, name, prefix, created_at, revoked_at from api_keys where id = $1 for update',
-    [id],
+/** Whose key this is. For the operator, who names a key by its id alone. */
+export async function findOrgOfKey(sql: Sql, id: string): Promise<string | undefined> {
+  const { rows } = await sql.query<{ org_id: string }>('select org_id from api_keys where id = $1', [id]);
+  return rows[0]?.org_id;
+}
+
+/** Locks the row until the transaction ends. */
+export async function lockKey(sql: Sql, orgId: string, id: string): Promise<KeyRow | undefined> {
+  const { rows } = await sql.query<Row>(
+    `select ${COLUMNS} from api_keys where org_id = $1 and id = $2 for update`,
+    [orgId, id],
   );
   return rows[0];
 }
 
+/** From now on no secret of it works. */
 export async function setRevoked(sql: Sql, orgId: string, id: string, at: Instant): Promise<void> {
   await sql.query('update api_keys set revoked_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
+  await deleteReplacedSecrets(sql, orgId, id);
+}
+
+/** Keeps the present secret of a key as one that works until then. */
+export async function keepReplacedSecret(sql: Sql, orgId: string, id: string, until: Instant): Promise<void> {
+  await sql.query(
+    `insert into api_key_replaced_secrets (org_id, key_id, prefix, hash, until)
+     select org_id, id, prefix, hash, $3 from api_keys where org_id = $1 and id = $2`,
+    [orgId, id, until],
+  );
+}
+
+/** Those that were replaced before end at `until` at the latest. */
+export async function shortenReplacedSecrets(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  until: Instant,
+): Promise<void> {
+  await sql.query(
+    'update api_key_replaced_secrets set until = $3 where org_id = $1 and key_id = $2 and until > $3',
+    [orgId, id, until],
+  );
+}
+
+export async function deleteReplacedSecrets(sql: Sql, orgId: string, id: string): Promise<void> {
+  await sql.query('delete from api_key_replaced_secrets where org_id = $1 and key_id = $2', [orgId, id]);
+}
+
+export async function replaceSecret(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  { prefix, hash, at }: { prefix: string; hash: Buffer; at: Instant },
+): Promise<KeyRow> {
+  const { rows } = await sql.query<Row>(
+    `update api_keys set prefix = $3, hash = $4, rotated_at = $5
+     where org_id = $1 and id = $2
+     returning ${COLUMNS}`,
+    [orgId, id, prefix, hash, at],
+  );
+  return rows[0]!;
 }

@@ -12,6 +12,7 @@ export function memberRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'list_members',
+        scope: 'org:admin',
         summary: 'List the members of the organization, oldest first',
         tags: ['organization'],
         querystring: Type.Object(PageQuery, { additionalProperties: false }),

@@ -12,6 +12,7 @@ export function orgRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_org',
+        scope: 'any',
         summary: 'Get the organization that the key opens',
         description: 'A key may do everything in its organization: its role is always `owner`.',
         tags: ['organization'],

@@ -11,6 +11,7 @@ export function quotaRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_quotas',
+        scope: 'billing:read',
         summary: 'Get the quotas of the organization and what is in use',
         tags: ['organization'],
         response: answers(QuotaUsage, 'org_not_found'),

@@ -16,6 +16,7 @@ export function agentRoute(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'open_agent',
+        scope: 'sandboxes:write',
         summary: 'Open a channel into a sandbox: not supported',
         tags: ['sandboxes'],
         params: Type.Object({ sandbox_id: Uuid }),

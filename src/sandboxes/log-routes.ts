@@ -57,6 +57,7 @@ export function logRoutes(app: App, ctx: Context): void {
         exposeHeadRoute: false,
         schema: {
           operationId,
+          scope: 'sandboxes:read',
           summary: 'Follow what a sandbox writes',
           description:
             'Server-sent events: `log` with `{"source","ts","text"}` as its data, from the first line there is, and `end` when the run is over. A stream that ends without `end` is not complete: go on with `last-event-id`.',

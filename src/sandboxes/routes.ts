@@ -52,6 +52,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'list_sandboxes',
+        scope: 'sandboxes:read',
         summary: 'List sandboxes',
         tags,
         querystring: Type.Object(
@@ -85,6 +86,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'create_sandbox',
+        scope: 'sandboxes:write',
         summary: 'Create a sandbox, and start it when asked to',
         tags,
         querystring: Type.Object(
@@ -139,6 +141,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       {
         schema: {
           operationId: get,
+          scope: 'sandboxes:read',
           summary: 'Get a sandbox',
           tags,
           params,
@@ -157,6 +160,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       {
         schema: {
           operationId: `delete${suffix}`,
+          scope: 'sandboxes:write',
           summary: 'Delete a sandbox in whatever status',
           tags,
           params,
@@ -172,6 +176,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       {
         schema: {
           operationId: `update${suffix}`,
+          scope: 'sandboxes:write',
           summary: 'Rename a sandbox in whatever status',
           tags,
           params,
@@ -188,6 +193,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       {
         schema: {
           operationId: `start${suffix}`,
+          scope: 'sandboxes:write',
           summary: 'Start a sandbox that is at rest',
           tags,
           params,
@@ -213,6 +219,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       {
         schema: {
           operationId: `stop${suffix}`,
+          scope: 'sandboxes:write',
           summary: 'Stop a sandbox; answers at once',
           tags,
           params,

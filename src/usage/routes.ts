@@ -45,6 +45,7 @@ export function usageRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_usage',
+        scope: 'billing:read',
         summary: 'What was used in a month, and what it costs',
         tags,
         querystring: Type.Object(
@@ -73,6 +74,7 @@ export function usageRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_sandbox_breakdown',
+        scope: 'billing:read',
         summary: 'Compute used, by sandbox and UTC day',
         tags,
         querystring: Type.Object({ ...range, ...sandboxFilters }, closed),
@@ -91,6 +93,7 @@ export function usageRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_label_breakdown',
+        scope: 'billing:read',
         summary: 'Compute used, by value of a label and UTC day',
         description:
           'Labels count as they were while a sandbox ran: one that was changed meanwhile splits the usage at that instant.',
@@ -119,6 +122,7 @@ export function usageRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_storage_breakdown',
+        scope: 'billing:read',
         summary: 'Storage used, by volume and UTC day',
         tags,
         querystring: Type.Object(range, closed),

@@ -23,6 +23,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'list_volumes',
+        scope: 'volumes:read',
         summary: 'List volumes',
         tags,
         response: answers(Type.Array(VolumeResponse)),
@@ -36,6 +37,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'get_default_volume',
+        scope: 'volumes:read',
         summary: "Get the organization's host volume",
         tags,
         response: answers(VolumeResponse, 'sandbox_not_found'),
@@ -53,6 +55,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'create_volume',
+        scope: 'volumes:write',
         summary: 'Create a volume',
         tags,
         headers: WriteHeaders,
@@ -68,6 +71,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'delete_volume',
+        scope: 'volumes:write',
         summary: 'Schedule an unused volume for deletion',
         tags,
         params,
@@ -83,6 +87,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'update_volume',
+        scope: 'volumes:write',
         summary: 'Change the cap or the labels of a volume',
         tags,
         params,
@@ -105,6 +110,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'restore_volume',
+        scope: 'volumes:write',
         summary: 'Take the deletion of a volume back, until it is purged',
         tags,
         params,

@@ -24,6 +24,7 @@ export function contentRoutes(app: App, ctx: Context): void {
       exposeHeadRoute: false,
       schema: {
         operationId: 'read_volume_file',
+        scope: 'volumes:read',
         summary: 'Read a file of a volume',
         ...{ tags, params, headers: PathHeaders },
         response: {
@@ -55,6 +56,7 @@ export function contentRoutes(app: App, ctx: Context): void {
         config: { upload: true },
         schema: {
           operationId: 'write_volume_file',
+          scope: 'volumes:write',
           summary: 'Write a file of a volume',
           description:
             'The body is the file, with any content-type or none. Directories on the way are made; a file that is there is replaced in one step, and keeps its permissions.',

@@ -31,6 +31,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'list_volume_files',
+        scope: 'volumes:read',
         summary: 'List a directory of a volume',
         description:
           'Links, devices, pipes and sockets, and names that are not UTF-8, are not shown. Up to 50,000 entries.',
@@ -46,6 +47,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'delete_volume_file',
+        scope: 'volumes:write',
         summary: 'Remove a file or directory of a volume',
         ...{ tags, params, headers: RemoveHeaders },
         response: answersToBody(
@@ -70,6 +72,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'stat_volume_file',
+        scope: 'volumes:read',
         summary: 'Get what is known of a file or directory of a volume',
         ...{ tags, params, headers: PathHeaders },
         response: answers(VolumeFileStat, ...REFUSALS),
@@ -83,6 +86,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'volume_file_exists',
+        scope: 'volumes:read',
         summary: 'Is there a file or directory of this path in the volume?',
         ...{ tags, params, headers: PathHeaders },
         response: answers(VolumeFileExists, ...REFUSALS),
@@ -98,6 +102,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'make_volume_directory',
+        scope: 'volumes:write',
         summary: 'Make a directory, and those it is in, in a volume',
         ...{ tags, params, headers: WriteHeaders, body: MakeDirectoryRequest },
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
@@ -114,6 +119,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'copy_volume_file',
+        scope: 'volumes:write',
         summary: 'Copy a file within a volume',
         ...{ tags, params, headers: WriteHeaders, body: TransferRequest },
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
@@ -128,6 +134,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
     {
       schema: {
         operationId: 'rename_volume_file',
+        scope: 'volumes:write',
         summary: 'Rename or move a file or directory within a volume',
         ...{ tags, params, headers: WriteHeaders, body: TransferRequest },
         response: answersToBody(
