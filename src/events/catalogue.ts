@@ -1,42 +1,235 @@
-/** Every event this service writes, with its category. History that is imported may bring others. */
-export const EVENT_CATEGORIES = {
-  org_created: 'org',
-  /** What the organization may have was changed. */
-  quota_changed: 'quota',
-  member_added: 'member',
-  member_removed: 'member',
-  api_key_created: 'api_key',
-  api_key_revoked: 'api_key',
-  /** A sandbox was made; it has not been started. */
-  sandbox_created: 'sandbox',
-  /** A start was asked for and admitted. */
-  sandbox_start_requested: 'sandbox',
-  /** The runtime runs it. */
-  sandbox_started: 'sandbox',
-  /** A stop was asked for, by a caller or because its time was up. */
-  sandbox_stop_requested: 'sandbox',
-  /** Its run ended in order. */
-  sandbox_stopped: 'sandbox',
-  /** Its run could not start, crashed or was lost. */
-  sandbox_failed: 'sandbox',
-  /** Its name or its slug was changed. */
-  sandbox_renamed: 'sandbox',
-  /** Its labels were replaced. */
-  sandbox_relabelled: 'sandbox',
-  /** A caller deleted it. */
-  sandbox_destroyed: 'sandbox',
-  /** An ephemeral sandbox ended and went. */
-  sandbox_removed: 'sandbox',
-  /** The run of a sandbox that was deleted while it ran came to its end. */
-  sandbox_run_closed: 'sandbox',
-  volume_created: 'volume',
-  /** Its cap or its labels were changed. */
-  volume_updated: 'volume',
-  volume_deletion_scheduled: 'volume',
-  /** A deletion was taken back in time. */
-  volume_restored: 'volume',
-  /** The time to restore it is over; its data is gone. */
-  volume_purged: 'volume',
+import { Type, type Static, type TProperties, type TSchema } from 'typebox';
+import { DateTime, Nullable, StringMap, Uuid, Words } from '../http/schema.js';
+import { STATUSES } from '../sandboxes/schema.js';
+import type { EventActor } from './schema.js';
+
+/**
+ * Every event this service writes. History that is imported may bring others. docs/audit-events.md is made from this, and
+ * what does not fit it does not compile, or fails the test that wrote it.
+ */
+
+type ActorKind = EventActor['kind'];
+
+interface Entry<Payload extends TSchema> {
+  category: string;
+  /** Who can be the actor. */
+  actors: readonly ActorKind[];
+  /** When it is written, as a sentence. */
+  when: string;
+  payload: Payload;
+}
+
+function event<P extends TProperties>(
+  category: string,
+  actors: readonly ActorKind[],
+  when: string,
+  payload: P,
+): Entry<ReturnType<typeof closed<P>>> {
+  return { category, actors, when, payload: closed(payload) };
+}
+
+function closed<P extends TProperties>(properties: P) {
+  return Type.Object(properties, { additionalProperties: false });
+}
+
+const text = Type.String();
+const count = Type.Integer({ minimum: 0 });
+const reason = Type.String({ description: 'Why, as a word.' });
+const time = Nullable(DateTime);
+const status = Words([...STATUSES]);
+const CALLER = ['api_key', 'user'] as const;
+const OPERATOR = ['system'] as const;
+const SYSTEM = ['system'] as const;
+const ANYONE = ['api_key', 'user', 'system'] as const;
+
+/** What every event of a sandbox begins with. */
+const sandbox = { sandbox_id: Uuid, name: text };
+const transition = { previous_status: status, status, reason };
+const run = { ...sandbox, run_id: Nullable(Uuid) };
+const end = {
+  ...run,
+  reason,
+  message: Nullable(text),
+  exit_code: Nullable(Type.Integer()),
+  started_at: time,
+  stopped_at: time,
+};
+const volume = { volume_id: Uuid, name: Nullable(text) };
+const names = closed({ name: text, slug: text });
+const labels = closed({ labels: StringMap() });
+const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels: StringMap() });
+const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Type.Null()]));
+const member = { member_id: Uuid, user_id: Uuid, redacted_email: text, role: text };
+const key = { api_key_id: Uuid, name: text, prefix: text };
+
+export const CATALOGUE = {
+  org_created: event('org', OPERATOR, 'An organization was made.', { name: text, slug: text }),
+  history_imported: event(
+    'org',
+    OPERATOR,
+    'History of the organization was imported, so many new rows of each kind.',
+    {
+      sandbox: count,
+      run: count,
+      volume: count,
+      accrual: count,
+      event: count,
+    },
+  ),
+  quota_changed: event(
+    'quota',
+    ANYONE,
+    'What the organization may have was changed: the quotas that differ.',
+    {
+      before: quotas,
+      after: quotas,
+    },
+  ),
+  price_book_changed: event(
+    'billing',
+    SYSTEM,
+    'A service began with another price book than the one before it, or with none (null). The hash is SHA-256 of its canonical JSON.',
+    { sha256: Nullable(text), previous_sha256: Nullable(text), currency: Nullable(text) },
+  ),
+  member_added: event('member', ANYONE, 'A person was listed as a member.', member),
+  member_removed: event('member', ANYONE, 'A person was taken off the list of members.', member),
+
+  api_key_created: event('api_key', ANYONE, 'An API key was made.', key),
+  api_key_revoked: event('api_key', ANYONE, 'An API key was revoked; it opens nothing any more.', key),
+
+  sandbox_created: event('sandbox', CALLER, 'A sandbox was made; it has not been started.', {
+    ...sandbox,
+    slug: text,
+    image: text,
+    previous_status: Type.Null(),
+    status,
+    reason,
+  }),
+  sandbox_start_requested: event('sandbox', CALLER, 'A start was asked for and admitted.', {
+    ...run,
+    ...transition,
+  }),
+  sandbox_started: event(
+    'sandbox',
+    SYSTEM,
+    'The runtime runs it. The status stays what it was when a stop or a deletion came before.',
+    { ...run, ...transition, started_at: time },
+  ),
+  sandbox_stop_requested: event(
+    'sandbox',
+    ANYONE,
+    'A stop was asked for, by a caller or because its time was up.',
+    {
+      ...run,
+      ...transition,
+    },
+  ),
+  sandbox_stopped: event('sandbox', SYSTEM, 'Its run ended in order.', { ...end, ...transition }),
+  sandbox_failed: event('sandbox', SYSTEM, 'Its run could not start, crashed or was lost.', {
+    ...end,
+    ...transition,
+  }),
+  sandbox_renamed: event('sandbox', CALLER, 'Its name or its slug was changed.', {
+    sandbox_id: Uuid,
+    before: names,
+    after: names,
+  }),
+  sandbox_relabelled: event('sandbox', CALLER, 'Its labels were replaced.', {
+    sandbox_id: Uuid,
+    before: labels,
+    after: labels,
+  }),
+  sandbox_destroyed: event('sandbox', CALLER, 'A caller deleted it; it has no status any more.', {
+    ...run,
+    slug: text,
+    previous_status: status,
+    status: Type.Null(),
+    reason,
+  }),
+  sandbox_removed: event(
+    'sandbox',
+    SYSTEM,
+    'An ephemeral sandbox ended and went; it has no status any more.',
+    {
+      ...run,
+      slug: text,
+      previous_status: status,
+      status: Type.Null(),
+      reason,
+    },
+  ),
+  sandbox_run_closed: event(
+    'sandbox',
+    SYSTEM,
+    'The run of a sandbox that was deleted while it ran came to its end.',
+    {
+      ...end,
+      previous_status: status,
+      status: Type.Null(),
+    },
+  ),
+
+  volume_created: event(
+    'volume',
+    ANYONE,
+    'A volume was made; each organization begins with its host volume.',
+    {
+      ...volume,
+      kind: Words(['host', 'managed']),
+      capacity_gib: Nullable(Type.Integer()),
+    },
+  ),
+  volume_updated: event('volume', CALLER, 'Its cap or its labels were changed.', {
+    ...volume,
+    before: volumeProperties,
+    after: volumeProperties,
+  }),
+  volume_deletion_scheduled: event(
+    'volume',
+    CALLER,
+    'A volume was deleted; until `purge_at` it can be restored.',
+    {
+      ...volume,
+      purge_at: DateTime,
+    },
+  ),
+  volume_restored: event('volume', CALLER, 'A deletion was taken back in time.', volume),
+  volume_purged: event('volume', SYSTEM, 'The time to restore it is over; its data is gone.', volume),
+
+  secrets_resealed: event(
+    'secret',
+    OPERATOR,
+    'Secrets of the organization were sealed again, under another key.',
+    {
+      count,
+      key_id: text,
+    },
+  ),
+  secrets_forgotten: event(
+    'secret',
+    OPERATOR,
+    'Sealed secrets of the organization were deleted by the operator.',
+    {
+      count,
+    },
+  ),
+
+  event_retention_changed: event(
+    'event',
+    OPERATOR,
+    'How many months events are kept was changed; null is for ever.',
+    {
+      before_months: Nullable(count),
+      after_months: Nullable(count),
+    },
+  ),
+  events_dropped: event(
+    'event',
+    SYSTEM,
+    'Events before a time were dropped, as retention says, of those in the log up to `up_to_seq`.',
+    { count, dropped_before: DateTime, up_to_seq: count, oldest_seq_left: count },
+  ),
 } as const;
 
-export type EventType = keyof typeof EVENT_CATEGORIES;
+export type EventType = keyof typeof CATALOGUE;
+export type EventPayload<T extends EventType> = Static<(typeof CATALOGUE)[T]['payload']>;

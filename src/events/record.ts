@@ -3,28 +3,28 @@ import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import { actorId } from './actor.js';
 import { leafOf } from './canonical.js';
-import { EVENT_CATEGORIES, type EventType } from './catalogue.js';
+import { CATALOGUE, type EventPayload, type EventType } from './catalogue.js';
 import { insertEvent } from './queries.js';
 import type { EventActor } from './schema.js';
 
-export interface NewEvent {
+export interface NewEvent<Type extends EventType> {
   orgId: string;
-  type: EventType;
+  type: Type;
   actor: EventActor;
   /** The sandbox, volume or key it is about; null when it is the organization. */
   resourceId: string | null;
   at: Instant;
   /** Never anything secret: it is shown to everybody who may read events. */
-  payload: Record<string, unknown>;
+  payload: EventPayload<Type>;
 }
 
 /** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. */
-export async function recordEvent(tx: Sql, event: NewEvent): Promise<void> {
+export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEvent<Type>): Promise<void> {
   const content = {
     org_id: event.orgId,
     id: uuidv7(),
     occurred_at: event.at,
-    category: EVENT_CATEGORIES[event.type],
+    category: CATALOGUE[event.type].category,
     event_type: event.type,
     actor: event.actor,
     payload: event.payload,

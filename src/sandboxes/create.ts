@@ -80,7 +80,10 @@ async function insert(
     actor,
     resourceId: id,
     at,
-    payload: { sandbox_id: id, name: row.name, slug: row.slug, image: runSpec.image, status: 'created' },
+    payload: {
+      ...{ sandbox_id: id, name: row.name, slug: row.slug, image: runSpec.image },
+      ...{ previous_status: null, status: 'created', reason: 'requested' },
+    },
   });
   if (!start) return presentSandbox(row);
   const starting = await requestRun(tx, { ...row, run_spec: runSpec }, limits, actor, ctx.now());

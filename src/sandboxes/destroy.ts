@@ -45,7 +45,10 @@ export async function removeSandbox(
     actor,
     resourceId: id,
     at,
-    payload: { sandbox_id: id, name, slug, run_id, previous_status: status },
+    payload: {
+      ...{ sandbox_id: id, name, slug, run_id, previous_status: status, status: null },
+      reason: type === 'sandbox_destroyed' ? 'requested' : 'ephemeral_ended',
+    },
   });
   await forgetSandboxRelations(tx, orgId, id);
   await deleteSecrets(tx, orgId, id, null);

@@ -68,6 +68,7 @@ async function recordStart(
       run_id: runId,
       previous_status: sandbox.status,
       status,
+      reason: 'run_started',
       started_at: shortOrNull(startedAt),
     },
   });
@@ -95,10 +96,10 @@ async function recordEnd(
   if (!closed) return;
 
   const at = ctx.now();
-  const failed = outcome === 'failed';
+  const ended = outcome === 'stopped' || outcome === 'failed' ? outcome : null;
   await recordEvent(tx, {
     orgId,
-    type: outcome === 'gone' ? 'sandbox_run_closed' : failed ? 'sandbox_failed' : 'sandbox_stopped',
+    type: ended === null ? 'sandbox_run_closed' : `sandbox_${ended}`,
     actor: RECONCILER,
     resourceId: sandboxId,
     at,
@@ -107,7 +108,7 @@ async function recordEnd(
       name: sandbox.name,
       run_id: runId,
       previous_status: sandbox.status,
-      status: outcome === 'gone' ? null : outcome,
+      status: ended,
       reason,
       message,
       exit_code: exit?.code ?? null,
@@ -117,9 +118,9 @@ async function recordEnd(
   });
   const times: SandboxChange = closed.stopped_at === null ? {} : { stopped_at: closed.stopped_at };
   const status: SandboxChange =
-    outcome === 'stopped' || outcome === 'failed'
-      ? { status: outcome, status_reason: null, last_failure_message: failed ? message : null }
-      : {};
+    ended === null
+      ? {}
+      : { status: ended, status_reason: null, last_failure_message: ended === 'failed' ? message : null };
   await updateSandbox(tx, orgId, sandboxId, { ...times, ...status }, at);
   await announceChange(tx, sandboxId);
 }

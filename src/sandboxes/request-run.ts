@@ -38,7 +38,10 @@ export async function requestRun(
     actor,
     resourceId: id,
     at,
-    payload: { sandbox_id: id, name, run_id: runId, previous_status: status, status: 'starting' },
+    payload: {
+      ...{ sandbox_id: id, name, run_id: runId },
+      ...{ previous_status: status, status: 'starting', reason: 'requested' },
+    },
   });
   const change = {
     status: 'starting',

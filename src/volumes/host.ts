@@ -23,6 +23,6 @@ export async function makeHostVolume(tx: Sql, orgId: string, actor: EventActor, 
     actor,
     resourceId: id,
     at,
-    payload: { volume_id: id, kind: 'host', name: null },
+    payload: { volume_id: id, kind: 'host', name: null, capacity_gib: null },
   });
 }
