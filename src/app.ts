@@ -17,6 +17,7 @@ import { CreateSandboxRequest } from './sandboxes/schema.js';
 import { usageRoutes } from './usage/routes.js';
 import { volumeFileRoutes } from './volumes/files/routes.js';
 import { volumeRoutes } from './volumes/routes.js';
+import { webhookRoutes } from './webhooks/routes.js';
 
 /**
  * Compiles ahead what takes a quarter of a second, for a moment in which there is nothing else to do: the validator keeps
@@ -52,6 +53,7 @@ export async function buildApp(ctx: Context): Promise<App> {
     logRoutes(api, ctx);
     agentRoute(api, ctx);
     eventRoutes(api, ctx);
+    webhookRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api, ctx);
     volumeFileRoutes(api, ctx);

@@ -7,6 +7,7 @@ import type { Runtime } from './runtimes/runtime.js';
 import type { Keyring } from './secrets/keyring.js';
 import type { PriceBook } from './usage/price.js';
 import type { VolumeStore } from './volumes/store.js';
+import { DEFAULT_WEBHOOK_SETTINGS, type WebhookSettings } from './webhooks/settings.js';
 
 /** What operations are given. Tests override any of it. */
 export interface Context {
@@ -52,8 +53,11 @@ export interface Settings {
   maxUsageStreams: number;
   /** How long a reader of usage may take nothing before it is cut off, in milliseconds. */
   usageStallMs: number;
-  /** After how much silence a followed log shows a sign of life, in milliseconds. */
+  /** After how much silence what is followed shows a sign of life, in milliseconds. */
   logKeepAliveMs: number;
+  /** How many streams of events may be followed at once. */
+  maxEventFollowers: number;
+  webhooks: WebhookSettings;
 }
 
 export const DEFAULT_SETTINGS: Settings = {
@@ -70,4 +74,6 @@ export const DEFAULT_SETTINGS: Settings = {
   maxUsageStreams: 6,
   usageStallMs: 30_000,
   logKeepAliveMs: 15_000,
+  maxEventFollowers: 500,
+  webhooks: DEFAULT_WEBHOOK_SETTINGS,
 };

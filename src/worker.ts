@@ -6,6 +6,7 @@ import { removeLingering } from './sandboxes/linger.js';
 import { Reconciler } from './sandboxes/reconcile.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
+import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
 import { WorkerLease, type Term } from './workers/lease.js';
 import { placeWaiting } from './workers/place.js';
 
@@ -14,6 +15,7 @@ const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
+const SWEEP_DELIVERIES_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
 /** For volumes whose next reading is due: a reading is late by at most this part of the interval. */
 const LOOKS_PER_SAMPLE = 20;
@@ -63,15 +65,18 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     job(enforcePools, SWEEP_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
+    job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(removeLeftData, LEFT_DATA_EVERY_MS),
     job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),
   ];
+
+  const webhooks = startWebhooks(ctx);
 
   return {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), ...jobs.map((loop) => loop.stop()), watched]);
+      await Promise.all([reconcile.stop(), ...jobs.map((loop) => loop.stop()), webhooks.stop(), watched]);
       await reconciler.close();
       await renew.stop();
       await lease.release();

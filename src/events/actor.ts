@@ -11,6 +11,9 @@ export const RECONCILER: EventActor = { kind: 'system', code: 'reconciler', labe
 /** Sandkeep itself, keeping an organization to its quotas. */
 export const QUOTAS: EventActor = { kind: 'system', code: 'quotas', label: 'Sandkeep quotas' };
 
+/** Sandkeep itself, sending events. */
+export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: 'Sandkeep webhooks' };
+
 /** What the `actor_id` filter compares with. */
 export function actorId(actor: EventActor): string {
   switch (actor.kind) {

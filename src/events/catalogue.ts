@@ -61,6 +61,14 @@ const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels
 const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Type.Null()]));
 const member = { member_id: Uuid, user_id: Uuid, redacted_email: text, role: text };
 const key = { api_key_id: Uuid, name: text, prefix: text };
+/** Scheme, host and port: paths of webhooks have secrets in them. */
+const webhook = { webhook_id: Uuid, destination: text };
+const webhookProperties = closed({
+  destination: text,
+  description: Nullable(text),
+  event_types: Type.Array(text),
+  status: text,
+});
 
 export const CATALOGUE = {
   org_created: event('org', OPERATOR, 'An organization was made.', { name: text, slug: text }),
@@ -214,6 +222,52 @@ export const CATALOGUE = {
     },
   ),
 
+  webhook_created: event('webhook', ANYONE, 'A webhook was made.', {
+    ...webhook,
+    event_types: Type.Array(text),
+  }),
+  webhook_updated: event(
+    'webhook',
+    ANYONE,
+    'What a webhook sends, where to, or whether at all was changed.',
+    {
+      webhook_id: Uuid,
+      before: webhookProperties,
+      after: webhookProperties,
+      url_changed: Type.Boolean({ description: 'The path of the URL is not shown; this tells of it.' }),
+    },
+  ),
+  webhook_deleted: event('webhook', ANYONE, 'A webhook was deleted, with its deliveries.', webhook),
+  webhook_secret_rotated: event(
+    'webhook',
+    ANYONE,
+    'A webhook got a new secret; the one before signs as well until `previous_until`, or not (null).',
+    { ...webhook, previous_until: time },
+  ),
+  webhook_tested: event(
+    'webhook',
+    ANYONE,
+    'Somebody had this event sent to a webhook, to see it work.',
+    webhook,
+  ),
+  webhook_redelivery_requested: event('webhook', ANYONE, 'An event is sent to a webhook once more.', {
+    webhook_id: Uuid,
+    delivery_id: Uuid,
+    event_id: Uuid,
+  }),
+  webhook_disabled: event(
+    'webhook',
+    SYSTEM,
+    'Nothing but failures for a long time: nothing is sent until somebody makes the webhook active again.',
+    { ...webhook, reason, failing_since: DateTime, failures: count },
+  ),
+
+  events_exported: event('event', ANYONE, 'Audit events were exported; written when it began.', {
+    format: Words(['ndjson', 'csv']),
+    filters: Type.Object({}, { additionalProperties: true, description: 'As they were asked for.' }),
+    after_seq: count,
+    up_to_seq: count,
+  }),
   event_retention_changed: event(
     'event',
     OPERATOR,

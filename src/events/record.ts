@@ -18,8 +18,8 @@ export interface NewEvent<Type extends EventType> {
   payload: EventPayload<Type>;
 }
 
-/** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. */
-export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEvent<Type>): Promise<void> {
+/** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. Returns its id. */
+export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEvent<Type>): Promise<string> {
   const content = {
     org_id: event.orgId,
     id: uuidv7(),
@@ -36,4 +36,5 @@ export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEve
     actor_id: actorId(event.actor),
     leaf: leafOf(content),
   });
+  return content.id;
 }

@@ -31,6 +31,7 @@ export async function registerOpenapi(app: App): Promise<void> {
         { name: 'sandboxes', description: 'Isolated compute: list, create, start, stop, delete.' },
         { name: 'volumes', description: 'Storage that outlives sandboxes.' },
         { name: 'events', description: 'The audit trail.' },
+        { name: 'webhooks', description: 'Audit events, posted to addresses of yours.' },
         { name: 'organization', description: 'The organization, its members and its quotas.' },
         { name: 'keys', description: 'What opens the organization, and how far.' },
         { name: 'billing', description: 'Usage, computed when it is read.' },

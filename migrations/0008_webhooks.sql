@@ -1,0 +1,69 @@
+-- Webhooks: addresses that are sent the audit events of an organization.
+-- The release before survives it; it sends nothing.
+
+create table webhooks (
+  org_id uuid not null references orgs,
+  id uuid not null,
+  url text not null,
+  description text,
+  -- What is sent: any of the types that do not begin with `!` (when there are some), none of those that do.
+  event_types text[] not null,
+  status text not null check (status in ('active', 'disabled')),
+  -- Why Sandkeep disabled it. Null when somebody did, and while it is active.
+  disabled_reason text check (disabled_reason in ('failing', 'secret_lost')),
+  -- The secret that signs, sealed; see src/webhooks/secret.ts. Null when the keys it was sealed under were lost.
+  key_id text,
+  sealed bytea,
+  -- The secret before, which signs as well until then.
+  old_key_id text,
+  old_sealed bytea,
+  old_until timestamptz,
+  -- The last `seq` of the event log that was looked at. What matched has a delivery.
+  position bigint not null check (position >= 0),
+  -- Attempts that failed since the last that did not, when the first of them was, and until when none is made.
+  failures int not null default 0 check (failures >= 0),
+  failing_since timestamptz,
+  resume_at timestamptz,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  check ((key_id is null) = (sealed is null)),
+  check ((old_key_id is null) = (old_sealed is null) and (old_key_id is null) = (old_until is null)),
+  check (disabled_reason is null or status = 'disabled'),
+  check ((failures = 0) = (failing_since is null))
+);
+create index webhooks_active on webhooks (org_id, id) where status = 'active';
+create index webhooks_key on webhooks (key_id);
+
+-- One event for one webhook. Made when it is about to be sent, and only so many ahead of what was answered.
+create table webhook_deliveries (
+  org_id uuid not null,
+  webhook_id uuid not null,
+  id uuid not null,
+  event_id uuid not null,
+  event_type text collate "C" not null,
+  -- Its place in the event log. Null for a test, which is sent before the log has it.
+  seq bigint,
+  status text not null check (status in ('pending', 'delivered', 'failed')),
+  -- How often it was tried, and what came of the latest attempts, oldest first.
+  attempts int not null default 0,
+  results jsonb not null default '[]',
+  -- When it is tried next, or when whoever is trying it counts as gone. Null when it is settled.
+  due_at timestamptz,
+  -- Whose attempt is under way.
+  claim uuid,
+  -- After this it has failed for good.
+  expires_at timestamptz not null,
+  created_at timestamptz not null,
+  settled_at timestamptz,
+  primary key (org_id, webhook_id, id),
+  foreign key (org_id, webhook_id) references webhooks on delete cascade,
+  check ((status = 'pending') = (due_at is not null)),
+  check ((status = 'pending') = (settled_at is null))
+);
+create index webhook_deliveries_due on webhook_deliveries (org_id, webhook_id, due_at) where status = 'pending';
+create index webhook_deliveries_listed on webhook_deliveries (org_id, webhook_id, created_at desc, id desc);
+create index webhook_deliveries_expired on webhook_deliveries (expires_at) where status = 'pending';
+create index webhook_deliveries_settled on webhook_deliveries (settled_at) where status <> 'pending';
+-- A crash between reading the log and noting how far does not send an event twice.
+create unique index webhook_deliveries_seq on webhook_deliveries (org_id, webhook_id, seq) where seq is not null;

@@ -1,0 +1,130 @@
+import { inTransaction, type Transaction } from '../db/transaction.js';
+import { WEBHOOKS } from '../events/actor.js';
+import { presentEvent } from '../events/list.js';
+import { getEvent, type EventRow } from '../events/queries.js';
+import { recordEvent } from '../events/record.js';
+import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
+import type { Keyring } from '../secrets/keyring.js';
+import { VERSION } from '../version.js';
+import { finishAttempt, type Claimed, type DeliveryRow } from './delivery-queries.js';
+import type { Means } from './means.js';
+import { post } from './post.js';
+import { originOf } from './present.js';
+import { getWebhook, noteFailure, noteSuccess, setDisabled, setResume, type WebhookRow } from './queries.js';
+import { lookDelay, retryDelay } from './retry.js';
+import type { AttemptResponse } from './schema.js';
+import { openSecrets, signatures } from './secret.js';
+
+/**
+ * Sends one delivery and notes what came of it. Undefined when the webhook has gone meanwhile, or somebody else has the
+ * delivery; rejects when it was interrupted.
+ */
+export async function attempt(
+  ctx: Means,
+  delivery: Claimed,
+  signal?: AbortSignal,
+): Promise<DeliveryRow | undefined> {
+  const { org_id: orgId, webhook_id: webhookId } = delivery;
+  const webhook = await getWebhook(ctx.pool, orgId, webhookId);
+  if (!webhook) return undefined;
+  const event = await getEvent(ctx.pool, orgId, delivery.event_id);
+  // Outside of what is told to callers: what is wrong with the keys is for the operator.
+  const keyring = ctx.keyring();
+  const result = event
+    ? await send(ctx, keyring, { webhook, event, seq: delivery.seq }, signal)
+    : failed(ctx.now(), 0, 'retention has dropped the event');
+  signal?.throwIfAborted();
+  return inTransaction(ctx.pool, (tx) => settle(ctx, tx, delivery, result, event !== undefined));
+}
+
+async function send(
+  ctx: Means,
+  keyring: Keyring,
+  { webhook, event, seq }: { webhook: WebhookRow; event: EventRow; seq: number | null },
+  signal: AbortSignal | undefined,
+): Promise<AttemptResponse> {
+  const at = ctx.now();
+  const begun = performance.now();
+  const spent = () => Math.round(performance.now() - begun);
+  try {
+    const secrets = openSecrets(keyring, webhook, at);
+    const data = presentEvent(event);
+    const body = JSON.stringify({ type: event.event_type, timestamp: data.timestamp, seq, data });
+    const timestamp = Math.floor(Date.parse(at) / 1000);
+    const headers = {
+      'content-type': 'application/json; charset=utf-8',
+      'user-agent': `Sandkeep/${VERSION}`,
+      // The same whenever the event is sent, so that a receiver can tell what it has had already.
+      'webhook-id': event.id,
+      'webhook-timestamp': String(timestamp),
+      'webhook-signature': signatures(secrets, { id: event.id, timestamp, body }),
+    };
+    const answer = await post(ctx.settings.webhooks, webhook.url, headers, body, signal);
+    const answered = { response_status: answer.status, response_body: answer.body, error: null };
+    return { at: shortInstant(at), duration_ms: spent(), ...answered };
+  } catch (error) {
+    return failed(at, spent(), (error as Error).message);
+  }
+}
+
+function failed(at: Instant, duration_ms: number, error: string): AttemptResponse {
+  return { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
+}
+
+async function settle(
+  ctx: Means,
+  tx: Transaction,
+  delivery: Claimed,
+  result: AttemptResponse,
+  exists: boolean,
+): Promise<DeliveryRow | undefined> {
+  const { org_id: orgId, webhook_id: webhookId } = delivery;
+  const { firstRetryMs } = ctx.settings.webhooks;
+  const at = ctx.now();
+  const { response_status: status } = result;
+  if (status !== null && status >= 200 && status < 300) {
+    await noteSuccess(tx, orgId, webhookId);
+    return finishAttempt(tx, delivery, result, { status: 'delivered', dueAt: null, settledAt: at });
+  }
+  // Somebody looks at a test; it does not tell how deliveries go.
+  if (delivery.seq !== null && exists) await countFailure(ctx, tx, delivery, at);
+  if (!exists || at >= delivery.expires_at) {
+    return finishAttempt(tx, delivery, result, { status: 'failed', dueAt: null, settledAt: at });
+  }
+  const next = addMillis(at, retryDelay(delivery.attempts, firstRetryMs));
+  // The last attempt is made when it expires.
+  const dueAt = next < delivery.expires_at ? next : delivery.expires_at;
+  return finishAttempt(tx, delivery, result, { status: 'pending', dueAt, settledAt: null });
+}
+
+async function countFailure(
+  ctx: Means,
+  tx: Transaction,
+  { org_id: orgId, webhook_id: id }: Claimed,
+  at: Instant,
+): Promise<void> {
+  const counted = await noteFailure(tx, orgId, id, at);
+  if (!counted) return;
+  const { failures, failing_since, url } = counted;
+  const pause = lookDelay(failures);
+  if (pause === undefined) return;
+  if (addMillis(failing_since, ctx.settings.webhooks.disableAfterMs) > at) {
+    await setResume(tx, orgId, id, addMillis(at, pause));
+    return;
+  }
+  await setDisabled(tx, orgId, id, 'failing', at);
+  await recordEvent(tx, {
+    orgId,
+    type: 'webhook_disabled',
+    actor: WEBHOOKS,
+    resourceId: id,
+    at,
+    payload: {
+      webhook_id: id,
+      destination: originOf(url),
+      reason: 'failing',
+      failing_since: shortInstant(failing_since),
+      failures,
+    },
+  });
+}

@@ -1,0 +1,220 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import type { AttemptResponse, DeliveryResponse } from './schema.js';
+
+export interface DeliveryRow {
+  org_id: string;
+  webhook_id: string;
+  id: string;
+  event_id: string;
+  event_type: string;
+  seq: number | null;
+  status: DeliveryResponse['status'];
+  attempts: number;
+  results: AttemptResponse[];
+  due_at: Instant | null;
+  expires_at: Instant;
+  created_at: Instant;
+  settled_at: Instant | null;
+}
+
+/** A delivery whose attempt is under way, and by whom. */
+export type Claimed = DeliveryRow & { claim: string };
+
+const COLUMNS =
+  'org_id, webhook_id, id, event_id, event_type, seq, status, attempts, results, due_at, expires_at, created_at, settled_at';
+/** So many attempts of one delivery are remembered. */
+const RESULTS = 20;
+
+type NewDelivery = Pick<
+  DeliveryRow,
+  'org_id' | 'webhook_id' | 'id' | 'event_id' | 'event_type' | 'seq' | 'created_at' | 'expires_at'
+>;
+
+/** Adds deliveries of one webhook, due at once. One that is there already stays as it is. */
+export async function insertDeliveries(tx: Sql, deliveries: readonly NewDelivery[]): Promise<void> {
+  const [first] = deliveries;
+  if (!first) return;
+  await tx.query(
+    `insert into webhook_deliveries
+       (org_id, webhook_id, id, event_id, event_type, seq, status, due_at, created_at, expires_at)
+     select $1, $2, d.id, d.event_id, d.event_type, d.seq, 'pending', $3, $3, $4
+     from unnest($5::uuid[], $6::uuid[], $7::text[], $8::bigint[]) as d (id, event_id, event_type, seq)
+     on conflict (org_id, webhook_id, seq) where seq is not null do nothing`,
+    [
+      ...[first.org_id, first.webhook_id, first.created_at, first.expires_at],
+      ...[deliveries.map(({ id }) => id), deliveries.map(({ event_id }) => event_id)],
+      ...[deliveries.map(({ event_type }) => event_type), deliveries.map(({ seq }) => seq)],
+    ],
+  );
+}
+
+/** How many are not settled yet; `fresh` of them were never tried. */
+export async function countPending(
+  sql: Sql,
+  orgId: string,
+  webhookId: string,
+): Promise<{ pending: number; fresh: number }> {
+  const { rows } = await sql.query<{ pending: number; fresh: number }>(
+    `select count(*) as pending, count(*) filter (where attempts = 0) as fresh
+     from webhook_deliveries
+     where org_id = $1 and webhook_id = $2 and status = 'pending'`,
+    [orgId, webhookId],
+  );
+  return rows[0]!;
+}
+
+export interface Claim {
+  at: Instant;
+  /** Whoever has not answered by then counts as gone, and another one tries. */
+  until: Instant;
+  claim: string;
+}
+
+/** Takes deliveries that are due, in the order of the log. Nobody else gets them until `until`. */
+export async function claimDue(
+  sql: Sql,
+  orgId: string,
+  webhookId: string,
+  { at, until, claim }: Claim,
+  limit: number,
+): Promise<Claimed[]> {
+  const { rows } = await sql.query<Claimed & Record<string, unknown>>(
+    `with due as (
+       select id from webhook_deliveries
+       where org_id = $1 and webhook_id = $2 and status = 'pending' and due_at <= $3
+       order by due_at, seq
+       limit $6
+       for update skip locked
+     )
+     update webhook_deliveries d
+     set due_at = $4, claim = $5, attempts = attempts + 1
+     from due
+     where d.org_id = $1 and d.webhook_id = $2 and d.id = due.id
+     returning ${COLUMNS.replaceAll(/\w+/g, 'd.$&')}, claim`,
+    [orgId, webhookId, at, until, claim, limit],
+  );
+  return rows.toSorted((a, b) => (a.seq ?? 0) - (b.seq ?? 0));
+}
+
+/** Takes one that is due or not, to try it now. */
+export async function claimOne(
+  sql: Sql,
+  orgId: string,
+  webhookId: string,
+  id: string,
+  { until, claim }: Claim,
+): Promise<Claimed> {
+  const { rows } = await sql.query<Claimed & Record<string, unknown>>(
+    `update webhook_deliveries set due_at = $4, claim = $5, attempts = attempts + 1
+     where org_id = $1 and webhook_id = $2 and id = $3
+     returning ${COLUMNS}, claim`,
+    [orgId, webhookId, id, until, claim],
+  );
+  return rows[0]!;
+}
+
+/** Notes what came of an attempt, unless somebody else has taken it over. `dueAt`: null when it is settled. */
+export async function finishAttempt(
+  sql: Sql,
+  { org_id, webhook_id, id, claim }: Claimed,
+  result: AttemptResponse,
+  next: { status: DeliveryRow['status']; dueAt: Instant | null; settledAt: Instant | null },
+): Promise<DeliveryRow | undefined> {
+  const { rows } = await sql.query<DeliveryRow & Record<string, unknown>>(
+    `update webhook_deliveries
+     set status = $5, due_at = $6, settled_at = $7, claim = null,
+       results = case when jsonb_array_length(results) >= $9 then results - 0 else results end || $8::jsonb
+     where org_id = $1 and webhook_id = $2 and id = $3 and claim = $4
+     returning ${COLUMNS}`,
+    [
+      ...[org_id, webhook_id, id, claim, next.status, next.dueAt, next.settledAt],
+      ...[JSON.stringify([result]), RESULTS],
+    ],
+  );
+  return rows[0];
+}
+
+/** Gives back what was claimed and not tried. */
+export async function releaseClaim(sql: Sql, { org_id, webhook_id, id, claim }: Claimed, at: Instant) {
+  await sql.query(
+    `update webhook_deliveries set due_at = $5, claim = null, attempts = attempts - 1
+     where org_id = $1 and webhook_id = $2 and id = $3 and claim = $4`,
+    [org_id, webhook_id, id, claim, at],
+  );
+}
+
+export async function lockDelivery(
+  tx: Sql,
+  orgId: string,
+  webhookId: string,
+  id: string,
+): Promise<DeliveryRow | undefined> {
+  const { rows } = await tx.query<DeliveryRow & Record<string, unknown>>(
+    `select ${COLUMNS} from webhook_deliveries
+     where org_id = $1 and webhook_id = $2 and id = $3
+     for update`,
+    [orgId, webhookId, id],
+  );
+  return rows[0];
+}
+
+/** Makes it due at once, settled or not. An attempt that is under way stays the one there is. */
+export async function makeDue(
+  tx: Sql,
+  { org_id, webhook_id, id }: DeliveryRow,
+  { at, expiresAt }: { at: Instant; expiresAt: Instant },
+): Promise<DeliveryRow> {
+  const { rows } = await tx.query<DeliveryRow & Record<string, unknown>>(
+    `update webhook_deliveries
+     set status = 'pending', due_at = case when claim is null then $4 else due_at end,
+       expires_at = $5, settled_at = null
+     where org_id = $1 and webhook_id = $2 and id = $3
+     returning ${COLUMNS}`,
+    [org_id, webhook_id, id, at, expiresAt],
+  );
+  return rows[0]!;
+}
+
+/** Newest first, after `after` (created_at, id). */
+export async function listDeliveries(
+  sql: Sql,
+  orgId: string,
+  webhookId: string,
+  status: DeliveryRow['status'] | undefined,
+  after: readonly [Instant, string] | undefined,
+  limit: number,
+): Promise<DeliveryRow[]> {
+  const { rows } = await sql.query<DeliveryRow & Record<string, unknown>>(
+    `select ${COLUMNS} from webhook_deliveries
+     where org_id = $1 and webhook_id = $2 and ($3::text is null or status = $3)
+       and ($4::timestamptz is null or (created_at, id) < ($4, $5::uuid))
+     order by created_at desc, id desc
+     limit $6`,
+    [orgId, webhookId, status ?? null, after?.[0] ?? null, after?.[1] ?? null, limit],
+  );
+  return rows;
+}
+
+/** Gives up what expired while nothing was sent to its webhook. Of all organizations. */
+export async function failExpired(sql: Sql, at: Instant): Promise<void> {
+  await sql.query(
+    `update webhook_deliveries set status = 'failed', due_at = null, settled_at = $1
+     where status = 'pending' and (claim is null or due_at < $1) and expires_at < $1`,
+    [at],
+  );
+}
+
+/** Forgets some that were settled before `before`, of all organizations. Returns how many. */
+export async function forgetSettled(sql: Sql, before: Instant, limit: number): Promise<number> {
+  const { rowCount } = await sql.query(
+    `delete from webhook_deliveries
+     where (org_id, webhook_id, id) in (
+       select org_id, webhook_id, id from webhook_deliveries
+       where status <> 'pending' and settled_at < $1
+       limit $2
+       for update skip locked)`,
+    [before, limit],
+  );
+  return rowCount ?? 0;
+}

@@ -1,0 +1,48 @@
+import type { Context } from '../context.js';
+import { ApiError } from '../http/errors.js';
+import { readCursor } from '../http/parameters.js';
+import { toPage, type Page } from '../lib/page.js';
+import { listDeliveries } from './delivery-queries.js';
+import { presentDelivery, presentWebhook } from './present.js';
+import { getWebhook, listWebhooks } from './queries.js';
+import type { DeliveryResponse, WebhookResponse } from './schema.js';
+
+interface PageQuery {
+  cursor?: string;
+  limit?: number;
+}
+
+/** A page of the webhooks of an organization, oldest first. */
+export async function list(
+  ctx: Context,
+  orgId: string,
+  { cursor, limit = 20 }: PageQuery,
+): Promise<Page<WebhookResponse>> {
+  const binding = ['webhooks'];
+  const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
+  const at = ctx.now();
+  return toPage(
+    await listWebhooks(ctx.pool, orgId, after, limit + 1),
+    limit,
+    (row) => presentWebhook(row, at),
+    ({ created_at, id }) => ctx.cursors.encode(orgId, binding, [created_at, id]),
+  );
+}
+
+/** A page of what was sent to a webhook, or is going to be, newest first. */
+export async function listLog(
+  ctx: Context,
+  orgId: string,
+  webhookId: string,
+  { status, cursor, limit = 20 }: PageQuery & { status?: DeliveryResponse['status'] },
+): Promise<Page<DeliveryResponse>> {
+  const binding = ['webhook deliveries', webhookId, status ?? null];
+  const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
+  if (!(await getWebhook(ctx.pool, orgId, webhookId))) throw new ApiError('sandbox_not_found');
+  return toPage(
+    await listDeliveries(ctx.pool, orgId, webhookId, status, after, limit + 1),
+    limit,
+    presentDelivery,
+    ({ created_at, id }) => ctx.cursors.encode(orgId, binding, [created_at, id]),
+  );
+}

@@ -1,0 +1,35 @@
+import { shortInstant, type Instant } from '../lib/instant.js';
+import type { DeliveryRow } from './delivery-queries.js';
+import type { WebhookRow } from './queries.js';
+import type { DeliveryResponse, WebhookResponse } from './schema.js';
+
+/** `at`: now; a secret whose time is over is not spoken of. */
+export function presentWebhook(row: WebhookRow, at: Instant): WebhookResponse {
+  const { id, org_id, url, description, event_types, status, disabled_reason } = row;
+  return {
+    ...{ id, org_id, url, description, event_types, status, disabled_reason },
+    failing_since: orNull(row.failing_since),
+    previous_secret_until: row.old_until !== null && row.old_until > at ? shortInstant(row.old_until) : null,
+    created_at: shortInstant(row.created_at),
+    updated_at: shortInstant(row.updated_at),
+  };
+}
+
+export function presentDelivery(row: DeliveryRow): DeliveryResponse {
+  const { id, webhook_id, event_id, event_type, seq, status, attempts, results } = row;
+  return {
+    ...{ id, webhook_id, event_id, event_type, seq, status, attempts, results },
+    next_attempt_at: orNull(row.due_at),
+    created_at: shortInstant(row.created_at),
+    settled_at: orNull(row.settled_at),
+  };
+}
+
+function orNull(instant: Instant | null): string | null {
+  return instant === null ? null : shortInstant(instant);
+}
+
+/** What the audit trail says of an address: paths and queries of webhooks have secrets in them. */
+export function originOf(url: string): string {
+  return new URL(url).origin;
+}

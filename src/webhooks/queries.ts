@@ -1,0 +1,237 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import type { Sealed } from '../secrets/keyring.js';
+import type { WebhookResponse } from './schema.js';
+
+/** The webhooks themselves; `delivery-queries.ts` has what is sent to them. */
+export interface WebhookRow {
+  org_id: string;
+  id: string;
+  url: string;
+  description: string | null;
+  event_types: string[];
+  status: WebhookResponse['status'];
+  disabled_reason: WebhookResponse['disabled_reason'];
+  sealed: Sealed | null;
+  old_sealed: Sealed | null;
+  old_until: Instant | null;
+  position: number;
+  failures: number;
+  failing_since: Instant | null;
+  resume_at: Instant | null;
+  created_at: Instant;
+  updated_at: Instant;
+}
+
+type RawRow = Omit<WebhookRow, 'sealed' | 'old_sealed'> & {
+  [column: string]: unknown;
+  key_id: string | null;
+  sealed: Buffer | null;
+  old_key_id: string | null;
+  old_sealed: Buffer | null;
+};
+
+const COLUMNS = `org_id, id, url, description, event_types, status, disabled_reason, key_id, sealed, old_key_id,
+  old_sealed, old_until, position, failures, failing_since, resume_at, created_at, updated_at`;
+
+function toRow({ key_id, sealed, old_key_id, old_sealed, ...row }: RawRow): WebhookRow {
+  const both = (keyId: string | null, bytes: Buffer | null) =>
+    keyId === null || bytes === null ? null : { keyId, bytes };
+  return { ...row, sealed: both(key_id, sealed), old_sealed: both(old_key_id, old_sealed) };
+}
+
+/** It begins with what is written to the log from now on. */
+export async function insertWebhook(
+  tx: Sql,
+  webhook: Pick<WebhookRow, 'org_id' | 'id' | 'url' | 'description' | 'event_types' | 'created_at'> & {
+    sealed: Sealed;
+  },
+): Promise<WebhookRow> {
+  const { rows } = await tx.query<RawRow>(
+    `insert into webhooks
+       (org_id, id, url, description, event_types, status, key_id, sealed, position, created_at, updated_at)
+     values ($1, $2, $3, $4, $5, 'active', $6, $7,
+       coalesce((select seq from event_chains where org_id = $1), 0), $8, $8)
+     returning ${COLUMNS}`,
+    [
+      ...[webhook.org_id, webhook.id, webhook.url, webhook.description, webhook.event_types],
+      ...[webhook.sealed.keyId, webhook.sealed.bytes, webhook.created_at],
+    ],
+  );
+  return toRow(rows[0]!);
+}
+
+/** How many an organization has. Its row is locked until the transaction ends, so that none is added meanwhile. */
+export async function countWebhooks(tx: Sql, orgId: string): Promise<number> {
+  await tx.query('select 1 from orgs where id = $1 for update', [orgId]);
+  const { rows } = await tx.query<{ count: number }>('select count(*) from webhooks where org_id = $1', [
+    orgId,
+  ]);
+  return rows[0]!.count;
+}
+
+export async function getWebhook(sql: Sql, orgId: string, id: string): Promise<WebhookRow | undefined> {
+  return first(sql, orgId, id, '');
+}
+
+export async function lockWebhook(tx: Sql, orgId: string, id: string): Promise<WebhookRow | undefined> {
+  return first(tx, orgId, id, 'for update');
+}
+
+/** Undefined also when somebody else has it locked: whoever that is does what we wanted to do. */
+export async function lockFreeWebhook(tx: Sql, orgId: string, id: string): Promise<WebhookRow | undefined> {
+  return first(tx, orgId, id, 'for update skip locked');
+}
+
+async function first(sql: Sql, orgId: string, id: string, lock: string): Promise<WebhookRow | undefined> {
+  const { rows } = await sql.query<RawRow>(
+    `select ${COLUMNS} from webhooks where org_id = $1 and id = $2 ${lock}`,
+    [orgId, id],
+  );
+  return rows[0] && toRow(rows[0]);
+}
+
+/** Oldest first, after `after` (created_at, id). */
+export async function listWebhooks(
+  sql: Sql,
+  orgId: string,
+  after: readonly [Instant, string] | undefined,
+  limit: number,
+): Promise<WebhookRow[]> {
+  const { rows } = await sql.query<RawRow>(
+    `select ${COLUMNS} from webhooks
+     where org_id = $1 and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
+     order by created_at, id
+     limit $4`,
+    [orgId, after?.[0] ?? null, after?.[1] ?? null, limit],
+  );
+  return rows.map(toRow);
+}
+
+/** Those that something can be sent to, of all organizations. */
+export async function listActive(
+  sql: Sql,
+  at: Instant,
+): Promise<Pick<WebhookRow, 'org_id' | 'id' | 'failures'>[]> {
+  const { rows } = await sql.query<Pick<WebhookRow, 'org_id' | 'id' | 'failures'>>(
+    `select w.org_id, w.id, w.failures
+     from webhooks w
+     where w.status = 'active' and (w.resume_at is null or w.resume_at <= $1)
+       and (exists (select from event_chains c where c.org_id = w.org_id and c.seq > w.position)
+         or exists (
+           select from webhook_deliveries d
+           where d.org_id = w.org_id and d.webhook_id = w.id and d.status = 'pending' and d.due_at <= $1))`,
+    [at],
+  );
+  return rows;
+}
+
+export async function updateWebhook(
+  tx: Sql,
+  { org_id, id, url, description, event_types, status, disabled_reason, updated_at }: WebhookRow,
+): Promise<WebhookRow> {
+  // Whoever changes it wants to see it tried.
+  const { rows } = await tx.query<RawRow>(
+    `update webhooks
+     set url = $3, description = $4, event_types = $5, status = $6, disabled_reason = $7, updated_at = $8,
+       failures = 0, failing_since = null, resume_at = null
+     where org_id = $1 and id = $2
+     returning ${COLUMNS}`,
+    [org_id, id, url, description, event_types, status, disabled_reason, updated_at],
+  );
+  return toRow(rows[0]!);
+}
+
+export async function replaceSecrets(
+  tx: Sql,
+  {
+    org_id,
+    id,
+    sealed,
+    old_sealed,
+    old_until,
+  }: Pick<WebhookRow, 'org_id' | 'id' | 'sealed' | 'old_sealed' | 'old_until'>,
+): Promise<WebhookRow> {
+  const { rows } = await tx.query<RawRow>(
+    `update webhooks
+     set key_id = $3, sealed = $4, old_key_id = $5, old_sealed = $6, old_until = $7
+     where org_id = $1 and id = $2
+     returning ${COLUMNS}`,
+    [
+      ...[org_id, id, sealed?.keyId ?? null, sealed?.bytes ?? null],
+      ...[old_sealed?.keyId ?? null, old_sealed?.bytes ?? null, old_sealed ? old_until : null],
+    ],
+  );
+  return toRow(rows[0]!);
+}
+
+export async function deleteWebhook(tx: Sql, orgId: string, id: string): Promise<void> {
+  await tx.query('delete from webhooks where org_id = $1 and id = $2', [orgId, id]);
+}
+
+export async function setPosition(tx: Sql, orgId: string, id: string, position: number): Promise<void> {
+  await tx.query('update webhooks set position = $3 where org_id = $1 and id = $2', [orgId, id, position]);
+}
+
+export async function noteSuccess(sql: Sql, orgId: string, id: string): Promise<void> {
+  await sql.query(
+    `update webhooks set failures = 0, failing_since = null, resume_at = null
+     where org_id = $1 and id = $2 and failures > 0`,
+    [orgId, id],
+  );
+}
+
+/** Counts a failure. Returns how many there were in a row, and since when; undefined when it is gone or disabled. */
+export async function noteFailure(
+  tx: Sql,
+  orgId: string,
+  id: string,
+  at: Instant,
+): Promise<{ failures: number; failing_since: Instant; url: string } | undefined> {
+  const { rows } = await tx.query<{ failures: number; failing_since: Instant; url: string }>(
+    `update webhooks set failures = failures + 1, failing_since = coalesce(failing_since, $3)
+     where org_id = $1 and id = $2 and status = 'active'
+     returning failures, failing_since, url`,
+    [orgId, id, at],
+  );
+  return rows[0];
+}
+
+export async function setResume(tx: Sql, orgId: string, id: string, at: Instant): Promise<void> {
+  await tx.query('update webhooks set resume_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
+}
+
+export async function setDisabled(
+  tx: Sql,
+  orgId: string,
+  id: string,
+  reason: NonNullable<WebhookRow['disabled_reason']>,
+  at: Instant,
+): Promise<void> {
+  await tx.query(
+    `update webhooks set status = 'disabled', disabled_reason = $3, resume_at = null, updated_at = $4
+     where org_id = $1 and id = $2`,
+    [orgId, id, reason, at],
+  );
+}
+
+/** Locks some webhooks with a secret that is sealed under another key than this one, of whatever organization. */
+export async function lockSealedElsewhere(tx: Sql, keyId: string, limit: number): Promise<WebhookRow[]> {
+  const { rows } = await tx.query<RawRow>(
+    `select ${COLUMNS} from webhooks where key_id <> $1 or old_key_id <> $1 limit $2 for update`,
+    [keyId, limit],
+  );
+  return rows.map(toRow);
+}
+
+/** Forgets every secret there is. What cannot sign is sent nothing until it is given a new one. */
+export async function forgetWebhookSecrets(sql: Sql, at: Instant): Promise<number> {
+  const { rowCount } = await sql.query(
+    `update webhooks
+     set key_id = null, sealed = null, old_key_id = null, old_sealed = null, old_until = null,
+       status = 'disabled', disabled_reason = 'secret_lost', updated_at = $1
+     where key_id is not null`,
+    [at],
+  );
+  return rowCount ?? 0;
+}

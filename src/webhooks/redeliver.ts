@@ -1,0 +1,43 @@
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import { ApiError } from '../http/errors.js';
+import { addMillis } from '../lib/instant.js';
+import { lockDelivery, makeDue } from './delivery-queries.js';
+import type { By, Means } from './means.js';
+import { presentDelivery } from './present.js';
+import { lockWebhook } from './queries.js';
+import type { DeliveryResponse } from './schema.js';
+
+/** Sends a delivery again, whatever became of it, and tries as long as with a new one. */
+export async function redeliver(
+  ctx: Means,
+  { orgId, actor }: By,
+  webhookId: string,
+  id: string,
+): Promise<DeliveryResponse> {
+  return inTransaction(ctx.pool, async (tx) => {
+    const webhook = await lockWebhook(tx, orgId, webhookId);
+    const delivery = webhook && (await lockDelivery(tx, orgId, webhookId, id));
+    if (!webhook || !delivery) throw new ApiError('sandbox_not_found');
+    if (webhook.status === 'disabled') {
+      throw new ApiError('invalid_state_transition', 'the webhook is disabled: make it active first', {
+        status: webhook.status,
+        operation: 'redeliver',
+      });
+    }
+    const at = ctx.now();
+    const due = await makeDue(tx, delivery, {
+      at,
+      expiresAt: addMillis(at, ctx.settings.webhooks.keepTryingMs),
+    });
+    await recordEvent(tx, {
+      orgId,
+      type: 'webhook_redelivery_requested',
+      actor,
+      resourceId: webhookId,
+      at,
+      payload: { webhook_id: webhookId, delivery_id: id, event_id: delivery.event_id },
+    });
+    return presentDelivery(due);
+  });
+}

@@ -1,0 +1,47 @@
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import { ApiError } from '../http/errors.js';
+import { addMillis, shortInstant } from '../lib/instant.js';
+import type { By, Means } from './means.js';
+import { originOf, presentWebhook } from './present.js';
+import { lockWebhook, replaceSecrets } from './queries.js';
+import { DEFAULT_OVERLAP_SECS, type RotateWebhookSecretRequest, type WebhookWithSecret } from './schema.js';
+import { makeSecret, sealSecret } from './secret.js';
+
+/**
+ * Gives a webhook a new secret. The one before signs as well for a time, so that the receiver can change over without refusing
+ * anything. One that is from before that does not sign any more.
+ */
+export async function rotateSecret(
+  ctx: Means,
+  { orgId, actor }: By,
+  id: string,
+  { overlap_secs = DEFAULT_OVERLAP_SECS }: RotateWebhookSecretRequest,
+): Promise<WebhookWithSecret> {
+  const secret = makeSecret();
+  return inTransaction(ctx.pool, async (tx) => {
+    const webhook = await lockWebhook(tx, orgId, id);
+    if (!webhook) throw new ApiError('sandbox_not_found');
+    const at = ctx.now();
+    const until = addMillis(at, overlap_secs * 1000);
+    const row = await replaceSecrets(tx, {
+      ...{ org_id: orgId, id },
+      sealed: sealSecret(ctx.keyring(), webhook, secret),
+      old_sealed: overlap_secs === 0 ? null : webhook.sealed,
+      old_until: until,
+    });
+    await recordEvent(tx, {
+      orgId,
+      type: 'webhook_secret_rotated',
+      actor,
+      resourceId: id,
+      at,
+      payload: {
+        webhook_id: id,
+        destination: originOf(webhook.url),
+        previous_until: row.old_until === null ? null : shortInstant(row.old_until),
+      },
+    });
+    return { ...presentWebhook(row, at), secret };
+  });
+}

@@ -1,0 +1,181 @@
+import { Type } from 'typebox';
+import type { Context } from '../context.js';
+import { callerOf } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { answers, answersToBody, type App } from '../http/route.js';
+import { MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
+import { createWebhook } from './create.js';
+import { list, listLog } from './list.js';
+import { presentWebhook } from './present.js';
+import { getWebhook } from './queries.js';
+import { redeliver } from './redeliver.js';
+import { rotateSecret } from './rotate.js';
+import {
+  CreateWebhookRequest,
+  DELIVERY_STATUSES,
+  DeliveryResponse,
+  PaginatedDeliveryResponse,
+  PaginatedWebhookResponse,
+  RotateWebhookSecretRequest,
+  UpdateWebhookRequest,
+  WebhookResponse,
+  WebhookWithSecret,
+} from './schema.js';
+import { tryWebhook } from './try.js';
+import { changeWebhook, removeWebhook } from './update.js';
+
+/** A webhook hands on what any key of the organization may not read: the whole audit trail, for as long as it is there. */
+const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
+const params = Type.Object({ webhook_id: Uuid });
+
+export function webhookRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/v1/webhooks',
+    {
+      schema: {
+        ...common,
+        operationId: 'list_webhooks',
+        summary: 'List webhooks, oldest first',
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers(PaginatedWebhookResponse),
+      },
+    },
+    (request) => list(ctx, callerOf(request).orgId, request.query),
+  );
+
+  app.post(
+    '/v1/webhooks',
+    {
+      schema: {
+        ...common,
+        operationId: 'create_webhook',
+        summary: 'Create a webhook',
+        description:
+          'Audit events from now on are posted to the URL, signed as https://www.standardwebhooks.com says. The secret is shown only in this answer, so there is no `Idempotency-Key`: a key would keep it.',
+        body: CreateWebhookRequest,
+        response: answersToBody(WebhookWithSecret, 'quota_exceeded'),
+      },
+    },
+    (request) => createWebhook(ctx, callerOf(request), request.body),
+  );
+
+  app.get(
+    '/v1/webhooks/:webhook_id',
+    {
+      schema: {
+        ...common,
+        operationId: 'get_webhook',
+        summary: 'Get a webhook',
+        params,
+        response: answers(WebhookResponse, 'sandbox_not_found'),
+      },
+    },
+    async (request) => {
+      const row = await getWebhook(ctx.pool, callerOf(request).orgId, request.params.webhook_id);
+      if (!row) throw new ApiError('sandbox_not_found');
+      return presentWebhook(row, ctx.now());
+    },
+  );
+
+  app.patch(
+    '/v1/webhooks/:webhook_id',
+    {
+      schema: {
+        ...common,
+        operationId: 'update_webhook',
+        summary: 'Change a webhook',
+        description: 'One that is made `active` again is sent what it has missed.',
+        params,
+        body: UpdateWebhookRequest,
+        response: answersToBody(WebhookResponse, 'sandbox_not_found', 'invalid_state_transition'),
+      },
+    },
+    (request) => changeWebhook(ctx, callerOf(request), request.params.webhook_id, request.body),
+  );
+
+  app.delete(
+    '/v1/webhooks/:webhook_id',
+    {
+      schema: {
+        ...common,
+        operationId: 'delete_webhook',
+        summary: 'Delete a webhook and its deliveries',
+        params,
+        response: answersToBody(MessageResponse, 'sandbox_not_found'),
+      },
+    },
+    async (request) => {
+      await removeWebhook(ctx, callerOf(request), request.params.webhook_id);
+      return { message: 'webhook deleted' };
+    },
+  );
+
+  app.post(
+    '/v1/webhooks/:webhook_id/rotate-secret',
+    {
+      schema: {
+        ...common,
+        operationId: 'rotate_webhook_secret',
+        summary: 'Give a webhook a new secret',
+        description: 'Until `previous_secret_until` both sign. The new one is shown only in this answer.',
+        params,
+        body: RotateWebhookSecretRequest,
+        response: answersToBody(WebhookWithSecret, 'sandbox_not_found'),
+      },
+    },
+    (request) => rotateSecret(ctx, callerOf(request), request.params.webhook_id, request.body),
+  );
+
+  app.post(
+    '/v1/webhooks/:webhook_id/test',
+    {
+      schema: {
+        ...common,
+        operationId: 'test_webhook',
+        summary: 'Send a webhook an event of the type `webhook_tested`, now and once',
+        params,
+        response: answersToBody(DeliveryResponse, 'sandbox_not_found'),
+      },
+    },
+    (request) => tryWebhook(ctx, callerOf(request), request.params.webhook_id),
+  );
+
+  app.get(
+    '/v1/webhooks/:webhook_id/deliveries',
+    {
+      schema: {
+        ...common,
+        operationId: 'list_webhook_deliveries',
+        summary: 'List what was sent to a webhook, newest first',
+        description: 'What was settled is kept for 30 days.',
+        params,
+        querystring: Type.Object(
+          {
+            status: Type.Optional(Words([...DELIVERY_STATUSES], { description: 'Only of this status.' })),
+            ...PageQuery,
+          },
+          { additionalProperties: false },
+        ),
+        response: answers(PaginatedDeliveryResponse, 'sandbox_not_found'),
+      },
+    },
+    (request) => listLog(ctx, callerOf(request).orgId, request.params.webhook_id, request.query),
+  );
+
+  app.post(
+    '/v1/webhooks/:webhook_id/deliveries/:delivery_id/redeliver',
+    {
+      schema: {
+        ...common,
+        operationId: 'redeliver_webhook_event',
+        summary: 'Send an event to a webhook once more',
+        params: Type.Object({ webhook_id: Uuid, delivery_id: Uuid }),
+        response: answersToBody(DeliveryResponse, 'sandbox_not_found', 'invalid_state_transition'),
+      },
+    },
+    (request) => {
+      const { webhook_id, delivery_id } = request.params;
+      return redeliver(ctx, callerOf(request), webhook_id, delivery_id);
+    },
+  );
+}

@@ -1,0 +1,83 @@
+import { createHmac, randomBytes } from 'node:crypto';
+import type { Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { ExplainedError } from '../lib/explained.js';
+import type { Keyring, Sealed } from '../secrets/keyring.js';
+import { lockSealedElsewhere, replaceSecrets, type WebhookRow } from './queries.js';
+
+/** The form of https://www.standardwebhooks.com: libraries that verify it take the secret as it is. */
+const SCHEME = 'whsec_';
+const SECRET_BYTES = 32;
+const BATCH = 200;
+
+type Owner = Pick<WebhookRow, 'org_id' | 'id'>;
+
+export function makeSecret(): string {
+  return SCHEME + randomBytes(SECRET_BYTES).toString('base64');
+}
+
+/** Bound to the webhook: moved to another row it does not open. */
+function aboutOf({ org_id, id }: Owner): string {
+  return `${org_id}/webhook/${id}`;
+}
+
+export function sealSecret(keyring: Keyring, owner: Owner, secret: string): Sealed {
+  return keyring.seal(secret, aboutOf(owner));
+}
+
+/** The header `webhook-signature`: one signature for each secret, so that a receiver which knows either is content. */
+export function signatures(
+  secrets: readonly string[],
+  { id, timestamp, body }: { id: string; timestamp: number; body: string },
+): string {
+  return secrets
+    .map((secret) => {
+      const mac = createHmac('sha256', Buffer.from(secret.slice(SCHEME.length), 'base64'));
+      return `v1,${mac.update(`${id}.${timestamp}.${body}`).digest('base64')}`;
+    })
+    .join(' ');
+}
+
+/** The secrets that sign at this instant, the newest first. Throws ExplainedError when one cannot be opened. */
+export function openSecrets(keyring: Keyring, webhook: WebhookRow, at: string): string[] {
+  const { sealed, old_sealed, old_until } = webhook;
+  const overlaps = old_sealed !== null && old_until !== null && old_until > at;
+  return [sealed, ...(overlaps ? [old_sealed] : [])].map((each) => {
+    const secret = each === null ? undefined : keyring.open(each, aboutOf(webhook));
+    if (secret === undefined) {
+      throw new ExplainedError('the secret of the webhook cannot be opened: rotate it');
+    }
+    return secret;
+  });
+}
+
+/** Seals again whatever is sealed under an older key. Returns how many webhooks that were. */
+export async function resealWebhooks(pool: Pool, keyring: () => Keyring): Promise<number> {
+  const keys = keyring();
+  let count = 0;
+  for (;;) {
+    const done = await inTransaction(pool, async (tx) => {
+      const rows = await lockSealedElsewhere(tx, keys.currentId, BATCH);
+      const again = (row: WebhookRow, sealed: Sealed | null) => {
+        if (sealed === null) return null;
+        const secret = keys.open(sealed, aboutOf(row));
+        if (secret === undefined) {
+          throw new ExplainedError(
+            `the secret of the webhook ${row.id} was sealed under the key ${sealed.keyId}, which is not there`,
+          );
+        }
+        return sealSecret(keys, row, secret);
+      };
+      for (const row of rows) {
+        await replaceSecrets(tx, {
+          ...row,
+          sealed: again(row, row.sealed),
+          old_sealed: again(row, row.old_sealed),
+        });
+      }
+      return rows.length;
+    });
+    count += done;
+    if (done < BATCH) return count;
+  }
+}

@@ -1,0 +1,75 @@
+import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import { ApiError } from '../http/errors.js';
+import { checkUrl } from './destination.js';
+import type { By, Means } from './means.js';
+import { originOf, presentWebhook } from './present.js';
+import { deleteWebhook, lockWebhook, updateWebhook, type WebhookRow } from './queries.js';
+import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
+
+/** Changes what is said and leaves the rest. One that is made active again goes on in the log where it stopped. */
+export async function changeWebhook(
+  ctx: Means,
+  { orgId, actor }: By,
+  id: string,
+  request: UpdateWebhookRequest,
+): Promise<WebhookResponse> {
+  const url = request.url === undefined ? undefined : checkUrl(request.url, ctx.settings.webhooks.reach);
+  return inTransaction(ctx.pool, async (tx) => {
+    const before = await lockWebhook(tx, orgId, id);
+    if (!before) throw new ApiError('sandbox_not_found');
+    const status = request.status ?? before.status;
+    if (status === 'active' && before.sealed === null) {
+      throw new ApiError('invalid_state_transition', 'the secret of the webhook is lost: rotate it first', {
+        status: before.status,
+        operation: 'update',
+      });
+    }
+    const at = ctx.now();
+    const after: WebhookRow = {
+      ...before,
+      url: url ?? before.url,
+      description: request.description === undefined ? before.description : request.description,
+      event_types: request.event_types ?? before.event_types,
+      status,
+      disabled_reason: status === 'active' ? null : before.disabled_reason,
+      updated_at: at,
+    };
+    const row = await updateWebhook(tx, after);
+    await recordEvent(tx, {
+      orgId,
+      type: 'webhook_updated',
+      actor,
+      resourceId: id,
+      at,
+      payload: {
+        webhook_id: id,
+        before: spokenOf(before),
+        after: spokenOf(row),
+        url_changed: before.url !== row.url,
+      },
+    });
+    return presentWebhook(row, at);
+  });
+}
+
+function spokenOf({ url, description, event_types, status }: WebhookRow) {
+  return { destination: originOf(url), description, event_types, status };
+}
+
+/** Removes a webhook with its deliveries. */
+export async function removeWebhook(ctx: Means, { orgId, actor }: By, id: string): Promise<void> {
+  await inTransaction(ctx.pool, async (tx) => {
+    const webhook = await lockWebhook(tx, orgId, id);
+    if (!webhook) throw new ApiError('sandbox_not_found');
+    await deleteWebhook(tx, orgId, id);
+    await recordEvent(tx, {
+      orgId,
+      type: 'webhook_deleted',
+      actor,
+      resourceId: id,
+      at: ctx.now(),
+      payload: { webhook_id: id, destination: originOf(webhook.url) },
+    });
+  });
+}
