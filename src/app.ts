@@ -7,6 +7,7 @@ import type { App } from './http/route.js';
 import { documentScope, requireScope } from './http/scope.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
 import { compile } from './http/validation.js';
+import { keyRoutes } from './keys/routes.js';
 import { memberRoutes } from './members/routes.js';
 import { orgRoutes } from './orgs/routes.js';
 import { quotaRoutes } from './quotas/routes.js';
@@ -60,6 +61,7 @@ export async function buildApp(ctx: Context): Promise<App> {
     orgRoutes(api, ctx);
     memberRoutes(api, ctx);
     quotaRoutes(api, ctx);
+    keyRoutes(api, ctx);
     return Promise.resolve();
   });
   refuseOtherMethods(app, routes);

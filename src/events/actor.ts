@@ -14,6 +14,9 @@ export const QUOTAS: EventActor = { kind: 'system', code: 'quotas', label: 'Sand
 /** Sandkeep itself, sending events. */
 export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: 'Sandkeep webhooks' };
 
+/** Sandkeep itself, watching over keys. */
+export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep keys' };
+
 /** What the `actor_id` filter compares with. */
 export function actorId(actor: EventActor): string {
   switch (actor.kind) {

@@ -102,7 +102,30 @@ export const CATALOGUE = {
   member_added: event('member', ANYONE, 'A person was listed as a member.', member),
   member_removed: event('member', ANYONE, 'A person was taken off the list of members.', member),
 
-  api_key_created: event('api_key', ANYONE, 'An API key was made.', key),
+  api_key_created: event('api_key', ANYONE, 'An API key was made.', {
+    ...key,
+    scopes: Type.Array(text),
+    labels: StringMap(),
+    cidrs: Type.Array(text),
+    expires_at: time,
+  }),
+  api_key_first_used: event('api_key', ['api_key'], 'An API key was used for the first time.', key),
+  api_key_rotated: event(
+    'api_key',
+    ANYONE,
+    'An API key got a new secret; the one before ends at `previous_until`.',
+    { ...key, previous_prefix: text, previous_until: DateTime },
+  ),
+  api_key_expired: event('api_key', SYSTEM, 'The time of an API key was over.', {
+    ...key,
+    expires_at: DateTime,
+  }),
+  api_key_refused_often: event(
+    'api_key',
+    SYSTEM,
+    'A known key was refused often within a minute, because of any of these. Written at most once an hour a key.',
+    { ...key, refusals: count, reasons: Type.Array(reason) },
+  ),
   api_key_revoked: event('api_key', ANYONE, 'An API key was revoked; it opens nothing any more.', key),
 
   sandbox_created: event('sandbox', CALLER, 'A sandbox was made; it has not been started.', {

@@ -43,6 +43,11 @@ export const CATALOGUE = {
     message: 'the key is narrowed to sandboxes with other labels',
     remedy: '`details.labels` are those that every sandbox of this key has and keeps.',
   },
+  key_exceeds_caller: {
+    status: 403,
+    message: 'a key cannot make one that may do more than itself',
+    remedy: '`details.field` is what exceeds it. Ask for less, or use a key that may do more.',
+  },
   address_not_allowed: {
     status: 403,
     message: 'the key may not be used from this address',
@@ -78,6 +83,11 @@ export const CATALOGUE = {
     status: 404,
     message: 'there is no such file or directory in the volume',
     remedy: 'Check the path. Links, pipes, sockets and devices are not served: they count as not there.',
+  },
+  key_not_found: {
+    status: 404,
+    message: 'there is no such key',
+    remedy: 'Check the id against `GET /v1/keys`.',
   },
   route_not_found: {
     status: 404,

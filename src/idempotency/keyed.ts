@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
+import { isNarrowed, type Access } from '../keys/access.js';
 import type { Keyring } from '../secrets/keyring.js';
 
 /** The headers that say what is asked for. */
@@ -41,7 +42,7 @@ export function writerOf(
     ...caller,
     keyed: {
       key,
-      fingerprints: fingerprintsOf(ctx.keyring(), request, body),
+      fingerprints: fingerprintsOf(ctx.keyring(), request, body, caller.access),
       waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
       settled: false,
       replayed: () => void reply.header('idempotency-replayed', 'true'),
@@ -54,7 +55,10 @@ function fingerprintsOf(
   keyring: Keyring,
   { method, url, headers }: FastifyRequest,
   body: unknown,
+  access: Access,
 ): Keyed['fingerprints'] {
   const asked = HEADERS.map((name) => headers[name] ?? null);
-  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null]));
+  // A key that is narrowed to labels is not given the answers of one that sees more.
+  const narrowed = isNarrowed(access) ? [access.labels] : [];
+  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null, ...narrowed]));
 }

@@ -3,7 +3,7 @@ import { inTransaction } from '../db/transaction.js';
 import type { Pool, Sql } from '../db/pool.js';
 import { recordEvent } from '../events/record.js';
 import type { EventActor } from '../events/schema.js';
-import { now, type Instant } from '../lib/instant.js';
+import { now, shortInstant, type Instant } from '../lib/instant.js';
 import { FULL_ACCESS, type Access } from './access.js';
 import { insertKey, type KeyRow } from './queries.js';
 import { hashOf, makeKey, prefixOf } from './secret.js';
@@ -47,7 +47,8 @@ export async function addKey(
     at,
     payload: {
       ...{ api_key_id: id, name, prefix: row.prefix },
-      ...{ scopes: row.scopes, labels: row.labels, cidrs: row.cidrs, expires_at: row.expires_at },
+      ...{ scopes: row.scopes, labels: row.labels, cidrs: row.cidrs },
+      expires_at: row.expires_at && shortInstant(row.expires_at),
     },
   });
   return { row, key };

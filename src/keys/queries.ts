@@ -83,7 +83,7 @@ export async function getKey(sql: Sql, orgId: string, id: string): Promise<KeyRo
   return rows[0];
 }
 
-/** Keys of an organization that are not revoked, oldest first, `limit` at most, after `after` (created_at, id). */
+/** Keys of an organization, oldest first, `limit` at most, after `after` (created_at, id). */
 export async function pageKeys(
   sql: Sql,
   orgId: string,
@@ -92,8 +92,7 @@ export async function pageKeys(
 ): Promise<KeyRow[]> {
   const { rows } = await sql.query<Row>(
     `select ${COLUMNS} from api_keys
-     where org_id = $1 and revoked_at is null
-       and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
+     where org_id = $1 and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
      order by created_at, id
      limit $4`,
     [orgId, after?.[0] ?? null, after?.[1] ?? null, limit],

@@ -24,7 +24,9 @@ export function agentRoute(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const place = await getPlace(ctx.pool, callerOf(request).orgId, { id: request.params.sandbox_id });
+      const { orgId, access } = callerOf(request);
+      const key = { id: request.params.sandbox_id, within: access.labels };
+      const place = await getPlace(ctx.pool, orgId, key);
       if (!place) throw new ApiError('sandbox_not_found');
       throw new ApiError(
         'not_supported',

@@ -18,6 +18,7 @@ import { refuseTaken } from './refuse.js';
 import { requestRun } from './request-run.js';
 import { resolve, secretsOf } from './resolve.js';
 import type { CreateSandboxRequest, SandboxResponse } from './schema.js';
+import { labelsWithin, refuseMounts } from './within.js';
 
 const SLUG_ATTEMPTS = 5;
 
@@ -25,9 +26,12 @@ const SLUG_ATTEMPTS = 5;
 export async function create(
   ctx: Context,
   caller: Caller,
-  request: CreateSandboxRequest,
+  asked: CreateSandboxRequest,
   { start }: { start: boolean },
 ): Promise<SandboxResponse> {
+  const labels = labelsWithin(caller, asked.labels);
+  const request = { ...asked, ...(labels ? { labels } : {}) };
+  refuseMounts(caller, request);
   admit(request, ctx.runtime);
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();

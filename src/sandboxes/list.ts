@@ -1,4 +1,5 @@
 import type { Context } from '../context.js';
+import type { Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
 import { toPage, type Page } from '../lib/page.js';
@@ -22,14 +23,15 @@ const MOST_LABELS = 16;
 /** A page of an organization's sandboxes. */
 export async function list(
   ctx: Context,
-  orgId: string,
+  { orgId, access }: Caller,
   query: ListSandboxesQuery,
 ): Promise<Page<SandboxResponse>> {
   const { sort = '-created_at', limit = 20 } = query;
   const labels = Object.entries(readLabels('labels', query.labels)).toSorted(([a], [b]) => (a < b ? -1 : 1));
   if (labels.length > MOST_LABELS) throw badParameter('labels', `labels takes at most ${MOST_LABELS} labels`);
   const filter: SandboxFilter = {
-    labels,
+    // Both those that were asked for and those that the key is narrowed to: of two that contradict each other, none match.
+    labels: [...labels, ...Object.entries(access.labels)],
     statuses: [...new Set(query.status)].toSorted(),
     namePrefix: query.name_prefix,
     // Exclusive bounds: what is below a microsecond rounds away from what lies between them.

@@ -64,7 +64,7 @@ export function logRoutes(app: App, ctx: Context): void {
           tags: ['sandboxes'],
           ...{ params, querystring, headers },
           response: {
-            ...answers(Events, 'sandbox_not_found', 'rate_limited', 'not_supported'),
+            ...answers(Events, 'sandbox_not_found', 'not_supported'),
             200: { description: 'The events.', content: { [EVENT_STREAM]: { schema: Events } } },
           },
         },
@@ -74,10 +74,12 @@ export function logRoutes(app: App, ctx: Context): void {
           sources: readSources(request.query.sources),
           after: decodeCursor(request.headers['last-event-id']),
         };
-        const events = await followers.follow(callerOf(request).orgId, keyOf(request.params), query, reply);
+        const { orgId, access } = callerOf(request);
+        const key = { ...keyOf(request.params), within: access.labels };
+        const events = await followers.follow(orgId, key, query, reply);
         // For whoever stands between: pass on what comes, and keep none of it.
         void reply.headers({
-          'cache-control': 'no-cache, no-transform',
+          'cache-control': 'no-store, no-transform',
           'x-accel-buffering': 'no',
           // A service that stops would otherwise wait until the client lets go of the connection.
           connection: 'close',

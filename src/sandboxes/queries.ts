@@ -97,13 +97,17 @@ export async function insertMounted(
   );
 }
 
-export type SandboxKey = { id: string } | { name: string };
+/** Which sandbox. `within`: only when it has all of these labels; else it is not found. */
+export type SandboxKey = ({ id: string } | { name: string }) & {
+  within?: Readonly<Record<string, string>>;
+};
 
 export async function getSandbox(sql: Sql, orgId: string, key: SandboxKey): Promise<SandboxRow | undefined> {
+  const { condition, values } = keyed(key);
   const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
     `select ${SANDBOX_COLUMNS} from sandboxes
-     where org_id = $1 and ${keyCondition(key)} and removed_at is null`,
-    [orgId, Object.values(key)[0]],
+     where org_id = $1 and ${condition} and removed_at is null`,
+    [orgId, ...values],
   );
   return rows[0];
 }
@@ -114,10 +118,11 @@ export async function getPlace(
   orgId: string,
   key: SandboxKey,
 ): Promise<{ id: string; status: string; worker_id: string | null } | undefined> {
+  const { condition, values } = keyed(key);
   const { rows } = await sql.query<{ id: string; status: string; worker_id: string | null }>(
     `select id, status, worker_id from sandboxes
-     where org_id = $1 and ${keyCondition(key)} and removed_at is null`,
-    [orgId, Object.values(key)[0]],
+     where org_id = $1 and ${condition} and removed_at is null`,
+    [orgId, ...values],
   );
   return rows[0];
 }
@@ -129,17 +134,23 @@ export async function lockSandbox(
   key: SandboxKey,
   { removed = false } = {},
 ): Promise<LockedSandbox | undefined> {
+  const { condition, values } = keyed(key);
   const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
     `select ${SANDBOX_COLUMNS}, run_spec, runtime, run_id, removed_at from sandboxes
-     where org_id = $1 and ${keyCondition(key)} ${removed ? '' : 'and removed_at is null'}
+     where org_id = $1 and ${condition} ${removed ? '' : 'and removed_at is null'}
      for update`,
-    [orgId, Object.values(key)[0]],
+    [orgId, ...values],
   );
   return rows[0];
 }
 
-function keyCondition(key: SandboxKey): string {
-  return 'id' in key ? 'id = $2::uuid' : 'name = $2::text';
+function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
+  const [condition, value] = 'id' in key ? ['id = $2::uuid', key.id] : ['name = $2::text', key.name];
+  if (key.within === undefined || Object.keys(key.within).length === 0) return { condition, values: [value] };
+  return {
+    condition: `${condition} and spec::jsonb -> 'labels' @> $3::jsonb`,
+    values: [value, JSON.stringify(key.within)],
+  };
 }
 
 export interface SandboxChange {

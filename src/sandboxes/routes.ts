@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
@@ -78,7 +79,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
         response: answers(PaginatedSandboxResponse),
       },
     },
-    (request) => list(ctx, callerOf(request).orgId, request.query),
+    (request) => list(ctx, callerOf(request), request.query),
   );
 
   app.post(
@@ -98,10 +99,10 @@ export function sandboxRoutes(app: App, ctx: Context): void {
         response: answersToWrite(
           SandboxResponse,
           'invalid_sandbox_config',
+          'label_not_allowed',
           'quota_exceeded',
           'volume_not_found',
           'name_already_exists',
-          'rate_limited',
         ),
       },
     },
@@ -134,8 +135,14 @@ export function sandboxRoutes(app: App, ctx: Context): void {
   function addressed(
     path: string,
     { params, get, suffix }: { params: typeof byId | typeof byName; get: string; suffix: string },
-    keyOf: (params: unknown) => SandboxKey,
+    nameOf: (params: unknown) => SandboxKey,
   ): void {
+    // A key that is narrowed to labels finds only sandboxes that have them.
+    const keyOf = (request: FastifyRequest): SandboxKey => ({
+      ...nameOf(request.params),
+      within: callerOf(request).access.labels,
+    });
+
     app.get(
       path,
       {
@@ -149,7 +156,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
         },
       },
       async (request) => {
-        const row = await getSandbox(ctx.pool, callerOf(request).orgId, keyOf(request.params));
+        const row = await getSandbox(ctx.pool, callerOf(request).orgId, keyOf(request));
         if (!row) throw new ApiError('sandbox_not_found');
         return presentSandbox(row);
       },
@@ -168,7 +175,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           response: answersToWrite(MessageResponse, 'sandbox_not_found'),
         },
       },
-      (request, reply) => destroy(ctx, writerOf(ctx, request, reply), keyOf(request.params)),
+      (request, reply) => destroy(ctx, writerOf(ctx, request, reply), keyOf(request)),
     );
 
     app.patch(
@@ -182,10 +189,15 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           params,
           headers: WriteHeaders,
           body: UpdateSandboxRequest,
-          response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'name_already_exists'),
+          response: answersToWrite(
+            SandboxResponse,
+            'label_not_allowed',
+            'sandbox_not_found',
+            'name_already_exists',
+          ),
         },
       },
-      (request, reply) => update(ctx, writerOf(ctx, request, reply), keyOf(request.params), request.body),
+      (request, reply) => update(ctx, writerOf(ctx, request, reply), keyOf(request), request.body),
     );
 
     app.post(
@@ -204,13 +216,12 @@ export function sandboxRoutes(app: App, ctx: Context): void {
             'quota_exceeded',
             'sandbox_not_found',
             'invalid_state_transition',
-            'rate_limited',
           ),
         },
       },
       (request, reply) => {
         const caller = writerOf(ctx, request, reply);
-        return waiters.hold(caller, request.query, reply, () => start(ctx, caller, keyOf(request.params)));
+        return waiters.hold(caller, request.query, reply, () => start(ctx, caller, keyOf(request)));
       },
     );
 
@@ -227,7 +238,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
         },
       },
-      (request, reply) => stop(ctx, writerOf(ctx, request, reply), keyOf(request.params)),
+      (request, reply) => stop(ctx, writerOf(ctx, request, reply), keyOf(request)),
     );
   }
 }

@@ -20,6 +20,7 @@ import {
 } from './queries.js';
 import { refuseTaken } from './refuse.js';
 import type { SandboxResponse, UpdateSandboxRequest } from './schema.js';
+import { labelsWithin } from './within.js';
 
 /** Renames and relabels a sandbox, in whatever status. What is left out or null stays; labels are replaced as a whole. */
 export async function update(
@@ -34,7 +35,8 @@ export async function update(
   if (request.slug != null && !isSlug(request.slug)) {
     throw new ApiError('invalid_request', SLUG_RULE, { field: 'slug' });
   }
-  const badLabel = checkLabels(request.labels ?? {});
+  const labels = request.labels == null ? undefined : labelsWithin(caller, request.labels);
+  const badLabel = checkLabels(labels ?? {});
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
   try {
     return await inWrite(ctx, caller, async (tx) => {
@@ -42,7 +44,7 @@ export async function update(
       if (!sandbox) throw new ApiError('sandbox_not_found');
       const at = ctx.now();
       const renamed = await rename(tx, caller, sandbox, request, at);
-      const relabelled = await relabel(tx, caller, sandbox, request.labels ?? undefined, at);
+      const relabelled = await relabel(tx, caller, sandbox, labels, at);
       const row = relabelled ?? renamed;
       if (row) await announceChange(tx, sandbox.id);
       return presentSandbox(row ?? sandbox);

@@ -56,7 +56,7 @@ export class Waiters {
     try {
       const sandbox = await operation();
       if (caller.keyed?.settled) return sandbox;
-      const answer = await this.wait(sandbox, wait_timeout, gone.signal);
+      const answer = await this.wait(caller, sandbox, wait_timeout, gone.signal);
       // Who was cut off has not been answered: the same request waits again.
       const cutOff = answer.status === 'starting' && (gone.signal.aborted || this.ctx.stopping.aborted);
       return cutOff ? answer : await settle(this.ctx, caller, answer);
@@ -70,6 +70,7 @@ export class Waiters {
    * stops. Returns it as it is then: the client decides by its status.
    */
   private async wait(
+    { orgId, access }: Caller,
     sandbox: SandboxResponse,
     budget: number | undefined,
     gone: AbortSignal,
@@ -89,7 +90,7 @@ export class Waiters {
     try {
       for (;;) {
         unseen = false;
-        const row = await getSandbox(ctx.pool, sandbox.org_id, { id: sandbox.id });
+        const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, within: access.labels });
         if (!row) throw new ApiError('sandbox_not_found', 'the sandbox was deleted while it was starting');
         if (row.status !== 'starting' || ends.aborted) return presentSandbox(row);
         if (unseen) continue;

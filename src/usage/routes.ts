@@ -144,7 +144,7 @@ function scopeOf(orgId: string, query: { sandbox_id?: string[]; labels?: string 
 /** An answer that is sent while it is read, as JSON or as CSV. */
 function streamed<T extends TSchema>(schema: T) {
   return {
-    ...answers(schema, 'rate_limited'),
+    ...answers(schema),
     200: {
       description: 'JSON, or CSV when `Accept` asks for it. One that breaks off is not complete.',
       content: {

@@ -1,0 +1,56 @@
+import type { Sql } from '../db/pool.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
+import { ApiError } from '../http/errors.js';
+import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
+import {
+  deleteReplacedSecrets,
+  keepReplacedSecret,
+  replaceSecret,
+  shortenReplacedSecrets,
+  type KeyRow,
+} from './queries.js';
+import { hashOf, makeKey, prefixOf } from './secret.js';
+
+/**
+ * Gives a key, whose row the transaction holds, a new secret. The one it had, and those before that still work, go on for
+ * `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.
+ */
+export async function rotateLocked(
+  tx: Sql,
+  key: KeyRow,
+  actor: EventActor,
+  overlapSecs: number,
+  at: Instant,
+): Promise<{ row: KeyRow; key: string }> {
+  const { org_id: orgId, id, name } = key;
+  const ended = key.revoked_at !== null ? 'revoked' : undefined;
+  const status = ended ?? (key.expires_at !== null && key.expires_at <= at ? 'expired' : undefined);
+  if (status !== undefined) {
+    throw new ApiError('invalid_state_transition', `the key is ${status}: make another`, {
+      status,
+      operation: 'rotate',
+    });
+  }
+  const until = addMillis(at, overlapSecs * 1000);
+  if (overlapSecs === 0) {
+    await deleteReplacedSecrets(tx, orgId, id);
+  } else {
+    await shortenReplacedSecrets(tx, orgId, id, until);
+    await keepReplacedSecret(tx, orgId, id, until);
+  }
+  const secret = makeKey();
+  const row = await replaceSecret(tx, orgId, id, { prefix: prefixOf(secret), hash: hashOf(secret), at });
+  await recordEvent(tx, {
+    orgId,
+    type: 'api_key_rotated',
+    actor,
+    resourceId: id,
+    at,
+    payload: {
+      ...{ api_key_id: id, name, prefix: row.prefix, previous_prefix: key.prefix },
+      previous_until: shortInstant(until),
+    },
+  });
+  return { row, key: secret };
+}

@@ -1,0 +1,169 @@
+import { Type } from 'typebox';
+import type { Context } from '../context.js';
+import { callerOf, type Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { readCursor } from '../http/parameters.js';
+import { answers, answersToWrite, type App } from '../http/route.js';
+import { MessageResponse, PageQuery, Uuid } from '../http/schema.js';
+import { writerOf } from '../idempotency/keyed.js';
+import { WriteHeaders } from '../idempotency/schema.js';
+import { inWrite } from '../idempotency/write.js';
+import type { Transaction } from '../db/transaction.js';
+import { toPage } from '../lib/page.js';
+import { readAccess, refuseMore } from './check.js';
+import { addKey } from './create.js';
+import { presentKey } from './present.js';
+import { accessOf, getKey, lockKey, pageKeys, type KeyRow } from './queries.js';
+import { revokeLocked } from './revoke.js';
+import { rotateLocked } from './rotate.js';
+import {
+  CreateKeyRequest,
+  DEFAULT_OVERLAP_SECS,
+  KeyResponse,
+  KeyWithSecret,
+  PaginatedKeyResponse,
+  RotateKeyRequest,
+} from './schema.js';
+
+const tags = ['keys'];
+const params = Type.Object({ id: Uuid });
+
+export function keyRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/v1/keys',
+    {
+      schema: {
+        operationId: 'list_keys',
+        scope: 'keys:read',
+        summary: 'List API keys, revoked ones too, oldest first',
+        tags,
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers(PaginatedKeyResponse),
+      },
+    },
+    async (request) => {
+      const { orgId } = callerOf(request);
+      const { cursor, limit = 20 } = request.query;
+      const binding = ['keys'];
+      const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
+      const rows = await pageKeys(ctx.pool, orgId, after, limit + 1);
+      return toPage(rows, limit, presentKey, ({ created_at, id }) =>
+        ctx.cursors.encode(orgId, binding, [created_at, id]),
+      );
+    },
+  );
+
+  app.post(
+    '/v1/keys',
+    {
+      schema: {
+        operationId: 'create_key',
+        scope: 'keys:write',
+        summary: 'Make an API key that may do no more than the one that makes it',
+        tags,
+        headers: WriteHeaders,
+        body: CreateKeyRequest,
+        response: answersToWrite(KeyWithSecret, 'key_exceeds_caller'),
+      },
+    },
+    (request, reply) => {
+      const caller = writerOf(ctx, request, reply);
+      const { name } = request.body;
+      const at = ctx.now();
+      const access = readAccess(request.body, at);
+      refuseMore(caller.access, access);
+      const { orgId, actor } = caller;
+      return withSecret(ctx, caller, (tx) => addKey(tx, { orgId, name, access, actor, at }));
+    },
+  );
+
+  app.get(
+    '/v1/keys/:id',
+    {
+      schema: {
+        operationId: 'get_key',
+        scope: 'keys:read',
+        summary: 'Get an API key',
+        tags,
+        params,
+        response: answers(KeyResponse, 'key_not_found'),
+      },
+    },
+    async (request) => {
+      const row = await getKey(ctx.pool, callerOf(request).orgId, request.params.id);
+      if (!row) throw new ApiError('key_not_found');
+      return presentKey(row);
+    },
+  );
+
+  app.post(
+    '/v1/keys/:id/rotate',
+    {
+      schema: {
+        operationId: 'rotate_key',
+        scope: 'keys:write',
+        summary: 'Give an API key a new secret; the one it had works on for a while',
+        tags,
+        params,
+        headers: WriteHeaders,
+        body: RotateKeyRequest,
+        response: answersToWrite(
+          KeyWithSecret,
+          'key_exceeds_caller',
+          'key_not_found',
+          'invalid_state_transition',
+        ),
+      },
+    },
+    (request, reply) => {
+      const caller = writerOf(ctx, request, reply);
+      const { overlap_secs = DEFAULT_OVERLAP_SECS } = request.body;
+      return withSecret(ctx, caller, async (tx) => {
+        const key = await lockKey(tx, caller.orgId, request.params.id);
+        if (!key) throw new ApiError('key_not_found');
+        // The new secret would open all that the key opens.
+        refuseMore(caller.access, accessOf(key));
+        return rotateLocked(tx, key, caller.actor, overlap_secs, ctx.now());
+      });
+    },
+  );
+
+  app.delete(
+    '/v1/keys/:id',
+    {
+      schema: {
+        operationId: 'revoke_key',
+        scope: 'keys:write',
+        summary: 'Revoke an API key with all its secrets',
+        tags,
+        params,
+        headers: WriteHeaders,
+        response: answersToWrite(MessageResponse, 'key_not_found'),
+      },
+    },
+    (request, reply) => {
+      const caller = writerOf(ctx, request, reply);
+      return inWrite(ctx, caller, async (tx) => {
+        const key = await lockKey(tx, caller.orgId, request.params.id);
+        if (!key) throw new ApiError('key_not_found');
+        await revokeLocked(tx, key, caller.actor, ctx.now());
+        return { message: `the key "${key.name}" is revoked` };
+      });
+    },
+  );
+}
+
+/** A write whose answer shows a secret. What is stored to be repeated has none in it. */
+async function withSecret(
+  ctx: Context,
+  caller: Caller,
+  work: (tx: Transaction) => Promise<{ row: KeyRow; key: string }>,
+): Promise<KeyWithSecret> {
+  let secret: string | null = null;
+  const answer = await inWrite(ctx, caller, async (tx) => {
+    const { row, key } = await work(tx);
+    secret = key;
+    return presentKey(row);
+  });
+  return { ...answer, key: secret };
+}
