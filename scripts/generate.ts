@@ -11,6 +11,7 @@ import { DEFAULT_SETTINGS } from '../src/context.js';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
+import { openEventKeys } from '../src/events/signing-key.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
@@ -42,6 +43,7 @@ const app = await buildApp({
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
+  eventKeys: openEventKeys({ file: join(directory, 'event-keys') }),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
   changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Changes } from './db/changes.js';
 import type { Pool } from './db/pool.js';
+import type { EventKeys } from './events/signing-key.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';
@@ -19,6 +20,8 @@ export interface Context {
   cursors: Cursors;
   /** The keys under which secrets are sealed, as they are now. */
   keyring: () => Keyring;
+  /** The keys that sign where the event log ends, as they are now. */
+  eventKeys: () => EventKeys;
   /** Tells when a sandbox changed, in whichever process. */
   changes: Changes;
   now: () => Instant;

@@ -6,6 +6,7 @@ import { migrate, readInstance } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
 import { operator } from './events/actor.js';
+import { eventKeySourceOf, openEventKeys } from './events/signing-key.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
 import { createKey } from './keys/create.js';
@@ -24,6 +25,7 @@ import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
 import type { PriceBook } from './usage/price.js';
 import { VolumeStore } from './volumes/store.js';
+import { webhookSettings } from './webhooks/settings.js';
 import { startWorker } from './worker.js';
 
 /** An orchestrator commonly waits 30 seconds before it kills: by then all has to be in order. */
@@ -46,6 +48,9 @@ export interface ServiceOptions {
   /** Where the keys for secrets are; `secret-keys` in the data directory unless said. */
   secretKeys?: string;
   secretKeysFile?: string;
+  /** Where the keys that sign the event log are; `event-keys` in the data directory unless said. */
+  eventKeys?: string;
+  eventKeysFile?: string;
   /** In place of what the engine has. */
   capacityVcpus?: number;
   capacityMemoryMib?: number;
@@ -58,6 +63,9 @@ export interface ServiceOptions {
   ephemeralLingerSecs: number;
   /** File with what usage costs. */
   priceBook?: string;
+  /** Networks that are not public and that webhooks may be sent to. */
+  webhookAllow?: readonly string[];
+  webhookHttp?: boolean;
   logLevel: LogLevel;
 }
 
@@ -122,6 +130,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const keyring = openKeyring(keySource);
     // What is wrong with the keys is said now, and not at the first secret.
     await checkKeys(pool, keyring(), describeSource(keySource));
+    const eventKeys = openEventKeys(eventKeySourceOf(options));
+    eventKeys();
     const { runtime, fallback } = await openRuntime({
       choice: options.runtime,
       dockerSocket: options.dockerSocket,
@@ -147,7 +157,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     opened.push({ what: 'notifications', close: () => changes.close() });
 
     const ctx: Context = {
-      ...{ pool, runtime, volumes, changes, now, log, keyring },
+      ...{ pool, runtime, volumes, changes, now, log, keyring, eventKeys },
       cursors: new Cursors(instance.cursorKey),
       stopping: stopping.signal,
       settings: {
@@ -156,6 +166,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         volumeSampleMs: options.volumeSampleMinutes * 60_000,
         ephemeralLingerMs: options.ephemeralLingerSecs * 1_000,
         priceBook,
+        webhooks: webhookSettings(options),
       },
     };
     const app = await buildApp(ctx);

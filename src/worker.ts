@@ -1,4 +1,5 @@
 import type { Context } from './context.js';
+import { startSealing } from './events/jobs.js';
 import { forgetKeys } from './idempotency/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { enforcePools } from './quotas/jobs.js';
@@ -72,12 +73,15 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
 
   const webhooks = startWebhooks(ctx);
 
+  const sealing = startSealing(ctx, logError('seal'));
+
   return {
     async stop() {
       watching.abort();
       unsubscribe();
       await Promise.all([reconcile.stop(), ...jobs.map((loop) => loop.stop()), webhooks.stop(), watched]);
       await reconciler.close();
+      await sealing.stop();
       await renew.stop();
       await lease.release();
     },

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { LOG_LEVELS } from '../log.js';
+import { parseBlock } from '../lib/address-block.js';
 import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 
@@ -101,6 +102,18 @@ export const secretKeysFile = () =>
     'the same in a file of mode 0600, made when missing (default: "secret-keys" in the data directory)',
   ).env('SANDKEEP_SECRET_KEYS_FILE');
 
+export const eventKeys = () =>
+  new Option(
+    '--event-keys <keys>',
+    'base64 of 32 bytes: the Ed25519 key that signs the event log, then those before it; better given by the environment',
+  ).env('SANDKEEP_EVENT_KEYS');
+
+export const eventKeysFile = () =>
+  new Option(
+    '--event-keys-file <file>',
+    'the same in a file of mode 0600, made when missing (default: "event-keys" in the data directory)',
+  ).env('SANDKEEP_EVENT_KEYS_FILE');
+
 export const capacityVcpus = () =>
   new Option(
     '--capacity-vcpus <n>',
@@ -143,6 +156,17 @@ export const simulatedFailures = () =>
     .default(0)
     .argParser(integer('a percentage', 0, 100));
 
+export const webhookAllow = () =>
+  new Option(
+    '--webhook-allow <cidrs>',
+    'networks that are not public and that webhooks may be sent to, such as 10.1.0.0/16, separated by commas (default: none)',
+  )
+    .env('SANDKEEP_WEBHOOK_ALLOW')
+    .argParser(blocks);
+
+export const webhookHttp = () =>
+  new Option('--webhook-http', 'webhooks may be sent by http, in clear, too').env('SANDKEEP_WEBHOOK_HTTP');
+
 export const logLevel = () =>
   new Option('--log-level <level>', 'least severe log line, on standard error')
     .env('SANDKEEP_LOG_LEVEL')
@@ -156,6 +180,16 @@ function integer(what: string, min: number, max: number): (text: string) => numb
       throw new InvalidArgumentError(`It must be ${what} from ${min} to ${max}.`);
     return value;
   };
+}
+
+function blocks(text: string): string[] {
+  return text.split(',').map((part) => {
+    const block = part.trim();
+    if (parseBlock(block) === undefined) {
+      throw new InvalidArgumentError('It takes addresses and CIDR blocks, separated by commas.');
+    }
+    return block;
+  });
 }
 
 function guardedGroups(text: string): Guarded[] {

@@ -19,6 +19,8 @@ export function serveCommand(): Command {
     .addOption(option.volumesDir())
     .addOption(option.secretKeys())
     .addOption(option.secretKeysFile())
+    .addOption(option.eventKeys())
+    .addOption(option.eventKeysFile())
     .addOption(option.capacityVcpus())
     .addOption(option.capacityMemory())
     .addOption(option.capacityDisk())
@@ -29,6 +31,8 @@ export function serveCommand(): Command {
     .addOption(option.volumeSampleMinutes())
     .addOption(option.ephemeralLingerSecs())
     .addOption(option.priceBook())
+    .addOption(option.webhookAllow())
+    .addOption(option.webhookHttp())
     .addOption(option.logLevel())
     .action(async (options: ServeOptions) => {
       const stopped = stopOnSignal();

@@ -26,6 +26,11 @@ export async function announceChange(tx: Sql, sandboxId: string): Promise<void> 
   await tx.query(`select pg_notify('${CHANNELS.sandbox}', $1)`, [sandboxId]);
 }
 
+/** The same for entries that were added to the event log of an organization. */
+export async function announceLog(tx: Sql, orgId: string): Promise<void> {
+  await tx.query(`select pg_notify('${CHANNELS.log}', $1)`, [orgId]);
+}
+
 export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {
   const ANY = '*';
   const listeners = new Map<string, Set<() => void>>();

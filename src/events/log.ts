@@ -3,9 +3,6 @@ import type { Instant } from '../lib/instant.js';
 import type { EventRow } from './queries.js';
 import type { EventActor } from './schema.js';
 
-/** Notified with the id of the organization when entries were added to its log. */
-export const LOG_CHANNEL = 'sandkeep_event_log';
-
 /** A place in the log of an organization. */
 export interface LogEntry {
   /** From 1, without gaps; nothing is ever put before what was seen. */

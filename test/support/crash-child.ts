@@ -3,6 +3,7 @@ import { DEFAULT_SETTINGS, type Context } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
+import { openEventKeys } from '../../src/events/signing-key.js';
 import { listen } from '../../src/http/listen.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { instantFromMicros, type Instant } from '../../src/lib/instant.js';
@@ -57,6 +58,7 @@ async function serve(orders: Orders): Promise<void> {
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
+    eventKeys: openEventKeys({ file: join(directory, 'event-keys') }),
     settings: { ...DEFAULT_SETTINGS, workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs },
     stopping: stopping.signal,
   };

@@ -8,6 +8,7 @@ import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
 import { operator } from '../../src/events/actor.js';
+import { openEventKeys } from '../../src/events/signing-key.js';
 import { listen } from '../../src/http/listen.js';
 import { createKey } from '../../src/keys/create.js';
 import { Cursors } from '../../src/lib/cursor.js';
@@ -76,10 +77,11 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ? await options.runtime(instance.id, volumes)
     : new SimulatedRuntime(directory, options.simulated);
   const keyring = openKeyring({ file: join(directory, 'secret-keys') });
+  const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: Context = {
-    ...{ pool, runtime, volumes, changes, log, keyring },
+    ...{ pool, runtime, volumes, changes, log, keyring, eventKeys },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     settings: { ...DEFAULT_SETTINGS, ...options.settings },

@@ -1,0 +1,119 @@
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  randomBytes,
+  sign,
+  verify,
+  type KeyObject,
+} from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ExplainedError } from '../lib/explained.js';
+import { makePrivateFile, privateFile, replacePrivateFile } from '../lib/private-file.js';
+
+/** Ed25519, raw: 32 bytes in base64. */
+const KEY = /^[A-Za-z0-9+/]{43}=$/;
+const PUBLIC = 'public ';
+/** What stands before the 32 bytes in DER (RFC 8410). */
+const PRIVATE_DER = Buffer.from('302e020100300506032b657004220420', 'hex');
+const PUBLIC_DER = Buffer.from('302a300506032b6570032100', 'hex');
+
+/** Whom checkpoints are believed. */
+export interface PublicKey {
+  /** The first 16 hexadecimal digits of the SHA-256 of the key. */
+  id: string;
+  /** 32 bytes. */
+  bytes: Buffer;
+}
+
+export interface EventKeys {
+  /** Signs what is sealed from now on. */
+  current: PublicKey;
+  sign(text: string): Buffer;
+  /** All whose signatures are ours, the current one first. */
+  known: readonly PublicKey[];
+}
+
+/** Where the keys come from: given as text, or a file that is made when it is missing. */
+export type EventKeySource = { keys: string } | { file: string };
+
+/** Keys that are given go before the file, which is in the data directory unless it is named. */
+export function eventKeySourceOf({
+  dataDir,
+  eventKeys,
+  eventKeysFile,
+}: {
+  dataDir: string;
+  eventKeys?: string;
+  eventKeysFile?: string;
+}): EventKeySource {
+  return eventKeys === undefined
+    ? { file: eventKeysFile ?? join(dataDir, 'event-keys') }
+    : { keys: eventKeys };
+}
+
+/** Gives the keys as they are now. Throws ExplainedError when they cannot be read, or others may read the file. */
+export function openEventKeys(source: EventKeySource): () => EventKeys {
+  if ('file' in source) {
+    return privateFile(source.file, makeKeyLine, (text) => parseKeys(text, source.file));
+  }
+  const keys = parseKeys(source.keys, 'SANDKEEP_EVENT_KEYS');
+  return () => keys;
+}
+
+/** Puts a new key before those that are there, of which only the public halves stay. */
+export function rotateEventKey(file: string): void {
+  makePrivateFile(file, makeKeyLine);
+  const { known } = parseKeys(readFileSync(file, 'utf8'), file);
+  const old = known.map(({ bytes }) => `${PUBLIC}${bytes.toString('base64')}\n`);
+  replacePrivateFile(file, `${makeKeyLine()}${old.join('')}`);
+}
+
+/** Reads the base64 of a public key. Throws ExplainedError. */
+export function parsePublicKey(text: string): PublicKey {
+  if (!KEY.test(text)) {
+    throw new ExplainedError(
+      `"${text}" is no public key: it is 32 bytes in base64, as "sandkeep events key" prints it`,
+    );
+  }
+  const bytes = Buffer.from(text, 'base64');
+  return { id: createHash('sha256').update(bytes).digest('hex').slice(0, 16), bytes };
+}
+
+export function isSignedBy({ bytes }: PublicKey, text: string, signature: Buffer): boolean {
+  const key = createPublicKey({ key: Buffer.concat([PUBLIC_DER, bytes]), format: 'der', type: 'spki' });
+  return verify(null, Buffer.from(text), key, signature);
+}
+
+function makeKeyLine(): string {
+  return `${randomBytes(32).toString('base64')}\n`;
+}
+
+/** The first is the private key that signs; the others are private, or public ones of which only that is left. */
+function parseKeys(text: string, source: string): EventKeys {
+  const lines = text.split(/[\s,]*[\n,][\s,]*/).filter((line) => line !== '');
+  const [first = '', ...others] = lines;
+  const current = readPrivate(first, source);
+  const older = others.map((line) =>
+    line.startsWith(PUBLIC) ? parsePublicKey(line.slice(PUBLIC.length)) : publicOf(readPrivate(line, source)),
+  );
+  return {
+    current: publicOf(current),
+    sign: (signed) => sign(null, Buffer.from(signed), current),
+    known: [publicOf(current), ...older],
+  };
+}
+
+function readPrivate(line: string, source: string): KeyObject {
+  if (!KEY.test(line)) {
+    throw new ExplainedError(`${source} must begin with the key that signs checkpoints: base64 of 32 bytes`);
+  }
+  const der = Buffer.concat([PRIVATE_DER, Buffer.from(line, 'base64')]);
+  return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
+}
+
+function publicOf(key: KeyObject): PublicKey {
+  const der = createPublicKey(key).export({ format: 'der', type: 'spki' });
+  return parsePublicKey(der.subarray(PUBLIC_DER.length).toString('base64'));
+}
