@@ -10,6 +10,7 @@ import { secretsCommand } from './cli/secrets.js';
 import { workerCommand } from './cli/worker.js';
 import { usageCommand } from './cli/usage.js';
 import { serveCommand } from './cli/serve.js';
+import { webhookCommand } from './cli/webhook.js';
 import { ExplainedError } from './lib/explained.js';
 import { isUnreachable, sqlState } from './db/pool.js';
 import { VERSION } from './version.js';
@@ -30,6 +31,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addCommand(workerCommand())
     .addCommand(secretsCommand())
     .addCommand(memberCommand())
+    .addCommand(webhookCommand())
     .addCommand(importCommand());
   try {
     await program.parseAsync([...argv], { from: 'user' });

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { LOG_LEVELS } from '../log.js';
-import { parseBlock } from '../lib/address-block.js';
+import { isNetwork } from '../lib/cidr.js';
 import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 
@@ -162,7 +162,7 @@ export const webhookAllow = () =>
     'networks that are not public and that webhooks may be sent to, such as 10.1.0.0/16, separated by commas (default: none)',
   )
     .env('SANDKEEP_WEBHOOK_ALLOW')
-    .argParser(blocks);
+    .argParser(networks);
 
 export const webhookHttp = () =>
   new Option('--webhook-http', 'webhooks may be sent by http, in clear, too').env('SANDKEEP_WEBHOOK_HTTP');
@@ -182,10 +182,10 @@ function integer(what: string, min: number, max: number): (text: string) => numb
   };
 }
 
-function blocks(text: string): string[] {
+function networks(text: string): string[] {
   return text.split(',').map((part) => {
     const block = part.trim();
-    if (parseBlock(block) === undefined) {
+    if (!isNetwork(block)) {
       throw new InvalidArgumentError('It takes addresses and CIDR blocks, separated by commas.');
     }
     return block;

@@ -1,6 +1,7 @@
 import { lookup } from 'node:dns/promises';
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
+import { includesAddress } from '../lib/cidr.js';
 import { SPECIAL } from '../lib/special-addresses.js';
 
 /** What the operator lets webhooks reach beside the public internet by https. */
@@ -19,34 +20,12 @@ export const resolveBySystem: Resolve = (host) => lookup(host, { all: true, verb
 /** Why nothing is sent: told to who made the webhook. */
 export class DestinationRefused extends Error {}
 
-const SPECIAL_ADDRESSES = listOf([...SPECIAL.v4, ...SPECIAL.v6]);
-
-/** Reads `10.0.0.0/8` or one address. Undefined when it is neither. */
-export function parseBlock(text: string): { address: string; prefix: number; family: 4 | 6 } | undefined {
-  const [, address = '', length] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const family = isIP(address);
-  if (family !== 4 && family !== 6) return undefined;
-  const most = family === 4 ? 32 : 128;
-  const prefix = length === undefined ? most : Number(length);
-  return prefix > most ? undefined : { address, prefix, family };
-}
-
-function listOf(blocks: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const text of blocks) {
-    const block = parseBlock(text);
-    if (!block) throw new Error(`not an address or a block of addresses: ${text}`);
-    list.addSubnet(block.address, block.prefix, `ipv${block.family}`);
-  }
-  return list;
-}
+const NOT_PUBLIC = [...SPECIAL.v4, ...SPECIAL.v6];
 
 /** May webhooks connect to this address? */
 export function mayReach(address: string, { allow }: Reach): boolean {
-  const family = isIP(address);
-  if (family === 0) return false;
-  const type = family === 4 ? 'ipv4' : 'ipv6';
-  return !SPECIAL_ADDRESSES.check(address, type) || listOf(allow).check(address, type);
+  if (isIP(address) === 0) return false;
+  return !includesAddress(NOT_PUBLIC, address) || includesAddress(allow, address);
 }
 
 /** Checks what can be told of a URL without asking for its name, and gives its normal form. */

@@ -27,3 +27,14 @@ export const DEFAULT_WEBHOOK_SETTINGS: WebhookSettings = {
   disableAfterMs: 5 * DAY_MS,
   keepMs: 30 * DAY_MS,
 };
+
+/** As the operator wants it. */
+export function webhookSettings({
+  webhookAllow: allow = [],
+  webhookHttp: http = false,
+}: {
+  webhookAllow?: readonly string[];
+  webhookHttp?: boolean;
+}): WebhookSettings {
+  return { ...DEFAULT_WEBHOOK_SETTINGS, reach: { allow, http } };
+}

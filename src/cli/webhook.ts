@@ -1,0 +1,256 @@
+import { Command, Option } from 'commander';
+import { validate as isUuid } from 'uuid';
+import { operator } from '../events/actor.js';
+import { ApiError } from '../http/errors.js';
+import { compile, explainFirst } from '../http/validation.js';
+import { ExplainedError } from '../lib/explained.js';
+import { now } from '../lib/instant.js';
+import { keySourceOf, openKeyring } from '../secrets/key-file.js';
+import { createWebhook } from '../webhooks/create.js';
+import { listDeliveries } from '../webhooks/delivery-queries.js';
+import type { By, Means } from '../webhooks/means.js';
+import { presentDelivery, presentWebhook } from '../webhooks/present.js';
+import { getWebhook, listWebhooks } from '../webhooks/queries.js';
+import { redeliver } from '../webhooks/redeliver.js';
+import { rotateSecret } from '../webhooks/rotate.js';
+import {
+  CreateWebhookRequest,
+  DELIVERY_STATUSES,
+  RotateWebhookSecretRequest,
+  UpdateWebhookRequest,
+  type DeliveryResponse,
+  type WebhookResponse,
+} from '../webhooks/schema.js';
+import { webhookSettings } from '../webhooks/settings.js';
+import { tryWebhook } from '../webhooks/try.js';
+import { changeWebhook, removeWebhook } from '../webhooks/update.js';
+import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { namedOrg } from './named-org.js';
+import * as option from './options.js';
+import { table } from './table.js';
+
+interface WebhookOptions extends CommonOptions {
+  org: string;
+  secretKeys?: string;
+  secretKeysFile?: string;
+  webhookAllow?: readonly string[];
+  webhookHttp?: true;
+}
+
+const MOST_SHOWN = 100;
+
+export function webhookCommand(): Command {
+  return new Command('webhook')
+    .description('webhooks: audit events, posted to addresses of an organization')
+    .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(updateCommand())
+    .addCommand(deleteCommand())
+    .addCommand(rotateCommand())
+    .addCommand(testCommand())
+    .addCommand(deliveriesCommand())
+    .addCommand(redeliverCommand());
+}
+
+function createCommand(): Command {
+  return reaching(orgCommand('create'))
+    .description('make a webhook; the secret that signs what it is sent is printed once')
+    .argument('<url>', 'where events are posted to')
+    .option(
+      '--type <type>',
+      'send this event type, or with ! in front leave it out; may be repeated',
+      collect,
+    )
+    .option('--description <text>', 'what it is for')
+    .action(async (url: string, options: WebhookOptions & { type?: string[]; description?: string }) => {
+      const { type: event_types = [], description = null } = options;
+      const request = checked(CreateWebhookRequest, { url, description, event_types });
+      const made = await operate(options, 'create', (means, by) => createWebhook(means, by, request));
+      print(
+        options,
+        made,
+        `${made.secret}\n\nThis is the only time the secret is shown. The id of the webhook is ${made.id}.`,
+      );
+    });
+}
+
+function listCommand(): Command {
+  return orgCommand('list')
+    .description('list the webhooks of an organization')
+    .action(async (options: WebhookOptions) => {
+      const rows = await operate(options, 'list', async ({ pool }, { orgId }) => {
+        const at = now();
+        return (await listWebhooks(pool, orgId, undefined, MOST_SHOWN)).map((row) => presentWebhook(row, at));
+      });
+      print(options, rows, webhookTable(rows));
+    });
+}
+
+function updateCommand(): Command {
+  return reaching(orgCommand('update'))
+    .description('change what is said; one that is made active is sent what it has missed')
+    .argument('<id>', 'id of the webhook')
+    .option('--url <url>', 'where events are posted to')
+    .option('--type <types>', 'event types in place of those before, separated by commas; "" for all')
+    .option('--description <text>', 'what it is for')
+    .option('--status <status>', 'active or disabled')
+    .action(
+      async (
+        id: string,
+        options: WebhookOptions & { url?: string; type?: string; description?: string; status?: string },
+      ) => {
+        const { url, type, description, status } = options;
+        const request = checked(UpdateWebhookRequest, {
+          ...(url === undefined ? {} : { url }),
+          ...(type === undefined ? {} : { event_types: type.split(',').filter((word) => word !== '') }),
+          ...(description === undefined ? {} : { description }),
+          ...(status === undefined ? {} : { status }),
+        } as UpdateWebhookRequest);
+        const changed = await operate(options, 'update', (means, by) =>
+          changeWebhook(means, by, named(id), request),
+        );
+        print(options, changed, webhookTable([changed]));
+      },
+    );
+}
+
+function deleteCommand(): Command {
+  return orgCommand('delete')
+    .description('delete a webhook and the log of its deliveries')
+    .argument('<id>', 'id of the webhook')
+    .action(async (id: string, options: WebhookOptions) => {
+      await operate(options, 'delete', (means, by) => removeWebhook(means, by, named(id)));
+      print(options, { id, deleted: true }, `the webhook ${id} is deleted`);
+    });
+}
+
+function rotateCommand(): Command {
+  return orgCommand('rotate-secret')
+    .description('give a webhook a new secret, printed once; the one before signs as well for a time')
+    .argument('<id>', 'id of the webhook')
+    .option('--overlap-secs <n>', 'how long both sign (default: a day)', Number)
+    .action(async (id: string, options: WebhookOptions & { overlapSecs?: number }) => {
+      const request = checked(
+        RotateWebhookSecretRequest,
+        options.overlapSecs === undefined ? {} : { overlap_secs: options.overlapSecs },
+      );
+      const made = await operate(options, 'rotate-secret', (means, by) =>
+        rotateSecret(means, by, named(id), request),
+      );
+      const until = made.previous_secret_until;
+      const before =
+        until === null ? 'The one before signs no more.' : `The one before signs until ${until}.`;
+      print(options, made, `${made.secret}\n\nThis is the only time the secret is shown. ${before}`);
+    });
+}
+
+function testCommand(): Command {
+  return reaching(orgCommand('test'))
+    .description('send a webhook an event of the type webhook_tested from here, once')
+    .argument('<id>', 'id of the webhook')
+    .action(async (id: string, options: WebhookOptions) => {
+      const delivery = await operate(options, 'test', (means, by) => tryWebhook(means, by, named(id)));
+      print(options, delivery, deliveryTable([delivery]));
+      if (delivery.status !== 'delivered') process.exitCode = 1;
+    });
+}
+
+function deliveriesCommand(): Command {
+  return orgCommand('deliveries')
+    .description(`list the latest ${MOST_SHOWN} deliveries of a webhook, newest first`)
+    .argument('<id>', 'id of the webhook')
+    .addOption(new Option('--status <status>', 'only those of this status').choices(DELIVERY_STATUSES))
+    .action(async (id: string, options: WebhookOptions & { status?: DeliveryResponse['status'] }) => {
+      const rows = await operate(options, 'deliveries', async ({ pool }, { orgId }) => {
+        if (!(await getWebhook(pool, orgId, named(id)))) throw new ApiError('sandbox_not_found');
+        return (await listDeliveries(pool, orgId, id, options.status, undefined, MOST_SHOWN)).map(
+          presentDelivery,
+        );
+      });
+      print(options, rows, deliveryTable(rows));
+    });
+}
+
+function redeliverCommand(): Command {
+  return orgCommand('redeliver')
+    .description('send a delivery again, whatever became of it')
+    .argument('<id>', 'id of the webhook')
+    .argument('<delivery>', 'id of the delivery')
+    .action(async (id: string, delivery: string, options: WebhookOptions) => {
+      const due = await operate(options, 'redeliver', (means, by) =>
+        redeliver(means, by, named(id), named(delivery)),
+      );
+      print(options, due, 'it is sent again as soon as a service runs');
+    });
+}
+
+function orgCommand(name: string): Command {
+  return databaseCommand(name)
+    .requiredOption('--org <slug>', 'the organization')
+    .addOption(option.secretKeys())
+    .addOption(option.secretKeysFile());
+}
+
+/** Of commands that judge addresses: the same as those of `serve`. */
+function reaching(command: Command): Command {
+  return command.addOption(option.webhookAllow()).addOption(option.webhookHttp());
+}
+
+async function operate<T>(
+  options: WebhookOptions,
+  command: string,
+  work: (means: Means, by: By) => Promise<T>,
+): Promise<T> {
+  return withDatabase(options, `webhook ${command}`, async (pool) => {
+    const orgId = await namedOrg(pool, options.org);
+    const keyring = openKeyring(keySourceOf(options));
+    const means: Means = { pool, now, keyring, settings: { webhooks: webhookSettings(options) } };
+    return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(explained);
+  });
+}
+
+/** What the API would refuse, in its words. */
+function checked<T>(schema: Parameters<typeof compile>[0], request: T): T {
+  const validate = compile(schema);
+  if (!validate(request)) throw new ExplainedError(explainFirst(validate.errors!));
+  return request;
+}
+
+function explained(error: unknown): never {
+  if (error instanceof ApiError && error.status === 404)
+    throw new ExplainedError('the organization has no webhook or delivery with this id', { cause: error });
+  if (error instanceof ApiError) throw new ExplainedError(error.message, { cause: error });
+  throw error;
+}
+
+function named(id: string): string {
+  if (!isUuid(id)) throw new ExplainedError(`"${id}" is not an id`);
+  return id;
+}
+
+function collect(value: string, before: string[] = []): string[] {
+  return [...before, value];
+}
+
+function webhookTable(rows: readonly WebhookResponse[]): string {
+  if (rows.length === 0) return 'there are no webhooks';
+  return table(
+    ['ID', 'STATUS', 'FAILING SINCE', 'URL', 'TYPES'],
+    rows.map(({ id, status, failing_since, url, event_types }) => [
+      ...[id, status, failing_since ?? '', url],
+      event_types.length === 0 ? 'all' : event_types.join(', '),
+    ]),
+  );
+}
+
+function deliveryTable(rows: readonly DeliveryResponse[]): string {
+  if (rows.length === 0) return 'there are no deliveries';
+  return table(
+    ['ID', 'CREATED', 'EVENT', 'STATUS', 'ATTEMPTS', 'LAST ANSWER'],
+    rows.map(({ id, created_at, event_type, status, attempts, results }) => {
+      const last = results.at(-1);
+      const answer = last === undefined ? '' : (last.error ?? String(last.response_status));
+      return [id, created_at, event_type, status, String(attempts), answer];
+    }),
+  );
+}
