@@ -45,7 +45,7 @@ const app = await buildApp({
   cursors: new Cursors(Buffer.alloc(32)),
   eventKeys: openEventKeys({ file: join(directory, 'event-keys') }),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
-  changes: { subscribe: () => () => undefined, close: () => Promise.resolve() },
+  changes: { live: false, subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),
   stopping: new AbortController().signal,
 });

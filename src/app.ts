@@ -1,10 +1,10 @@
 import type { Context } from './context.js';
 import { eventRoutes } from './events/routes.js';
-import { authenticateRequest, callerOf } from './http/auth.js';
+import { makeDoor } from './http/auth.js';
 import { healthRoutes } from './http/health.js';
 import { registerOpenapi } from './http/openapi.js';
 import type { App } from './http/route.js';
-import { documentScope, requireScope } from './http/scope.js';
+import { documentScope } from './http/scope.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
 import { compile } from './http/validation.js';
 import { keyRoutes } from './keys/routes.js';
@@ -41,10 +41,7 @@ export async function buildApp(ctx: Context): Promise<App> {
   await registerOpenapi(app);
   healthRoutes(app, ctx);
   await app.register(async (api) => {
-    api.addHook('onRequest', async (request) => {
-      await authenticateRequest(ctx, request);
-      requireScope(callerOf(request), request.routeOptions.schema!.scope!);
-    });
+    api.addHook('onRequest', await makeDoor(api, ctx));
     // A parameter that is not understood is refused, also where none is.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);

@@ -50,6 +50,12 @@ export interface Settings {
   bodyTimeoutMs: number;
   /** How many logs may be followed at once. */
   maxLogFollowers: number;
+  /** Requests a second that a key may make, on average of ten seconds. 0: any number. */
+  rateLimit: number;
+  /** Requests a minute that an address may make without a key that opens something. 0: any number. */
+  failedAuthLimit: number;
+  /** How often the use of keys is written down, in milliseconds. */
+  keyUseWriteMs: number;
   /** What usage costs. Null: nothing. */
   priceBook: PriceBook | null;
   /** How many usage reports may be under way at once. Each has a connection of the pool. */
@@ -73,6 +79,9 @@ export const DEFAULT_SETTINGS: Settings = {
   maxWaiters: 1_000,
   bodyTimeoutMs: 60_000,
   maxLogFollowers: 500,
+  rateLimit: 1_000,
+  failedAuthLimit: 300,
+  keyUseWriteMs: 1_000,
   priceBook: null,
   maxUsageStreams: 6,
   usageStallMs: 30_000,

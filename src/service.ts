@@ -61,6 +61,9 @@ export interface ServiceOptions {
   volumePurgeHours: number;
   volumeSampleMinutes: number;
   ephemeralLingerSecs: number;
+  /** Requests a second of a key, and failures a minute of an address. */
+  rateLimit: number;
+  failedAuthLimit: number;
   /** File with what usage costs. */
   priceBook?: string;
   /** Networks that are not public and that webhooks may be sent to. */
@@ -165,6 +168,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         volumePurgeAfterMs: options.volumePurgeHours * 3_600_000,
         volumeSampleMs: options.volumeSampleMinutes * 60_000,
         ephemeralLingerMs: options.ephemeralLingerSecs * 1_000,
+        rateLimit: options.rateLimit,
+        failedAuthLimit: options.failedAuthLimit,
         priceBook,
         webhooks: webhookSettings(options),
       },

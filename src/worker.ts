@@ -1,6 +1,7 @@
 import type { Context } from './context.js';
 import { startSealing } from './events/jobs.js';
 import { forgetKeys } from './idempotency/jobs.js';
+import { endKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { enforcePools } from './quotas/jobs.js';
 import { removeLingering } from './sandboxes/linger.js';
@@ -66,6 +67,7 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     job(enforcePools, SWEEP_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
+    job(endKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(removeLeftData, LEFT_DATA_EVERY_MS),
     job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),

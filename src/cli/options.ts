@@ -85,6 +85,21 @@ export const ephemeralLingerSecs = () =>
     .default(15)
     .argParser(integer('a number of seconds', 0, 86_400));
 
+export const rateLimit = () =>
+  new Option('--rate-limit <n>', 'requests a second that a key may make, on average of ten seconds; 0: any')
+    .env('SANDKEEP_RATE_LIMIT')
+    .default(1_000)
+    .argParser(integer('a number of requests', 0, 1_000_000));
+
+export const failedAuthLimit = () =>
+  new Option(
+    '--failed-auth-limit <n>',
+    'requests a minute that an address may make without a good key; 0: any',
+  )
+    .env('SANDKEEP_FAILED_AUTH_LIMIT')
+    .default(300)
+    .argParser(integer('a number of requests', 0, 1_000_000));
+
 export const priceBook = () =>
   new Option('--price-book <file>', 'what usage costs, as JSON; see docs/usage.md').env(
     'SANDKEEP_PRICE_BOOK',

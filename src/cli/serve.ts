@@ -30,6 +30,8 @@ export function serveCommand(): Command {
     .addOption(option.volumePurgeHours())
     .addOption(option.volumeSampleMinutes())
     .addOption(option.ephemeralLingerSecs())
+    .addOption(option.rateLimit())
+    .addOption(option.failedAuthLimit())
     .addOption(option.priceBook())
     .addOption(option.webhookAllow())
     .addOption(option.webhookHttp())

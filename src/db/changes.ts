@@ -2,8 +2,8 @@ import pg from 'pg';
 import { startLoop, type Loop } from '../lib/loop.js';
 import { connectionConfig, type Address, type Sql } from './pool.js';
 
-/** What is told of: a sandbox that changed, or the event log of an organization that grew. */
-const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log' } as const;
+/** What is told of: a sandbox that changed, the event log of an organization that grew, an API key that changed. */
+const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log', key: 'sandkeep_keys' } as const;
 export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
 
@@ -18,6 +18,8 @@ export interface Changes {
    * how to unsubscribe.
    */
   subscribe(id: string | undefined, listener: () => void, channel?: Channel): () => void;
+  /** Whether notifications come at present. What must not be missed is not remembered while they do not. */
+  readonly live: boolean;
   close(): Promise<void>;
 }
 
@@ -36,14 +38,20 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
   const listeners = new Map<string, Set<() => void>>();
   const tell = (key: string) => listeners.get(key)?.forEach((listener) => listener());
 
+  let live = false;
+
   const loop: Loop = startLoop(
     async (signal) => {
       const client = new pg.Client({ ...connectionConfig(address), keepAlive: true });
       let stop: () => void = () => undefined;
       const ended = new Promise<void>((resolve, reject) => {
-        client.on('error', reject);
-        client.on('end', resolve);
-        stop = resolve;
+        const over = (settle: () => void) => {
+          live = false;
+          settle();
+        };
+        client.on('error', (error) => over(() => reject(error)));
+        client.on('end', () => over(resolve));
+        stop = () => over(resolve);
       });
       signal.addEventListener('abort', stop, { once: true });
       try {
@@ -53,6 +61,7 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
           tell(`${channel} ${ANY}`);
         });
         for (const channel of Object.values(CHANNELS)) await client.query(`listen ${channel}`);
+        live = true;
         // Whatever happened before we listened went unheard.
         for (const key of listeners.keys()) tell(key);
         await ended;
@@ -74,6 +83,9 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
         set.delete(listener);
         if (set.size === 0 && listeners.get(key) === set) listeners.delete(key);
       };
+    },
+    get live() {
+      return live;
     },
     close: () => loop.stop(),
   };

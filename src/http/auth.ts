@@ -1,11 +1,18 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import type { EventActor } from '../events/schema.js';
 import type { Keyed } from '../idempotency/keyed.js';
 import type { Access } from '../keys/access.js';
-import { deadBecause, findKey } from '../keys/authenticate.js';
+import { deadBecause } from '../keys/authenticate.js';
+import { KeyCache } from '../keys/cache.js';
 import { accessOf } from '../keys/queries.js';
+import { covers } from '../keys/scopes.js';
+import { KeyUses } from '../keys/uses.js';
+import { includesAddress } from '../lib/cidr.js';
 import { ApiError } from './errors.js';
+import { makeLimits } from './limits.js';
+import type { App } from './route.js';
+import { requireScope } from './scope.js';
 
 /** Whose request it is. Everything an operation touches is looked up under `orgId`. */
 export interface Caller {
@@ -23,21 +30,53 @@ declare module 'fastify' {
   }
 }
 
-/** Reads the bearer key of a request and looks up whose it is. Missing, malformed, unknown, revoked: one answer. */
-export async function authenticateRequest(ctx: Context, request: FastifyRequest): Promise<void> {
-  const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
-  const key = match ? await findKey(ctx.pool, match[1]!) : undefined;
-  if (!key || deadBecause(key, ctx.now()) !== undefined) {
-    throw new ApiError('invalid_api_key', undefined, null, { headers: { 'www-authenticate': 'Bearer' } });
-  }
-  request.caller = {
-    orgId: key.org_id,
-    actor: { kind: 'api_key', api_key_id: key.id, name: key.name },
-    access: accessOf(key),
+/**
+ * The door of the API, to be passed by every request before anything else of it is looked at: whose key it is, whether it is
+ * taken from this address and at this rate, and whether it has the scope of the route. Missing, malformed, unknown, expired,
+ * revoked: one answer.
+ */
+export async function makeDoor(
+  app: App,
+  ctx: Context,
+): Promise<(request: FastifyRequest, reply: FastifyReply) => Promise<void>> {
+  const keys = new KeyCache(ctx.pool, ctx.changes);
+  const uses = new KeyUses(ctx);
+  const limits = await makeLimits(app, ctx.settings);
+  app.addHook('onClose', async () => {
+    keys.close();
+    await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
+  });
+
+  return async (request, reply) => {
+    const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
+    const key = match ? await keys.find(match[1]!) : undefined;
+    const at = ctx.now();
+    const dead = key && deadBecause(key, at);
+    if (!key || dead !== undefined) {
+      if (key && dead !== undefined) uses.refused(key, dead);
+      await limits.ofFailures(request);
+      throw new ApiError('invalid_api_key', undefined, null, { headers: { 'www-authenticate': 'Bearer' } });
+    }
+    const access = accessOf(key);
+    request.caller = {
+      orgId: key.org_id,
+      actor: { kind: 'api_key', api_key_id: key.id, name: key.name },
+      access,
+    };
+    if (access.cidrs.length > 0 && !includesAddress(access.cidrs, request.ip)) {
+      uses.refused(key, 'address');
+      await limits.ofFailures(request);
+      throw new ApiError('address_not_allowed');
+    }
+    await limits.ofKey(request, reply);
+    const { scope } = request.routeOptions.schema!;
+    if (!covers(access.scopes, scope!)) uses.refused(key, 'scope');
+    requireScope(request.caller, scope!);
+    uses.used(key, at);
   };
 }
 
-/** The caller of a request that has passed authentication. */
+/** The caller of a request that has passed the door. */
 export function callerOf(request: FastifyRequest): Caller {
   if (!request.caller) throw new Error('the route was called without authentication');
   return request.caller;

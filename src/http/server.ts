@@ -32,6 +32,18 @@ const DEEPEST_BODY = 64;
 const LAST_WORD_MS = 2_000;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
 const UPLOAD_TIMEOUT_MS = 60 * 60_000;
+/**
+ * Answers are data for programs: nothing of them is to be run, framed, guessed at or kept. The API reference has a policy of
+ * its own. TLS, and with it `strict-transport-security`, is with whoever stands in front.
+ */
+const SECURITY_HEADERS = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+} as const;
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
@@ -50,7 +62,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 16_384 },
     frameworkErrors: (error, request, reply) => {
-      void reply.header('x-request-id', request.id);
+      void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
       renderError(error, request, reply);
     },
     clientErrorHandler: answerBrokenRequest,
@@ -64,7 +76,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   app.decorateRequest('caller', null);
 
   app.addHook('onRequest', async (request, reply) => {
-    void reply.header('x-request-id', request.id);
+    void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
     // Nothing here speaks another protocol, and who asks for one is not going to go on with this one.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     if (request.routeOptions.config.upload !== true) hurry(request, bodyTimeoutMs);
@@ -213,6 +225,7 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
       `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
       'content-type: application/json; charset=utf-8',
       `content-length: ${Buffer.byteLength(body)}`,
+      ...Object.entries(SECURITY_HEADERS).map(([name, value]) => `${name}: ${value}`),
       `x-request-id: ${uuidv7()}`,
       'connection: close',
       '',

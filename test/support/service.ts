@@ -55,6 +55,9 @@ export interface TestOptions {
   sameEngine?: boolean;
 }
 
+/** Events of the use of keys, and limits, only where they are what is tested. */
+const UNWATCHED = { keyUseWriteMs: 3_600_000, failedAuthLimit: 0 };
+
 let orgs = 0;
 
 export async function startTestService(options: TestOptions = {}): Promise<TestService> {
@@ -84,7 +87,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ pool, runtime, volumes, changes, log, keyring, eventKeys },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
-    settings: { ...DEFAULT_SETTINGS, ...options.settings },
+    settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
   };
   const app = await buildApp(ctx);

@@ -1,0 +1,25 @@
+import type { Context } from '../context.js';
+import { inTransaction } from '../db/transaction.js';
+import { KEYS } from '../events/actor.js';
+import { recordEvent } from '../events/record.js';
+import { shortInstant } from '../lib/instant.js';
+import { claimExpired, deleteEndedSecrets } from './use-queries.js';
+
+const BATCH = 100;
+
+/** Writes down which keys have expired (they are refused without it), and deletes replaced secrets that have ended. */
+export async function endKeys(ctx: Context, signal: AbortSignal): Promise<void> {
+  let count: number;
+  do {
+    count = await inTransaction(ctx.pool, async (tx) => {
+      const at = ctx.now();
+      const expired = await claimExpired(tx, at, BATCH);
+      for (const { org_id: orgId, id, name, prefix, expires_at } of expired) {
+        const payload = { api_key_id: id, name, prefix, expires_at: shortInstant(expires_at) };
+        await recordEvent(tx, { orgId, type: 'api_key_expired', actor: KEYS, resourceId: id, at, payload });
+      }
+      return expired.length;
+    });
+  } while (count === BATCH && !signal.aborted);
+  await deleteEndedSecrets(ctx.pool, ctx.now());
+}
