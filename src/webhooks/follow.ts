@@ -47,9 +47,13 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
   });
 }
 
-/** What retention dropped cannot be sent, and a test has been sent already. */
-function isWanted({ id, event_types }: WebhookRow, { event }: LogEntry): boolean {
-  if (!event || (event.event_type === 'webhook_tested' && event.resource_id === id)) return false;
+/**
+ * What was before the webhook is not for it: it may come into the log later, as what is imported does. What retention dropped
+ * cannot be sent, and a test has been sent already.
+ */
+function isWanted({ id, event_types, created_at }: WebhookRow, { event }: LogEntry): boolean {
+  if (!event || event.occurred_at < created_at) return false;
+  if (event.event_type === 'webhook_tested' && event.resource_id === id) return false;
   return matches(event_types, event.event_type);
 }
 

@@ -1,0 +1,79 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export interface Message {
+  headers: IncomingHttpHeaders;
+  text: string;
+  body: any;
+  /** In milliseconds. */
+  at: number;
+}
+
+/** Somebody who takes webhooks, over real HTTP. */
+export interface Receiver {
+  url: string;
+  messages: Message[];
+  paths: string[];
+  /** A status, `endless` for an answer that does not end, null for none. A redirect leads to `/elsewhere`. */
+  answer: (message: Message) => number | 'endless' | null;
+  /** How often the same message came. */
+  tries(body: any): number;
+  /** Forgets what came, and takes everything again. */
+  reset(): void;
+  close(): Promise<void>;
+}
+
+export async function startReceiver(port = 0): Promise<Receiver> {
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const text = Buffer.concat(chunks).toString();
+      const message = { headers: request.headers, text, body: JSON.parse(text), at: Date.now() };
+      receiver.messages.push(message);
+      receiver.paths.push(request.url!);
+      const answer = receiver.answer(message);
+      if (answer === null) return;
+      if (answer !== 'endless') {
+        response.writeHead(answer, { location: '/elsewhere' }).end('thanks');
+        return;
+      }
+      response.writeHead(200);
+      const timer = setInterval(() => response.write('x'.repeat(65_536)), 1);
+      response.on('close', () => clearInterval(timer));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  const receiver: Receiver = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    messages: [],
+    paths: [],
+    answer: () => 200,
+    tries: (body) => receiver.messages.filter((each) => each.body.data.id === body.data.id).length,
+    reset() {
+      receiver.messages = [];
+      receiver.paths = [];
+      receiver.answer = () => 200;
+    },
+    async close() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+  return receiver;
+}
+
+/** As https://www.standardwebhooks.com says it, by code of its own. */
+export function verify(secret: string, headers: IncomingHttpHeaders, text: string): boolean {
+  const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64');
+  const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${text}`;
+  const expected = createHmac('sha256', key).update(signed).digest();
+  return String(headers['webhook-signature'])
+    .split(' ')
+    .some((part) => {
+      const [version, mac = ''] = part.split(',');
+      const given = Buffer.from(mac, 'base64');
+      return version === 'v1' && given.length === expected.length && timingSafeEqual(given, expected);
+    });
+}
