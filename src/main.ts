@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { doctorCommand } from './cli/doctor.js';
+import { eventsCommand } from './cli/events.js';
 import { importCommand } from './cli/import.js';
 import { keyCommand } from './cli/key.js';
 import { memberCommand } from './cli/member.js';
@@ -31,6 +32,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addCommand(workerCommand())
     .addCommand(secretsCommand())
     .addCommand(memberCommand())
+    .addCommand(eventsCommand())
     .addCommand(webhookCommand())
     .addCommand(importCommand());
   try {

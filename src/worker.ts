@@ -1,5 +1,7 @@
 import type { Context } from './context.js';
 import { startSealing } from './events/jobs.js';
+import { makePartitionsAhead } from './events/partitions.js';
+import { enforceRetention } from './events/retention.js';
 import { forgetKeys } from './idempotency/jobs.js';
 import { endKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
@@ -19,6 +21,7 @@ const SWEEP_EVERY_MS = 1_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
+const EVENT_MONTHS_EVERY_MS = 3_600_000;
 /** For volumes whose next reading is due: a reading is late by at most this part of the interval. */
 const LOOKS_PER_SAMPLE = 20;
 const LONGEST_BETWEEN_LOOKS_MS = 60_000;
@@ -69,6 +72,8 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
     job(endKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
+    job(makePartitionsAhead, EVENT_MONTHS_EVERY_MS),
+    job(enforceRetention, EVENT_MONTHS_EVERY_MS),
     job(removeLeftData, LEFT_DATA_EVERY_MS),
     job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),
   ];

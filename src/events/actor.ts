@@ -17,6 +17,9 @@ export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: '
 /** Sandkeep itself, watching over keys. */
 export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep keys' };
 
+/** Sandkeep itself, dropping events that are kept no longer. */
+export const RETENTION: EventActor = { kind: 'system', code: 'retention', label: 'Sandkeep retention' };
+
 /** What the `actor_id` filter compares with. */
 export function actorId(actor: EventActor): string {
   switch (actor.kind) {

@@ -28,7 +28,8 @@ export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEve
     event_type: event.type,
     actor: event.actor,
     payload: event.payload,
-    resource_id: event.resourceId,
+    // As the database gives it back: a caller may have written it in capitals.
+    resource_id: event.resourceId?.toLowerCase() ?? null,
   };
   await insertEvent(tx, {
     ...content,

@@ -1,5 +1,6 @@
 import { inTransaction } from '../db/transaction.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
+import { makePartitionsFor } from '../events/partitions.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
 import { numberedLines, type NumberedLine } from '../lib/lines.js';
@@ -70,6 +71,7 @@ export async function importLines(
           }
         }
         await stager.flush();
+        await makePartitionsFor(pool, tx);
         // Each import sees all that the one before it loaded, or nothing of it.
         await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
         await removeKnownLines(tx);

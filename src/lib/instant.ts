@@ -82,6 +82,13 @@ export function startOfMonth(instant: Instant): Instant {
   return `${instant.slice(0, 7)}-01T00:00:00.000000Z`;
 }
 
+/** The beginning of a UTC month so many months before the one that begins at `month`; not before the year 1. */
+export function monthsBefore(month: Instant, months: number): Instant {
+  const count = Math.max(Number(month.slice(0, 4)) * 12 + Number(month.slice(5, 7)) - 1 - months, 12);
+  const [year, rest] = [Math.floor(count / 12), count % 12];
+  return `${String(year).padStart(4, '0')}-${String(rest + 1).padStart(2, '0')}-01T00:00:00.000000Z`;
+}
+
 /** Moves an instant by whole milliseconds. */
 export function addMillis(instant: Instant, millis: number): Instant {
   return instantFromMicros(microsOf(instant) + BigInt(Math.round(millis)) * 1000n);

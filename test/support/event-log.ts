@@ -1,5 +1,7 @@
 import type { Pool } from '../../src/db/pool.js';
 import { inTransaction } from '../../src/db/transaction.js';
+import { readLog, type LogEntry } from '../../src/events/log.js';
+import { until } from './until.js';
 
 /** Takes an organization's events away, as retention does, so that a test begins with none. */
 export async function dropEvents(pool: Pool, orgId: string): Promise<void> {
@@ -7,5 +9,37 @@ export async function dropEvents(pool: Pool, orgId: string): Promise<void> {
     await tx.query("select set_config('sandkeep.event_retention', 'on', true)");
     await tx.query('delete from events where org_id = $1', [orgId]);
     await tx.query('delete from unsealed_events where org_id = $1', [orgId]);
+  });
+}
+
+/** Waits until all events that are committed are in the log. */
+export async function untilSealed(pool: Pool, orgId: string, millis?: number): Promise<void> {
+  await until(
+    async () => {
+      const { rows } = await pool.query<{ count: number }>(
+        'select count(*) from unsealed_events where org_id = $1',
+        [orgId],
+      );
+      return rows[0]!.count;
+    },
+    (count) => count === 0,
+    millis,
+  );
+}
+
+export async function wholeLog(pool: Pool, orgId: string, page = 500): Promise<LogEntry[]> {
+  const all: LogEntry[] = [];
+  for (;;) {
+    const entries = await readLog(pool, orgId, all.at(-1)?.seq ?? 0, page);
+    all.push(...entries);
+    if (entries.length < page) return all;
+  }
+}
+
+/** What somebody does to the tables who can do anything: triggers do not hold him. */
+export async function tamper(pool: Pool, ...statements: readonly string[]): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    await tx.query('set local session_replication_role = replica');
+    for (const statement of statements) await tx.query(statement);
   });
 }

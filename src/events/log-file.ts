@@ -1,0 +1,158 @@
+import { Type, type Static } from 'typebox';
+import { DateTime, Nullable, Uuid } from '../http/schema.js';
+import { compile, explainFirst } from '../http/validation.js';
+import { ExplainedError } from '../lib/explained.js';
+import { parseInstant, shortInstant, type Instant } from '../lib/instant.js';
+import type { Checkpoint, Drop } from './checkpoint.js';
+import { EventActor } from './schema.js';
+import type { Entry } from './verify.js';
+
+/**
+ * The lines of an exported log, one JSON object each, by which it can be verified without the database: where it begins, what
+ * retention dropped, then the entries in order, with signed checkpoints between them and one at the end.
+ */
+
+const Hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
+const Seq = Type.Integer({ minimum: 0 });
+const signed = {
+  org_id: Uuid,
+  seq: Seq,
+  link: Hash,
+  at: DateTime,
+  key_id: Type.String(),
+  signature: Type.String(),
+};
+const closed = { additionalProperties: false };
+
+/** Where the file begins: after this entry, with this link. */
+const BeginLine = Type.Object(
+  { log: Type.Object({ org_id: Uuid, after_seq: Seq, link: Hash }, closed) },
+  closed,
+);
+const DropLine = Type.Object(
+  { drop: Type.Object({ ...signed, dropped_before: DateTime, base_seq: Seq, base_link: Hash }, closed) },
+  closed,
+);
+const CheckpointLine = Type.Object({ checkpoint: Type.Object(signed, closed) }, closed);
+const place = { seq: Seq, id: Uuid, timestamp: DateTime, leaf: Hash, link: Hash };
+const DroppedLine = Type.Object({ ...place, dropped: Type.Literal(true) }, closed);
+const EventLine = Type.Object(
+  {
+    ...place,
+    org_id: Uuid,
+    category: Type.String(),
+    event_type: Type.String(),
+    actor: EventActor,
+    payload: Type.Unknown(),
+    resource_id: Nullable(Uuid),
+  },
+  closed,
+);
+
+type Line =
+  | Static<typeof BeginLine>
+  | Static<typeof DropLine>
+  | Static<typeof CheckpointLine>
+  | Static<typeof DroppedLine>
+  | Static<typeof EventLine>;
+
+/** What a line says. */
+export type LogLine =
+  | { begin: { org_id: string; after_seq: number; link: Buffer } }
+  | { drop: Drop }
+  | { checkpoint: Checkpoint }
+  | { entry: Entry };
+
+const schemas = {
+  log: compile(BeginLine),
+  drop: compile(DropLine),
+  checkpoint: compile(CheckpointLine),
+  dropped: compile(DroppedLine),
+  entry: compile(EventLine),
+};
+
+export function writeLogLine(line: LogLine): string {
+  return `${JSON.stringify(toLine(line))}\n`;
+}
+
+function toLine(line: LogLine): Line {
+  if ('begin' in line) return { log: { ...line.begin, link: line.begin.link.toString('hex') } };
+  if ('checkpoint' in line) return { checkpoint: toSigned(line.checkpoint) };
+  if ('drop' in line) {
+    const { dropped_before, base_seq, base_link } = line.drop;
+    const base = {
+      dropped_before: shortInstant(dropped_before),
+      base_seq,
+      base_link: base_link.toString('hex'),
+    };
+    return { drop: { ...toSigned(line.drop), ...base } };
+  }
+  const { seq, event_id: id, occurred_at, leaf, link, event } = line.entry;
+  const hashes = { leaf: leaf.toString('hex'), link: link.toString('hex') };
+  const at = { seq, id, timestamp: shortInstant(occurred_at), ...hashes };
+  if (!event) return { ...at, dropped: true };
+  const { org_id, category, event_type, actor, payload, resource_id } = event;
+  return { ...at, org_id, category, event_type, actor, payload, resource_id };
+}
+
+function toSigned({ org_id, seq, link, at, key_id, signature }: Checkpoint) {
+  const text = { link: link.toString('hex'), signature: signature.toString('base64') };
+  return { org_id, seq, at: shortInstant(at), key_id, ...text };
+}
+
+/** Throws ExplainedError, which names the line. */
+export function readLogLine(text: string, number: number): LogLine {
+  const wrong = (why: string) => new ExplainedError(`line ${number} is not of an exported log: ${why}`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw wrong('it is not valid JSON');
+  }
+  const names = Object.keys(value ?? {});
+  const kind = (['log', 'drop', 'checkpoint', 'dropped'] as const).find((name) => names.includes(name));
+  const validate = schemas[kind ?? 'entry'];
+  if (!validate(value)) throw wrong(explainFirst(validate.errors ?? []));
+  return fromLine(value as Line, (time) => {
+    const instant = parseInstant(time);
+    if (instant === undefined) throw wrong(`${time} is no time`);
+    return instant;
+  });
+}
+
+function fromLine(line: Line, time: (text: string) => Instant): LogLine {
+  if ('log' in line) return { begin: { ...line.log, link: bytes(line.log.link) } };
+  if ('checkpoint' in line) return { checkpoint: fromSigned(line.checkpoint, time) };
+  if ('drop' in line) {
+    const { dropped_before, base_seq, base_link } = line.drop;
+    const base = { dropped_before: time(dropped_before), base_seq, base_link: bytes(base_link) };
+    return { drop: { ...fromSigned(line.drop, time), ...base } };
+  }
+  const { seq, id, timestamp, leaf, link } = line;
+  const at = { seq, event_id: id, occurred_at: time(timestamp), leaf: bytes(leaf), link: bytes(link) };
+  if ('dropped' in line) return { entry: { ...at, event: null } };
+  const { org_id, category, event_type, actor, payload, resource_id } = line;
+  const event = {
+    org_id,
+    id,
+    occurred_at: at.occurred_at,
+    category,
+    event_type,
+    actor,
+    payload,
+    resource_id,
+  };
+  return { entry: { ...at, event } };
+}
+
+function fromSigned(
+  { org_id, seq, link, at, key_id, signature }: Static<typeof CheckpointLine>['checkpoint'],
+  time: (text: string) => Instant,
+): Checkpoint {
+  const binary = { link: bytes(link), signature: Buffer.from(signature, 'base64') };
+  return { org_id, seq, at: time(at), key_id, ...binary };
+}
+
+function bytes(hex: string): Buffer {
+  return Buffer.from(hex, 'hex');
+}
