@@ -83,8 +83,15 @@ describe('--help', () => {
     ['org', ['create', 'list']],
     ['org create', [...common, '--name <name>', '--slug <slug>']],
     ['org list', common],
-    ['key', ['create', 'list', 'revoke']],
-    ['key create', [...common, '--org <slug>', '--name <name>']],
+    ['key', ['create', 'list', 'rotate', 'revoke']],
+    [
+      'key create',
+      [
+        ...[...common, '--org <slug>', '--name <name>'],
+        ...['--scopes <scopes>', '--label <name=value>', '--cidr <network>', '--expires <time>'],
+      ],
+    ],
+    ['key rotate', [...common, '<id>', '--overlap-secs <n>']],
     ['key list', [...common, '--org <slug>']],
     ['key revoke', [...common, '<id>']],
     ['import', [...common, '<file>', '--skip-bad', 'standard input', ...kinds]],
@@ -169,17 +176,55 @@ describe('organizations and keys', () => {
       id,
       name: 'listed',
       prefix: key.slice(0, 12),
+      ...{ scopes: ['org:admin'], labels: {}, cidrs: [], expires_at: null },
       created_at: expect.any(String),
-      revoked_at: null,
+      created_by: { kind: 'system', code: 'operator', label: 'sandkeep key create' },
+      ...{ last_used_at: null, rotated_at: null, revoked_at: null },
     });
     const all = await json(['key', 'list']);
     expect(all.map((found: any) => found.name)).toEqual(expect.arrayContaining(['listed', 'elsewhere']));
     const text = await onService(['key', 'list']);
     expect(text.out).toMatch(
-      new RegExp(`^${org.slug} +listed +${key.slice(0, 12)}… +${id} +\\S+ +live$`, 'm'),
+      new RegExp(`^${org.slug} +listed +${key.slice(0, 12)}… +${id} +org:admin +\\S+ +never +live$`, 'm'),
     );
     for (const shown of [JSON.stringify([listed, all]), text.out])
       expect(shown).not.toContain(key.slice(0, 13));
+  });
+
+  test('key create makes one that opens less, and key rotate gives it a new secret', async () => {
+    const { org } = await service.newOrg();
+    const narrow = [
+      '--scopes',
+      'sandboxes:read',
+      '--label',
+      'team=ml',
+      '--label',
+      'env=',
+      '--cidr',
+      '127.0.0.0/8',
+    ];
+    const { id, key } = await json([
+      ...['key', 'create', '--org', org.slug, '--name', 'narrow', '--expires', '1h', ...narrow],
+    ]);
+    const [, listed] = await json(['key', 'list', '--org', org.slug]);
+    expect(listed).toMatchObject({
+      scopes: ['sandboxes:read'],
+      labels: { team: 'ml', env: '' },
+      cidrs: ['127.0.0.0/8'],
+    });
+    const left = Date.parse(listed.expires_at) - Date.now();
+    expect(left > 3_500_000 && left <= 3_600_000).toBe(true);
+    await expectReachable(service.url, key);
+    const rotated = await json(['key', 'rotate', id, '--overlap-secs', '60']);
+    expect(rotated).toEqual({ id, key: expect.stringMatching(/^skp_[0-9A-Za-z]{38}$/) });
+    await expectReachable(service.url, key);
+    await expectReachable(service.url, rotated.key);
+    const last = await json(['key', 'rotate', id, '--overlap-secs', '0']);
+    await expectReachable(service.url, rotated.key, 401);
+    await expectReachable(service.url, key, 401);
+    await expectReachable(service.url, last.key);
+    await json(['key', 'revoke', id]);
+    expectRefused(await onService(['key', 'rotate', id]), 'the key is revoked: make another');
   });
 
   test('key revoke refuses the key from the next request on, and says the same when asked again', async () => {
@@ -281,6 +326,18 @@ describe('a mistake is answered by one sentence on standard error', () => {
     ],
     [['key', 'create', '--org', 'x', '--name', ''], 'the name of a key must have 1 to 200 characters'],
     [['key', 'list', '--org', 'nobody-has-it'], 'there is no organization with the slug "nobody-has-it"'],
+    [
+      ['key', 'create', '--org', 'x', '--name', 'x', '--scopes', 'sandboxes'],
+      'There is no scope "sandboxes".',
+    ],
+    [['key', 'create', '--org', 'x', '--name', 'x', '--label', 'team'], 'It must be like team=ml.'],
+    [
+      ['key', 'create', '--org', 'x', '--name', 'x', '--label', 'team=ml'],
+      'can only have the scopes of sandboxes',
+    ],
+    [['key', 'create', '--org', 'x', '--name', 'x', '--cidr', '10.0.0.0/33'], 'a network is written like'],
+    [['key', 'create', '--org', 'x', '--name', 'x', '--expires', 'soon'], 'must be an RFC 3339 date-time'],
+    [['key', 'rotate', OLD_ID], `there is no key with the id ${OLD_ID}`],
     [['key', 'revoke', OLD_ID], `there is no key with the id ${OLD_ID}`],
     [['key', 'revoke', 'skp_x'], '"skp_x" is not the id of a key: see "sandkeep key list"'],
     [['key', 'revoke', '00000000000000000000000000000000----'], 'is not the id of a key'],

@@ -1,39 +1,70 @@
 import { Command } from 'commander';
 import { validate as isUuid } from 'uuid';
+import { inTransaction } from '../db/transaction.js';
+import type { Pool } from '../db/pool.js';
 import { operator } from '../events/actor.js';
+import { ApiError } from '../http/errors.js';
+import { readAccess, type Asked } from '../keys/check.js';
 import { createKey } from '../keys/create.js';
-import { listKeys } from '../keys/queries.js';
+import { presentKey } from '../keys/present.js';
+import { findOrgOfKey, listKeys, lockKey, type KeyRow } from '../keys/queries.js';
 import { revokeKey } from '../keys/revoke.js';
-import { shortInstant } from '../lib/instant.js';
+import { rotateLocked } from '../keys/rotate.js';
+import type { Scope } from '../keys/scopes.js';
+import { ExplainedError } from '../lib/explained.js';
+import { now, shortInstant } from '../lib/instant.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
+import { keyCidr, keyExpires, keyLabel, keyOverlap, keyScopes } from './options.js';
 import { table } from './table.js';
-import { ExplainedError } from '../lib/explained.js';
 
 export function keyCommand(): Command {
   return new Command('key')
-    .description('API keys: each opens one organization')
+    .description('API keys: each opens one organization, or a part of it')
     .addCommand(createCommand())
     .addCommand(listCommand())
+    .addCommand(rotateCommand())
     .addCommand(revokeCommand());
 }
 
-const NAME_LENGTH = 200;
+interface CreateOptions extends CommonOptions {
+  org: string;
+  name: string;
+  scopes: Scope[];
+  label: Record<string, string>;
+  cidr: string[];
+  expires?: string;
+}
 
 function createCommand(): Command {
   return databaseCommand('create')
     .description('make an API key; it is printed once and stored nowhere')
     .requiredOption('--org <slug>', 'the organization it opens')
     .requiredOption('--name <name>', 'what it is for; shown in the audit trail')
-    .action(async (options: CommonOptions & { org: string; name: string }) => {
-      if (options.name.trim() === '' || options.name.length > NAME_LENGTH) {
-        throw new ExplainedError(`the name of a key must have 1 to ${NAME_LENGTH} characters`);
-      }
+    .addOption(keyScopes())
+    .addOption(keyLabel())
+    .addOption(keyCidr())
+    .addOption(keyExpires())
+    .action(async (options: CreateOptions) => {
+      const access = await explained(() => readAccess(askedOf(options), now()));
       const key = await withDatabase(options, 'key create', async (pool) =>
-        createKey(pool, await namedOrg(pool, options.org), options.name, operator('key create')),
+        createKey(pool, await namedOrg(pool, options.org), options.name, operator('key create'), access),
       );
       print(options, key, `${key.key}\n\nThis is the only time the key is shown. Its id is ${key.id}.`);
     });
+}
+
+function askedOf({ name, scopes, label, cidr, expires }: CreateOptions): Asked {
+  return { name, scopes, labels: label, cidrs: cidr, expires_at: expires ?? null };
+}
+
+/** What the API would refuse, in the words of a command. */
+async function explained<T>(work: () => T | Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw error instanceof ApiError ? new ExplainedError(error.message, { cause: error }) : error;
+  }
 }
 
 function listCommand(): Command {
@@ -44,17 +75,57 @@ function listCommand(): Command {
       const keys = await withDatabase(options, 'key list', async (pool) =>
         listKeys(pool, options.org === undefined ? undefined : await namedOrg(pool, options.org)),
       );
-      const view = keys.map(({ created_at, revoked_at, ...key }) => ({
-        ...key,
-        created_at: shortInstant(created_at),
-        revoked_at: revoked_at && shortInstant(revoked_at),
+      const view = keys.map(({ org_id, org_slug, ...key }) => ({
+        ...{ org_id, org_slug },
+        ...presentKey({ org_id, ...key }),
       }));
-      const rows = view.map((key) => [
-        ...[key.org_slug, key.name, `${key.prefix}…`, key.id, key.created_at],
-        key.revoked_at === null ? 'live' : `revoked ${key.revoked_at}`,
+      const rows = keys.map((key) => [
+        ...[key.org_slug, key.name, `${key.prefix}…`, key.id, key.scopes.join(' '), narrowingOf(key)],
+        ...[shortInstant(key.created_at), key.last_used_at ? shortInstant(key.last_used_at) : 'never'],
+        stateOf(key),
       ]);
-      print(options, view, table(['ORG', 'NAME', 'KEY', 'ID', 'CREATED', 'STATE'], rows));
+      const headings = ['ORG', 'NAME', 'KEY', 'ID', 'SCOPES', 'ONLY', 'CREATED', 'USED', 'STATE'];
+      print(options, view, table(headings, rows));
     });
+}
+
+function narrowingOf({ labels, cidrs }: KeyRow): string {
+  return [...Object.entries(labels).map(([name, value]) => `${name}=${value}`), ...cidrs].join(' ');
+}
+
+function stateOf({ revoked_at, expires_at }: KeyRow): string {
+  if (revoked_at !== null) return `revoked ${shortInstant(revoked_at)}`;
+  if (expires_at === null) return 'live';
+  return `${expires_at <= now() ? 'expired' : 'live until'} ${shortInstant(expires_at)}`;
+}
+
+function rotateCommand(): Command {
+  return databaseCommand('rotate')
+    .description('give an API key a new secret; the one it had works on for a while')
+    .argument('<id>', 'id of the key, as "sandkeep key list" shows it')
+    .addOption(keyOverlap())
+    .action(async (id: string, options: CommonOptions & { overlapSecs: number }) => {
+      refuseNoId(id);
+      const key = await withDatabase(options, 'key rotate', (pool) => rotate(pool, id, options.overlapSecs));
+      const left =
+        options.overlapSecs === 0
+          ? 'What it was until now opens nothing any more.'
+          : `What it was until now works for another ${options.overlapSecs} s.`;
+      print(options, { id, key }, `${key}\n\nThis is the only time the key is shown. ${left}`);
+    });
+}
+
+async function rotate(pool: Pool, id: string, overlapSecs: number): Promise<string> {
+  const orgId = await findOrgOfKey(pool, id);
+  if (orgId === undefined) throw noSuchKey(id);
+  const { key } = await explained(() =>
+    inTransaction(pool, async (tx) => {
+      const row = await lockKey(tx, orgId, id);
+      if (!row) throw noSuchKey(id);
+      return rotateLocked(tx, row, operator('key rotate'), overlapSecs, now());
+    }),
+  );
+  return key;
 }
 
 function revokeCommand(): Command {
@@ -62,12 +133,20 @@ function revokeCommand(): Command {
     .description('revoke an API key: the next request with it is refused')
     .argument('<id>', 'id of the key, as "sandkeep key list" shows it')
     .action(async (id: string, options: CommonOptions) => {
-      if (!isUuid(id)) throw new ExplainedError(`"${id}" is not the id of a key: see "sandkeep key list"`);
+      refuseNoId(id);
       const revoked = await withDatabase(options, 'key revoke', (pool) =>
         revokeKey(pool, id, operator('key revoke')),
       );
-      if (!revoked) throw new ExplainedError(`there is no key with the id ${id}: see "sandkeep key list"`);
+      if (!revoked) throw noSuchKey(id);
       const result = { id, revoked_at: shortInstant(revoked) };
       print(options, result, `the key ${id} is revoked since ${result.revoked_at}`);
     });
+}
+
+function refuseNoId(id: string): void {
+  if (!isUuid(id)) throw new ExplainedError(`"${id}" is not the id of a key: see "sandkeep key list"`);
+}
+
+function noSuchKey(id: string): ExplainedError {
+  return new ExplainedError(`there is no key with the id ${id}: see "sandkeep key list"`);
 }

@@ -1,4 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander';
+import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from '../keys/rotate.js';
+import { ADMIN, SCOPES } from '../keys/scopes.js';
+import { addMillis, now } from '../lib/instant.js';
 import { LOG_LEVELS } from '../log.js';
 import { isNetwork } from '../lib/cidr.js';
 import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
@@ -187,6 +190,47 @@ export const logLevel = () =>
     .env('SANDKEEP_LOG_LEVEL')
     .choices(LOG_LEVELS)
     .default('info');
+
+export const keyScopes = () =>
+  new Option('--scopes <scopes>', `what the key may do, separated by commas: ${SCOPES.join(', ')}`)
+    .default([ADMIN], ADMIN)
+    .argParser((text: string) =>
+      text.split(',').map((part) => {
+        const scope = SCOPES.find((known) => known === part.trim());
+        if (scope === undefined) throw new InvalidArgumentError(`There is no scope "${part.trim()}".`);
+        return scope;
+      }),
+    );
+
+export const keyLabel = () =>
+  new Option('--label <name=value>', 'only sandboxes with this label; may be repeated, all must match')
+    .default({}, 'all sandboxes')
+    .argParser((text: string, labels: Record<string, string>) => {
+      const at = text.indexOf('=');
+      if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
+      return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
+    });
+
+export const keyCidr = () =>
+  new Option('--cidr <network>', 'only from this network, such as 10.0.0.0/8; may be repeated')
+    .default([], 'from everywhere')
+    .argParser((text: string, networks: string[]) => [...networks, text]);
+
+export const keyExpires = () =>
+  new Option(
+    '--expires <time>',
+    'until when it works: an RFC 3339 date-time, or a time from now such as 12h or 90d',
+  ).argParser((text: string) => {
+    const match = /^(\d{1,5})([smhd])$/.exec(text);
+    if (!match) return text;
+    const seconds = { s: 1, m: 60, h: 3600, d: 86_400 }[match[2] as 's' | 'm' | 'h' | 'd'];
+    return addMillis(now(), Number(match[1]) * seconds * 1000);
+  });
+
+export const keyOverlap = () =>
+  new Option('--overlap-secs <n>', 'how long what the key was until now still works')
+    .default(DEFAULT_OVERLAP_SECS)
+    .argParser(integer('a number of seconds', 0, LONGEST_OVERLAP_SECS));
 
 function integer(what: string, min: number, max: number): (text: string) => number {
   return (text) => {

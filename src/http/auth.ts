@@ -42,6 +42,11 @@ export async function makeDoor(
   const keys = new KeyCache(ctx.pool, ctx.changes);
   const uses = new KeyUses(ctx);
   const limits = await makeLimits(app, ctx.settings);
+  // Who revoked a key over this process finds it refused at once, whenever the notification comes.
+  app.addHook('onSend', async (request) => {
+    if (request.routeOptions.schema?.scope === 'keys:write') keys.forget();
+    return Promise.resolve();
+  });
   app.addHook('onClose', async () => {
     keys.close();
     await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));

@@ -46,12 +46,12 @@ export class KeyCache {
     return key;
   }
 
-  close(): void {
-    this.unsubscribe();
-  }
-
-  private forget(): void {
+  forget(): void {
     this.generation += 1;
     this.found.clear();
+  }
+
+  close(): void {
+    this.unsubscribe();
   }
 }

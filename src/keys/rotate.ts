@@ -12,6 +12,10 @@ import {
 } from './queries.js';
 import { hashOf, makeKey, prefixOf } from './secret.js';
 
+/** How long what a key was until now still works, in seconds. */
+export const LONGEST_OVERLAP_SECS = 30 * 24 * 3600;
+export const DEFAULT_OVERLAP_SECS = 3600;
+
 /**
  * Gives a key, whose row the transaction holds, a new secret. The one it had, and those before that still work, go on for
  * `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.

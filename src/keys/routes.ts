@@ -15,10 +15,9 @@ import { addKey } from './create.js';
 import { presentKey } from './present.js';
 import { accessOf, getKey, lockKey, pageKeys, type KeyRow } from './queries.js';
 import { revokeLocked } from './revoke.js';
-import { rotateLocked } from './rotate.js';
+import { DEFAULT_OVERLAP_SECS, rotateLocked } from './rotate.js';
 import {
   CreateKeyRequest,
-  DEFAULT_OVERLAP_SECS,
   KeyResponse,
   KeyWithSecret,
   PaginatedKeyResponse,

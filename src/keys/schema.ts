@@ -1,6 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { EventActor } from '../events/schema.js';
 import { DateTime, Int32, Named, Nullable, PageOf, StringMap, Uuid, Words } from '../http/schema.js';
+import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from './rotate.js';
 import { SCOPES } from './scopes.js';
 
 const KeyScope = Words([...SCOPES], {
@@ -60,9 +61,6 @@ export const CreateKeyRequest = Type.Object(
   { title: 'CreateApiKeyRequest', additionalProperties: false },
 );
 export type CreateKeyRequest = Static<typeof CreateKeyRequest>;
-
-export const LONGEST_OVERLAP_SECS = 30 * 24 * 3600;
-export const DEFAULT_OVERLAP_SECS = 3600;
 
 export const RotateKeyRequest = Type.Object(
   {
