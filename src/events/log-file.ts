@@ -14,13 +14,15 @@ import type { Entry } from './verify.js';
 
 const Hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const Seq = Type.Integer({ minimum: 0 });
+/** 64 bytes, in the one way in which they are written: the bits that the last letter does not need are 0. */
+const SignatureText = Type.String({ pattern: '^[A-Za-z0-9+/]{85}[AQgw]==$' });
 const signed = {
   org_id: Uuid,
   seq: Seq,
   link: Hash,
   at: DateTime,
   key_id: Type.String(),
-  signature: Type.String(),
+  signature: SignatureText,
 };
 const closed = { additionalProperties: false };
 

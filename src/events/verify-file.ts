@@ -27,8 +27,12 @@ export async function verifyFile(
     if (!begin) throw new ExplainedError('the file does not begin like an exported log');
     if (walk) return walk;
     walk = new Walk(begin.org_id, trusted, drops);
+    const { seq, link } = walk.place;
     // A part of a log: what lies before it is for another file.
-    if (begin.after_seq > walk.place.seq) walk.beginAfter(begin.after_seq, begin.link);
+    if (begin.after_seq > seq) walk.beginAfter(begin.after_seq, begin.link);
+    else if (begin.after_seq < seq || !begin.link.equals(link)) {
+      throw new Tampered('the file says another beginning than the log of its organization has');
+    }
     return walk;
   }
 

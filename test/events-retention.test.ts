@@ -1,0 +1,181 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { operator } from '../src/events/actor.js';
+import { leafOf } from '../src/events/canonical.js';
+import { makePartitionsAhead } from '../src/events/partitions.js';
+import { insertEvent } from '../src/events/queries.js';
+import { enforceRetention, setRetention } from '../src/events/retention.js';
+import { sealEvents } from '../src/events/seal.js';
+import { verifyStore } from '../src/events/verify-store.js';
+import { monthsBefore } from '../src/lib/instant.js';
+import { run, runJson, urlOf } from './support/cli.js';
+import type { Client } from './support/client.js';
+import { tamper, wholeLog } from './support/event-log.js';
+import { startTestService, type TestService } from './support/service.js';
+
+/** A service whose clock stands in the middle of a month, and which seals and drops when it is told to. */
+let service: TestService;
+let today = '2031-06-15T12:00:00.000000Z';
+beforeAll(async () => {
+  service = await startTestService({ worker: false, now: () => today });
+});
+afterAll(() => service.close());
+
+const never = new AbortController().signal;
+const seal = () => sealEvents(service.ctx, never);
+const enforce = () => enforceRetention(service.ctx, never);
+const verify = ({ org }: Client) => verifyStore(service.ctx.pool, org.id, service.ctx.eventKeys().known);
+const keep = ({ org }: Client, months: number | null) =>
+  setRetention(service.ctx.pool, org.id, months, operator('test'));
+
+async function write({ org }: Client, occurred_at: string): Promise<string> {
+  const id = uuidv7();
+  const content = {
+    ...{ org_id: org.id, id, occurred_at, category: 'test', event_type: 'test_event' },
+    ...{ actor: operator('test'), payload: { of: occurred_at }, resource_id: null },
+  };
+  const leaf = leafOf(content);
+  await insertEvent(service.ctx.pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf });
+  return id;
+}
+
+async function left({ org }: Client): Promise<string[]> {
+  const { rows } = await service.ctx.pool.query<{ occurred_at: string }>(
+    `select occurred_at from events where org_id = $1 and event_type = 'test_event' order by occurred_at`,
+    [org.id],
+  );
+  return rows.map(({ occurred_at }) => occurred_at.slice(0, 7));
+}
+
+async function hasPartition(name: string): Promise<boolean> {
+  const { rows } = await service.ctx.pool.query<{ there: boolean }>(
+    'select to_regclass($1) is not null as there',
+    [name],
+  );
+  return rows[0]!.there;
+}
+
+test('a month before another, over the turn of years', () => {
+  const month = '2031-02-01T00:00:00.000000Z';
+  expect(monthsBefore(month, 1)).toBe('2031-01-01T00:00:00.000000Z');
+  expect(monthsBefore(month, 2)).toBe('2030-12-01T00:00:00.000000Z');
+  expect(monthsBefore(month, 26)).toBe('2028-12-01T00:00:00.000000Z');
+  expect(monthsBefore(month, 999_999)).toBe('0001-01-01T00:00:00.000000Z');
+});
+
+test('the months to come have their partitions, and what came before them moves in', async () => {
+  const client = await service.newOrg();
+  await write(client, '2031-08-01T00:00:00.000000Z');
+  await write(client, '2031-07-31T23:59:59.999999Z');
+  await makePartitionsAhead(service.ctx);
+  await makePartitionsAhead(service.ctx);
+  const { rows } = await service.ctx.pool.query(
+    `select tableoid::regclass::text as name from events where org_id = $1 and event_type = 'test_event' order by occurred_at`,
+    [client.org.id],
+  );
+  expect(rows.map(({ name }) => name)).toEqual(['events_2031_07', 'events_2031_08']);
+  await seal();
+  expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
+});
+
+test('what is due goes, and the log that is left is verified; nothing of another organization goes', async () => {
+  const [client, other] = [await service.newOrg(), await service.newOrg()];
+  for (const month of ['2031-01', '2031-02', '2031-03', '2031-04', '2031-06']) {
+    await service.ctx.pool.query('select make_event_partition($1)', [`${month}-01T00:00:00Z`]);
+  }
+  for (const time of [
+    '2031-01-31T23:59:59.999999Z',
+    '2031-02-01T00:00:00.000000Z',
+    '2031-03-05T00:00:00.000000Z',
+  ]) {
+    await write(client, time);
+    await write(other, time);
+    await seal();
+  }
+  await enforce();
+  expect(await left(client)).toHaveLength(3);
+
+  await keep(client, 4);
+  await enforce();
+  expect(await left(client)).toEqual(['2031-02', '2031-03']);
+  expect(await left(other)).toHaveLength(3);
+  await seal();
+  expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
+  const { body } = await client.get('/v1/events', { event_type: 'events_dropped' });
+  // With the four that making it left, written by the clock of this machine.
+  expect(body.data).toMatchObject([
+    { actor: { code: 'retention' }, payload: { count: 5, dropped_before: '2031-02-01T00:00:00Z' } },
+  ]);
+  expect(await hasPartition('events_2031_01')).toBe(true);
+
+  // When the other one lets them go, too, the month goes as a whole.
+  await keep(other, 3);
+  await enforce();
+  await seal();
+  expect(await left(other)).toEqual(['2031-03']);
+  expect(await hasPartition('events_2031_01')).toBe(false);
+  expect(await hasPartition('events_2031_02')).toBe(true);
+  for (const one of [client, other]) expect(await verify(one)).toMatchObject({ wrong: null });
+
+  // Nothing is due, nothing is written.
+  const before = await wholeLog(service.ctx.pool, client.org.id);
+  await enforce();
+  await seal();
+  expect(await wholeLog(service.ctx.pool, client.org.id)).toEqual(before);
+});
+
+test('old events that were written late are dropped from the middle, and what is kept around them is verified', async () => {
+  const client = await service.newOrg();
+  await write(client, '2031-06-01T00:00:00.000000Z');
+  await seal();
+  const old = await write(client, '2029-05-05T05:05:05.000000Z');
+  await seal();
+  await write(client, '2031-06-02T00:00:00.000000Z');
+  await seal();
+  await keep(client, 1);
+  await enforce();
+  await seal();
+  expect(await left(client)).toEqual(['2031-06', '2031-06']);
+  const log = await wholeLog(service.ctx.pool, client.org.id);
+  expect(log.find(({ event_id }) => event_id === old)!.event).toBeNull();
+  expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
+  // What was not due and is gone is still found.
+  const victim = log.findLast(({ event }) => event?.event_type === 'test_event')!;
+  await tamper(service.ctx.pool, `delete from events where id = '${victim.event_id}'`);
+  expect((await verify(client)).wrong).toMatch(/was removed: retention did not drop it/);
+});
+
+test('a log of which all was due goes on where it was', async () => {
+  const client = await service.newOrg();
+  await write(client, '2031-06-03T00:00:00.000000Z');
+  await seal();
+  await keep(client, 2);
+  today = '2032-06-15T12:00:00.000000Z';
+  const { seq } = (await wholeLog(service.ctx.pool, client.org.id)).at(-1)!;
+  await enforce();
+  await seal();
+  const log = await wholeLog(service.ctx.pool, client.org.id);
+  // The event that says how long they are kept was written by the clock of this machine, in a month that is due, too.
+  expect(log[0]!.seq).toBe(seq + 2);
+  expect(log.map(({ event }) => event?.event_type)).toEqual(['events_dropped']);
+  expect(await verify(client)).toMatchObject({ wrong: null });
+  // A drop that nobody signed does not count.
+  await tamper(
+    service.ctx.pool,
+    `update event_drops set dropped_before = '2040-01-01' where org_id = '${client.org.id}'`,
+  );
+  expect((await verify(client)).wrong).toMatch(/does not bear the signature/);
+});
+
+test('is set by command, which leaves an event, once', async () => {
+  const client = await service.newOrg();
+  const words = ['events', 'retention', '--org', client.org.slug, '--database-url', urlOf(service.database)];
+  expect(await runJson([...words, '--months', '24'])).toEqual({ before_months: null, after_months: 24 });
+  expect(await runJson([...words, '--months', '24'])).toEqual({ before_months: 24, after_months: 24 });
+  expect(await runJson([...words, '--months', 'forever'])).toEqual({ before_months: 24, after_months: null });
+  expect((await run([...words, '--months', '0'])).err).toMatch(
+    /--months must be "forever" or a whole number/,
+  );
+  const { body } = await client.get('/v1/events', { event_type: 'event_retention_changed' });
+  expect(body.data.map(({ payload }: any) => payload.after_months)).toEqual([null, 24]);
+});
