@@ -60,7 +60,9 @@ export interface Settings {
   priceBook: PriceBook | null;
   /** How many usage reports may be under way at once. Each has a connection of the pool. */
   maxUsageStreams: number;
-  /** How long a reader of usage may take nothing before it is cut off, in milliseconds. */
+  /** How many exports of events may be under way at once. Each has a connection of the pool. */
+  maxExports: number;
+  /** How long a reader of usage or of events may take nothing before it is cut off, in milliseconds. */
   usageStallMs: number;
   /** After how much silence what is followed shows a sign of life, in milliseconds. */
   logKeepAliveMs: number;
@@ -84,6 +86,7 @@ export const DEFAULT_SETTINGS: Settings = {
   keyUseWriteMs: 1_000,
   priceBook: null,
   maxUsageStreams: 6,
+  maxExports: 4,
   usageStallMs: 30_000,
   logKeepAliveMs: 15_000,
   maxEventFollowers: 500,

@@ -56,3 +56,11 @@ function toEntry(orgId: string, row: RawEntry): LogEntry {
       : { org_id: orgId, id: event_id, occurred_at, category, event_type, actor, payload, resource_id };
   return { seq, event_id, occurred_at, leaf, link, event };
 }
+
+/** Where the log of an organization ends; 0 when there is nothing in it. */
+export async function readEndSeq(sql: Sql, orgId: string): Promise<number> {
+  const { rows } = await sql.query<{ seq: number }>('select seq from event_chains where org_id = $1', [
+    orgId,
+  ]);
+  return rows[0]?.seq ?? 0;
+}

@@ -61,23 +61,36 @@ export interface EventFilter {
   until: Instant | undefined;
 }
 
+/** Adds what a filter asks of the columns of `events`, which the query may call `alias`. */
+export function addFilter(
+  where: Conditions,
+  { columns, since, until }: EventFilter,
+  alias: 'events' | 'e' = 'events',
+): Conditions {
+  for (const { column, include, exclude } of columns) {
+    const type = FILTER_COLUMNS[column];
+    if (include.length > 0) where.add((p) => `${alias}.${column} = any (${p(include)}::${type}[])`);
+    // An event without a resource is not about the one that is excluded.
+    if (exclude.length > 0)
+      where.add((p) => `(${alias}.${column} = any (${p(exclude)}::${type}[])) is not true`);
+  }
+  if (since !== undefined) where.add((p) => `${alias}.occurred_at >= ${p(since)}::timestamptz`);
+  if (until !== undefined) where.add((p) => `${alias}.occurred_at <= ${p(until)}::timestamptz`);
+  return where;
+}
+
 /** Newest first, `limit` at most, after `after` (occurred_at, id). */
 export async function listEvents(
   sql: Sql,
   orgId: string,
-  { columns, since, until }: EventFilter,
+  filter: EventFilter,
   after: readonly [Instant, string] | undefined,
   limit: number,
 ): Promise<EventRow[]> {
-  const where = new Conditions().add((p) => `org_id = ${p(orgId)}`);
-  for (const { column, include, exclude } of columns) {
-    const type = FILTER_COLUMNS[column];
-    if (include.length > 0) where.add((p) => `${column} = any (${p(include)}::${type}[])`);
-    // An event without a resource is not about the one that is excluded.
-    if (exclude.length > 0) where.add((p) => `(${column} = any (${p(exclude)}::${type}[])) is not true`);
-  }
-  if (since !== undefined) where.add((p) => `occurred_at >= ${p(since)}::timestamptz`);
-  if (until !== undefined) where.add((p) => `occurred_at <= ${p(until)}::timestamptz`);
+  const where = addFilter(
+    new Conditions().add((p) => `org_id = ${p(orgId)}`),
+    filter,
+  );
   if (after) where.add((p) => `(occurred_at, id) < (${p(after[0])}::timestamptz, ${p(after[1])}::uuid)`);
   const { rows } = await sql.query<EventRow & Record<string, unknown>>(
     `select ${COLUMNS} from events

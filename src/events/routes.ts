@@ -1,33 +1,48 @@
 import { Type } from 'typebox';
+import type { Readable } from 'node:stream';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
-import { ApiError } from '../http/errors.js';
+import { preferredType } from '../http/accept.js';
+import { ApiError, badParameter } from '../http/errors.js';
+import { eventStream, FollowHeaders, Places, sendEvents } from '../http/follow.js';
 import { answers, type App } from '../http/route.js';
-import { PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
+import { PageQuery, Uuid, Words } from '../http/schema.js';
+import { makeStreamed } from '../http/streamed.js';
+import { beginExport, EXPORT_FORMATS, exportText, type Begun } from './export.js';
+import { FilterParameters, readEventFilter } from './filter.js';
 import { list, presentEvent } from './list.js';
+import { encodePlace, readPlace } from './place.js';
 import { getEvent } from './queries.js';
 import { EventResponse, PaginatedEventResponse } from './schema.js';
+import { stream } from './stream.js';
 
 const tags = ['events'];
-const word = Type.String({ minLength: 1, maxLength: 200 });
-const excludes = 'May be repeated; a value that starts with `!` excludes.';
-const KINDS = ['user', 'api_key', 'system', 'ssh_key', '!user', '!api_key', '!system', '!ssh_key'] as const;
-
 const query = Type.Object(
   {
-    event_type: Repeatable(word, `Such as \`api_key_created\`. ${excludes}`),
-    category: Repeatable(word, `Such as \`sandbox\`. ${excludes}`),
-    actor_kind: Repeatable(Words([...KINDS]), excludes),
-    actor_id: Repeatable(word, `Id of a user or key, or code of the system. ${excludes}`),
-    resource_id: Repeatable(word, `Id of a sandbox, volume or key. ${excludes}`),
-    since: Type.Optional(Type.String({ description: 'RFC 3339 date-time; events at or after it.' })),
-    until: Type.Optional(Type.String({ description: 'RFC 3339 date-time; events at or before it.' })),
+    ...FilterParameters,
     ...PageQuery,
   },
   { additionalProperties: false },
 );
 
+const TYPES = { ndjson: 'application/x-ndjson', csv: 'text/csv' } as const;
+const Text = Type.Unsafe<Readable>({ type: 'string' });
+const exported = {
+  ...answers(Type.Any()),
+  200: {
+    description: 'NDJSON or CSV. One that breaks off is not complete.',
+    headers: { 'next-cursor': Type.String({ description: 'Goes on after this export.' }) },
+    content: { [TYPES.ndjson]: { schema: Text }, [TYPES.csv]: { schema: Text } },
+  },
+};
+
 export function eventRoutes(app: App, ctx: Context): void {
+  const exportStreamed = makeStreamed(ctx, { most: ctx.settings.maxExports, what: 'of the audit trail' });
+  const places = new Places(
+    ctx.settings.maxEventFollowers,
+    'too many streams of events are followed: try again later',
+  );
+
   app.get(
     '/v1/events',
     {
@@ -41,6 +56,98 @@ export function eventRoutes(app: App, ctx: Context): void {
       },
     },
     (request) => list(ctx, callerOf(request).orgId, request.query),
+  );
+
+  app.get(
+    '/v1/events/export',
+    {
+      // It would be written down as an export.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'export_events',
+        scope: 'events:read',
+        summary: 'Export audit events, in the order of the log',
+        description:
+          'All that is in the log at this moment, sent as it is read; itself an audit event. Whole and as NDJSON it can be verified without the service (`sandkeep events verify --file`); the last line is the signed end, without which a file is not complete. What comes later is exported with the `next-cursor` header as `cursor`; what broke off, with `after_seq`.',
+        tags,
+        querystring: Type.Object(
+          {
+            ...FilterParameters,
+            format: Type.Optional(
+              Words([...EXPORT_FORMATS], { description: 'As `Accept` says unless given: NDJSON, or CSV.' }),
+            ),
+            cursor: Type.Optional(
+              Type.String({ minLength: 1, description: 'Where an export ended, or the `id` of a stream.' }),
+            ),
+            after_seq: Type.Optional(
+              Type.Integer({
+                minimum: 0,
+                maximum: Number.MAX_SAFE_INTEGER,
+                description: 'Or after the event of this `seq`.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: exported,
+      },
+    },
+    async (request, reply) => {
+      const { format, cursor, after_seq, ...query } = request.query;
+      const { orgId, actor } = callerOf(request);
+      if (cursor !== undefined && after_seq !== undefined) {
+        throw badParameter('after_seq', 'give cursor or after_seq, not both');
+      }
+      const type = format ? TYPES[format] : preferredType(request.headers.accept, [TYPES.ndjson, TYPES.csv]);
+      const afterSeq = after_seq ?? readPlace(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
+      const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
+      readEventFilter(query);
+      let begun: Begun;
+      return exportStreamed(
+        request,
+        reply,
+        type,
+        (tx) => exportText(tx, begun),
+        async () => {
+          begun = await beginExport(ctx.pool, asked, ctx.now());
+          void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
+        },
+      );
+    },
+  );
+
+  app.get(
+    '/v1/events/stream',
+    {
+      // It would follow for nobody.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'stream_events',
+        scope: 'events:read',
+        summary: 'Follow audit events as they happen',
+        description:
+          'Server-sent events in the order of the log: the `id` says where to go on (`last-event-id`), at any process of the service, the name is the event type and the data the event. Without a place it begins now, or with `since` at the first event that passes. It ends when the service stops or the key is not taken any more.',
+        tags,
+        headers: FollowHeaders,
+        querystring: Type.Object(
+          {
+            ...FilterParameters,
+            cursor: Type.Optional(
+              Type.String({
+                minLength: 1,
+                description: 'Where to begin without `last-event-id`: the end of an export, or an `id`.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: { ...answers(Type.Any()), ...eventStream },
+      },
+    },
+    async (request, reply) => {
+      const events = await stream(ctx, places, request, reply, request.query);
+      return sendEvents(reply, events, ctx.settings.usageStallMs);
+    },
   );
 
   app.get(

@@ -131,7 +131,7 @@ async function countUnsealed(tx: Transaction, orgId: string): Promise<number> {
 }
 
 /** One for a thousand entries or a minute: few enough to be held. */
-async function readCheckpoints(tx: Transaction, orgId: string): Promise<Checkpoint[]> {
+export async function readCheckpoints(tx: Transaction, orgId: string): Promise<Checkpoint[]> {
   const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
     `select org_id, seq, link, at, key_id, signature from event_checkpoints where org_id = $1 order by seq`,
     [orgId],
@@ -139,7 +139,7 @@ async function readCheckpoints(tx: Transaction, orgId: string): Promise<Checkpoi
   return rows;
 }
 
-async function readDrops(tx: Transaction, orgId: string): Promise<Drop[]> {
+export async function readDrops(tx: Transaction, orgId: string): Promise<Drop[]> {
   const { rows } = await tx.query<Drop & Record<string, unknown>>(
     `select org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature
      from event_drops where org_id = $1 order by seq`,
@@ -148,7 +148,7 @@ async function readDrops(tx: Transaction, orgId: string): Promise<Drop[]> {
   return rows;
 }
 
-async function readEnd(tx: Transaction, orgId: string): Promise<Checkpoint | undefined> {
+export async function readEnd(tx: Transaction, orgId: string): Promise<Checkpoint | undefined> {
   const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
     `select org_id, seq, link, at, key_id, signature from event_chains where org_id = $1 and seq > 0`,
     [orgId],

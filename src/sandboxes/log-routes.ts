@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import type { Readable } from 'node:stream';
 import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
+import { eventStream, FollowHeaders, sendEvents } from '../http/follow.js';
 import { answers, type App } from '../http/route.js';
 import { Uuid } from '../http/schema.js';
 import { LOG_SOURCES, type LogSource } from '../runtimes/runtime.js';
@@ -10,10 +10,8 @@ import { decodeCursor } from './log-cursor.js';
 import { LogFollowers } from './logs.js';
 import type { SandboxKey } from './queries.js';
 
-const EVENT_STREAM = 'text/event-stream';
 const DEFAULT_SOURCES = 'stdout,stderr,output';
 
-const Events = Type.Unsafe<Readable>({ type: 'string' });
 const querystring = Type.Object(
   {
     sources: Type.Optional(
@@ -24,11 +22,6 @@ const querystring = Type.Object(
   },
   { additionalProperties: false },
 );
-const headers = Type.Object({
-  'last-event-id': Type.Optional(
-    Type.String({ description: 'The `id` of the last event seen: go on after it.' }),
-  ),
-});
 
 /** What a sandbox writes, as it writes it. */
 export function logRoutes(app: App, ctx: Context): void {
@@ -62,10 +55,10 @@ export function logRoutes(app: App, ctx: Context): void {
           description:
             'Server-sent events: `log` with `{"source","ts","text"}` as its data, from the first line there is, and `end` when the run is over. A stream that ends without `end` is not complete: go on with `last-event-id`.',
           tags: ['sandboxes'],
-          ...{ params, querystring, headers },
+          ...{ params, querystring, headers: FollowHeaders },
           response: {
-            ...answers(Events, 'sandbox_not_found', 'not_supported'),
-            200: { description: 'The events.', content: { [EVENT_STREAM]: { schema: Events } } },
+            ...answers(Type.Any(), 'sandbox_not_found', 'not_supported'),
+            ...eventStream,
           },
         },
       },
@@ -77,14 +70,7 @@ export function logRoutes(app: App, ctx: Context): void {
         const { orgId, access } = callerOf(request);
         const key = { ...keyOf(request.params), within: access.labels };
         const events = await followers.follow(orgId, key, query, reply);
-        // For whoever stands between: pass on what comes, and keep none of it.
-        void reply.headers({
-          'cache-control': 'no-store, no-transform',
-          'x-accel-buffering': 'no',
-          // A service that stops would otherwise wait until the client lets go of the connection.
-          connection: 'close',
-        });
-        return reply.type(EVENT_STREAM).send(events);
+        return sendEvents(reply, events);
       },
     );
   }

@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
-import { Readable } from 'node:stream';
 import type { Context } from '../context.js';
 import { ApiError } from '../http/errors.js';
+import { Places, QUIET, quietly } from '../http/follow.js';
 import { sleep } from '../lib/sleep.js';
 import { nanosOf } from '../runtimes/docker-logs.js';
 import type { LogLine, LogQuery } from '../runtimes/runtime.js';
@@ -10,8 +10,6 @@ import { getPlace, type SandboxKey } from './queries.js';
 
 /** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
 const LOOK_EVERY_MS = 1_000;
-const BUFFER_BYTES = 64 * 1024;
-const QUIET = Symbol('quiet');
 
 interface Subject {
   orgId: string;
@@ -20,39 +18,29 @@ interface Subject {
 
 /** Follows the logs of sandboxes. Bounded, because each costs a connection to the client and one to the engine. */
 export class LogFollowers {
-  private open = 0;
+  private readonly places: Places;
 
-  constructor(private readonly ctx: Context) {}
+  constructor(private readonly ctx: Context) {
+    this.places = new Places(ctx.settings.maxLogFollowers, 'too many logs are followed: try again later');
+  }
 
   /**
    * The log as server-sent events. It ends with the event `end` when the run is over; without it when the service stops or
    * the engine fails, so that a client knows that it has not seen everything. What is read from the engine waits for the
    * client, and stops when the client leaves.
    */
-  async follow(orgId: string, key: SandboxKey, query: LogQuery, reply: FastifyReply): Promise<Readable> {
+  async follow(
+    orgId: string,
+    key: SandboxKey,
+    query: LogQuery,
+    reply: FastifyReply,
+  ): Promise<AsyncIterable<string>> {
     const { ctx } = this;
     const place = await getPlace(ctx.pool, orgId, key);
     if (!place) throw new ApiError('sandbox_not_found');
     refuseElsewhere(ctx, place.worker_id);
-    if (this.open >= ctx.settings.maxLogFollowers) {
-      throw new ApiError('rate_limited', 'too many logs are followed: try again later', null, {
-        headers: { 'retry-after': '5' },
-      });
-    }
-    this.open += 1;
-    const gone = new AbortController();
-    const leave = () => {
-      if (gone.signal.aborted) return;
-      this.open -= 1;
-      gone.abort();
-    };
-    reply.raw.once('close', leave);
-    if (reply.raw.destroyed) leave();
-    const ends = AbortSignal.any([gone.signal, ctx.stopping]);
-    return Readable.from(this.events({ orgId, id: place.id }, query, ends), {
-      objectMode: false,
-      highWaterMark: BUFFER_BYTES,
-    });
+    const gone = this.places.take(reply);
+    return this.events({ orgId, id: place.id }, query, AbortSignal.any([gone, ctx.stopping]));
   }
 
   private async *events(subject: Subject, query: LogQuery, signal: AbortSignal): AsyncIterable<string> {
@@ -114,31 +102,6 @@ function refuseElsewhere(ctx: Context, workerId: string | null): void {
     'the sandbox runs on another worker: its log is served by the service on that machine only',
     { worker_id: workerId },
   );
-}
-
-/** Passes lines on, and says so when there has been none for a while. */
-async function* quietly(
-  lines: AsyncIterable<LogLine>,
-  millis: number,
-): AsyncIterable<LogLine | typeof QUIET> {
-  const iterator = lines[Symbol.asyncIterator]();
-  let next = iterator.next();
-  try {
-    for (;;) {
-      const pause = new AbortController();
-      const result = await Promise.race([next, sleep(millis, pause.signal).then(() => QUIET)]);
-      pause.abort();
-      if (typeof result === 'symbol') yield QUIET;
-      else if (result.done === true) return;
-      else {
-        yield result.value;
-        next = iterator.next();
-      }
-    }
-  } finally {
-    next.catch(() => undefined);
-    await iterator.return?.();
-  }
 }
 
 /** One event. `reached` moves on with it: its id says from where to go on. */

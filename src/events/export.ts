@@ -1,0 +1,147 @@
+import { inTransaction, type Transaction } from '../db/transaction.js';
+import type { Pool } from '../db/pool.js';
+import { badParameter } from '../http/errors.js';
+import type { Instant } from '../lib/instant.js';
+import { originOf } from './canonical.js';
+import type { Checkpoint, Drop } from './checkpoint.js';
+import { csvHead, csvLine } from './export-csv.js';
+import { readEntries, readLink, type Part } from './export-queries.js';
+import { isEmpty, spokenFilter, readEventFilter, type FilterQuery } from './filter.js';
+import { writeLogLine } from './log-file.js';
+import type { EventFilter } from './queries.js';
+import { recordEvent } from './record.js';
+import type { EventActor } from './schema.js';
+import { readCheckpoints, readDrops, readEnd } from './verify-store.js';
+
+export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];
+
+export interface ExportRequest {
+  orgId: string;
+  actor: EventActor;
+  format: ExportFormat;
+  /** Begins after this entry of the log; 0 for all of it. */
+  afterSeq: number;
+  query: FilterQuery;
+}
+
+/** An export that has been written down in the audit trail and can now be read. */
+export interface Begun extends Part {
+  format: ExportFormat;
+  query: FilterQuery;
+  filter: EventFilter;
+  /** The signed end of the part; undefined while the log is empty. */
+  end: Checkpoint | undefined;
+}
+
+/**
+ * Decides what is exported: the log as it is now. Writes the audit event first, so that there is no export without one. Throws
+ * the refusal of a filter that is not understood.
+ */
+export async function beginExport(pool: Pool, request: ExportRequest, at: Instant): Promise<Begun> {
+  const { orgId, actor, format, afterSeq, query } = request;
+  const filter = readEventFilter(query);
+  return inTransaction(pool, async (tx) => {
+    const end = await readEnd(tx, orgId);
+    const upToSeq = end?.seq ?? 0;
+    if (afterSeq > upToSeq) {
+      throw badParameter('after_seq', `after_seq is behind the end of the log, which is ${upToSeq}`);
+    }
+    await recordEvent(tx, {
+      orgId,
+      type: 'events_exported',
+      actor,
+      resourceId: null,
+      at,
+      payload: { format, filters: spokenFilter(query), after_seq: afterSeq, up_to_seq: upToSeq },
+    });
+    return { orgId, afterSeq, upToSeq, format, query, filter, end };
+  });
+}
+
+/**
+ * The text of an export, in pieces. `onEntries`: called with the last entry of each piece. `tx`: one snapshot.
+ *
+ * A whole one as NDJSON can be verified without the database: what is in a log file is said in `log-file.ts`. One that is
+ * filtered, and CSV, cannot: what is left out is missing from the links.
+ */
+export async function* exportText(
+  tx: Transaction,
+  begun: Begun,
+  onEntries: (seq: number) => void = () => undefined,
+): AsyncIterable<string> {
+  if (begun.format === 'csv') yield* asCsv(tx, begun, onEntries);
+  else if (isEmpty(begun.filter)) yield* asLog(tx, begun, onEntries);
+  else yield* asFiltered(tx, begun, onEntries);
+}
+
+async function* asLog(
+  tx: Transaction,
+  begun: Begun,
+  onEntries: (seq: number) => void,
+): AsyncIterable<string> {
+  const { orgId, end } = begun;
+  const drops = await readDrops(tx, orgId);
+  const after = await beginning(tx, begun, drops);
+  const lines = [{ begin: { org_id: orgId, ...after } }, ...drops.map((drop) => ({ drop }))];
+  yield lines.map(writeLogLine).join('');
+  const checkpoints = (await readCheckpoints(tx, orgId)).filter(
+    ({ seq }) => seq > begun.afterSeq && seq < begun.upToSeq,
+  );
+  let met = 0;
+  for await (const entries of readEntries(tx, begun, undefined)) {
+    let text = '';
+    for (const entry of entries) {
+      // Of those that retention left without their entries nothing can be said.
+      while (met < checkpoints.length && checkpoints[met]!.seq < entry.seq) met += 1;
+      text += writeLogLine({ entry });
+      if (checkpoints[met]?.seq === entry.seq) text += writeLogLine({ checkpoint: checkpoints[met++]! });
+    }
+    yield text;
+    onEntries(entries.at(-1)!.seq);
+  }
+  if (end) yield writeLogLine({ checkpoint: end });
+}
+
+/** After the entry that was asked for, or, when retention took that with all before it, where the log begins now. */
+async function beginning(
+  tx: Transaction,
+  { orgId, afterSeq }: Part,
+  drops: readonly Drop[],
+): Promise<{ after_seq: number; link: Buffer }> {
+  const base = drops.reduce(
+    (latest, { base_seq, base_link }) =>
+      base_seq > latest.after_seq ? { after_seq: base_seq, link: base_link } : latest,
+    { after_seq: 0, link: originOf(orgId) },
+  );
+  if (afterSeq <= base.after_seq) return base;
+  return { after_seq: afterSeq, link: await readLink(tx, orgId, afterSeq) };
+}
+
+async function* asFiltered(
+  tx: Transaction,
+  begun: Begun,
+  onEntries: (seq: number) => void,
+): AsyncIterable<string> {
+  const { orgId, afterSeq, upToSeq, query, filter, end } = begun;
+  const asked = { org_id: orgId, after_seq: afterSeq, up_to_seq: upToSeq, filters: spokenFilter(query) };
+  yield `${JSON.stringify({ filtered: asked })}\n`;
+  for await (const entries of readEntries(tx, begun, filter)) {
+    yield entries.map((entry) => writeLogLine({ entry })).join('');
+    onEntries(entries.at(-1)!.seq);
+  }
+  // Tells a whole file from one that broke off.
+  if (end) yield writeLogLine({ checkpoint: end });
+}
+
+async function* asCsv(
+  tx: Transaction,
+  begun: Begun,
+  onEntries: (seq: number) => void,
+): AsyncIterable<string> {
+  yield csvHead();
+  for await (const entries of readEntries(tx, begun, begun.filter)) {
+    yield entries.map(csvLine).join('');
+    onEntries(entries.at(-1)!.seq);
+  }
+}

@@ -1,0 +1,118 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Context } from '../context.js';
+import { QUIET, quietly, type Places } from '../http/follow.js';
+import { callerOf } from '../http/auth.js';
+import { isStillTaken } from '../http/still.js';
+import { sleep } from '../lib/sleep.js';
+import { passes, readEventFilter, type FilterQuery } from './filter.js';
+import { readEndSeq, readLog, type LogEntry } from './log.js';
+import { presentEvent } from './list.js';
+import { encodePlace, readPlace } from './place.js';
+import type { EventFilter } from './queries.js';
+
+const BATCH = 200;
+/** How often to look without being told to, in milliseconds: when notifications come, and when they do not. */
+const LOOK_EVERY_MS = 10_000;
+const LOOK_DEAF_EVERY_MS = 500;
+
+/**
+ * The log of the caller's organization from a place on, as server-sent events. Without a place it begins now; with `since` at
+ * the first event that passes. It ends when the service stops, the client leaves or its key is not taken any more; what has
+ * been seen is in the `id`, by which any process goes on.
+ */
+export async function stream(
+  ctx: Context,
+  places: Places,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  query: FilterQuery & { cursor?: string },
+): Promise<AsyncIterable<string>> {
+  const { orgId } = callerOf(request);
+  const filter = readEventFilter(query);
+  const lastId = request.headers['last-event-id'] as string | undefined;
+  const after =
+    readPlace(ctx.cursors, orgId, 'last-event-id', lastId) ??
+    readPlace(ctx.cursors, orgId, 'cursor', query.cursor) ??
+    (filter.since === undefined ? await readEndSeq(ctx.pool, orgId) : 0);
+  const signal = AbortSignal.any([places.take(reply), ctx.stopping]);
+  return render(ctx, { orgId, filter, after, request, signal });
+}
+
+interface Following {
+  orgId: string;
+  filter: EventFilter;
+  after: number;
+  request: FastifyRequest;
+  signal: AbortSignal;
+}
+
+async function* render(ctx: Context, following: Following): AsyncIterable<string> {
+  const { orgId, after, signal } = following;
+  // The first bytes are what sends the headers off.
+  yield ': following\n\n';
+  const reached = { seq: after };
+  let told = after;
+  const idOf = (seq: number) => `id: ${encodePlace(ctx.cursors, orgId, seq)}\n`;
+  try {
+    for await (const entry of quietly(follow(ctx, following, reached), ctx.settings.logKeepAliveMs)) {
+      if (signal.aborted) return;
+      if (entry !== QUIET) {
+        told = entry.seq;
+        const data = JSON.stringify(presentEvent(entry.event!));
+        yield `${idOf(told)}event: ${entry.event!.event_type}\ndata: ${data}\n\n`;
+      } else if (told < reached.seq) {
+        // What did not pass need not be looked at again either.
+        told = reached.seq;
+        yield `${idOf(told)}\n`;
+      } else {
+        yield ': nothing new\n\n';
+      }
+    }
+  } catch (error) {
+    if (!signal.aborted) ctx.log.error({ err: error, orgId }, 'following events failed');
+  }
+}
+
+/** The entries that pass, as they are sealed. `reached` moves on with all that were looked at. */
+async function* follow(
+  ctx: Context,
+  { orgId, filter, request, signal }: Following,
+  reached: { seq: number },
+): AsyncIterable<LogEntry> {
+  let wake: () => void = () => undefined;
+  let keysChanged = false;
+  const unsubscribeLog = ctx.changes.subscribe(orgId, () => wake(), 'log');
+  const unsubscribeKeys = ctx.changes.subscribe(
+    undefined,
+    () => {
+      keysChanged = true;
+      wake();
+    },
+    'key',
+  );
+  let lookedAt = performance.now();
+  try {
+    while (!signal.aborted) {
+      // Before the look, so that nothing falls between the two.
+      const woken = new Promise<void>((resolve) => (wake = resolve));
+      const pause = ctx.changes.live ? LOOK_EVERY_MS : LOOK_DEAF_EVERY_MS;
+      if (keysChanged || performance.now() - lookedAt >= pause * 0.9) {
+        keysChanged = false;
+        lookedAt = performance.now();
+        if (!(await isStillTaken(ctx, request))) return;
+      }
+      const entries = await readLog(ctx.pool, orgId, reached.seq, BATCH);
+      for (const entry of entries) {
+        if (entry.event && passes(filter, entry.event)) yield entry;
+        reached.seq = entry.seq;
+      }
+      if (entries.length === BATCH) continue;
+      const enough = new AbortController();
+      await Promise.race([woken, sleep(pause, AbortSignal.any([signal, enough.signal]))]);
+      enough.abort();
+    }
+  } finally {
+    unsubscribeLog();
+    unsubscribeKeys();
+  }
+}
