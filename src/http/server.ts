@@ -57,6 +57,8 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     genReqId: (request: IncomingMessage) => requestIdOf(request),
     bodyLimit: BODY_LIMIT,
     requestTimeout: UPLOAD_TIMEOUT_MS,
+    // Who sends its headers slowly is cut off like who sends its body slowly: looked at four times in that time.
+    http: { headersTimeout: bodyTimeoutMs, connectionsCheckingInterval: Math.ceil(bodyTimeoutMs / 4) },
     // Requests that arrive on open connections while we stop are still answered; then the connections close.
     return503OnClosing: false,
     forceCloseConnections: 'idle',

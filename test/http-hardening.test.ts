@@ -1,0 +1,157 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Client } from './support/client.js';
+import { startTestService, type TestService } from './support/service.js';
+
+const CHROMIUM = '/usr/bin/chromium';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService({ worker: false, settings: { bodyTimeoutMs: 800 } });
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+const SECURE = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+describe('the headers a scanner looks for', () => {
+  test.each([
+    ['an answer', '/v1/sandboxes', 200],
+    ['a refusal', '/v1/sandboxes/x', 400],
+    ['an unknown route', '/nowhere', 404],
+    ['a bad escape', '/v1/sandboxes/%zz', 400],
+    ['health', '/healthz', 200],
+    ['the API document', '/openapi.json', 200],
+  ])('%s has them', async (_, path, status) => {
+    const response = await fetch(`${service.url}${path}`, {
+      headers: { authorization: `Bearer ${client.key}` },
+    });
+    expect(response.status).toBe(status);
+    expect(Object.fromEntries(response.headers)).toMatchObject(SECURE);
+    expect(response.headers.get('x-powered-by')).toBeNull();
+    expect(response.headers.get('server')).toBeNull();
+    await response.arrayBuffer();
+  });
+
+  test('a request without a key has them', async () => {
+    const answer = await client.request('GET', '/v1/sandboxes', { key: null });
+    expect(answer.status).toBe(401);
+    expect(Object.fromEntries(answer.headers)).toMatchObject(SECURE);
+  });
+
+  test('what is not HTTP has them', async () => {
+    const { text } = await talk(['HELO example.com\r\n\r\n'], 0);
+    for (const [name, value] of Object.entries(SECURE)) expect(text).toContain(`${name}: ${value}`);
+  });
+
+  test('the API reference may run its own scripts and nothing else, and is framed by nobody', async () => {
+    const response = await fetch(`${service.url}/docs`);
+    expect([response.status, response.headers.get('x-frame-options')]).toEqual([200, 'DENY']);
+    const policy = response.headers.get('content-security-policy')!;
+    expect(policy).toMatch(/script-src 'self'/);
+    expect(policy).not.toMatch(/unsafe-(inline|eval)/);
+  });
+
+  test.skipIf(!existsSync(CHROMIUM))(
+    'the API reference shows its operations in a browser',
+    async () => {
+      const home = mkdtempSync(join(tmpdir(), 'sandkeep-browser-'));
+      try {
+        const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'];
+        const browser = spawn(
+          CHROMIUM,
+          [
+            ...flags,
+            `--user-data-dir=${home}`,
+            '--virtual-time-budget=20000',
+            '--dump-dom',
+            `${service.url}/docs`,
+          ],
+          { stdio: ['ignore', 'pipe', 'ignore'] },
+        );
+        let dom = '';
+        browser.stdout.on('data', (chunk: Buffer) => (dom += chunk.toString()));
+        await once(browser, 'close');
+        expect(dom).toContain('Make an API key');
+      } finally {
+        rmSync(home, { recursive: true, force: true });
+      }
+    },
+    60_000,
+  );
+});
+
+describe('who takes its time', () => {
+  test('with the headers is cut off with 408', async () => {
+    const { text, millis } = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);
+    expect(text).toContain('HTTP/1.1 408 ');
+    expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n'))).error.code).toBe('request_timeout');
+    expect(millis).toBeLessThan(4_000);
+  });
+
+  test('with the body is cut off with 408', async () => {
+    const head = `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n`;
+    const { text } = await talk(
+      [`${head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{`, ' ', ' '],
+      400,
+    );
+    expect(text).toContain('HTTP/1.1 408 ');
+  });
+});
+
+test('more headers than there is room for are refused before anything is looked at', async () => {
+  const { text } = await talk([`GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(17_000)}\r\n\r\n`], 0);
+  expect(text).toContain('HTTP/1.1 431 ');
+});
+
+test('what fails on our side says nothing of how', async () => {
+  const broken = await startTestService({ worker: false });
+  const victim = await broken.newOrg();
+  await broken.ctx.pool.query('alter table volumes rename column labels to lost');
+  const answer = await victim.get('/v1/volumes');
+  expect([answer.status, answer.body]).toEqual([
+    500,
+    {
+      error: {
+        code: 'internal_error',
+        message: 'something went wrong on our side',
+        details: { request_id: answer.headers.get('x-request-id') },
+      },
+    },
+  ]);
+  await broken.close();
+});
+
+/** Sends the parts with pauses, and gives what came until the connection was closed. */
+function talk(parts: string[], pauseMs: number): Promise<{ text: string; millis: number }> {
+  const { hostname, port } = new URL(service.url);
+  const began = performance.now();
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(Number(port), hostname, () => {
+      parts.forEach((part, index) =>
+        setTimeout(() => {
+          if (socket.writable) socket.write(part);
+        }, index * pauseMs),
+      );
+    });
+    socket.on('data', (chunk) => (text += chunk.toString()));
+    socket.on('close', () => resolve({ text, millis: performance.now() - began }));
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') reject(error);
+    });
+  });
+}
