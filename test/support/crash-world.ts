@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Address, Pool } from '../../src/db/pool.js';
 import { operator } from '../../src/events/actor.js';
+import { openEventKeys } from '../../src/events/signing-key.js';
+import { verifyStore } from '../../src/events/verify-store.js';
 import { createKey } from '../../src/keys/create.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { createOrg } from '../../src/orgs/create.js';
@@ -166,6 +168,18 @@ export class World {
     if (wrong.length > 0) return wrong;
     for (const asker of this.oneAskerPerOrg()) {
       wrong.push(...(await checkShown(this.fleet.url!, asker, journal, store)));
+    }
+    return wrong.length > 0 ? wrong : this.checkLogs();
+  }
+
+  /** Each event is in the log of its organization, once, and the log is in order. */
+  private async checkLogs(): Promise<string[]> {
+    const trusted = openEventKeys({ file: join(this.directory, 'event-keys') })().known;
+    const wrong: string[] = [];
+    for (const { org } of this.oneAskerPerOrg()) {
+      const verdict = await verifyStore(this.database.pool, org.id, trusted);
+      if (verdict.wrong !== null) wrong.push(`the event log of ${org.slug}: ${verdict.wrong}`);
+      if (verdict.unsealed > 0) wrong.push(`${verdict.unsealed} events of ${org.slug} are not in the log`);
     }
     return wrong;
   }
