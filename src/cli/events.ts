@@ -17,6 +17,7 @@ import { ExplainedError } from '../lib/explained.js';
 import { listOrgs } from '../orgs/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
+import { exportCommand } from './events-export.js';
 import * as option from './options.js';
 
 interface KeyOptions extends CommonOptions {
@@ -26,7 +27,8 @@ interface KeyOptions extends CommonOptions {
 
 export function eventsCommand(): Command {
   return new Command('events')
-    .description('audit events: check that nobody changed them, and say how long they are kept')
+    .description('audit events: export them, check that nobody changed them, and say how long they are kept')
+    .addCommand(exportCommand())
     .addCommand(verifyCommand())
     .addCommand(retentionCommand())
     .addCommand(keyCommand());

@@ -59,8 +59,10 @@ export async function beginExport(pool: Pool, request: ExportRequest, at: Instan
   });
 }
 
+type OnEntries = (seq: number, count: number) => void;
+
 /**
- * The text of an export, in pieces. `onEntries`: called with the last entry of each piece. `tx`: one snapshot.
+ * The text of an export, in pieces. `onEntries`: called with the last entry of each piece and how many it has. `tx`: one snapshot.
  *
  * A whole one as NDJSON can be verified without the database: what is in a log file is said in `log-file.ts`. One that is
  * filtered, and CSV, cannot: what is left out is missing from the links.
@@ -68,18 +70,14 @@ export async function beginExport(pool: Pool, request: ExportRequest, at: Instan
 export async function* exportText(
   tx: Transaction,
   begun: Begun,
-  onEntries: (seq: number) => void = () => undefined,
+  onEntries: OnEntries = () => undefined,
 ): AsyncIterable<string> {
   if (begun.format === 'csv') yield* asCsv(tx, begun, onEntries);
   else if (isEmpty(begun.filter)) yield* asLog(tx, begun, onEntries);
   else yield* asFiltered(tx, begun, onEntries);
 }
 
-async function* asLog(
-  tx: Transaction,
-  begun: Begun,
-  onEntries: (seq: number) => void,
-): AsyncIterable<string> {
+async function* asLog(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
   const { orgId, end } = begun;
   const drops = await readDrops(tx, orgId);
   const after = await beginning(tx, begun, drops);
@@ -98,7 +96,7 @@ async function* asLog(
       if (checkpoints[met]?.seq === entry.seq) text += writeLogLine({ checkpoint: checkpoints[met++]! });
     }
     yield text;
-    onEntries(entries.at(-1)!.seq);
+    onEntries(entries.at(-1)!.seq, entries.length);
   }
   if (end) yield writeLogLine({ checkpoint: end });
 }
@@ -118,30 +116,22 @@ async function beginning(
   return { after_seq: afterSeq, link: await readLink(tx, orgId, afterSeq) };
 }
 
-async function* asFiltered(
-  tx: Transaction,
-  begun: Begun,
-  onEntries: (seq: number) => void,
-): AsyncIterable<string> {
+async function* asFiltered(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
   const { orgId, afterSeq, upToSeq, query, filter, end } = begun;
   const asked = { org_id: orgId, after_seq: afterSeq, up_to_seq: upToSeq, filters: spokenFilter(query) };
   yield `${JSON.stringify({ filtered: asked })}\n`;
   for await (const entries of readEntries(tx, begun, filter)) {
     yield entries.map((entry) => writeLogLine({ entry })).join('');
-    onEntries(entries.at(-1)!.seq);
+    onEntries(entries.at(-1)!.seq, entries.length);
   }
   // Tells a whole file from one that broke off.
   if (end) yield writeLogLine({ checkpoint: end });
 }
 
-async function* asCsv(
-  tx: Transaction,
-  begun: Begun,
-  onEntries: (seq: number) => void,
-): AsyncIterable<string> {
+async function* asCsv(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
   yield csvHead();
   for await (const entries of readEntries(tx, begun, begun.filter)) {
     yield entries.map(csvLine).join('');
-    onEntries(entries.at(-1)!.seq);
+    onEntries(entries.at(-1)!.seq, entries.length);
   }
 }

@@ -67,6 +67,19 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   get_quotas: () => ({ path: '/v1/quotas' }),
   list_events: () => ({ path: '/v1/events' }),
   get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
+  export_events: () => ({ path: '/v1/events/export' }),
+  stream_events: () => ({ path: '/v1/events/stream' }),
+  list_webhooks: () => ({ path: '/v1/webhooks' }),
+  create_webhook: () => ({ path: '/v1/webhooks', body: { url: 'https://example.com/intruder' } }),
+  get_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}` }),
+  update_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}`, body: { status: 'active' } }),
+  delete_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}` }),
+  rotate_webhook_secret: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}/rotate-secret`, body: {} }),
+  test_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}/test` }),
+  list_webhook_deliveries: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}/deliveries` }),
+  redeliver_webhook_event: ({ webhook }) => ({
+    path: `/v1/webhooks/${webhook.id}/deliveries/${webhook.delivery}/redeliver`,
+  }),
   get_usage: () => ({ path: '/v1/billing/usage' }),
   get_sandbox_breakdown: () => ({ path: '/v1/billing/usage/sandbox' }),
   get_label_breakdown: () => ({ path: '/v1/billing/usage/labels', query: { key: 'team' } }),
@@ -85,6 +98,8 @@ export interface Fixture {
   volume: { id: string };
   event: { id: string };
   key: { id: string };
+  /** Disabled, so that nothing changes by itself. */
+  webhook: { id: string; delivery: string };
 }
 
 /** An organization that has one of everything; the sandbox runs. */
@@ -101,8 +116,12 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
      values ($1, $2, now() - interval '1 hour', now(), 7)`,
     [client.org.id, volume.id],
   );
+  const hook = await client.post('/v1/webhooks', { url: 'https://victim.invalid/', event_types: ['none'] });
+  const webhook = { id: hook.body.id, delivery: '' };
+  await client.patch(`/v1/webhooks/${webhook.id}`, { status: 'disabled' });
+  webhook.delivery = (await client.post(`/v1/webhooks/${webhook.id}/test`)).body.id;
   const event = (await client.get('/v1/events')).body.data[0];
-  return { client, sandbox, volume, event, key: { id: client.keyId } };
+  return { client, sandbox, volume, event, key: { id: client.keyId }, webhook };
 }
 
 const TABLES = [
@@ -118,6 +137,8 @@ const TABLES = [
   'quotas',
   'org_members',
   'idempotency_keys',
+  'webhooks',
+  'webhook_deliveries',
 ];
 
 /** Everything that an organization has in the store. */

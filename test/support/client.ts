@@ -44,12 +44,13 @@ export function makeClient(url: string, identity: Pick<Client, 'org' | 'key' | '
       },
       ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
-    const text = await response.text();
+    const type = response.headers.get('content-type') ?? '';
+    const text = type === 'text/event-stream' ? await beginningOf(response) : await response.text();
     const answer: Answer = {
       status: response.status,
       headers: response.headers,
       text,
-      body: text === '' ? undefined : JSON.parse(text),
+      body: text !== '' && type.startsWith('application/json') ? JSON.parse(text) : undefined,
     };
     expectDocumented(method, path, answer);
     return answer;
@@ -63,6 +64,14 @@ export function makeClient(url: string, identity: Pick<Client, 'org' | 'key' | '
     patch: (path, body) => request('PATCH', path, { body }),
     delete: (path) => request('DELETE', path),
   };
+}
+
+/** Of an answer that does not end, what comes first. */
+async function beginningOf(response: Response): Promise<string> {
+  const reader = response.body!.getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  return new TextDecoder().decode(value);
 }
 
 function toSearch(query: Exclude<RequestOptions['query'], string | undefined>): string {

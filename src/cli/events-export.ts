@@ -1,0 +1,187 @@
+import { SingleBar } from 'cli-progress';
+import type { Command } from 'commander';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { link, open, rename, unlink } from 'node:fs/promises';
+import { inTransaction } from '../db/transaction.js';
+import { operator } from '../events/actor.js';
+import { beginExport, exportText, type Begun } from '../events/export.js';
+import type { FilterQuery } from '../events/filter.js';
+import { ApiError } from '../http/errors.js';
+import { ExplainedError } from '../lib/explained.js';
+import { now } from '../lib/instant.js';
+import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { namedOrg } from './named-org.js';
+
+interface ExportOptions extends CommonOptions {
+  org: string;
+  since?: string;
+  until?: string;
+  type?: string[];
+  category?: string[];
+  actorKind?: string[];
+  actorId?: string[];
+  resource?: string[];
+  afterSeq: number;
+  csv?: true;
+  out?: string;
+  force?: true;
+}
+
+const HELP = `
+A whole export as NDJSON can be checked by "sandkeep events verify --file"; one that is filtered, and CSV, cannot.
+The last line of NDJSON is the signed end: a file without it is not complete. --after-seq goes on behind an entry.`;
+
+export function exportCommand(): Command {
+  const command = databaseCommand('export')
+    .description('export audit events in the order of the log, as NDJSON; this is written down as an event')
+    .requiredOption('--org <slug>', 'the organization')
+    .option('--since <time>', 'events at or after this RFC 3339 date-time')
+    .option('--until <time>', 'events at or before it')
+    .option('--after-seq <n>', 'begin after this entry of the log', whole, 0)
+    .option('--csv', 'CSV in place of NDJSON')
+    .option('--out <file>', 'to this file, which is there when it is whole (default: standard output)')
+    .option('--force', 'replace the file');
+  for (const [flag, what] of [
+    ['--type <type>', 'event type'],
+    ['--category <category>', 'category'],
+    ['--actor-kind <kind>', 'kind of actor'],
+    ['--actor-id <id>', 'actor'],
+    ['--resource <id>', 'resource'],
+  ] as const) {
+    command.option(flag, `only of this ${what}, or with ! in front of others; may be repeated`, collect);
+  }
+  return command.addHelpText('after', HELP).action(async (options: ExportOptions) => {
+    const { out, force = false, org, csv, afterSeq } = options;
+    if (out !== undefined && !force) refuseExisting(out);
+    const { entries, upTo } = await withDatabase(options, 'events export', async (pool) => {
+      const orgId = await namedOrg(pool, org);
+      const asked = { orgId, actor: operator('events export'), afterSeq, query: queryOf(options) };
+      const begun = await beginExport(pool, { ...asked, format: csv ? 'csv' : 'ndjson' }, now()).catch(
+        explained,
+      );
+      const target = out === undefined ? toStandardOutput() : await toFile(out, force);
+      try {
+        return await inTransaction(
+          pool,
+          async (tx) => {
+            await tx.query('set transaction isolation level repeatable read, read only');
+            const entries = await withProgress(begun, async (onEntries) => {
+              for await (const text of exportText(tx, begun, onEntries)) await target.write(text);
+            });
+            await target.finish();
+            return { entries, upTo: begun.upToSeq };
+          },
+          { unhurried: true },
+        );
+      } catch (error) {
+        await target.discard();
+        throw error;
+      }
+    });
+    const summary = `${entries} events; the next export goes on with --after-seq ${upTo}`;
+    if (out === undefined) process.stderr.write(`${summary}\n`);
+    else print(options, { file: out, entries, up_to_seq: upTo }, summary);
+  });
+}
+
+function queryOf({ since, until, type, category, actorKind, actorId, resource }: ExportOptions): FilterQuery {
+  const all = {
+    ...{ since, until, event_type: type, category },
+    ...{ actor_kind: actorKind, actor_id: actorId, resource_id: resource },
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+interface Target {
+  write(text: string): Promise<void>;
+  finish(): Promise<void>;
+  discard(): Promise<void>;
+}
+
+/** Waits for who reads. */
+function toStandardOutput(): Target {
+  const nothing = () => Promise.resolve();
+  return {
+    async write(text) {
+      if (!process.stdout.write(text)) await once(process.stdout, 'drain');
+    },
+    finish: nothing,
+    discard: nothing,
+  };
+}
+
+/** Beside the file, which takes its name when it is whole and on the disk. */
+async function toFile(path: string, force: boolean): Promise<Target> {
+  const draft = `${path}.${randomBytes(6).toString('hex')}`;
+  const unwritable = (cause: unknown) =>
+    new ExplainedError(`cannot write ${path}: ${(cause as Error).message}`, { cause });
+  const handle = await open(draft, 'wx', 0o600).catch((cause: unknown) => {
+    throw unwritable(cause);
+  });
+  return {
+    async write(text) {
+      await handle.writeFile(text).catch((cause: unknown) => {
+        throw unwritable(cause);
+      });
+    },
+    async finish() {
+      await handle.sync();
+      await handle.close();
+      if (force) return rename(draft, path);
+      // A link does not replace what somebody has made meanwhile.
+      await link(draft, path).catch((cause: unknown) => {
+        throw unwritable(cause);
+      });
+      await unlink(draft);
+    },
+    async discard() {
+      await handle.close().catch(() => undefined);
+      await unlink(draft).catch(() => undefined);
+    },
+  };
+}
+
+function refuseExisting(path: string): void {
+  if (existsSync(path)) throw new ExplainedError(`${path} is there already: --force replaces it`);
+}
+
+/** A bar on a terminal; nothing where nobody looks. Returns how many entries came. */
+async function withProgress(
+  { afterSeq, upToSeq }: Begun,
+  work: (onEntries: (seq: number, count: number) => void) => Promise<void>,
+): Promise<number> {
+  let entries = 0;
+  const bar = process.stderr.isTTY
+    ? new SingleBar({
+        format: 'exporting [{bar}] {percentage}%  {entries} events',
+        stream: process.stderr,
+        hideCursor: true,
+      })
+    : undefined;
+  bar?.start(upToSeq - afterSeq, 0, { entries });
+  try {
+    await work((seq, count) => {
+      entries += count;
+      bar?.update(seq - afterSeq, { entries });
+    });
+  } finally {
+    bar?.stop();
+  }
+  return entries;
+}
+
+function explained(error: unknown): never {
+  if (error instanceof ApiError) throw new ExplainedError(error.message, { cause: error });
+  throw error;
+}
+
+function whole(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new ExplainedError('--after-seq must be a whole number');
+  return Number(text);
+}
+
+function collect(value: string, before: string[] = []): string[] {
+  return [...before, value];
+}
