@@ -7,7 +7,7 @@ import { PACKAGE_ROOT } from '../../src/lib/root.js';
 import type { Answer } from './client.js';
 
 /** The committed description. `npm run check` sees to it that it is the one the service serves. */
-const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
+export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, unknown> };
 };
