@@ -171,6 +171,7 @@ create table instance (
   id uuid not null,
   cursor_key bytea not null,
   secret_key_id text,
+  price_book_sha256 text,
   constraint instance_pkey PRIMARY KEY (singleton),
   constraint instance_cursor_key_check CHECK ((octet_length(cursor_key) = 32)),
   constraint instance_singleton_check CHECK (singleton)

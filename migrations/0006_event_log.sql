@@ -170,3 +170,6 @@ insert into events (org_id, id, occurred_at, category, event_type, actor, payloa
 select org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id
 from events_before;
 drop table events_before;
+
+-- Of the price book that a service began with last. Null: none.
+alter table instance add column price_book_sha256 text;

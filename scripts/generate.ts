@@ -1,5 +1,5 @@
 /**
- * Writes the generated files that are committed: openapi.json and schema.sql. With --check it only compares, and fails
+ * Writes the generated files that are committed: openapi.json, schema.sql and pages of docs. With --check it only compares, and fails
  * when one is not up to date.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,6 +20,7 @@ import { format, resolveConfig } from 'prettier';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { VolumeStore } from '../src/volumes/store.js';
+import { auditEventsPage } from './audit-events.js';
 import { redraw } from './lifecycle-diagram.js';
 import { dumpSchema } from './dump-schema.js';
 
@@ -56,16 +57,17 @@ await database.close();
 rmSync(directory, { recursive: true, force: true });
 
 const LIFECYCLE = 'docs/lifecycle.md';
-const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), {
-  ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))),
-  parser: 'markdown',
-});
+const AUDIT_EVENTS = 'docs/audit-events.md';
+const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
+const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
+const auditEvents = await format(auditEventsPage(), markdown);
 
 let stale = false;
 for (const [name, text] of [
   ['openapi.json', openapi],
   ['schema.sql', schema],
   [LIFECYCLE, lifecycle],
+  [AUDIT_EVENTS, auditEvents],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

@@ -24,6 +24,7 @@ import type { Guarded } from './runtimes/network-policy.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
 import type { PriceBook } from './usage/price.js';
+import { notePriceBook } from './usage/price-book-change.js';
 import { VolumeStore } from './volumes/store.js';
 import { webhookSettings } from './webhooks/settings.js';
 import { startWorker } from './worker.js';
@@ -127,6 +128,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     );
     opened.push({ what: 'the pool', close: () => pool.end() });
 
+    await notePriceBook(pool, priceBook);
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
     const keySource = keySourceOf(options);

@@ -46,7 +46,7 @@ test('four services write and seal at once, and sealers are cut off: each event 
              and query ~ 'event_chains|unsealed_events|into event_log' and state <> 'idle'`,
         )
         .catch(() => undefined);
-      await sleep(40);
+      await sleep(150);
     }
   })();
   const made = await Promise.all(

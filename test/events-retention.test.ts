@@ -1,7 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
-import { leafOf } from '../src/events/canonical.js';
 import { makePartitionsAhead } from '../src/events/partitions.js';
 import { insertEvent } from '../src/events/queries.js';
 import { enforceRetention, setRetention } from '../src/events/retention.js';
@@ -34,8 +33,7 @@ async function write({ org }: Client, occurred_at: string): Promise<string> {
     ...{ org_id: org.id, id, occurred_at, category: 'test', event_type: 'test_event' },
     ...{ actor: operator('test'), payload: { of: occurred_at }, resource_id: null },
   };
-  const leaf = leafOf(content);
-  await insertEvent(service.ctx.pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf });
+  await insertEvent(service.ctx.pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf: null });
   return id;
 }
 

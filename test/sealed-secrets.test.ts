@@ -3,10 +3,11 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { operator } from '../src/events/actor.js';
 import { addKey, dropOldKeys, openKeyring } from '../src/secrets/key-file.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { deleteAllSecrets, readSecrets, setKey } from '../src/secrets/queries.js';
-import { checkKeys, openSecrets, resealAll } from '../src/secrets/secrets.js';
+import { readSecrets, setKey } from '../src/secrets/queries.js';
+import { checkKeys, forgetAll, openSecrets, resealAll } from '../src/secrets/secrets.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import type { Run, RunSecrets } from '../src/runtimes/runtime.js';
 import type { Client } from './support/client.js';
@@ -144,8 +145,8 @@ describe('the secrets of a sandbox', () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('reseals', spec));
     const file = join(service.directory, 'secret-keys');
     addKey(file);
-    expect(await resealAll(service.ctx.pool, service.ctx.keyring)).toBe(2);
-    expect(await resealAll(service.ctx.pool, service.ctx.keyring)).toBe(0);
+    expect(await resealAll(service.ctx.pool, service.ctx.keyring, operator('test'))).toBe(2);
+    expect(await resealAll(service.ctx.pool, service.ctx.keyring, operator('test'))).toBe(0);
     dropOldKeys(file);
     expect(await openSecrets(service.ctx.pool, service.ctx.keyring, client.org.id, body.id)).toEqual({
       registry: { username: 'me', password: 'canary-password' },
@@ -160,8 +161,11 @@ describe('the secrets of a sandbox', () => {
     await setKey(pool, own.currentId);
     await expect(checkKeys(pool, own, 'a')).resolves.toBeUndefined();
     await expect(checkKeys(pool, other, 'the file b')).rejects.toThrow(/not in the file b.*secrets forget/);
-    expect(await deleteAllSecrets(pool)).toBeGreaterThan(0);
-    await setKey(pool, other.currentId);
+    expect(await forgetAll(pool, other, operator('test'))).toBeGreaterThan(0);
+    const forgotten = await pool.query<{ count: number }>(
+      "select count(*) from events where event_type = 'secrets_forgotten'",
+    );
+    expect(forgotten.rows[0]!.count).toBeGreaterThan(0);
     await expect(checkKeys(pool, other, 'b')).resolves.toBeUndefined();
   });
 

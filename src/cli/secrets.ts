@@ -1,9 +1,10 @@
 import { Command } from 'commander';
+import { operator } from '../events/actor.js';
 import { ExplainedError } from '../lib/explained.js';
 import { addKey, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import { sleep } from '../lib/sleep.js';
-import { resealAll } from '../secrets/secrets.js';
-import { deleteAllSecrets, setKey } from '../secrets/queries.js';
+import { forgetAll, resealAll } from '../secrets/secrets.js';
+import { setKey } from '../secrets/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import * as option from './options.js';
 
@@ -36,15 +37,16 @@ function rotateCommand(): Command {
           'the keys come from SANDKEEP_SECRET_KEYS: take the older ones out of it yourself',
         );
       }
+      const actor = operator('secrets rotate');
       const resealed = await withDatabase(options, 'secrets rotate', async (pool) => {
         if ('file' in source) addKey(source.file);
         const keyring = openKeyring(source);
         await setKey(pool, keyring().currentId);
-        const count = await resealAll(pool, keyring);
+        const count = await resealAll(pool, keyring, actor);
         if (!('file' in source) || !options.dropOld) return count;
         // A request that took the older key just before the new one was there has been answered by then.
         await sleep(LONGEST_WRITE_MS);
-        const late = await resealAll(pool, keyring);
+        const late = await resealAll(pool, keyring, actor);
         dropOldKeys(source.file);
         return count + late;
       });
@@ -59,12 +61,11 @@ function forgetCommand(): Command {
     .addOption(option.secretKeys())
     .addOption(option.secretKeysFile())
     .action(async (options: SecretsOptions) => {
-      const key = openKeyring(keySourceOf(options))().currentId;
-      const deleted = await withDatabase(options, 'secrets forget', async (pool) => {
-        const count = await deleteAllSecrets(pool);
-        await setKey(pool, key);
-        return count;
-      });
+      const keyring = openKeyring(keySourceOf(options))();
+      const key = keyring.currentId;
+      const deleted = await withDatabase(options, 'secrets forget', (pool) =>
+        forgetAll(pool, keyring, operator('secrets forget')),
+      );
       print(
         options,
         { key, deleted },

@@ -20,6 +20,9 @@ export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep
 /** Sandkeep itself, dropping events that are kept no longer. */
 export const RETENTION: EventActor = { kind: 'system', code: 'retention', label: 'Sandkeep retention' };
 
+/** Sandkeep itself, beginning with other prices. */
+export const PRICES: EventActor = { kind: 'system', code: 'prices', label: 'Sandkeep price book' };
+
 /** What the `actor_id` filter compares with. */
 export function actorId(actor: EventActor): string {
   switch (actor.kind) {

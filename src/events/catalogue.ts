@@ -72,18 +72,6 @@ const webhookProperties = closed({
 
 export const CATALOGUE = {
   org_created: event('org', OPERATOR, 'An organization was made.', { name: text, slug: text }),
-  history_imported: event(
-    'org',
-    OPERATOR,
-    'History of the organization was imported, so many new rows of each kind.',
-    {
-      sandbox: count,
-      run: count,
-      volume: count,
-      accrual: count,
-      event: count,
-    },
-  ),
   quota_changed: event(
     'quota',
     ANYONE,

@@ -17,8 +17,8 @@ export interface NewEventRow extends EventRow {
   actor_kind: EventActor['kind'];
   actor_id: string;
   resource_id: string | null;
-  /** See canonical.ts. */
-  leaf: Buffer;
+  /** See canonical.ts. Null: it is made when the event is put into the log. */
+  leaf: Buffer | null;
 }
 
 const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';

@@ -79,8 +79,8 @@ export async function setKey(sql: Sql, keyId: string): Promise<void> {
   await sql.query('update instance set secret_key_id = $1', [keyId]);
 }
 
-/** Deletes every secret there is. Returns how many that were. */
-export async function deleteAllSecrets(sql: Sql): Promise<number> {
-  const { rowCount } = await sql.query('delete from sandbox_secrets');
-  return rowCount ?? 0;
+/** Deletes every secret there is. Returns the organization of each. */
+export async function deleteAllSecrets(sql: Sql): Promise<{ org_id: string }[]> {
+  const { rows } = await sql.query<{ org_id: string }>('delete from sandbox_secrets returning org_id');
+  return rows;
 }

@@ -1,14 +1,19 @@
 import type { Pool, Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
 import { ExplainedError } from '../lib/explained.js';
+import { now } from '../lib/instant.js';
 import { StartRefusedError, type RunSecrets } from '../runtimes/runtime.js';
 import type { Keyring } from './keyring.js';
 import {
   agreeOnKey,
+  deleteAllSecrets,
   insertSecret,
   lockOutdated,
   readSecrets,
   replaceSealed,
+  setKey,
   type SecretRow,
 } from './queries.js';
 
@@ -80,7 +85,7 @@ export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Pro
 const BATCH = 200;
 
 /** Seals again whatever is sealed under an older key. Returns how many that were. */
-export async function resealAll(pool: Pool, keyring: () => Keyring): Promise<number> {
+export async function resealAll(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   const keys = keyring();
   let count = 0;
   for (;;) {
@@ -89,9 +94,34 @@ export async function resealAll(pool: Pool, keyring: () => Keyring): Promise<num
       for (const row of rows) {
         await replaceSealed(tx, { ...row, sealed: keys.seal(open(keys, row), aboutOf(row)) });
       }
+      const at = now();
+      for (const [orgId, count] of countByOrg(rows)) {
+        const payload = { count, key_id: keys.currentId };
+        await recordEvent(tx, { orgId, type: 'secrets_resealed', actor, resourceId: null, at, payload });
+      }
       return rows.length;
     });
     count += done;
     if (done < BATCH) return count;
   }
+}
+
+/** Deletes every secret there is; new ones are sealed under the current key. Returns how many that were. */
+export async function forgetAll(pool: Pool, { currentId }: Keyring, actor: EventActor): Promise<number> {
+  return inTransaction(pool, async (tx) => {
+    const deleted = await deleteAllSecrets(tx);
+    await setKey(tx, currentId);
+    const at = now();
+    for (const [orgId, count] of countByOrg(deleted)) {
+      const payload = { count };
+      await recordEvent(tx, { orgId, type: 'secrets_forgotten', actor, resourceId: null, at, payload });
+    }
+    return deleted.length;
+  });
+}
+
+function countByOrg(rows: readonly { org_id: string }[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { org_id } of rows) counts.set(org_id, (counts.get(org_id) ?? 0) + 1);
+  return counts;
 }

@@ -20,6 +20,7 @@ import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simu
 import { VolumeStore } from '../../src/volumes/store.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
 import { startWorker } from '../../src/worker.js';
+import { expectCatalogued } from './catalogued.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
 
@@ -115,9 +116,14 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       await stopWorker();
       await changes.close();
       await runtime.close();
+      const wrong = await expectCatalogued(pool).then(
+        () => undefined,
+        (error: Error) => error,
+      );
       await pool.end();
       await drop();
       if (own !== undefined) rmSync(own, { recursive: true, force: true });
+      if (wrong) throw wrong;
     },
   };
 }

@@ -1,0 +1,64 @@
+import { CATALOGUE, type EventType } from '../src/events/catalogue.js';
+
+/** The page that lists every event, made from the catalogue in code: what is listed is what is written. */
+
+interface Schema {
+  type?: string | string[];
+  format?: string;
+  enum?: string[];
+  description?: string;
+  anyOf?: Schema[];
+  items?: Schema;
+  properties?: Record<string, Schema>;
+  required?: string[];
+}
+
+const BEGINNING = `# Audit events
+
+Made from \`src/events/catalogue.ts\` by \`npm run generate\`. Do not edit.
+
+Every change of state, and everything that gives or takes access, leaves one of these events, written in the transaction of the
+change. What is imported keeps the types it came with. Each has \`id\`, \`org_id\`, \`timestamp\` (microseconds), \`category\`,
+\`event_type\`, \`actor\` (a snapshot: nothing changes it later) and \`payload\`. How they are kept from being changed says
+[decision 14](decisions/0014-a-log-that-shows-what-was-changed.md).`;
+
+export function auditEventsPage(): string {
+  const types = Object.keys(CATALOGUE) as EventType[];
+  const categories = [...new Set(types.map((type) => CATALOGUE[type].category))];
+  const parts = categories.map((category) => {
+    const own = types.filter((type) => CATALOGUE[type].category === category);
+    return [`## Category \`${category}\``, ...own.map(describeEvent)].join('\n\n');
+  });
+  return `${[BEGINNING, ...parts].join('\n\n')}\n`;
+}
+
+function describeEvent(type: EventType): string {
+  const { when, actors, payload } = CATALOGUE[type];
+  const rows = fieldsOf(payload as Schema).map(
+    ([name, schema]) => `| \`${name}\` | ${typeOf(schema)} | ${schema.description ?? ''} |`,
+  );
+  const kinds = actors.map((kind) => `\`${kind}\``).join(', ');
+  return [
+    `### \`${type}\``,
+    `${when} Actors: ${kinds}.`,
+    ['| payload | type | |', '| --- | --- | --- |', ...rows].join('\n'),
+  ].join('\n\n');
+}
+
+/** With those of objects inside, by their path. */
+function fieldsOf(schema: Schema, path = ''): [string, Schema][] {
+  return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
+    const optional = schema.required?.includes(name) ? '' : '?';
+    return field.properties
+      ? fieldsOf(field, `${path}${name}.`)
+      : [[`${path}${name}${optional}`, field] as [string, Schema]];
+  });
+}
+
+function typeOf({ type, format, enum: words, anyOf, items }: Schema): string {
+  if (anyOf) return anyOf.map(typeOf).join(' or ');
+  if (words) return words.map((word) => `\`${word}\``).join(', ');
+  if (items) return `list of ${typeOf(items)}`;
+  const types = [type ?? 'any'].flat();
+  return types.map((one) => (one === 'string' && format !== undefined ? format : one)).join(' or ');
+}

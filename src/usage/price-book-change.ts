@@ -1,0 +1,53 @@
+import { createHash } from 'node:crypto';
+import type { Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { PRICES } from '../events/actor.js';
+import { canonicalJson } from '../events/canonical.js';
+import { recordEvent } from '../events/record.js';
+import { now } from '../lib/instant.js';
+import { listOrgs } from '../orgs/queries.js';
+import { METRICS, type Decimal, type PriceBook } from './price.js';
+
+/**
+ * Notes which price book a service begins with, or that it has none. When it is another than before, every organization is
+ * told: from now on its usage costs something else.
+ */
+export async function notePriceBook(pool: Pool, book: PriceBook | null): Promise<void> {
+  const sha256 = book && hashOf(book);
+  await inTransaction(pool, async (tx) => {
+    const { rows } = await tx.query<{ sha256: string | null }>(
+      'select price_book_sha256 as sha256 from instance for update',
+    );
+    const previous = rows[0]!.sha256;
+    if (previous === sha256) return;
+    await tx.query('update instance set price_book_sha256 = $1', [sha256]);
+    const at = now();
+    for (const { id: orgId } of await listOrgs(tx)) {
+      await recordEvent(tx, {
+        orgId,
+        type: 'price_book_changed',
+        actor: PRICES,
+        resourceId: null,
+        at,
+        payload: { sha256, previous_sha256: previous, currency: book?.currency ?? null },
+      });
+    }
+  });
+}
+
+/** The same for the same amounts, however they are written. */
+function hashOf({ currency, minorUnitDigits, prices, included }: PriceBook): string {
+  const texts = (amounts: PriceBook['prices']) =>
+    Object.fromEntries(METRICS.map((metric) => [metric, textOf(amounts[metric])]));
+  const content = {
+    ...{ currency, minor_unit_digits: minorUnitDigits },
+    ...{ prices: texts(prices), included: texts(included) },
+  };
+  return createHash('sha256').update(canonicalJson(content)).digest('hex');
+}
+
+function textOf({ value, scale }: Decimal): string {
+  const digits = value.toString().padStart(scale + 1, '0');
+  const text = `${digits.slice(0, digits.length - scale)}.${digits.slice(digits.length - scale)}`;
+  return text.replace(/[.]?0*$/, '');
+}

@@ -1,0 +1,44 @@
+import { isUnreachable, type Pool } from '../../src/db/pool.js';
+import { CATALOGUE, type EventType } from '../../src/events/catalogue.js';
+import type { EventActor } from '../../src/events/schema.js';
+import { compile, explainFirst } from '../../src/http/validation.js';
+
+interface Written {
+  event_type: string;
+  category: string;
+  actor: EventActor;
+  payload: unknown;
+}
+
+/** Throws when an event that the service wrote is not as the catalogue says. What is imported has no leaf of its own. */
+export async function expectCatalogued(pool: Pool): Promise<void> {
+  const { rows } = await pool
+    .query<Written & Record<string, unknown>>(
+      'select event_type, category, actor, payload from events where leaf is not null',
+    )
+    .catch((error: unknown) => {
+      // A test that takes the database away has nothing that could be looked at.
+      if (isUnreachable(error)) return { rows: [] as Written[] };
+      throw error;
+    });
+  const wrong = new Set(rows.flatMap(whatIsWrong));
+  if (wrong.size > 0) throw new Error(`events that are not in the catalogue:\n${[...wrong].join('\n')}`);
+}
+
+const validators = new Map(
+  Object.entries(CATALOGUE).map(([type, { payload }]) => [type, compile(payload)] as const),
+);
+
+function whatIsWrong({ event_type, category, actor, payload }: Written): string[] {
+  const validate = validators.get(event_type);
+  if (!validate) return [`${event_type}: unknown`];
+  const entry = CATALOGUE[event_type as EventType];
+  const kinds: readonly string[] = entry.actors;
+  return [
+    ...(category === entry.category ? [] : [`${event_type}: category ${category}`]),
+    ...(kinds.includes(actor.kind) ? [] : [`${event_type}: actor ${actor.kind}`]),
+    ...(validate(payload)
+      ? []
+      : [`${event_type}: ${explainFirst(validate.errors ?? [])}: ${JSON.stringify(payload)}`]),
+  ];
+}
