@@ -11,6 +11,7 @@ import { KeyUses } from '../keys/uses.js';
 import { includesAddress } from '../lib/cidr.js';
 import { ApiError } from './errors.js';
 import { makeLimits } from './limits.js';
+import { watchOpenAnswers } from './open-answers.js';
 import type { App } from './route.js';
 import { requireScope } from './scope.js';
 
@@ -42,19 +43,24 @@ export async function makeDoor(
   const keys = new KeyCache(ctx.pool, ctx.changes);
   const uses = new KeyUses(ctx);
   const limits = await makeLimits(app, ctx.settings);
+  const answers = watchOpenAnswers(ctx);
   // Who revoked a key over this process finds it refused at once, whenever the notification comes.
   app.addHook('onSend', async (request) => {
     if (request.routeOptions.schema?.scope === 'keys:write') keys.forget();
     return Promise.resolve();
   });
   app.addHook('onClose', async () => {
+    await answers.close();
     keys.close();
     await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
   });
 
   return async (request, reply) => {
     const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
-    const key = match ? await keys.find(match[1]!) : undefined;
+    const secret = match?.[1] ?? '';
+    // Of the socket, which forgets it when it is closed.
+    const { ip } = request;
+    const key = await keys.find(secret);
     const at = ctx.now();
     const dead = key && deadBecause(key, at);
     if (!key || dead !== undefined) {
@@ -68,17 +74,26 @@ export async function makeDoor(
       actor: { kind: 'api_key', api_key_id: key.id, name: key.name },
       access,
     };
-    if (access.cidrs.length > 0 && !includesAddress(access.cidrs, request.ip)) {
+    if (!isNear(access, ip)) {
       uses.refused(key, 'address');
       await limits.ofFailures(request);
       throw new ApiError('address_not_allowed');
     }
     await limits.ofKey(request, reply);
-    const { scope } = request.routeOptions.schema!;
-    if (!covers(access.scopes, scope!)) uses.refused(key, 'scope');
-    requireScope(request.caller, scope!);
+    const scope = request.routeOptions.schema!.scope!;
+    if (!covers(access.scopes, scope)) uses.refused(key, 'scope');
+    requireScope(request.caller, scope);
     uses.used(key, at);
+    answers.watch(reply, async () => {
+      const now = await keys.find(secret);
+      if (!now || deadBecause(now, ctx.now()) !== undefined) return false;
+      return isNear(accessOf(now), ip) && covers(now.scopes, scope);
+    });
   };
+}
+
+function isNear({ cidrs }: Access, ip: string): boolean {
+  return cidrs.length === 0 || includesAddress(cidrs, ip);
 }
 
 /** The caller of a request that has passed the door. */
