@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { dockerSocket } from '../src/cli/options.js';
 import { dockerStart } from './docker-start.js';
+import { events } from './events.js';
 import { firstStart } from './first-start.js';
 import { usage } from './usage.js';
 
@@ -20,6 +21,16 @@ await new Command('bench')
       .option('--year <sandboxes>', 'also a year of so many sandboxes; 0: not', Number, 0)
       .action(({ runs, rounds, year }: { runs: number[]; rounds: number; year: number }) =>
         usage(runs, rounds, year),
+      ),
+  )
+  .addCommand(
+    new Command('events')
+      .description('concurrent creates with the event log, without it, and with a chain that writers hold')
+      .option('--writers <n>', 'at once', Number, 16)
+      .option('--creates <n>', 'in each round', Number, 1_000)
+      .option('--rounds <n>', 'how often', Number, 5)
+      .action(({ writers, creates, rounds }: { writers: number; creates: number; rounds: number }) =>
+        events(writers, creates, rounds),
       ),
   )
   .addCommand(

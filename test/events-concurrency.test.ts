@@ -24,21 +24,21 @@ afterAll(async () => {
 test('four services write and seal at once, and sealers are cut off: each event is in the log once, in one order', async () => {
   const [first] = services;
   const { pool } = first!.ctx;
-  const clients = await Promise.all([first!.newOrg(), first!.newOrg()]);
-  let writing = true;
+  const clients = [await first!.newOrg(), await first!.newOrg()] as const;
+  const writing = new AbortController();
 
   /** Follows the log as it grows. What was seen must never change, nor anything come before it. */
   const seen: string[] = [];
   const following = (async () => {
-    while (writing) {
-      const ids = (await wholeLog(pool, clients[0]!.org.id)).map(({ seq, event_id }) => `${seq} ${event_id}`);
+    while (!writing.signal.aborted) {
+      const ids = (await wholeLog(pool, clients[0].org.id)).map(({ seq, event_id }) => `${seq} ${event_id}`);
       expect(ids.slice(0, seen.length)).toEqual(seen);
       seen.push(...ids.slice(seen.length));
       await sleep(20);
     }
   })();
   const cutting = (async () => {
-    while (writing) {
+    while (!writing.signal.aborted) {
       await pool
         .query(
           `select pg_terminate_backend(pid) from pg_stat_activity
@@ -51,7 +51,7 @@ test('four services write and seal at once, and sealers are cut off: each event 
   })();
   const made = await Promise.all(
     Array.from({ length: WRITERS }, async (_, writer) => {
-      const client = clients[writer % 2]!;
+      const client = writer % 2 === 0 ? clients[0] : clients[1];
       const names: string[] = [];
       for (let index = 0; index < WRITES; index += 1) {
         const { url } = services[(writer + index) % SERVICES]!;
@@ -62,7 +62,7 @@ test('four services write and seal at once, and sealers are cut off: each event 
       return { client, names };
     }),
   );
-  writing = false;
+  writing.abort();
   await Promise.all([following, cutting]);
 
   expect(made.flatMap(({ names }) => names).length).toBeGreaterThan(WRITERS);
@@ -76,6 +76,6 @@ test('four services write and seal at once, and sealers are cut off: each event 
     for (const name of acknowledged) expect(named.filter((one) => one === name)).toHaveLength(1);
     expect(await verifyStore(pool, client.org.id, trusted)).toMatchObject({ wrong: null, unsealed: 0 });
   }
-  const final = (await wholeLog(pool, clients[0]!.org.id)).map(({ seq, event_id }) => `${seq} ${event_id}`);
+  const final = (await wholeLog(pool, clients[0].org.id)).map(({ seq, event_id }) => `${seq} ${event_id}`);
   expect(final.slice(0, seen.length)).toEqual(seen);
 });

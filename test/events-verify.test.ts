@@ -337,8 +337,8 @@ describe('sandkeep events', () => {
     const before = await runJson(['events', 'key', '--data-dir', service.directory]);
     const { keys } = await runJson(['events', 'key', '--rotate', '--data-dir', service.directory]);
     expect(keys.slice(1)).toEqual(before.keys);
-    const private_ = readFileSync(join(service.directory, 'event-keys'), 'utf8').split('\n');
-    expect(private_.filter((line) => line !== '' && !line.startsWith('public '))).toHaveLength(1);
+    const lines = readFileSync(join(service.directory, 'event-keys'), 'utf8').split('\n');
+    expect(lines.filter((line) => line !== '' && !line.startsWith('public '))).toHaveLength(1);
     await client.post('/v1/volumes', { name: 'under-the-new-key' });
     await untilSealed(service.ctx.pool, client.org.id);
     expect((await verify(client)).wrong).toBeNull();
