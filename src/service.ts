@@ -6,6 +6,7 @@ import { migrate, readInstance } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
 import { operator } from './events/actor.js';
+import { otherKeys } from './events/chain-queries.js';
 import { eventKeySourceOf, openEventKeys } from './events/signing-key.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
@@ -136,7 +137,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     // What is wrong with the keys is said now, and not at the first secret.
     await checkKeys(pool, keyring(), describeSource(keySource));
     const eventKeys = openEventKeys(eventKeySourceOf(options));
-    eventKeys();
+    const others = await otherKeys(pool, eventKeys().known);
+    if (others.length > 0) {
+      log.warn(
+        { others },
+        'the event log was signed by keys that are not known here: give every process the same, or it cannot be verified by them',
+      );
+    }
     const { runtime, fallback } = await openRuntime({
       choice: options.runtime,
       dockerSocket: options.dockerSocket,

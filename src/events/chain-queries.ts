@@ -126,3 +126,12 @@ export async function keepPublicKey(sql: Sql, { id, bytes }: PublicKey, at: Inst
     [id, bytes, at],
   );
 }
+
+/** The keys that signed and are not among these. */
+export async function otherKeys(sql: Sql, known: readonly PublicKey[]): Promise<string[]> {
+  const { rows } = await sql.query<{ id: string }>(
+    'select id from event_keys where not (id = any ($1)) order by added_at',
+    [known.map(({ id }) => id)],
+  );
+  return rows.map(({ id }) => id);
+}

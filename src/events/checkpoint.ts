@@ -28,7 +28,7 @@ export interface DroppedPlace extends Place {
 export type Drop = DroppedPlace & Signature;
 
 /** The text that is signed: one fact a line, so that any program can make it again. */
-export function textOf(place: Place | DroppedPlace): string {
+function textOf(place: Place | DroppedPlace): string {
   const facts = [
     'sandkeep event checkpoint 1',
     `org ${place.org_id}`,
