@@ -2,10 +2,11 @@ import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { OPERATIONS, type Fixture } from './support/classified.js';
 import type { Client } from './support/client.js';
 import { operations } from './support/openapi.js';
 import { startTestService, type TestService } from './support/service.js';
-import { fullRequest, smallRequest } from './support/specs.js';
+import { fullRequest } from './support/specs.js';
 
 let service: TestService;
 let client: Client;
@@ -126,13 +127,17 @@ describe('query parameters', () => {
   });
 
   test('an unknown query parameter is refused on every route', async () => {
-    for (const { method, path } of operations) {
-      const concrete = path.replace('{name}', 'x').replace(/\{\w+\}/, uuidv7());
+    const thing = { id: uuidv7(), name: 'x', delivery: uuidv7() };
+    const nothing = { sandbox: thing, volume: thing, event: thing, key: thing, webhook: thing };
+    for (const { method, path, operation } of operations) {
+      const {
+        path: concrete,
+        query,
+        body: right,
+      } = OPERATIONS[operation.operationId]!(nothing as unknown as Fixture);
       const options = {
-        query: path.endsWith('/usage/labels') ? 'key=team&surprise=1' : 'surprise=1',
-        ...(method === 'POST' || method === 'PATCH'
-          ? { body: { ...smallRequest('surprise'), path: 'a', from: 'a', to: 'b' } }
-          : {}),
+        query: { ...query, surprise: '1' },
+        ...(right === undefined ? {} : { body: right }),
       };
       const { status, body } = await client.request(method, concrete, options);
       expect([status, body.error.details], `${method} ${path}`).toEqual([400, { parameter: 'surprise' }]);

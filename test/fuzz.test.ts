@@ -50,7 +50,7 @@ async function send({ method, path, headers, body }: FuzzRequest): Promise<Answe
     return { status, headers: answered, text: '', body: undefined, millis: performance.now() - began };
   }
   const text = await response.text();
-  const json = /^application\/json/.test(answered.get('content-type') ?? '') && text !== '';
+  const json = answered.get('content-type')?.startsWith('application/json') === true && text !== '';
   const millis = performance.now() - began;
   return { status, headers: answered, text, body: json ? JSON.parse(text) : undefined, millis };
 }

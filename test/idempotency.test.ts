@@ -87,6 +87,9 @@ const FILE_WRITES = [
   'write_volume_file',
 ];
 
+/** Tried in `keys-routes.test.ts`: what is repeated has no secret in it. */
+const KEY_WRITES = ['create_key', 'revoke_key', 'rotate_key'];
+
 const keyed = operations.filter(({ operation }) =>
   (operation as { parameters?: { name: string }[] }).parameters?.some(
     ({ name }) => name === 'Idempotency-Key',
@@ -95,7 +98,7 @@ const keyed = operations.filter(({ operation }) =>
 
 test('every operation that takes a key is tried', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
-    [...Object.keys(WRITES), ...FILE_WRITES].toSorted(),
+    [...Object.keys(WRITES), ...FILE_WRITES, ...KEY_WRITES].toSorted(),
   );
 });
 

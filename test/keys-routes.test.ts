@@ -159,10 +159,20 @@ test('under an idempotency key a key is made once, and its secret is stored nowh
   const again = await client.request('POST', '/v1/keys', { headers, body });
   expect(again.headers.get('idempotency-replayed')).toBe('true');
   expect(again.body).toEqual({ ...first.body, key: null });
-  const rotate = await client.request('POST', `/v1/keys/${first.body.id}/rotate`, {
-    headers: { 'idempotency-key': uuidv7() },
-    body: {},
-  });
+  const rotation = { headers: { 'idempotency-key': uuidv7() }, body: {} };
+  const path = `/v1/keys/${first.body.id}`;
+  const rotate = await client.request('POST', `${path}/rotate`, rotation);
+  const rotatedAgain = await client.request('POST', `${path}/rotate`, rotation);
+  expect(rotatedAgain.body).toEqual({ ...rotate.body, key: null });
+  const revocation = { headers: { 'idempotency-key': uuidv7() } };
+  const revoked = await client.request('DELETE', path, revocation);
+  expect((await client.request('DELETE', path, revocation)).body).toEqual(revoked.body);
+  const { body: events } = await client.get('/v1/events', { resource_id: first.body.id });
+  expect(events.data.map(({ event_type }: any) => event_type)).toEqual([
+    'api_key_revoked',
+    'api_key_rotated',
+    'api_key_created',
+  ]);
   const { rows } = await service.ctx.pool.query<{ text: string }>(
     `select k::text as text from idempotency_keys k union all select e::text from events e
      union all select k::text from api_keys k union all select r::text from api_key_replaced_secrets r`,

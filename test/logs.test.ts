@@ -30,7 +30,7 @@ describe('logs of simulated sandboxes', () => {
       const { response, events } = await openEvents(client, `${path}?${ALL}`);
       expect(Object.fromEntries(response.headers)).toMatchObject({
         'content-type': 'text/event-stream',
-        'cache-control': 'no-cache, no-transform',
+        'cache-control': 'no-store, no-transform',
         'x-request-id': expect.any(String),
       });
       expect((await events.next()).value).toEqual({ comment: 'following' });
