@@ -143,6 +143,32 @@ test('old events that were written late are dropped from the middle, and what is
   expect((await verify(client)).wrong).toMatch(/was removed: retention did not drop it/);
 });
 
+test('what was written down as dropped and not removed yet is no trouble, and is removed the next time', async () => {
+  const client = await service.newOrg();
+  await write(client, '2030-01-01T00:00:00.000000Z');
+  await keep(client, 3);
+  const stopping = new AbortController();
+  const now = () => {
+    // It is asked for the time once for each organization, and once more when it signs: then it is to stop.
+    stopping.abort();
+    return today;
+  };
+  const others = await service.ctx.pool.query<{ org_id: string; retention_months: number }>(
+    'update event_chains set retention_months = null where org_id <> $1 returning org_id',
+    [client.org.id],
+  );
+  expect(others.rows.length).toBeGreaterThan(0);
+  await enforceRetention({ ...service.ctx, now }, stopping.signal);
+  expect(await left(client)).toEqual(['2030-01']);
+  await seal();
+  expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
+  await enforce();
+  expect(await left(client)).toEqual([]);
+  expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
+  const { body } = await client.get('/v1/events', { event_type: 'events_dropped' });
+  expect(body.data).toHaveLength(1);
+});
+
 test('a log of which all was due goes on where it was', async () => {
   const client = await service.newOrg();
   await write(client, '2031-06-03T00:00:00.000000Z');

@@ -62,9 +62,11 @@ export interface DropRow {
   base_seq: number;
 }
 
-export async function listDrops(sql: Sql): Promise<DropRow[]> {
+/** The latest of each organization: what those before it dropped has been removed since. */
+export async function latestDrops(sql: Sql): Promise<DropRow[]> {
   const { rows } = await sql.query<DropRow & Record<string, unknown>>(
-    'select org_id, seq, dropped_before, base_seq from event_drops order by org_id, seq',
+    `select distinct on (org_id) org_id, seq, dropped_before, base_seq
+     from event_drops order by org_id, seq desc`,
   );
   return rows;
 }

@@ -15,7 +15,7 @@ import {
   firstKept,
   insertDrop,
   linkAt,
-  listDrops,
+  latestDrops,
   orgsWithRetention,
   updateRetention,
   type DropRow,
@@ -58,7 +58,7 @@ export async function enforceRetention(ctx: SealContext, signal: AbortSignal): P
     if (signal.aborted) return;
     await dropDue(ctx, orgId, monthsBefore(startOfMonth(ctx.now()), months));
   }
-  const drops = await listDrops(ctx.pool);
+  const drops = await latestDrops(ctx.pool);
   const latest = drops.reduce((most, drop) => (drop.dropped_before > most ? drop.dropped_before : most), '');
   // Whole months go at once, when nobody keeps anything of them.
   for (const name of latest === '' ? [] : await partitionsBefore(ctx.pool, latest)) {
