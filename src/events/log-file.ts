@@ -112,6 +112,9 @@ export function readLogLine(text: string, number: number): LogLine {
     throw wrong('it is not valid JSON');
   }
   const names = Object.keys(value ?? {});
+  if (names.includes('filtered')) {
+    throw new ExplainedError('the file is a filtered export: only a whole one can be verified');
+  }
   const kind = (['log', 'drop', 'checkpoint', 'dropped'] as const).find((name) => names.includes(name));
   const validate = schemas[kind ?? 'entry'];
   if (!validate(value)) throw wrong(explainFirst(validate.errors ?? []));

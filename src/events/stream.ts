@@ -2,7 +2,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { QUIET, quietly, type Places } from '../http/follow.js';
 import { callerOf } from '../http/auth.js';
-import { isStillTaken } from '../http/still.js';
 import { sleep } from '../lib/sleep.js';
 import { passes, readEventFilter, type FilterQuery } from './filter.js';
 import { readEndSeq, readLog, type LogEntry } from './log.js';
@@ -11,14 +10,13 @@ import { encodePlace, readPlace } from './place.js';
 import type { EventFilter } from './queries.js';
 
 const BATCH = 200;
-/** How often to look without being told to, in milliseconds: when notifications come, and when they do not. */
-const LOOK_EVERY_MS = 10_000;
-const LOOK_DEAF_EVERY_MS = 500;
+/** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
+const LOOK_EVERY_MS = 1_000;
 
 /**
  * The log of the caller's organization from a place on, as server-sent events. Without a place it begins now; with `since` at
- * the first event that passes. It ends when the service stops, the client leaves or its key is not taken any more; what has
- * been seen is in the `id`, by which any process goes on.
+ * the first event that passes. It ends when the service stops or the client leaves; what has been seen is in the `id`, by which
+ * any process goes on.
  */
 export async function stream(
   ctx: Context,
@@ -35,14 +33,13 @@ export async function stream(
     readPlace(ctx.cursors, orgId, 'cursor', query.cursor) ??
     (filter.since === undefined ? await readEndSeq(ctx.pool, orgId) : 0);
   const signal = AbortSignal.any([places.take(reply), ctx.stopping]);
-  return render(ctx, { orgId, filter, after, request, signal });
+  return render(ctx, { orgId, filter, after, signal });
 }
 
 interface Following {
   orgId: string;
   filter: EventFilter;
   after: number;
-  request: FastifyRequest;
   signal: AbortSignal;
 }
 
@@ -76,31 +73,15 @@ async function* render(ctx: Context, following: Following): AsyncIterable<string
 /** The entries that pass, as they are sealed. `reached` moves on with all that were looked at. */
 async function* follow(
   ctx: Context,
-  { orgId, filter, request, signal }: Following,
+  { orgId, filter, signal }: Following,
   reached: { seq: number },
 ): AsyncIterable<LogEntry> {
   let wake: () => void = () => undefined;
-  let keysChanged = false;
-  const unsubscribeLog = ctx.changes.subscribe(orgId, () => wake(), 'log');
-  const unsubscribeKeys = ctx.changes.subscribe(
-    undefined,
-    () => {
-      keysChanged = true;
-      wake();
-    },
-    'key',
-  );
-  let lookedAt = performance.now();
+  const unsubscribe = ctx.changes.subscribe(orgId, () => wake(), 'log');
   try {
     while (!signal.aborted) {
       // Before the look, so that nothing falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
-      const pause = ctx.changes.live ? LOOK_EVERY_MS : LOOK_DEAF_EVERY_MS;
-      if (keysChanged || performance.now() - lookedAt >= pause * 0.9) {
-        keysChanged = false;
-        lookedAt = performance.now();
-        if (!(await isStillTaken(ctx, request))) return;
-      }
       const entries = await readLog(ctx.pool, orgId, reached.seq, BATCH);
       for (const entry of entries) {
         if (entry.event && passes(filter, entry.event)) yield entry;
@@ -108,11 +89,10 @@ async function* follow(
       }
       if (entries.length === BATCH) continue;
       const enough = new AbortController();
-      await Promise.race([woken, sleep(pause, AbortSignal.any([signal, enough.signal]))]);
+      await Promise.race([woken, sleep(LOOK_EVERY_MS, AbortSignal.any([signal, enough.signal]))]);
       enough.abort();
     }
   } finally {
-    unsubscribeLog();
-    unsubscribeKeys();
+    unsubscribe();
   }
 }
