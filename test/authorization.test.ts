@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
+import { documentScope } from '../src/http/scope.js';
 import { FULL_ACCESS, type Access } from '../src/keys/access.js';
 import { createKey } from '../src/keys/create.js';
 import { revokeKey } from '../src/keys/revoke.js';
@@ -78,6 +79,12 @@ test('every operation is classified, and names its scope', () => {
   }
   // What every key may see is chosen one by one.
   expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual(['get_org']);
+});
+
+test('a route that names no scope does not register', () => {
+  for (const schema of [undefined, {}, { querystring: {} }]) {
+    expect(() => documentScope(schema, '/v1/new')).toThrow('the route /v1/new names no scope');
+  }
 });
 
 test('only what reads asks for a scope that reads', () => {
