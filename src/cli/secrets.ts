@@ -3,6 +3,10 @@ import { operator } from '../events/actor.js';
 import { ExplainedError } from '../lib/explained.js';
 import { addKey, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import { sleep } from '../lib/sleep.js';
+import type { Pool } from '../db/pool.js';
+import type { EventActor } from '../events/schema.js';
+import type { Keyring } from '../secrets/keyring.js';
+import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
 import { forgetAll, resealAll } from '../secrets/secrets.js';
 import { setKey } from '../secrets/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -17,7 +21,7 @@ interface SecretsOptions extends CommonOptions {
 
 export function secretsCommand(): Command {
   return new Command('secrets')
-    .description('the keys under which secrets of sandboxes are sealed')
+    .description('the keys under which secrets of sandboxes and webhooks are sealed')
     .addCommand(rotateCommand())
     .addCommand(forgetCommand());
 }
@@ -42,11 +46,11 @@ function rotateCommand(): Command {
         if ('file' in source) addKey(source.file);
         const keyring = openKeyring(source);
         await setKey(pool, keyring().currentId);
-        const count = await resealAll(pool, keyring, actor);
+        const count = await everything(pool, keyring, actor);
         if (!('file' in source) || !options.dropOld) return count;
         // A request that took the older key just before the new one was there has been answered by then.
         await sleep(LONGEST_WRITE_MS);
-        const late = await resealAll(pool, keyring, actor);
+        const late = await everything(pool, keyring, actor);
         dropOldKeys(source.file);
         return count + late;
       });
@@ -55,17 +59,26 @@ function rotateCommand(): Command {
     });
 }
 
+/** Secrets of sandboxes and of webhooks. */
+async function everything(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
+  return (await resealAll(pool, keyring, actor)) + (await resealWebhooks(pool, keyring, actor));
+}
+
 function forgetCommand(): Command {
   return databaseCommand('forget')
-    .description('delete every sealed secret, when the keys are lost; sandboxes that need one will not start')
+    .description(
+      'delete every sealed secret, when the keys are lost; sandboxes that need one will not start, webhooks are disabled',
+    )
     .addOption(option.secretKeys())
     .addOption(option.secretKeysFile())
     .action(async (options: SecretsOptions) => {
       const keyring = openKeyring(keySourceOf(options))();
       const key = keyring.currentId;
-      const deleted = await withDatabase(options, 'secrets forget', (pool) =>
-        forgetAll(pool, keyring, operator('secrets forget')),
-      );
+      const actor = operator('secrets forget');
+      const deleted = await withDatabase(options, 'secrets forget', async (pool) => {
+        const webhooks = await forgetWebhookSecrets(pool, actor);
+        return webhooks + (await forgetAll(pool, keyring, actor));
+      });
       print(
         options,
         { key, deleted },

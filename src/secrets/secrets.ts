@@ -120,7 +120,7 @@ export async function forgetAll(pool: Pool, { currentId }: Keyring, actor: Event
   });
 }
 
-function countByOrg(rows: readonly { org_id: string }[]): Map<string, number> {
+export function countByOrg(rows: readonly { org_id: string }[]): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { org_id } of rows) counts.set(org_id, (counts.get(org_id) ?? 0) + 1);
   return counts;

@@ -224,14 +224,15 @@ export async function lockSealedElsewhere(tx: Sql, keyId: string, limit: number)
   return rows.map(toRow);
 }
 
-/** Forgets every secret there is. What cannot sign is sent nothing until it is given a new one. */
-export async function forgetWebhookSecrets(sql: Sql, at: Instant): Promise<number> {
-  const { rowCount } = await sql.query(
+/** Forgets every secret there is. What cannot sign is sent nothing until it is given a new one. Returns whose they were. */
+export async function clearSecrets(tx: Sql, at: Instant): Promise<WebhookRow[]> {
+  const { rows } = await tx.query<RawRow>(
     `update webhooks
      set key_id = null, sealed = null, old_key_id = null, old_sealed = null, old_until = null,
        status = 'disabled', disabled_reason = 'secret_lost', updated_at = $1
-     where key_id is not null`,
+     where key_id is not null
+     returning ${COLUMNS}`,
     [at],
   );
-  return rowCount ?? 0;
+  return rows.map(toRow);
 }

@@ -1,9 +1,13 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
+import { recordEvent } from '../events/record.js';
+import type { EventActor } from '../events/schema.js';
 import { ExplainedError } from '../lib/explained.js';
+import { now } from '../lib/instant.js';
 import type { Keyring, Sealed } from '../secrets/keyring.js';
-import { lockSealedElsewhere, replaceSecrets, type WebhookRow } from './queries.js';
+import { countByOrg } from '../secrets/secrets.js';
+import { clearSecrets, lockSealedElsewhere, replaceSecrets, type WebhookRow } from './queries.js';
 
 /** The form of https://www.standardwebhooks.com: libraries that verify it take the secret as it is. */
 const SCHEME = 'whsec_';
@@ -52,7 +56,7 @@ export function openSecrets(keyring: Keyring, webhook: WebhookRow, at: string): 
 }
 
 /** Seals again whatever is sealed under an older key. Returns how many webhooks that were. */
-export async function resealWebhooks(pool: Pool, keyring: () => Keyring): Promise<number> {
+export async function resealWebhooks(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   const keys = keyring();
   let count = 0;
   for (;;) {
@@ -75,9 +79,39 @@ export async function resealWebhooks(pool: Pool, keyring: () => Keyring): Promis
           old_sealed: again(row, row.old_sealed),
         });
       }
+      for (const [orgId, each] of countByOrg(rows)) {
+        const payload = { count: each, key_id: keys.currentId };
+        await recordEvent(tx, {
+          orgId,
+          type: 'secrets_resealed',
+          actor,
+          resourceId: null,
+          at: now(),
+          payload,
+        });
+      }
       return rows.length;
     });
     count += done;
     if (done < BATCH) return count;
   }
+}
+
+/** Forgets every secret, when the keys are lost. What cannot sign is disabled. Returns how many webhooks that were. */
+export async function forgetWebhookSecrets(pool: Pool, actor: EventActor): Promise<number> {
+  return inTransaction(pool, async (tx) => {
+    const at = now();
+    const webhooks = await clearSecrets(tx, at);
+    for (const [orgId, count] of countByOrg(webhooks)) {
+      await recordEvent(tx, {
+        orgId,
+        type: 'secrets_forgotten',
+        actor,
+        resourceId: null,
+        at,
+        payload: { count },
+      });
+    }
+    return webhooks.length;
+  });
 }
