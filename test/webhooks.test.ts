@@ -62,7 +62,8 @@ describe('a webhook', () => {
     await client.delete(`/v1/volumes/${volume.id}`);
     const messages = await received(2);
     const types = messages.map(({ body }) => body.type);
-    expect(types.toSorted()).toEqual(['volume_created', 'volume_deletion_scheduled']);
+    expect(new Set(types)).toEqual(new Set(['volume_created', 'volume_deletion_scheduled']));
+    expect(types).toHaveLength(2);
     for (const { headers, body, text } of messages) {
       expect(verify(secret, headers, text)).toBe(true);
       expect(verify(secret, headers, `${text} `)).toBe(false);
@@ -70,7 +71,12 @@ describe('a webhook', () => {
       expect(headers['webhook-id']).toBe(body.data.id);
       expect(Math.abs(Number(headers['webhook-timestamp']) * 1000 - Date.now())).toBeLessThan(5_000);
       const event = (await client.get(`/v1/events/${body.data.id}`)).body;
-      expect(body).toEqual({ type: event.event_type, timestamp: event.timestamp, seq: body.seq, data: event });
+      expect(body).toEqual({
+        type: event.event_type,
+        timestamp: event.timestamp,
+        seq: body.seq,
+        data: event,
+      });
     }
     expect(messages[0]!.body.data.payload.name).toBe('data');
   });
@@ -99,7 +105,10 @@ describe('a webhook', () => {
     const { body } = await hook({ url: `${receiver.url}secret-path` });
     const path = `/v1/webhooks/${body.id}`;
     const changed = await client.patch(path, { event_types: ['volume_created'], description: null });
-    expect(changed.body).toMatchObject({ event_types: ['volume_created'], url: `${receiver.url}secret-path` });
+    expect(changed.body).toMatchObject({
+      event_types: ['volume_created'],
+      url: `${receiver.url}secret-path`,
+    });
     expect((await client.patch(path, { status: 'disabled' })).body.status).toBe('disabled');
     await make('unseen');
     expect((await client.patch(path, { url: receiver.url, status: 'active' })).body.status).toBe('active');
@@ -135,7 +144,8 @@ describe('a webhook', () => {
 
 describe('a delivery', () => {
   test('is tried again until the receiver takes it; what comes after it does not wait', async () => {
-    receiver.answer = ({ body }) => (body.data.payload.name === 'poison' && receiver.tries(body) < 4 ? 500 : 200);
+    receiver.answer = ({ body }) =>
+      body.data.payload.name === 'poison' && receiver.tries(body) < 4 ? 500 : 200;
     const { id } = (await hook({ event_types: ['volume_created'] })).body;
     await make('poison');
     await make('fine');
@@ -168,7 +178,10 @@ describe('a delivery', () => {
       return (await client.post(`/v1/webhooks/${id}/test`)).body;
     };
     const refused = (await client.post(`/v1/webhooks/${id}/test`)).body;
-    expect([refused.status, refused.results[0].error]).toEqual(['failed', expect.stringContaining('ECONNREFUSED')]);
+    expect([refused.status, refused.results[0].error]).toEqual([
+      'failed',
+      expect.stringContaining('ECONNREFUSED'),
+    ]);
     receiver.answer = () => null;
     const late = await tried(receiver.url);
     expect(late.results[0]).toMatchObject({ error: 'no answer within 0.8 s', response_status: null });
@@ -212,7 +225,12 @@ describe('a delivery', () => {
   test('of a test is made at once, also to a disabled webhook, and comes once', async () => {
     const { id, secret } = (await hook({ event_types: ['volume_created'] })).body;
     const tested = (await client.post(`/v1/webhooks/${id}/test`)).body;
-    expect(tested).toMatchObject({ status: 'delivered', event_type: 'webhook_tested', seq: null, attempts: 1 });
+    expect(tested).toMatchObject({
+      status: 'delivered',
+      event_type: 'webhook_tested',
+      seq: null,
+      attempts: 1,
+    });
     expect(verify(secret, receiver.messages[0]!.headers, receiver.messages[0]!.text)).toBe(true);
     await client.patch(`/v1/webhooks/${id}`, { status: 'disabled', event_types: [] });
     expect((await client.post(`/v1/webhooks/${id}/test`)).body.status).toBe('delivered');
@@ -229,25 +247,24 @@ describe('a delivery', () => {
 
 test('a rotated secret signs beside the one before until the overlap is over', async () => {
   const { id, secret: first } = (await hook({ event_types: [] })).body;
-  await client.post(`/v1/webhooks/${id}/rotate-secret`, { overlap_secs: 2 }).then(async ({ body }) => {
-    expect(body.secret).not.toBe(first);
-    expect(Date.parse(body.previous_secret_until) - Date.now()).toBeLessThan(2_500);
-    await client.post(`/v1/webhooks/${id}/test`);
-    const both = receiver.messages.find(({ body: sent }) => sent.type === 'webhook_tested')!;
-    expect([verify(first, both.headers, both.text), verify(body.secret, both.headers, both.text)]).toEqual([
-      true,
-      true,
-    ]);
-    await new Promise((resolve) => setTimeout(resolve, 2_100));
-    receiver.reset();
-    await client.post(`/v1/webhooks/${id}/test`);
-    const one = receiver.messages.find(({ body: sent }) => sent.type === 'webhook_tested')!;
-    expect([verify(first, one.headers, one.text), verify(body.secret, one.headers, one.text)]).toEqual([
-      false,
-      true,
-    ]);
-    expect((await client.get(`/v1/webhooks/${id}`)).body.previous_secret_until).toBe(null);
-  });
+  const rotated = (await client.post(`/v1/webhooks/${id}/rotate-secret`, { overlap_secs: 2 })).body;
+  expect(rotated.secret).not.toBe(first);
+  expect(Date.parse(rotated.previous_secret_until) - Date.now()).toBeLessThan(2_500);
+  await client.post(`/v1/webhooks/${id}/test`);
+  const both = receiver.messages.find(({ body: sent }) => sent.type === 'webhook_tested')!;
+  expect([verify(first, both.headers, both.text), verify(rotated.secret, both.headers, both.text)]).toEqual([
+    true,
+    true,
+  ]);
+  await new Promise((resolve) => setTimeout(resolve, 2_100));
+  receiver.reset();
+  await client.post(`/v1/webhooks/${id}/test`);
+  const one = receiver.messages.find(({ body: sent }) => sent.type === 'webhook_tested')!;
+  expect([verify(first, one.headers, one.text), verify(rotated.secret, one.headers, one.text)]).toEqual([
+    false,
+    true,
+  ]);
+  expect((await client.get(`/v1/webhooks/${id}`)).body.previous_secret_until).toBe(null);
   const { body } = await client.post(`/v1/webhooks/${id}/rotate-secret`, { overlap_secs: 0 });
   expect(body.previous_secret_until).toBe(null);
 });
