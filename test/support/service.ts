@@ -112,7 +112,10 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     stopWorker,
     async close() {
       stopping.abort();
+      // Clients keep connections open on which they may never ask.
+      const cut = setTimeout(() => app.server.closeAllConnections(), 2_000);
       await app.close();
+      clearTimeout(cut);
       await stopWorker();
       await changes.close();
       await runtime.close();
