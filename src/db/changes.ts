@@ -4,7 +4,7 @@ import { connectionConfig, type Address, type Sql } from './pool.js';
 
 /** What is told of: a sandbox that changed, the event log of an organization that grew, an API key that changed. */
 const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log', key: 'sandkeep_keys' } as const;
-export type Channel = keyof typeof CHANNELS;
+type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
 
 /**

@@ -14,7 +14,7 @@ import type { EventActor } from './schema.js';
 import { readCheckpoints, readDrops, readEnd } from './verify-store.js';
 
 export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;
-export type ExportFormat = (typeof EXPORT_FORMATS)[number];
+type ExportFormat = (typeof EXPORT_FORMATS)[number];
 
 export interface ExportRequest {
   orgId: string;

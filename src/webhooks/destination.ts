@@ -18,7 +18,7 @@ export type Resolve = (host: string) => Promise<{ address: string; family: numbe
 export const resolveBySystem: Resolve = (host) => lookup(host, { all: true, verbatim: true });
 
 /** Why nothing is sent: told to who made the webhook. */
-export class DestinationRefused extends Error {}
+class DestinationRefused extends Error {}
 
 const NOT_PUBLIC = [...SPECIAL.v4, ...SPECIAL.v6];
 

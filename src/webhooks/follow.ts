@@ -58,7 +58,7 @@ function isWanted({ id, event_types, created_at }: WebhookRow, { event }: LogEnt
 }
 
 /** Any of the types that do not begin with `!` (when there are some), none of those that do. */
-export function matches(eventTypes: readonly string[], type: string): boolean {
+function matches(eventTypes: readonly string[], type: string): boolean {
   if (eventTypes.includes(`!${type}`)) return false;
   const included = eventTypes.filter((each) => !each.startsWith('!'));
   return included.length === 0 || included.includes(type);

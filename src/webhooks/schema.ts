@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { DateTime, Named, Nullable, PageOf, Uuid, Words } from '../http/schema.js';
 
-export const WEBHOOK_STATUSES = ['active', 'disabled'] as const;
+const WEBHOOK_STATUSES = ['active', 'disabled'] as const;
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 const URL_LENGTH = 2_000;
 const MAX_TYPES = 50;
