@@ -66,7 +66,9 @@ describe('an export', () => {
       .filter((line) => !line.startsWith('{"seq":3,'))
       .join('\n');
     expect((await verify(cut)).wrong).toContain('was removed');
-    expect((await verify(text.split('\n').slice(0, -2).join('\n'))).wrong).toMatch(/not signed|no signed end/);
+    expect((await verify(text.split('\n').slice(0, -2).join('\n'))).wrong).toMatch(
+      /not signed|no signed end/,
+    );
   });
 
   test('is written down with who asked for what, when it begins', async () => {
