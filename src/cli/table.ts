@@ -1,6 +1,6 @@
 import Table from 'cli-table3';
 
-/** Rows under headings, without lines: easy to read, and to cut up with other tools. */
+/** Rows under headings, without lines: easy to read, and to cut up with other tools. Columns of numbers stand to the right. */
 export function table(head: string[], rows: string[][]): string {
   const chars = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '' };
   const none = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' };
@@ -8,6 +8,7 @@ export function table(head: string[], rows: string[][]): string {
   const view = new Table({
     head,
     style,
+    colAligns: head.map((_, column) => (isNumeric(rows, column) ? 'right' : 'left')),
     chars: { ...chars, ...none, right: '', 'right-mid': '', middle: '   ' },
   });
   view.push(...rows);
@@ -16,4 +17,9 @@ export function table(head: string[], rows: string[][]): string {
     .split('\n')
     .map((line) => line.trimEnd())
     .join('\n');
+}
+
+function isNumeric(rows: string[][], column: number): boolean {
+  const cells = rows.flatMap((row) => row[column] || []);
+  return cells.length > 0 && cells.every((cell) => /^-?[\d.,]+$/.test(cell));
 }
