@@ -58,7 +58,7 @@ describeBtrfs('disks with a size', () => {
     await withVolume('sandkeep-test:volume', IMAGE);
     service = await startTestService(onDocker({ socketPath }));
     client = await service.newOrg();
-  }, 60_000);
+  }, 180_000);
   afterAll(async () => {
     if (service) {
       await destroyAll(service, client);
@@ -69,7 +69,7 @@ describeBtrfs('disks with a size', () => {
     await ended;
     execFileSync('umount', ['--lazy', root]);
     rmSync(directory, { recursive: true, force: true });
-  }, 60_000);
+  }, 180_000);
 
   async function withVolume(tag: string, base: string): Promise<void> {
     const made = await docker.createContainer({ Image: base, Cmd: ['sleep', '600'] });

@@ -218,7 +218,7 @@ describeDocker('the docker runtime', () => {
       const { body } = await client.get('/v1/events', { resource_id: id, event_type: 'sandbox_started' });
       expect(body.data).toHaveLength(5);
     }
-  }, 120_000);
+  }, 180_000);
 
   test('what cannot start says why', async () => {
     const missing = await client.post(

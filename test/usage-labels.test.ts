@@ -174,7 +174,7 @@ test('any runs, under labels that change at any time, count under those of the t
     { numRuns: 50 },
   );
   clock = BEGIN;
-}, 120_000);
+}, 180_000);
 
 describe('labels of a sandbox', () => {
   test('are replaced, are what the list filters by, and leave an event', async () => {

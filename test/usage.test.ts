@@ -140,7 +140,7 @@ describe('compute', () => {
       { numRuns: 150 },
     );
     clock = NOW;
-  }, 60_000);
+  }, 180_000);
 
   test('without a range it is the current UTC month until now', async () => {
     const client = await service.newOrg();
@@ -247,7 +247,7 @@ describe('storage', () => {
       { numRuns: 150 },
     );
     clock = NOW;
-  }, 60_000);
+  }, 180_000);
 });
 
 test('usage is what the runtime recorded of a real start and stop', async () => {
