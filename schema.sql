@@ -11,7 +11,8 @@ create table accruals (
   constraint accruals_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint accruals_used_mib_check CHECK ((used_mib >= (0)::numeric))
 );
-CREATE INDEX accruals_time ON public.accruals USING btree (org_id, from_at, to_at);
+CREATE INDEX accruals_end ON public.accruals USING btree (org_id, to_at, from_at);
+CREATE INDEX accruals_long ON public.accruals USING btree (org_id, to_at, from_at) WHERE ((to_at - from_at) > '48:00:00'::interval);
 
 create table api_keys (
   org_id uuid not null,

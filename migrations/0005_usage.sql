@@ -203,3 +203,8 @@ cross join lateral json_each_text(s.spec -> 'labels') l;
 alter table volumes add column used_bytes bigint check (used_bytes >= 0);
 alter table volumes add column sampled_at timestamptz;
 create index volumes_unsampled on volumes (coalesce(sampled_at, created_at)) where status = 'active' and removed_at is null;
+
+-- By when they end: reports ask for those that end in the window or soon after it. Only imported ones are longer than 48 hours.
+drop index accruals_time;
+create index accruals_end on accruals (org_id, to_at, from_at);
+create index accruals_long on accruals (org_id, to_at, from_at) where to_at - from_at > interval '48 hours';

@@ -7,13 +7,22 @@ const LINES: Record<Format, string> = {
   csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvField('t.name')}, '') || ',' || t.mib_seconds`,
 };
 
-/** Readings that overlap the window, cut to it. */
+/**
+ * Readings that overlap the window, cut to it. Those that are made here stand for 48 hours at most (two of the longest intervals), so
+ * only what ends soon after the window is looked at, however long the history; the few imported ones that are longer have their own index.
+ */
 const CUT = `
   cut as (
     select volume_id, used_mib, greatest(from_at, $2::timestamptz) as from_at,
       least(to_at, $4::timestamptz, $3::timestamptz) as to_at
-    from accruals
-    where org_id = $1 and from_at < least($3::timestamptz, $4::timestamptz) and to_at > $2)`;
+    from (
+      select volume_id, used_mib, from_at, to_at from accruals
+      where org_id = $1 and to_at > $2 and to_at < least($3::timestamptz, $4::timestamptz) + interval '48 hours'
+        and to_at - from_at <= interval '48 hours'
+      union all
+      select volume_id, used_mib, from_at, to_at from accruals
+      where org_id = $1 and to_at > $2 and to_at - from_at > interval '48 hours') a
+    where from_at < least($3::timestamptz, $4::timestamptz))`;
 
 /** Rows (line) for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
 export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
