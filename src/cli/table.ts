@@ -11,12 +11,21 @@ export function table(head: string[], rows: string[][]): string {
     colAligns: head.map((_, column) => (isNumeric(rows, column) ? 'right' : 'left')),
     chars: { ...chars, ...none, right: '', 'right-mid': '', middle: '   ' },
   });
-  view.push(...rows);
+  view.push(...rows.map((row) => row.map(printable)));
   return view
     .toString()
     .split('\n')
     .map((line) => line.trimEnd())
     .join('\n');
+}
+
+/** People choose names: none may move the cursor, colour what follows or begin a line of its own. */
+function printable(cell: string): string {
+  // oxlint-disable-next-line no-control-regex
+  return cell.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
+    const code = character.codePointAt(0)!.toString(16);
+    return `\\u${code.padStart(4, '0')}`;
+  });
 }
 
 function isNumeric(rows: string[][], column: number): boolean {
