@@ -50,8 +50,14 @@ export interface Settings {
   priceBook: PriceBook | null;
   /** How many usage reports may be under way at once. Each has a connection of the pool. */
   maxUsageStreams: number;
-  /** How long a reader of usage may take nothing before it is cut off, in milliseconds. */
+  /** How long a usage report waits for its turn, in milliseconds. */
+  usagePatienceMs: number;
+  /** How long a reader of usage may take nothing while others wait for their turn, in milliseconds. Less than they wait. */
+  usageIdleMs: number;
+  /** How long a reader of usage may take nothing before it is cut off in any case, in milliseconds. */
   usageStallMs: number;
+  /** How long a usage report may take until the end of it is read, in milliseconds. */
+  usageLimitMs: number;
   /** After how much silence a followed log shows a sign of life, in milliseconds. */
   logKeepAliveMs: number;
 }
@@ -68,6 +74,9 @@ export const DEFAULT_SETTINGS: Settings = {
   maxLogFollowers: 500,
   priceBook: null,
   maxUsageStreams: 6,
-  usageStallMs: 30_000,
+  usagePatienceMs: 10_000,
+  usageIdleMs: 2_000,
+  usageStallMs: 60_000,
+  usageLimitMs: 60 * 60_000,
   logKeepAliveMs: 15_000,
 };

@@ -1,17 +1,16 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
 import type { Context } from '../context.js';
-import { streamSnapshot } from '../db/stream.js';
+import { ReaderGone, streamSnapshot } from '../db/stream.js';
 import type { Transaction } from '../db/transaction.js';
 import { preferredType } from '../http/accept.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { watchReader } from '../http/reader.js';
 import { makeTurns } from '../lib/turns.js';
 import type { Format } from './queries.js';
 
 const FORMATS: Record<string, Format> = { 'application/json': 'json', 'text/csv': 'csv' };
-/** How long a request waits for its turn, in milliseconds. */
-const PATIENCE_MS = 10_000;
 
 export type Answer = (
   request: FastifyRequest,
@@ -19,18 +18,33 @@ export type Answer = (
   produce: (tx: Transaction, format: Format) => AsyncIterable<string>,
 ) => Promise<Readable>;
 
+/** Says in the headers that usage is sent as JSON or CSV, as the caller asks, and returns which. */
+export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Format {
+  const type = preferredType(request.headers.accept, ['application/json', 'text/csv']);
+  void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
+  return FORMATS[type]!;
+}
+
 /**
- * Sends usage as it is read, JSON or CSV as the caller asks. Each answer under way has a database connection, so there are few of
- * them at a time, and of one organization fewer.
+ * Sends usage as it is read. Each answer under way has a database connection, so there are few of them at a time, and of one
+ * organization fewer; who does not read gives way to who waits.
  */
 export function makeAnswer(ctx: Context): Answer {
-  const { maxUsageStreams, usageStallMs } = ctx.settings;
-  const turns = makeTurns({ total: maxUsageStreams, each: Math.ceil(maxUsageStreams / 2) });
+  const { settings } = ctx;
+  const turns = makeTurns({
+    places: { total: settings.maxUsageStreams, each: Math.ceil(settings.maxUsageStreams / 2) },
+    waiting: { total: 100, each: 10 },
+    patienceMs: settings.usagePatienceMs,
+    idleMs: settings.usageIdleMs,
+  });
 
   return async (request, reply, produce) => {
     const { orgId } = callerOf(request);
-    const type = preferredType(request.headers.accept, ['application/json', 'text/csv']);
-    const leave = await turns.take(orgId, PATIENCE_MS);
+    const reader = watchReader(request, reply, {
+      stallMs: settings.usageStallMs,
+      limitMs: settings.usageLimitMs,
+    });
+    const leave = await turns.take(orgId, reader);
     if (!leave) {
       throw new ApiError('rate_limited', 'too much usage is being read: try again later', null, {
         headers: { 'retry-after': '5' },
@@ -40,10 +54,18 @@ export function makeAnswer(ctx: Context): Answer {
       leave();
       if (error !== undefined) request.log.error({ err: error, orgId }, 'reading usage failed');
     };
-    const text = await streamSnapshot(ctx.pool, { stallMs: usageStallMs, onEnd }, (tx) =>
-      produce(tx, FORMATS[type]!),
-    );
-    void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
-    return text;
+    const onBreak = () => {
+      if (reply.raw.headersSent) reader.cutOff();
+    };
+    try {
+      const format = chooseFormat(request, reply);
+      return await streamSnapshot(ctx.pool, { gone: reader.gone, onBreak, onEnd }, (tx) =>
+        produce(tx, format),
+      );
+    } catch (error) {
+      // Nobody hears it, and nothing is wrong on our side.
+      if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');
+      throw error;
+    }
   };
 }
