@@ -155,11 +155,7 @@ function buildOrg(plan: Plan): Model {
   const volumes = plan.volumes.map(({ state, accruals: readings }) => {
     const volume = line.volume(org, state === 'removed' ? { removed_at: NOW } : {});
     if (state !== 'unknown') lines.push(volume);
-    // Each ends at the next: none may overlap another.
-    const inOrder = readings.toSorted((a, b) => (a.span[0] < b.span[0] ? -1 : 1));
-    for (const [index, { span: whole, thousandths }] of inOrder.entries()) {
-      const next = inOrder[index + 1]?.span[0];
-      const span = [whole[0], next !== undefined && next < whole[1] ? next : whole[1]] as const;
+    for (const { span, thousandths } of readings) {
       lines.push(
         line.accrual(volume, { from: toTime(span[0]), to: toTime(span[1]), used_mib: thousandths / 1000 }),
       );

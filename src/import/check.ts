@@ -95,27 +95,6 @@ const CHECKS: { kind: Kind; reason: string; bad: string }[] = [
       where a.org_id = t.org_id and a.volume_id = t.volume_id and a.from_at = t.from_at
         and (a.to_at, a.used_mib) <> (t.to_at, t.used_mib) and a.line < t.line)`,
   },
-  {
-    kind: 'accrual',
-    reason: 'another accrual of this volume, in the file, begins before this one and ends after its begin',
-    // In one pass: a comparison of each with each takes a minute for a year of one volume.
-    bad: `t.from_at < t.to_at and (t.org_id, t.volume_id, t.from_at) in (
-        select a.org_id, a.volume_id, a.from_at from (
-          select org_id, volume_id, from_at, max(max(to_at)) over (
-              partition by org_id, volume_id order by from_at rows between unbounded preceding and 1 preceding) as covered_until
-          from staged_accrual where from_at < to_at
-          group by org_id, volume_id, from_at) a
-        where a.covered_until > a.from_at)`,
-  },
-  {
-    kind: 'accrual',
-    reason: 'an accrual of this volume, in the store, overlaps this one',
-    // None of those in the store overlap: the last that begins before the end of this one ends last.
-    bad: `t.from_at < t.to_at and t.from_at < (
-        select a.to_at from accruals a
-        where a.org_id = t.org_id and a.volume_id = t.volume_id and a.from_at < t.to_at and a.from_at < a.to_at
-        order by a.from_at desc limit 1)`,
-  },
 ];
 
 /** What the checks look staged lines up by. Without these they take minutes on the history of one large organization. */
