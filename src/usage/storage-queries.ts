@@ -26,12 +26,15 @@ const CUT = `
 
 /** Rows (line) for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
 export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
-  const text = `with ${CUT}, totals as (
-      select d.day, c.volume_id, v.name, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
+  const text = `with ${CUT}, sums as (
+      select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
       from cut c
       cross join lateral days_of(c.from_at, c.to_at) d
-      left join volumes v on v.org_id = $1 and v.id = c.volume_id and v.removed_at is null
-      group by d.day, c.volume_id, v.name)
+      group by d.day, c.volume_id),
+    totals as (
+      select s.*, v.name
+      from sums s
+      left join volumes v on v.org_id = $1 and v.id = s.volume_id and v.removed_at is null)
     select ${LINES[format]} from totals t
     order by t.day, t.name nulls last, t.volume_id`;
   return { text, values: [orgId, since, until, now] };
