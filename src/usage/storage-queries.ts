@@ -11,7 +11,7 @@ const LINES: Record<Format, string> = {
  * Readings that overlap the window, cut to it. Those that are made here stand for 48 hours at most (two of the longest intervals), so
  * only what ends soon after the window is looked at, however long the history; the few imported ones that are longer have their own index.
  */
-const CUT = `
+export const READINGS_CUT = `
   cut as (
     select volume_id, used_mib, greatest(from_at, $2::timestamptz) as from_at,
       least(to_at, $4::timestamptz, $3::timestamptz) as to_at
@@ -26,7 +26,7 @@ const CUT = `
 
 /** Rows (line) for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
 export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
-  const text = `with ${CUT}, sums as (
+  const text = `with ${READINGS_CUT}, sums as (
       select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
       from cut c
       cross join lateral days_of(c.from_at, c.to_at) d
@@ -42,7 +42,7 @@ export function storageRows(orgId: string, { since, until, now }: Window, format
 
 /** The identities (one JSON object a row) of those volumes with a row that still exist. */
 export function usedVolumes(orgId: string, { since, until, now }: Window): Query {
-  const text = `with ${CUT}
+  const text = `with ${READINGS_CUT}
     select '{"id":"' || v.id || '","name":' || coalesce(to_json(v.name)::text, 'null') || '}'
     from volumes v
     where v.org_id = $1 and v.removed_at is null

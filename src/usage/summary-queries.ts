@@ -2,6 +2,7 @@ import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
 import { sumOf, type Quantities } from './price.js';
 import { looseStretches, storedDays } from './queries.js';
+import { READINGS_CUT } from './storage-queries.js';
 import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Window } from './window.js';
 
 /** What sandboxes metered, in integers. */
@@ -93,11 +94,10 @@ export async function storageDays(
   { since, until, now }: Window,
 ): Promise<{ day: string; storage: string }[]> {
   const { rows } = await sql.query<{ day: string; storage: string }>(
-    `select d.day::text, round(sum(d.micros::numeric * a.used_mib))::text as storage
-     from accruals a
-     cross join lateral days_of(greatest(a.from_at, $2::timestamptz),
-       least(a.to_at, $4::timestamptz, $3::timestamptz)) d
-     where a.org_id = $1 and a.from_at < least($3::timestamptz, $4::timestamptz) and a.to_at > $2
+    `with ${READINGS_CUT}
+     select d.day::text, round(sum(d.micros::numeric * c.used_mib))::text as storage
+     from cut c
+     cross join lateral days_of(c.from_at, c.to_at) d
      group by d.day
      order by d.day`,
     [orgId, since, until, now],
