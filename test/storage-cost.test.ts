@@ -44,7 +44,7 @@ test('two days of storage cost the same at the beginning, in the middle and at t
       const since = addMillis(BEGIN, day * DAY);
       const window = { since, until: addMillis(since, 2 * DAY), now: addMillis(BEGIN, 2 * DAYS * DAY) };
       const { text, values } = query(window);
-      const { rows } = await pool.query<any>(`explain (analyze, buffers, format json) ${text}`, [...values]);
+      const { rows } = await pool.query(`explain (analyze, buffers, format json) ${text}`, [...values]);
       const { Plan: plan } = rows[0]!['QUERY PLAN'][0];
       costs.push(plan['Shared Hit Blocks'] + plan['Shared Read Blocks']);
     }

@@ -43,7 +43,7 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
         const there = new Set([...due, ...busy.keys()]);
         const coming = found.filter((orgId) => !there.has(orgId));
         shares.join(coming, [...there]);
-        due = [...due, ...coming];
+        for (const orgId of coming) due.push(orgId);
         lookedAt = performance.now();
       }
       while (busy.size < AT_ONCE && due.length > 0) {
