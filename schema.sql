@@ -268,9 +268,7 @@ create table usage_days (
   vcpu_micros numeric not null,
   memory_mib_micros numeric not null,
   disk_mib_micros numeric not null,
-  vcpu_seconds double precision not null generated always as (((vcpu_micros * 0.000001))::double precision) stored,
-  memory_mib_seconds double precision not null generated always as (((memory_mib_micros * 0.000001))::double precision) stored,
-  disk_mib_seconds double precision not null generated always as (((disk_mib_micros * 0.000001))::double precision) stored,
+  "json" text not null generated always as (usage_json(day, sandbox_id, vcpu_micros, memory_mib_micros, disk_mib_micros)) stored,
   constraint usage_days_pkey PRIMARY KEY (org_id, day, name, sandbox_id),
   constraint usage_days_micros_check CHECK ((micros >= (0)::numeric))
 );
@@ -355,7 +353,7 @@ CREATE OR REPLACE FUNCTION public.count_changed_run()
  LANGUAGE plpgsql
 AS $function$
 begin
-  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for share;
+  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for no key update;
   if old.stopped_at is not null then
     update usage_days u
     set micros = u.micros - d.micros,
@@ -393,11 +391,12 @@ begin
   if not exists (select from new_runs where stopped_at is not null) then
     return null;
   end if;
-  -- Nobody renames them meanwhile.
+  -- Nobody renames them meanwhile, and nobody else counts for them: two that touch days of one in turn would wait for each other.
   perform from sandboxes s
   where exists (
     select from new_runs r where r.org_id = s.org_id and r.sandbox_id = s.id and r.stopped_at is not null)
-  for share;
+  order by s.org_id, s.id
+  for no key update;
   insert into usage_days as u
     (org_id, day, name, sandbox_id, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
   select r.org_id, d.day, s.name, r.sandbox_id, sum(d.micros), sum(d.micros::numeric * r.vcpus),
@@ -452,4 +451,17 @@ begin
   update usage_days set name = new.name where org_id = new.org_id and sandbox_id = new.id;
   return null;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.usage_json(day date, sandbox_id uuid, vcpu_micros numeric, memory_mib_micros numeric, disk_mib_micros numeric)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+ SET "DateStyle" TO 'ISO'
+ SET extra_float_digits TO '1'
+AS $function$
+  select '{"day":"' || day || 'T00:00:00Z","sandbox_id":"' || sandbox_id
+    || '","vcpu_seconds":' || (vcpu_micros * 0.000001)::float8
+    || ',"mem_mib_seconds":' || (memory_mib_micros * 0.000001)::float8
+    || ',"disk_mib_seconds":' || (disk_mib_micros * 0.000001)::float8 || '}'
 $function$;
