@@ -302,8 +302,8 @@ describe('CSV', () => {
       await insertRun(client, body.id, at(0n), at(1n));
     }
     const [, text] = await csv(client, '/v1/billing/usage/labels?key=team&since=2028-02-27');
-    expect([...text.matchAll(/labelled,"([^"]*)"/g)].map(([, value]) => value).toSorted()).toEqual(
-      ["'-1", "''-1", "' =1", "'\n=1", "'＝1", "'@x", 'plain'].toSorted(),
+    expect(new Set([...text.matchAll(/labelled,"([^"]*)"/g)].map(([, value]) => value))).toEqual(
+      new Set(["'-1", "''-1", "' =1", "'\n=1", "'＝1", "'@x", 'plain']),
     );
   });
 

@@ -93,7 +93,7 @@ async function printPicture(tx: Transaction, orgId: string, window: Window): Pro
 }
 
 function shorten(name: string): string {
-  const characters = [...name];
+  const characters = [...new Intl.Segmenter().segment(name)].map(({ segment }) => segment);
   return characters.length > LONGEST_NAME ? `${characters.slice(0, LONGEST_NAME - 1).join('')}…` : name;
 }
 
