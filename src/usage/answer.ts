@@ -33,7 +33,7 @@ export function makeAnswer(ctx: Context): Answer {
   const { settings } = ctx;
   const turns = makeTurns({
     places: { total: settings.maxUsageStreams, each: Math.ceil(settings.maxUsageStreams / 2) },
-    waiting: { total: 100, each: 10 },
+    waiting: { total: 1_000, each: 200 },
     patienceMs: settings.usagePatienceMs,
     idleMs: settings.usageIdleMs,
   });
