@@ -11,7 +11,8 @@ create table accruals (
   constraint accruals_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint accruals_used_mib_check CHECK ((used_mib >= (0)::numeric))
 );
-CREATE INDEX accruals_time ON public.accruals USING btree (org_id, from_at, to_at);
+CREATE INDEX accruals_end ON public.accruals USING btree (org_id, to_at, from_at);
+CREATE INDEX accruals_long ON public.accruals USING btree (org_id, to_at, from_at) WHERE ((to_at - from_at) > '48:00:00'::interval);
 
 create table api_key_replaced_secrets (
   org_id uuid not null,
@@ -382,7 +383,7 @@ create table usage_days (
   vcpu_micros numeric not null,
   memory_mib_micros numeric not null,
   disk_mib_micros numeric not null,
-  "json" text not null generated always as ((((((((((('{"day":"'::text || iso_date(day)) || 'T00:00:00Z","sandbox_id":"'::text) || (sandbox_id)::text) || '","vcpu_seconds":'::text) || (((vcpu_micros * 0.000001))::double precision)::text) || ',"mem_mib_seconds":'::text) || (((memory_mib_micros * 0.000001))::double precision)::text) || ',"disk_mib_seconds":'::text) || (((disk_mib_micros * 0.000001))::double precision)::text) || '}'::text)) stored,
+  "json" text not null generated always as (usage_json(day, sandbox_id, vcpu_micros, memory_mib_micros, disk_mib_micros)) stored,
   constraint usage_days_pkey PRIMARY KEY (org_id, day, name, sandbox_id),
   constraint usage_days_micros_check CHECK ((micros >= (0)::numeric))
 );
@@ -537,7 +538,7 @@ CREATE OR REPLACE FUNCTION public.count_changed_run()
  LANGUAGE plpgsql
 AS $function$
 begin
-  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for share;
+  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for no key update;
   if old.stopped_at is not null then
     update usage_days u
     set micros = u.micros - d.micros,
@@ -575,11 +576,12 @@ begin
   if not exists (select from new_runs where stopped_at is not null) then
     return null;
   end if;
-  -- Nobody renames them meanwhile.
+  -- Nobody renames them meanwhile, and nobody else counts for them: two that touch days of one in turn would wait for each other.
   perform from sandboxes s
   where exists (
     select from new_runs r where r.org_id = s.org_id and r.sandbox_id = s.id and r.stopped_at is not null)
-  for share;
+  order by s.org_id, s.id
+  for no key update;
   insert into usage_days as u
     (org_id, day, name, sandbox_id, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
   select r.org_id, d.day, s.name, r.sandbox_id, sum(d.micros), sum(d.micros::numeric * r.vcpus),
@@ -611,15 +613,6 @@ AS $function$
     ((from_at at time zone 'UTC')::date - date '1970-01-01'),
     (((to_at - interval '1 microsecond') at time zone 'UTC')::date - date '1970-01-01')) as n
   where from_at < to_at
-$function$;
-
-CREATE OR REPLACE FUNCTION public.iso_date(day date)
- RETURNS text
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE STRICT
-AS $function$
-  select lpad(extract(year from day)::text, 4, '0') || '-' || lpad(extract(month from day)::text, 2, '0')
-    || '-' || lpad(extract(day from day)::text, 2, '0')
 $function$;
 
 CREATE OR REPLACE FUNCTION public.make_event_partition(of_month timestamp with time zone)
@@ -697,4 +690,17 @@ begin
   update usage_days set name = new.name where org_id = new.org_id and sandbox_id = new.id;
   return null;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.usage_json(day date, sandbox_id uuid, vcpu_micros numeric, memory_mib_micros numeric, disk_mib_micros numeric)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+ SET "DateStyle" TO 'ISO'
+ SET extra_float_digits TO '1'
+AS $function$
+  select '{"day":"' || day || 'T00:00:00Z","sandbox_id":"' || sandbox_id
+    || '","vcpu_seconds":' || (vcpu_micros * 0.000001)::float8
+    || ',"mem_mib_seconds":' || (memory_mib_micros * 0.000001)::float8
+    || ',"disk_mib_seconds":' || (disk_mib_micros * 0.000001)::float8 || '}'
 $function$;

@@ -6,7 +6,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     // Two cores: more files at once only wait for each other.
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Far more than any takes: a machine that is busy with something else makes no test fail.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
   },
 });

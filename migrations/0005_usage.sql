@@ -1,6 +1,11 @@
 -- Usage of closed runs by UTC day, since when a sandbox has had its labels, and how much is in a volume.
 -- The release before survives it: triggers keep both right, whoever writes (docs/decisions/0013-closed-runs-are-counted-once.md).
 
+-- All that is changed below, at once and before anything is computed: a transaction that holds one of them and waits for another
+-- then meets a migration that has done nothing yet, and is tried again.
+lock table volumes in access exclusive mode;
+lock table sandboxes, runs in share row exclusive mode;
+
 -- The UTC days that [from_at, to_at) touches, and how many microseconds of it are on each. Days on which none are, are left out.
 create function days_of(from_at timestamptz, to_at timestamptz) returns table (day date, micros bigint)
 language sql immutable parallel safe as $$
@@ -13,10 +18,15 @@ language sql immutable parallel safe as $$
   where from_at < to_at
 $$;
 
--- As a cast gives it, which depends on a setting of the session and cannot stand in a generated column.
-create function iso_date(day date) returns text language sql immutable strict parallel safe as $$
-  select lpad(extract(year from day)::text, 4, '0') || '-' || lpad(extract(month from day)::text, 2, '0')
-    || '-' || lpad(extract(day from day)::text, 2, '0')
+-- A stored day as it is answered, rounded once. Whatever session writes it: a cast of a date or of a float8 to text depends on
+-- settings.
+create function usage_json(day date, sandbox_id uuid, vcpu_micros numeric, memory_mib_micros numeric, disk_mib_micros numeric)
+returns text language sql immutable strict parallel safe
+set datestyle = 'ISO' set extra_float_digits = 1 as $$
+  select '{"day":"' || day || 'T00:00:00Z","sandbox_id":"' || sandbox_id
+    || '","vcpu_seconds":' || (vcpu_micros * 0.000001)::float8
+    || ',"mem_mib_seconds":' || (memory_mib_micros * 0.000001)::float8
+    || ',"disk_mib_seconds":' || (disk_mib_micros * 0.000001)::float8 || '}'
 $$;
 
 -- What the closed runs of a sandbox used on one UTC day, exact in integers. Open runs are not in it: only a closed run never
@@ -31,12 +41,9 @@ create table usage_days (
   vcpu_micros numeric not null,
   memory_mib_micros numeric not null,
   disk_mib_micros numeric not null,
-  -- The row as it is answered, rounded once and put into words when it is written: that takes six times as long as reading it.
-  json text not null generated always as (
-    '{"day":"' || iso_date(day) || 'T00:00:00Z","sandbox_id":"' || sandbox_id::text
-    || '","vcpu_seconds":' || ((vcpu_micros * 0.000001)::float8)::text
-    || ',"mem_mib_seconds":' || ((memory_mib_micros * 0.000001)::float8)::text
-    || ',"disk_mib_seconds":' || ((disk_mib_micros * 0.000001)::float8)::text || '}') stored,
+  -- Put into words when it is written: that takes six times as long as reading it.
+  json text not null generated always as
+    (usage_json(day, sandbox_id, vcpu_micros, memory_mib_micros, disk_mib_micros)) stored,
   primary key (org_id, day, name, sandbox_id)
 );
 create unique index usage_days_sandbox on usage_days (org_id, sandbox_id, day);
@@ -47,11 +54,12 @@ begin
   if not exists (select from new_runs where stopped_at is not null) then
     return null;
   end if;
-  -- Nobody renames them meanwhile.
+  -- Nobody renames them meanwhile, and nobody else counts for them: two that touch days of one in turn would wait for each other.
   perform from sandboxes s
   where exists (
     select from new_runs r where r.org_id = s.org_id and r.sandbox_id = s.id and r.stopped_at is not null)
-  for share;
+  order by s.org_id, s.id
+  for no key update;
   insert into usage_days as u
     (org_id, day, name, sandbox_id, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
   select r.org_id, d.day, s.name, r.sandbox_id, sum(d.micros), sum(d.micros::numeric * r.vcpus),
@@ -75,7 +83,7 @@ create trigger count_new_runs after insert on runs
 
 create function count_changed_run() returns trigger language plpgsql as $$
 begin
-  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for share;
+  perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for no key update;
   if old.stopped_at is not null then
     update usage_days u
     set micros = u.micros - d.micros,
@@ -195,3 +203,8 @@ cross join lateral json_each_text(s.spec -> 'labels') l;
 alter table volumes add column used_bytes bigint check (used_bytes >= 0);
 alter table volumes add column sampled_at timestamptz;
 create index volumes_unsampled on volumes (coalesce(sampled_at, created_at)) where status = 'active' and removed_at is null;
+
+-- By when they end: reports ask for those that end in the window or soon after it. Only imported ones are longer than 48 hours.
+drop index accruals_time;
+create index accruals_end on accruals (org_id, to_at, from_at);
+create index accruals_long on accruals (org_id, to_at, from_at) where to_at - from_at > interval '48 hours';

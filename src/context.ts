@@ -62,8 +62,14 @@ export interface Settings {
   maxUsageStreams: number;
   /** How many exports of events may be under way at once. Each has a connection of the pool. */
   maxExports: number;
-  /** How long a reader of usage or of events may take nothing before it is cut off, in milliseconds. */
+  /** How long a report of usage or an export waits for its turn, in milliseconds. */
+  usagePatienceMs: number;
+  /** How long its reader may take nothing while others wait for their turn, in milliseconds. Less than they wait. */
+  usageIdleMs: number;
+  /** How long its reader may take nothing before it is cut off in any case, in milliseconds. */
   usageStallMs: number;
+  /** How long it may take until the end of it is read, in milliseconds. */
+  usageLimitMs: number;
   /** After how much silence what is followed shows a sign of life, in milliseconds. */
   logKeepAliveMs: number;
   /** How many streams of events may be followed at once. */
@@ -87,7 +93,10 @@ export const DEFAULT_SETTINGS: Settings = {
   priceBook: null,
   maxUsageStreams: 6,
   maxExports: 4,
-  usageStallMs: 30_000,
+  usagePatienceMs: 10_000,
+  usageIdleMs: 2_000,
+  usageStallMs: 60_000,
+  usageLimitMs: 60 * 60_000,
   logKeepAliveMs: 15_000,
   maxEventFollowers: 500,
   webhooks: DEFAULT_WEBHOOK_SETTINGS,

@@ -35,6 +35,12 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addCommand(eventsCommand())
     .addCommand(webhookCommand())
     .addCommand(importCommand());
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    // Whoever read has had enough, as `head` has.
+    if (error.code === 'EPIPE') process.exit(0);
+    process.stderr.write(`sandkeep: cannot write the output: ${error.message}\n`);
+    process.exit(1);
+  });
   try {
     await program.parseAsync([...argv], { from: 'user' });
   } catch (error) {

@@ -186,7 +186,7 @@ describe('migrate', () => {
     expect(both.flatMap(({ out }) => JSON.parse(out).applied)).toEqual(migrations);
     const { code, out } = await run(['org', 'list', '--data-dir', dataDir, '--json']);
     expect([code, out]).toEqual([0, '[]\n']);
-  }, 60_000);
+  }, 180_000);
 });
 
 describe('serve', () => {
@@ -247,7 +247,7 @@ describe('serve', () => {
     await expectReachable(JSON.parse(again).address, line.first_key.key);
     second.child.kill('SIGINT');
     expect((await second.ended).code).toBe(0);
-  }, 60_000);
+  }, 180_000);
 
   test('in words: the address, the database, the runtime, and a curl line that works', async () => {
     const dataDir = join(folder, 'in-words');
@@ -264,7 +264,7 @@ describe('serve', () => {
     expect(serving.out()).toMatch(/SIMULATED/);
     serving.child.kill('SIGTERM');
     expect((await serving.ended).code).toBe(0);
-  }, 60_000);
+  }, 180_000);
 
   test('a port that is taken is named, and how to get another', async () => {
     const taken = createServer();

@@ -41,11 +41,11 @@ describeDocker('kill -9 of the service, of the engine, or of both', () => {
     engine = await openOwnEngine();
     makeImage(engine.socket);
     folder = makeFolder();
-  }, 120_000);
+  }, 180_000);
   afterAll(async () => {
     await cleanUp(folder);
     await engine.close();
-  }, 60_000);
+  }, 180_000);
 
   test(
     `the runs are what the engine recorded, and none is started twice: ${ROUNDS} rounds`,

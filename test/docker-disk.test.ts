@@ -4,9 +4,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
 import { describeDocker, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
 
@@ -56,21 +56,12 @@ describeBtrfs('disks with a size', () => {
     const copy = 'docker -H "unix://$1" save "$3" | docker -H "unix://$2" load';
     execFileSync('sh', ['-c', copy, 'sh', SOCKET, socketPath, IMAGE], { stdio: 'ignore' });
     await withVolume('sandkeep-test:volume', IMAGE);
-    service = await startTestService({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, { socketPath, network: 'none', volumes }),
-    });
+    service = await startTestService(onDocker({ socketPath }));
     client = await service.newOrg();
-  }, 60_000);
+  }, 180_000);
   afterAll(async () => {
     if (service) {
-      for (const { sandboxId } of await service.runtime.list())
-        await client.delete(`/v1/sandboxes/${sandboxId}`);
-      await until(
-        () => service!.runtime.list(),
-        (left) => left.length === 0,
-        30_000,
-      );
+      await destroyAll(service, client);
       await service.close();
     }
     const ended = new Promise((resolve) => engine?.once('exit', resolve));
@@ -78,7 +69,7 @@ describeBtrfs('disks with a size', () => {
     await ended;
     execFileSync('umount', ['--lazy', root]);
     rmSync(directory, { recursive: true, force: true });
-  }, 60_000);
+  }, 180_000);
 
   async function withVolume(tag: string, base: string): Promise<void> {
     const made = await docker.createContainer({ Image: base, Cmd: ['sleep', '600'] });

@@ -8,6 +8,7 @@ import { DockerRuntime } from '../src/runtimes/docker.js';
 import { VolumeStore } from '../src/volumes/store.js';
 import type { Client } from './support/client.js';
 import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
 
@@ -21,23 +22,13 @@ describeDocker('files and processes in containers', () => {
     makeImage();
     await furnish();
     service = await startTestService({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, {
-          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 100, memoryMib: 100_000 } },
-        }),
+      ...onDocker({ capacity: { vcpus: 100, memoryMib: 100_000 } }),
       settings: { stopGraceMs: 200 },
     });
     client = await service.newOrg();
   });
   afterAll(async () => {
-    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
-      await client.delete(`/v1/sandboxes/${id}`);
-    }
-    await until(
-      () => service.runtime.list(),
-      (held) => held.length === 0,
-      30_000,
-    );
+    await destroyAll(service, client);
     await service.close();
     await docker.getImage(FURNISHED).remove({ force: true });
   });

@@ -294,7 +294,7 @@ describeDocker('the network of docker sandboxes', () => {
           20_000,
         );
       }
-    }, 120_000);
+    }, 180_000);
 
     test('a sandbox that starts again has its rules again', async () => {
       const rules = [{ direction: 'egress', destination: { cidr: PRIVATE }, action: 'allow' }];
@@ -461,7 +461,7 @@ describeDocker('the network of docker sandboxes', () => {
         await end(other, tenant);
         await network.remove();
       }
-    }, 60_000);
+    }, 180_000);
 
     test('what a killed start left behind is removed', async () => {
       expect((await service.runtime.list()).map(({ sandboxId }) => sandboxId)).not.toContain(ORPHAN);
@@ -473,7 +473,7 @@ describeDocker('the network of docker sandboxes', () => {
         (holder) => holder === undefined,
         60_000,
       );
-    }, 90_000);
+    }, 180_000);
   });
 
   describe('without the tools for it', () => {

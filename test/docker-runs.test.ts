@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
-import { describeDocker, docker, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { describeDocker, docker, IMAGE, makeImage } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { servePrivateRegistry, type PrivateRegistry } from './support/registry.js';
 import { startTestService, type TestService } from './support/service.js';
-import { until, untilStatus } from './support/until.js';
+import { untilStatus } from './support/until.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
@@ -17,23 +17,13 @@ describeDocker('runs of docker sandboxes', () => {
     makeImage();
     registry = await servePrivateRegistry(IMAGE, credentials);
     service = await startTestService({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, {
-          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 2 } },
-        }),
+      ...onDocker({ capacity: { vcpus: 2 } }),
       settings: { stopGraceMs: 500 },
     });
     client = await service.newOrg();
   });
   afterAll(async () => {
-    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
-      await client.delete(`/v1/sandboxes/${id}`);
-    }
-    await until(
-      () => service.runtime.list(),
-      (held) => held.length === 0,
-      30_000,
-    );
+    await destroyAll(service, client);
     await service.close();
     await registry.close();
   });

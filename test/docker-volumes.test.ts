@@ -14,10 +14,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readInstance } from '../src/db/migrate.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { mountsDirectoryOf } from '../src/runtimes/docker-features.js';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import { PROGRAM, start as startProgram } from './support/cli.js';
 import type { Client } from './support/client.js';
 import { containerOf, describeDocker, execIn, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until, untilStatus } from './support/until.js';
 
@@ -33,35 +33,27 @@ const request = (name: string, mounts: unknown[], more: Record<string, unknown> 
 describeDocker('volumes in containers', () => {
   let service: TestService;
   let client: Client;
+  let other: Client;
   let room: string;
   beforeAll(async () => {
     makeImage();
     service = await startTestService({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, {
-          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 100, memoryMib: 100_000 } },
-        }),
+      ...onDocker({ capacity: { vcpus: 100, memoryMib: 100_000 } }),
       settings: { stopGraceMs: 200 },
     });
     client = await service.newOrg();
+    other = await service.newOrg();
     room = mountsDirectoryOf((await readInstance(service.ctx.pool)).id);
   });
   afterAll(async () => {
-    for (const { id, org } of made) await org.delete(`/v1/sandboxes/${id}`);
-    await until(
-      () => service.runtime.list(),
-      (held) => held.length === 0,
-      30_000,
-    );
+    await destroyAll(service, client, other);
     await service.close();
     expect(existsSync(room)).toBe(false);
   });
 
-  const made: { id: string; org: Client }[] = [];
   async function create(org: Client, body: object, query: object = running): Promise<any> {
     const answer = await org.post('/v1/sandboxes', body, query as any);
     expect(answer.status, answer.text).toBe(200);
-    made.push({ id: answer.body.id, org });
     return answer.body;
   }
   async function start(body: object, org = client): Promise<string> {
@@ -290,7 +282,6 @@ describeDocker('volumes in containers', () => {
   });
 
   test('two organizations with volumes and paths of the same names never see each other', async () => {
-    const other = await service.newOrg();
     const seen: string[] = [];
     for (const org of [client, other]) {
       await org.post('/v1/volumes', { name: 'same' });

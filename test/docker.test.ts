@@ -2,9 +2,9 @@ import { existsSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { shortInstant, parseInstant } from '../src/lib/instant.js';
 import { readInstance } from '../src/db/migrate.js';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
-import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestService } from './support/service.js';
 import { fullRequest } from './support/specs.js';
 import { until, untilStatus } from './support/until.js';
@@ -24,21 +24,13 @@ describeDocker('the docker runtime', () => {
   beforeAll(async () => {
     makeImage();
     service = await startTestService({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes }),
+      ...onDocker(),
       settings: { stopGraceMs: 1_000, ephemeralLingerMs: 500 },
     });
     client = await service.newOrg();
   });
   afterAll(async () => {
-    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
-      await client.delete(`/v1/sandboxes/${id}`);
-    }
-    await until(
-      () => service.runtime.list(),
-      (held) => held.length === 0,
-      30_000,
-    );
+    await destroyAll(service, client);
     await service.close();
   });
 
@@ -226,7 +218,7 @@ describeDocker('the docker runtime', () => {
       const { body } = await client.get('/v1/events', { resource_id: id, event_type: 'sandbox_started' });
       expect(body.data).toHaveLength(5);
     }
-  }, 120_000);
+  }, 180_000);
 
   test('what cannot start says why', async () => {
     const missing = await client.post(

@@ -63,7 +63,8 @@ test('a stop is not behind the stops of a hundred that do not want to end', asyn
   const begun = performance.now();
   await other.post(`/v1/sandboxes/${body.id}/stop`, {});
   await untilStatus(other, body.id, 'stopped', 30_000);
-  expect(performance.now() - begun).toBeLessThan(2 * stopMs);
+  // In turns they would take half a minute and more.
+  expect(performance.now() - begun).toBeLessThan(4 * stopMs);
 });
 
 test('a wait ends with its budget also when the garbage collector has been there', async () => {

@@ -460,5 +460,5 @@ describe('files as they come', () => {
     expect(
       (await client.get('/v1/billing/usage/storage', { since: '2026-03-01', until: '2026-04-01' })).body.rows,
     ).toHaveLength(5_000);
-  }, 120_000);
+  }, 180_000);
 });

@@ -46,7 +46,7 @@ test('any history reads as a plain model of it says, in whatever order and piece
     }),
     { numRuns: 10 },
   );
-}, 120_000);
+}, 180_000);
 
 // Arbitrary histories, and a model of what the API says of them.
 

@@ -4,9 +4,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Client } from './support/client.js';
-import { containerOf, describeDocker, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { containerOf, describeDocker, IMAGE, makeImage } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { allEvents, openEvents, type ServerEvent } from './support/events.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
@@ -200,21 +200,13 @@ describeDocker('logs of containers', () => {
   beforeAll(async () => {
     makeImage();
     service = await startTestService({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes }),
+      ...onDocker(),
       settings: { stopGraceMs: 1_000, ephemeralLingerMs: 500 },
     });
     client = await service.newOrg();
   });
   afterAll(async () => {
-    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
-      await client.delete(`/v1/sandboxes/${id}`);
-    }
-    await until(
-      () => service.runtime.list(),
-      (held) => held.length === 0,
-      30_000,
-    );
+    await destroyAll(service, client);
     await service.close();
   });
 

@@ -75,7 +75,7 @@ describe('many requests at once', () => {
       await second.close();
       await pool.end();
     }
-  }, 120_000);
+  }, 180_000);
 
   test.each([
     ['max_concurrent_persistent_running', 'concurrent_persistent_running', false],
@@ -451,7 +451,7 @@ test('whatever is done in whatever order, the counts are those of a simple model
   } finally {
     await still.close();
   }
-}, 60_000);
+}, 180_000);
 
 test('a change of quotas is in the audit trail, and no change is not', async () => {
   const client = await service.newOrg();

@@ -2,14 +2,14 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inTransaction } from '../src/db/transaction.js';
 import { now } from '../src/lib/instant.js';
-import { DockerRuntime } from '../src/runtimes/docker.js';
 import { recordObservation } from '../src/sandboxes/record.js';
 import { STATUSES, type SandboxStatus } from '../src/sandboxes/schema.js';
 import { OPERATIONS, TRANSITIONS, type Occurrence } from '../src/sandboxes/state.js';
 import type { Client } from './support/client.js';
-import { describeDocker, IMAGE, makeImage, SOCKET } from './support/docker.js';
+import { describeDocker, IMAGE, makeImage } from './support/docker.js';
+import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestOptions, type TestService } from './support/service.js';
-import { until, untilStatus } from './support/until.js';
+import { untilStatus } from './support/until.js';
 
 /**
  * Every cell of the lifecycle table. What callers ask for is tried over HTTP, on each runtime, in sandboxes that are
@@ -38,14 +38,7 @@ function everyOperation(runtime: () => TestOptions, specs: Specs): void {
     clients = { working: await working.newOrg(), idle: await idle.newOrg() };
   });
   afterAll(async () => {
-    for (const { id } of (await clients.working.get('/v1/sandboxes', { limit: 100 })).body.data) {
-      await clients.working.delete(`/v1/sandboxes/${id}`);
-    }
-    await until(
-      () => working.runtime.list(),
-      (held) => held.length === 0,
-      30_000,
-    );
+    await destroyAll(working, clients.working);
     await Promise.all([working.close(), idle.close()]);
   });
 
@@ -122,10 +115,7 @@ describeDocker('the lifecycle table, docker:', () => {
   });
   everyOperation(
     () => ({
-      runtime: (instanceId, volumes) =>
-        DockerRuntime.connect(instanceId, {
-          ...{ socketPath: SOCKET, network: 'none', volumes, capacity: { vcpus: 1_000 } },
-        }),
+      ...onDocker({ capacity: { vcpus: 1_000 } }),
       settings: { stopGraceMs: 2_000 },
     }),
     {

@@ -161,7 +161,7 @@ test('whatever happens to runs, in whatever order, stored days and runs give the
     ),
     { numRuns: 60 },
   );
-}, 120_000);
+}, 180_000);
 
 test('they are the same while runs are opened, closed, imported and renamed at once', async () => {
   const history = await begin();

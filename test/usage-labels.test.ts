@@ -174,7 +174,7 @@ test('any runs, under labels that change at any time, count under those of the t
     { numRuns: 50 },
   );
   clock = BEGIN;
-}, 120_000);
+}, 180_000);
 
 describe('labels of a sandbox', () => {
   test('are replaced, are what the list filters by, and leave an event', async () => {
@@ -211,6 +211,24 @@ describe('labels of a sandbox', () => {
     expect((await client.get('/v1/events', { event_type: 'sandbox_relabelled' })).body.data).toEqual([]);
     const refused = await client.patch(`/v1/sandboxes/${made.id}`, { labels: { 'sandbox.x': '1' } });
     expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'labels.sandbox.x' }]);
+  });
+
+  test('that were changed before a window leave its stored days in use', async () => {
+    const client = await service.newOrg();
+    clock = at(0n);
+    const { body: made } = await client.post('/v1/sandboxes', smallRequest('veteran'));
+    await client.patch(`/v1/sandboxes/${made.id}`, { labels: { team: 'a' } });
+    await insertRun(client, made.id, at(DAY), at(DAY + 1_000_000n));
+    clock = at(3n * DAY);
+    // Nobody does this: it tells whether the days were read, or the runs once more.
+    await service.ctx.pool.query('update usage_days set vcpu_micros = 7000000 where org_id = $1', [
+      client.org.id,
+    ]);
+    const range = { since: at(DAY), until: at(2n * DAY) };
+    const filter = { ...range, labels: JSON.stringify({ team: 'a' }) };
+    const [byLabel] = (await client.get('/v1/billing/usage/labels', { key: 'team', ...range })).body.rows;
+    const [filtered] = (await client.get('/v1/billing/usage/sandbox', filter)).body.rows;
+    expect([byLabel.vcpu_seconds, filtered.vcpu_seconds]).toEqual([7, 7]);
   });
 
   test('stay with the usage of a sandbox that is deleted', async () => {
@@ -270,6 +288,23 @@ describe('CSV', () => {
       type,
       `day,volume_id,name,mib_seconds\r\n2028-02-27,${host},,1\r\n`,
     ]);
+  });
+
+  test('takes no two names for one, and none for a formula', async () => {
+    const client = await service.newOrg();
+    clock = at(DAY);
+    const names = ['-1', "'-1", ' =1', '\n=1', '＝1', '@x', 'plain'];
+    for (const team of names) {
+      const { body } = await client.post(
+        '/v1/sandboxes',
+        smallRequest(`s-${uuidv7()}`, { labels: { team } }),
+      );
+      await insertRun(client, body.id, at(0n), at(1n));
+    }
+    const [, text] = await csv(client, '/v1/billing/usage/labels?key=team&since=2028-02-27');
+    expect(new Set([...text.matchAll(/labelled,"([^"]*)"/g)].map(([, value]) => value))).toEqual(
+      new Set(["'-1", "''-1", "' =1", "'\n=1", "'＝1", "'@x", 'plain']),
+    );
   });
 
   test.each([

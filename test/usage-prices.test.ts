@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import fc from 'fast-check';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -57,9 +58,10 @@ describe('the summary of a month', () => {
         { name: 'storage_gib', quantity: 200.00048828125, unit: 'storage_gib_hour', amount_cents: 2 },
       ],
       total_cents: 242,
-      // 242 x 31 / 10
-      projected_spend_cents: 750,
+      // 155 vCPU-hours and 116.25 and 620.0015... GiB-hours, of which 10 and 0.5 are included: 731 + 116 + 8
+      projected_spend_cents: 855,
       currency: 'EUR',
+      minor_unit_digits: 2,
       daily: [
         { date: '2028-03-01T00:00:00Z', metric: 'vcpu', quantity: 48 },
         { date: '2028-03-01T00:00:00Z', metric: 'memory_gib', quantity: 36 },
@@ -171,6 +173,7 @@ describe('a price book', () => {
     ['{"currency":"EUR","prices":{"vcpu_hour":"1\\n"}}', 'text such as "0.0504"'],
     ['{"currency":"EUR","minor_unit_digits":5,"prices":{}}', 'minor_unit_digits'],
     ['{"currency":"EUR","prices":{"__proto__":"1"}}', '__proto__'],
+    ['{"currency":"ZZZ","prices":{}}', 'no currency "ZZZ"'],
     [`"${'x'.repeat(70_000)}"`, 'larger than'],
   ])('%#: %.60s is refused with the reason', (text, reason) => {
     writeFileSync(file, text);
@@ -181,5 +184,22 @@ describe('a price book', () => {
   test('that is missing or no file is refused', () => {
     expect(() => loadPriceBook(join(directory, 'none'))).toThrow('ENOENT');
     expect(() => loadPriceBook(directory)).toThrow('no regular file');
+    const pipe = join(directory, 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    expect(() => loadPriceBook(pipe)).toThrow('no regular file');
+  });
+
+  test.each([
+    ['EUR', 2, 504n],
+    ['JPY', 0, 5n],
+    ['KWD', 3, 5_040n],
+  ])('in %s counts in units of its %i digits unless it says others', (currency, digits, amount) => {
+    const book = parsePriceBook(JSON.stringify({ currency, prices: { vcpu_hour: '5.04' } }), 'book.json');
+    expect(book.minorUnitDigits).toBe(digits);
+    expect(amountOf(book, 'vcpu_hour', 3_600_000_000n)).toBe(amount);
+    const other = { currency, minor_unit_digits: 1, prices: { vcpu_hour: '5.04' } };
+    expect(amountOf(parsePriceBook(JSON.stringify(other), 'book.json'), 'vcpu_hour', 3_600_000_000n)).toBe(
+      50n,
+    );
   });
 });

@@ -1,14 +1,20 @@
 import fc from 'fast-check';
-import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, linkSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { addMillis, instantFromMicros, microsOf, type Instant } from '../src/lib/instant.js';
+import { sleep } from '../src/lib/sleep.js';
 import { insertReading } from '../src/volumes/accrual-queries.js';
+import { measure } from '../src/volumes/measure.js';
 import { sampleVolumes } from '../src/volumes/sample.js';
+import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
 
 const HOUR = 3_600_000;
+/** For what takes milliseconds on a machine that does nothing else. */
+const LONG = 50_000;
 const BEGIN = '2028-03-01T00:00:00.000000Z';
 
 let service: TestService;
@@ -91,19 +97,233 @@ test('a volume is read every interval; a reading ends at the next, at the deleti
   expect(summary.storage_gib).toBeCloseTo(mib / 1024, 9);
 });
 
-test('of two workers each reads others', async () => {
-  clock = after(100);
+/** Readings of an organization's volumes do not end while they are held: as on a share that does not answer. */
+function holdReadings(held: (orgId: string, volumeId: string) => boolean): {
+  begun: string[];
+  release(): void;
+  undo(): void;
+} {
+  const { volumes } = service.ctx;
+  const real = volumes.measure.bind(volumes);
+  const gate = new AbortController();
+  const begun: string[] = [];
+  volumes.measure = async (orgId, volumeId, signal) => {
+    if (held(orgId, volumeId)) {
+      begun.push(volumeId);
+      await sleep(600_000, AbortSignal.any([signal, gate.signal]));
+    }
+    return real(orgId, volumeId, signal);
+  };
+  return { begun, release: () => gate.abort(), undo: () => (volumes.measure = real) };
+}
+
+async function makeVolumes(count: number): Promise<{ client: Client; ids: string[] }> {
   const client = await service.newOrg();
   const ids: string[] = [];
-  for (let index = 0; index < 25; index += 1) {
+  for (let index = 0; index < count; index += 1) {
     const { body } = await client.post('/v1/volumes', { name: `v-${index}` });
     ids.push(body.id);
     await service.ctx.volumes.ensure(client.org.id, body.id);
   }
+  return { client, ids };
+}
+
+const warnings = () =>
+  service.logs
+    .map((text) => JSON.parse(text))
+    .filter(({ msg }) => msg.startsWith('the size of a volume was not read'));
+
+test('an organization whose volumes take long has one of them read at a time, and holds up nobody else', async () => {
+  clock = after(200);
+  const slow = await Promise.all([makeVolumes(3), makeVolumes(3), makeVolumes(3)]);
+  const quick = await makeVolumes(10);
+  clock = after(202);
+  const slowOnes = new Set(slow.map(({ client }) => client.org.id));
+  const held = holdReadings((orgId) => slowOnes.has(orgId));
+  try {
+    const pass = sample();
+    for (const id of quick.ids) {
+      await until(
+        () => accrualsOf(id),
+        (accruals) => accruals.length === 1,
+        LONG,
+      );
+    }
+    expect(held.begun).toHaveLength(3);
+    // What becomes due meanwhile does not wait for them either.
+    clock = after(203.5);
+    for (const id of quick.ids) {
+      await until(
+        () => accrualsOf(id),
+        (accruals) => accruals.length === 2,
+        LONG,
+      );
+    }
+    expect(held.begun).toHaveLength(3);
+    held.release();
+    await pass;
+    for (const id of slow.flatMap(({ ids }) => ids)) expect(await accrualsOf(id)).toHaveLength(1);
+  } finally {
+    held.release();
+    held.undo();
+  }
+});
+
+test('where all places are taken by slow volumes, one that is given up makes room for all the quick ones', async () => {
+  clock = after(300);
+  const slow = await Promise.all(Array.from({ length: 5 }, () => makeVolumes(3)));
+  const quick = await makeVolumes(10);
+  clock = after(302);
+  const slowOnes = new Set(slow.map(({ client }) => client.org.id));
+  const held = holdReadings((orgId) => slowOnes.has(orgId));
+  const { settings } = service.ctx;
+  const before = settings.volumeSampleMs;
+  // A reading may take a twelfth of it: a second.
+  settings.volumeSampleMs = 12_000;
+  try {
+    const pass = sample();
+    for (const id of quick.ids)
+      await until(
+        () => accrualsOf(id),
+        (accruals) => accruals.length === 1,
+        LONG,
+      );
+    expect(held.begun.length).toBeLessThan(15);
+    await pass;
+    expect(held.begun).toEqual(expect.arrayContaining(slow.flatMap(({ ids }) => ids)));
+  } finally {
+    held.release();
+    held.undo();
+    settings.volumeSampleMs = before;
+  }
+}, 120_000);
+
+test('a volume that is not read in time is named in a warning, and is tried again after a sixth of the interval', async () => {
+  clock = after(400);
+  const { client, ids } = await makeVolumes(1);
+  const [id] = ids as [string];
+  clock = after(402);
+  const { settings } = service.ctx;
+  const before = settings.volumeSampleMs;
+  // A reading may take a twelfth of it: a second.
+  settings.volumeSampleMs = 12_000;
+  const held = holdReadings((_, volumeId) => volumeId === id);
+  try {
+    await sample();
+    const about = warnings().filter(({ volumeId }) => volumeId === id);
+    expect(about).toMatchObject([{ level: 40, orgId: client.org.id }]);
+    clock = addMillis(after(402), 1_999);
+    await sample();
+    expect(held.begun).toHaveLength(1);
+    held.release();
+    clock = addMillis(after(402), 2_000);
+    await sample();
+    expect(held.begun).toHaveLength(2);
+    expect(await accrualsOf(id)).toHaveLength(1);
+  } finally {
+    held.undo();
+    settings.volumeSampleMs = before;
+  }
+});
+
+test('a volume that was taken by a process that ended is read after a sixth of the interval', async () => {
+  clock = after(500);
+  const { ids } = await makeVolumes(1);
+  const [id] = ids as [string];
+  clock = after(502);
+  const held = holdReadings((_, volumeId) => volumeId === id);
+  const ending = new AbortController();
+  try {
+    const pass = sampleVolumes(service.ctx, ending.signal);
+    await until(
+      async () => held.begun,
+      (begun) => begun.length === 1,
+      LONG,
+    );
+    ending.abort();
+    await pass;
+  } finally {
+    held.undo();
+  }
+  clock = after(502 + 9 / 60);
+  await sample();
+  expect(await accrualsOf(id)).toEqual([]);
+  clock = after(502 + 10 / 60);
+  await sample();
+  expect(await accrualsOf(id)).toHaveLength(1);
+});
+
+test('of two workers each reads others', async () => {
+  clock = after(100);
+  const { ids } = await makeVolumes(25);
   clock = after(102);
   await Promise.all([sample(), sample()]);
   for (const id of ids) expect(await accrualsOf(id)).toHaveLength(1);
 });
+
+test('a deletion ends what counts, also a reading of the same instant or of a worker whose clock is ahead', async () => {
+  for (const ahead of [0, 500]) {
+    clock = BEGIN;
+    const client = await service.newOrg();
+    const { body: volume } = await client.post('/v1/volumes', { name: 'data' });
+    const read = async (hours: number) => {
+      const at = addMillis(after(hours), ahead);
+      const reading = { at, until: addMillis(at, 2 * HOUR), kib: 1024 };
+      await insertReading(service.ctx.pool, client.org.id, volume.id, reading);
+      return at;
+    };
+    const [first, last] = [await read(1), await read(2)];
+    clock = after(2);
+    await client.delete(`/v1/volumes/${volume.id}`);
+    expect(await accrualsOf(volume.id)).toEqual([
+      [first, after(2), 1],
+      [last, last, 1],
+    ]);
+    clock = after(100);
+    const usage = await client.get('/v1/billing/usage/storage', { since: BEGIN, until: after(100) });
+    expect(usage.body.rows[0].mib_seconds).toBeCloseTo(3600 - ahead / 1000, 6);
+  }
+});
+
+test('what the worker may not look into makes a volume unread, not smaller', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-measure-'));
+  const asNobody = async () => {
+    const root = process.getuid?.() === 0;
+    if (root) process.seteuid!(65_534);
+    try {
+      return await measure(directory, new AbortController().signal);
+    } finally {
+      if (root) process.seteuid!(0);
+    }
+  };
+  try {
+    chmodSync(directory, 0o755);
+    writeFileSync(join(directory, 'open'), Buffer.alloc(1024 * 1024, 'x'));
+    const seen = await asNobody();
+    expect(seen).toBeGreaterThanOrEqual(1024);
+
+    const closed = join(directory, 'closed');
+    mkdirSync(closed);
+    writeFileSync(join(closed, 'large'), Buffer.alloc(4 * 1024 * 1024, 'x'));
+    chmodSync(closed, 0);
+    await expect(asNobody()).rejects.toThrow(/^du ended with 1: .*Permission denied$/);
+
+    // A name is not taken for a reason, and much to complain of is no other case.
+    for (let index = 0; index < 10_000; index += 1) {
+      mkdirSync(join(directory, `${index}\nx: No such file or directory`), { mode: 0 });
+    }
+    const error: Error = await asNobody().then(
+      () => expect.fail('a sum without all of it'),
+      (reason: Error) => reason,
+    );
+    expect(error.message).toMatch(/Permission denied$/);
+    expect(error.message.length).toBeLessThan(250);
+    chmodSync(closed, 0o755);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+  expect(await asNobody()).toBeUndefined();
+}, 180_000);
 
 test('whichever way clocks go, intervals of a volume never overlap and each begins with a reading', async () => {
   const moment = fc.integer({ min: 0, max: 20 }).map((step) => BigInt(step) * 1_800_000_000n);
@@ -131,10 +351,10 @@ test('whichever way clocks go, intervals of a volume never overlap and each begi
     }),
     { numRuns: 60 },
   );
-}, 60_000);
+}, 180_000);
 
 test('the worker does it', async () => {
-  const live = await startTestService({ settings: { volumeSampleMs: 200 } });
+  const live = await startTestService({ settings: { volumeSampleMs: 3_000 } });
   try {
     const client = await live.newOrg();
     const { body } = await client.post('/v1/volumes', { name: 'data' });

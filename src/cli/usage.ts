@@ -9,7 +9,7 @@ import { sandboxBreakdown } from '../usage/breakdown.js';
 import type { Scope } from '../usage/queries.js';
 import { sandboxTotals, type SandboxTotal } from '../usage/summary-queries.js';
 import { totalsByDay } from '../usage/summary.js';
-import { inUnits, type Quantities } from '../usage/price.js';
+import { inUnits, sumOf, type Quantities } from '../usage/price.js';
 import { readWindow, type Window } from '../usage/window.js';
 import { databaseCommand, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
@@ -22,7 +22,10 @@ interface UsageOptions extends CommonOptions {
   csv?: true;
 }
 
+/** Characters of the longest bar where the terminal is wide enough, and of the rest of its line. */
 const BAR = 40;
+const BESIDE_BAR = 45;
+const LONGEST_NAME = 40;
 /** Finance wants the file; people want the sandboxes that matter. */
 const MOST_SHOWN = 20;
 
@@ -77,45 +80,44 @@ async function printRows(
 
 async function printPicture(tx: Transaction, orgId: string, window: Window): Promise<void> {
   const days = await totalsByDay(tx, orgId, window);
-  if (days.size === 0) return write('nothing ran\n');
-  const { rows, count } = await sandboxTotals(tx, orgId, window, MOST_SHOWN);
-  const shown = rows.map((row) => [row.name, ...hours(quantitiesOf(row))]);
-  const more = count > rows.length ? [[`(${count - rows.length} more)`, '', '', '']] : [];
-  const sums = [...days.values()].reduce((a, b) => ({
-    vcpu_hour: a.vcpu_hour + b.vcpu_hour,
-    memory_gib_hour: a.memory_gib_hour + b.memory_gib_hour,
-    disk_gib_hour: a.disk_gib_hour + b.disk_gib_hour,
-    storage_gib_hour: a.storage_gib_hour + b.storage_gib_hour,
-  }));
-  const head = ['SANDBOX', 'vCPU HOURS', 'GiB HOURS MEMORY', 'GiB HOURS DISK'];
-  await write(`${table(head, [...shown, ...more, ['all', ...hours(sums)]])}\n\n${chart(days)}\n`);
+  if (days.size === 0) return write('nothing was used\n');
+  const { totals, count } = await sandboxTotals(tx, orgId, window, MOST_SHOWN);
+  if (count > 0) {
+    const shown = totals.map(({ name, used }) => [shorten(name), ...hours(used)]);
+    const more = count > totals.length ? [[`(${count - totals.length} more)`, '', '', '']] : [];
+    const all = ['all', ...hours(sumOf([...days.values()]))];
+    const head = ['SANDBOX', 'vCPU HOURS', 'GiB HOURS MEMORY', 'GiB HOURS DISK'];
+    await write(`${table(head, [...shown, ...more, all])}\n\n`);
+  }
+  await write(`${chart(days)}\n`);
 }
 
-function hours(quantities: Quantities): string[] {
+function shorten(name: string): string {
+  const characters = [...new Intl.Segmenter().segment(name)].map(({ segment }) => segment);
+  return characters.length > LONGEST_NAME ? `${characters.slice(0, LONGEST_NAME - 1).join('')}…` : name;
+}
+
+function hours(used: SandboxTotal['used']): string[] {
   return (['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour'] as const).map((metric) =>
-    inUnits(metric, quantities[metric]).toFixed(2),
+    inUnits(metric, used[metric]).toFixed(2),
   );
-}
-
-function quantitiesOf({ vcpu, memory, disk }: SandboxTotal): Quantities {
-  return {
-    vcpu_hour: BigInt(vcpu),
-    memory_gib_hour: BigInt(memory),
-    disk_gib_hour: BigInt(disk),
-    storage_gib_hour: 0n,
-  };
 }
 
 /** A bar for each day on which something was used; the longest stands for the most. */
 function chart(days: ReadonlyMap<string, Quantities>): string {
-  const values = [...days].map(([day, { vcpu_hour }]) => [day, inUnits('vcpu_hour', vcpu_hour)] as const);
-  const most = Math.max(...values.map(([, value]) => value));
-  const rows = values.map(([day, value]) => [
+  const rows = [...days].map(([day, quantities]) => ({
     day,
-    value.toFixed(2),
-    most === 0 ? '' : '█'.repeat(value === 0 ? 0 : Math.max(1, Math.round((value / most) * BAR))),
-  ]);
-  return table(['DAY', 'vCPU HOURS', ''], rows);
+    vcpus: inUnits('vcpu_hour', quantities.vcpu_hour),
+    storage: inUnits('storage_gib_hour', quantities.storage_gib_hour),
+  }));
+  const most = Math.max(...rows.map(({ vcpus }) => vcpus));
+  const longest = Math.max(10, Math.min(BAR, (process.stdout.columns ?? Infinity) - BESIDE_BAR));
+  const bar = (value: number) =>
+    value === 0 ? '' : '█'.repeat(Math.max(1, Math.round((value / most) * longest)));
+  return table(
+    ['DAY', 'GiB HOURS STORAGE', 'vCPU HOURS', ''],
+    rows.map(({ day, vcpus, storage }) => [day, storage.toFixed(2), vcpus.toFixed(2), bar(vcpus)]),
+  );
 }
 
 /** Waits for who reads, so that a year of usage is not in memory when a pager shows its first page. */

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { connectAlone, type Address, type Sql } from './pool.js';
+import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
 import { ExplainedError } from '../lib/explained.js';
 import { PACKAGE_ROOT } from '../lib/root.js';
 
@@ -115,7 +115,11 @@ function checkHistory(known: Migration[], applied: AppliedMigration[]): void {
   }
 }
 
-async function apply(client: pg.Client, { number, name, text, checksum }: Migration): Promise<void> {
+/** Beside a release that goes on working a migration may be ended to resolve a deadlock. */
+const ATTEMPTS = 10;
+
+async function apply(client: pg.Client, migration: Migration, attempt = 1): Promise<void> {
+  const { number, name, text, checksum } = migration;
   await client.query('begin');
   try {
     await client.query(text);
@@ -127,6 +131,7 @@ async function apply(client: pg.Client, { number, name, text, checksum }: Migrat
     await client.query('commit');
   } catch (cause) {
     await client.query('rollback').catch(() => undefined);
+    if (sqlState(cause) === DEADLOCK && attempt < ATTEMPTS) return apply(client, migration, attempt + 1);
     throw new ExplainedError(`migration ${name} failed: ${(cause as Error).message}`, { cause });
   }
 }

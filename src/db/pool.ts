@@ -77,6 +77,8 @@ function safeInteger(text: string): number {
   return value;
 }
 
+export const DEADLOCK = '40P01';
+
 /** The codes by which PostgreSQL says why, read off an error of unknown kind. */
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined;

@@ -1,56 +1,70 @@
 import { Readable } from 'node:stream';
+import { sleep } from '../lib/sleep.js';
 import type { Pool } from './pool.js';
 import { inTransaction, type Transaction } from './transaction.js';
 
-const BUFFER_BYTES = 256 * 1024;
+/** Small, so that a slow reader is seen to take something. */
+const PIECE_BYTES = 64 * 1024;
 const STATEMENT_TIMEOUT_MS = 120_000;
+const CANCEL_EVERY_MS = 100;
 
-/** The reader went away, or takes nothing any more. */
-class ReaderGone extends Error {}
+/** The reader does not want any more. */
+export class ReaderGone extends Error {}
+
+export interface StreamOptions {
+  /** Aborts when nobody reads any more: the statement under way is cancelled. */
+  gone: AbortSignal;
+  /** Called when it fails after the first of it was handed out, just before the stream breaks off. */
+  onBreak: () => void;
+  /** Called once the connection is back in the pool; with what failed, unless the reader is gone. */
+  onEnd: (error?: unknown) => void;
+}
 
 /**
- * What `produce` yields as a stream, read from one snapshot of the database. No more is read than the reader takes; one
- * that takes nothing for `stallMs` milliseconds is cut off, so that it cannot keep a connection and a snapshot.
- * Rejects when it fails before there is anything to send; later the stream breaks off. `onEnd` is called once the connection
- * is back in the pool.
+ * What `produce` yields as a stream, read from one snapshot of the database. No more is read than the reader takes. Rejects when
+ * it fails before there is anything to send (ReaderGone when the reader is); later the stream breaks off.
  */
 export async function streamSnapshot(
   pool: Pool,
-  { stallMs, onEnd }: { stallMs: number; onEnd: (error?: unknown) => void },
+  { gone, onBreak, onEnd }: StreamOptions,
   produce: (tx: Transaction) => AsyncIterable<string>,
 ): Promise<Readable> {
   let wanted: () => void = () => undefined;
-  const stream = new Readable({ highWaterMark: BUFFER_BYTES, read: () => wanted() });
-  stream.once('close', () => wanted());
+  const stream = new Readable({ highWaterMark: PIECE_BYTES, read: () => wanted() });
+  const wake = () => wanted();
+  gone.addEventListener('abort', wake);
+  stream.once('close', wake);
   // Who has the stream hears of it; before anybody has, the promise says it.
   stream.on('error', () => undefined);
 
+  const ended = () => gone.aborted || stream.destroyed;
+
   async function write(text: string): Promise<void> {
-    if (stream.destroyed) throw new ReaderGone('the reader is gone');
-    if (stream.push(text)) return;
-    let timer: NodeJS.Timeout | undefined;
-    const stalled = await new Promise<boolean>((resolve) => {
-      timer = setTimeout(() => resolve(true), stallMs);
-      wanted = () => resolve(false);
-    });
-    clearTimeout(timer);
-    wanted = () => undefined;
-    if (stalled) throw new ReaderGone(`the reader took nothing for ${stallMs} ms`);
+    const bytes = Buffer.from(text);
+    for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+      if (ended()) throw new ReaderGone();
+      if (stream.push(bytes.subarray(at, at + PIECE_BYTES))) continue;
+      await new Promise<void>((resolve) => (wanted = resolve));
+      wanted = () => undefined;
+    }
   }
 
   async function run(sent: () => void): Promise<void> {
     await inTransaction(
       pool,
       async (tx) => {
+        if (ended()) throw new ReaderGone();
         await tx.query('set transaction isolation level repeatable read, read only');
         await tx.query(
           `set local statement_timeout = ${STATEMENT_TIMEOUT_MS}; set local cursor_tuple_fraction = 0.01`,
         );
-        for await (const text of produce(tx)) {
-          const written = write(text);
-          sent();
-          await written;
-        }
+        await cancelledBy(pool, tx, gone, async () => {
+          for await (const text of produce(tx)) {
+            const written = write(text);
+            sent();
+            await written;
+          }
+        });
       },
       { unhurried: true },
     );
@@ -59,12 +73,55 @@ export async function streamSnapshot(
   }
 
   return new Promise((resolve, reject) => {
-    run(() => resolve(stream))
+    let handedOut = false;
+    const sent = () => {
+      handedOut = true;
+      resolve(stream);
+    };
+    run(sent)
       .then(() => onEnd())
       .catch((error: unknown) => {
+        const left = ended();
+        if (handedOut) onBreak();
         stream.destroy(error as Error);
-        reject(error);
-        onEnd(error instanceof ReaderGone ? undefined : error);
-      });
+        reject(left ? new ReaderGone() : error);
+        onEnd(left ? undefined : error);
+      })
+      .finally(() => gone.removeEventListener('abort', wake));
   });
+}
+
+/**
+ * Runs `work` in a transaction, and when the signal aborts cancels its statements, so that it fails. Returns only when no more of
+ * that is on its way: it must not hit who has the connection next.
+ */
+async function cancelledBy(
+  pool: Pool,
+  tx: Transaction,
+  signal: AbortSignal,
+  work: () => Promise<void>,
+): Promise<void> {
+  const { rows } = await tx.query<{ pid: number }>('select pg_backend_pid() as pid');
+  const over = new AbortController();
+  let cancelling: Promise<void> | undefined;
+  const cancel = async () => {
+    // Again and again: one that arrives between two statements does nothing.
+    while (!over.signal.aborted) {
+      await pool.query('select pg_cancel_backend($1)', [rows[0]!.pid]);
+      await sleep(CANCEL_EVERY_MS, over.signal);
+    }
+  };
+  const onAbort = () => {
+    // When it cannot be cancelled, it ends by its time limit.
+    cancelling = cancel().catch(() => undefined);
+  };
+  signal.addEventListener('abort', onAbort);
+  if (signal.aborted) onAbort();
+  try {
+    await work();
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+    over.abort();
+    await cancelling;
+  }
 }

@@ -1,7 +1,6 @@
 import type pg from 'pg';
-import { sqlState, type Pool, type Sql } from './pool.js';
+import { DEADLOCK, sqlState, type Pool, type Sql } from './pool.js';
 
-const DEADLOCK = '40P01';
 const SERIALIZATION = '40001';
 const ATTEMPTS = 5;
 

@@ -106,10 +106,10 @@ export function eventRoutes(app: App, ctx: Context): void {
       return exportStreamed(
         request,
         reply,
-        type,
         (tx) => exportText(tx, begun),
         async () => {
           begun = await beginExport(ctx.pool, asked, ctx.now());
+          void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
           void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
         },
       );

@@ -1,34 +1,41 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
 import type { Context } from '../context.js';
-import { streamSnapshot } from '../db/stream.js';
+import { ReaderGone, streamSnapshot } from '../db/stream.js';
 import type { Transaction } from '../db/transaction.js';
 import { makeTurns } from '../lib/turns.js';
 import { callerOf } from './auth.js';
 import { ApiError } from './errors.js';
+import { watchReader } from './reader.js';
 
-/** How long a request waits for its turn, in milliseconds. */
-const PATIENCE_MS = 10_000;
-
-/** Sends what `produce` yields as it is read, as the media type `type`. `begin`: what comes first, once it is its turn. */
+/** Sends what `produce` yields as it is read. `begin`: what comes first, once it is its turn. */
 export type Streamed = (
   request: FastifyRequest,
   reply: FastifyReply,
-  type: string,
   produce: (tx: Transaction) => AsyncIterable<string>,
   begin?: () => Promise<void>,
 ) => Promise<Readable>;
 
 /**
  * Makes the sender of one kind of answers. Each under way has a database connection, so there are `most` of them at a time, and
- * half as many of one organization. `what`: for messages, such as `usage`.
+ * half as many of one organization; who does not read gives way to who waits. `what`: for messages, such as `usage`.
  */
 export function makeStreamed(ctx: Context, { most, what }: { most: number; what: string }): Streamed {
-  const turns = makeTurns({ total: most, each: Math.ceil(most / 2) });
+  const { settings } = ctx;
+  const turns = makeTurns({
+    places: { total: most, each: Math.ceil(most / 2) },
+    waiting: { total: 1_000, each: 200 },
+    patienceMs: settings.usagePatienceMs,
+    idleMs: settings.usageIdleMs,
+  });
 
-  return async (request, reply, type, produce, begin) => {
+  return async (request, reply, produce, begin) => {
     const { orgId } = callerOf(request);
-    const leave = await turns.take(orgId, PATIENCE_MS);
+    const reader = watchReader(request, reply, {
+      stallMs: settings.usageStallMs,
+      limitMs: settings.usageLimitMs,
+    });
+    const leave = await turns.take(orgId, reader);
     if (!leave) {
       throw new ApiError('rate_limited', `too much ${what} is being read: try again later`, null, {
         headers: { 'retry-after': '5' },
@@ -38,13 +45,19 @@ export function makeStreamed(ctx: Context, { most, what }: { most: number; what:
       leave();
       if (error !== undefined) request.log.error({ err: error, orgId, what }, 'reading a stream failed');
     };
+    const onBreak = () => {
+      if (reply.raw.headersSent) reader.cutOff();
+    };
     await begin?.().catch((error: unknown) => {
       leave();
       throw error;
     });
-    const { usageStallMs: stallMs } = ctx.settings;
-    const text = await streamSnapshot(ctx.pool, { stallMs, onEnd }, produce);
-    void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
-    return text;
+    try {
+      return await streamSnapshot(ctx.pool, { gone: reader.gone, onBreak, onEnd }, produce);
+    } catch (error) {
+      // Nobody hears it, and nothing is wrong on our side.
+      if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');
+      throw error;
+    }
   };
 }

@@ -19,10 +19,6 @@ const LOADS: Record<Kind, string> = {
     select org_id, id, name, slug, status, status_reason, ephemeral, created_at,
       last_failure_message, spec, started_at, stopped_at, $1, removed_at, removed_at
     from staged_sandbox order by line`,
-  run: `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
-    select org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at,
-      case when stopped_at is not null and $1::timestamptz is not null then 'imported' end
-    from staged_run order by line`,
   volume: `insert into volumes (org_id, id, kind, name, status, created_at, updated_at, removed_at)
     select org_id, id, kind, name, 'active', created_at, coalesce(removed_at, least(created_at, $1)), removed_at
     from staged_volume order by line`,
@@ -34,6 +30,11 @@ const LOADS: Record<Kind, string> = {
     select distinct on (org_id, id)
       org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id
     from staged_event where $1::timestamptz is not null order by org_id, id, line`,
+  // Last: counting a run holds up who changes its sandbox, until the import is committed.
+  run: `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+    select org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at,
+      case when stopped_at is not null and $1::timestamptz is not null then 'imported' end
+    from staged_run order by line`,
 };
 
 export type Counts = Record<Kind, number>;

@@ -2,7 +2,7 @@ import type { ValidateFunction } from 'ajv';
 import { actorId } from '../events/actor.js';
 import { redactEmail } from '../events/redact.js';
 import { compile, explainFirst } from '../http/validation.js';
-import { parseInstant, type Instant } from '../lib/instant.js';
+import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
@@ -61,6 +61,9 @@ function toValues(line: Line): Parsed['values'] {
       const startedAt = time('started_at', line.started_at);
       const stoppedAt = time('stopped_at', line.stopped_at);
       if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
+      if (startedAt !== null && stoppedAt !== null && daysBetween(startedAt, stoppedAt) > LONGEST_RUN_DAYS) {
+        throw new BadLine('a run is longer than a hundred years');
+      }
       const { org_id, id, sandbox_id, vcpus, memory_mib, disk_mib } = line;
       return [org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, startedAt, stoppedAt];
     }
@@ -90,6 +93,13 @@ function toValues(line: Line): Parsed['values'] {
       ];
     }
   }
+}
+
+/** Each of its days has a row: a line must not become a million. */
+const LONGEST_RUN_DAYS = 36_525;
+
+function daysBetween(from: Instant, to: Instant): number {
+  return Number((microsOf(to) - microsOf(from)) / 86_400_000_000n);
 }
 
 /** The filter's index holds key and value together, at most some 2,700 bytes of them. */

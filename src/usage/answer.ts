@@ -14,11 +14,18 @@ export type Answer = (
   produce: (tx: Transaction, format: Format) => AsyncIterable<string>,
 ) => Promise<Readable>;
 
+/** Says in the headers that usage is sent as JSON or CSV, as the caller asks, and returns which. */
+export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Format {
+  const type = preferredType(request.headers.accept, ['application/json', 'text/csv']);
+  void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
+  return FORMATS[type]!;
+}
+
 /** Sends usage as it is read, JSON or CSV as the caller asks. */
 export function makeAnswer(ctx: Context): Answer {
   const streamed = makeStreamed(ctx, { most: ctx.settings.maxUsageStreams, what: 'usage' });
   return (request, reply, produce) => {
-    const type = preferredType(request.headers.accept, ['application/json', 'text/csv']);
-    return streamed(request, reply, type, (tx) => produce(tx, FORMATS[type]!));
+    const format = chooseFormat(request, reply);
+    return streamed(request, reply, (tx) => produce(tx, format));
   };
 }

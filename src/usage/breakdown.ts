@@ -109,36 +109,39 @@ async function* sandboxRows(
     for (const slab of slabs) yield* rowsOf<LooseRow>(tx, 'loose_rows', looseRows(scope, slab, format));
   }
   const loose = await peekFirst(batches());
-  const whole = slabs.flatMap((slab) => slab.whole ?? []);
-  const [from, to] = [whole[0]?.from, whole.at(-1)?.to];
+  const days = slabs[0]?.wholeOfWindow;
   let stored: AsyncIterable<StoredRow[]> = nothing();
-  if (from !== undefined && to !== undefined) {
+  if (days) {
     const day = loose.first?.[0]?.[0];
-    const mixed = day === undefined ? to : [from, `${day}T00:00:00.000000Z`, to].toSorted()[1]!;
-    if (from < mixed) yield* storedLines(tx, scope, { from, to: mixed }, format);
-    if (mixed < to) stored = rowsOf(tx, 'stored_rows', storedRows(scope, { from: mixed, to }, format));
+    const mixed =
+      day === undefined ? days.to : [days.from, `${day}T00:00:00.000000Z`, days.to].toSorted()[1]!;
+    if (days.from < mixed) yield* storedLines(tx, scope, { from: days.from, to: mixed }, days, format);
+    if (mixed < days.to) {
+      stored = rowsOf(tx, 'stored_rows', storedRows(scope, { from: mixed, to: days.to }, days, format));
+    }
   }
   yield* mergeRows(stored, loose.all, POSITIONS[format]);
 }
 
 /**
- * Stored days that need not be compared with anything. Of all the sandboxes they come as finished text, many lines in one row
+ * A part of the stored days, which need not be compared with anything. Of all the sandboxes they come as finished text, many lines in one row
  * (docs/performance.md: handing over each by itself took most of the time).
  */
 async function* storedLines(
   tx: Transaction,
   scope: Scope,
-  whole: Stretch,
+  part: Stretch,
+  days: Stretch,
   format: Format,
 ): AsyncGenerator<string[]> {
   if (scope.sandboxIds !== undefined || Object.keys(scope.labels).length > 0) {
-    for await (const rows of rowsOf<StoredRow>(tx, 'stored_lines', storedRows(scope, whole, format))) {
+    for await (const rows of rowsOf<StoredRow>(tx, 'stored_lines', storedRows(scope, part, days, format))) {
       yield rows.map(([line]) => line);
     }
     return;
   }
   const fetch = async (after: Place) => {
-    const query = storedText(scope.orgId, whole, format, after, TEXT_ROWS);
+    const query = storedText(scope.orgId, part, format, after, TEXT_ROWS);
     const { rows } = await tx.query<[text: string, count: number, ...last: Place]>({
       ...query,
       values: [...query.values],

@@ -31,8 +31,8 @@ const COLUMNS = ['micros', 'vcpu_micros', 'memory_mib_micros', 'disk_mib_micros'
 export function labelRows(scope: Scope, key: string, slab: Slab, format: Format): Query {
   const c = new Conditions();
   const { orgId } = scope;
-  const picked = pickedSandboxes(c, scope);
-  const held = labelledSandboxes(c, orgId, key, picked !== undefined);
+  const picked = pickedSandboxes(c, scope, slab.wholeOfWindow);
+  const held = labelledSandboxes(c, orgId, key, picked !== undefined, slab.wholeOfWindow);
   const all = looseStretches(c, orgId, slab, picked === undefined ? undefined : 'picked');
   const labelled = looseStretches(c, orgId, slab, 'held');
   const sums = COLUMNS.map((column) => `sum(p.${column}) as ${column}`).join(', ');

@@ -1,4 +1,4 @@
-import { openSync, closeSync, fstatSync, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { Type, type Static } from 'typebox';
 import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained.js';
@@ -28,6 +28,14 @@ const File = Type.Object(
 
 const validate = compile(File);
 
+const CURRENCIES = new Set(Intl.supportedValuesOf('currency'));
+
+/** 2 for EUR, none for JPY, 3 for KWD. */
+function digitsOf(currency: string): number {
+  return new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions()
+    .maximumFractionDigits!;
+}
+
 /** Reads a price book. Throws ExplainedError, which names the file and what is wrong with it. */
 export function loadPriceBook(file: string): PriceBook {
   return parsePriceBook(readText(file), file);
@@ -36,15 +44,16 @@ export function loadPriceBook(file: string): PriceBook {
 export function parsePriceBook(text: string, file: string): PriceBook {
   let read: unknown;
   try {
-    read = JSON.parse(text);
+    read = JSON.parse(text.replace(/^\uFEFF/, ''));
   } catch {
     throw refused(file, 'it is not valid JSON');
   }
   if (!validate(read)) throw refused(file, hint(explainFirst(validate.errors ?? [])));
-  const { currency, minor_unit_digits = 2, prices, included = {} } = read as Static<typeof File>;
+  const { currency, minor_unit_digits, prices, included = {} } = read as Static<typeof File>;
+  if (!CURRENCIES.has(currency)) throw refused(file, `there is no currency "${currency}" in ISO 4217`);
   return {
     currency,
-    minorUnitDigits: minor_unit_digits,
+    minorUnitDigits: minor_unit_digits ?? digitsOf(currency),
     prices: decimals(prices),
     included: decimals(included),
   };
@@ -52,7 +61,8 @@ export function parsePriceBook(text: string, file: string): PriceBook {
 
 function readText(file: string): string {
   try {
-    const descriptor = openSync(file, 'r');
+    // A pipe that nobody writes to must not hang the start.
+    const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor);
       if (!stat.isFile()) throw refused(file, 'it is no regular file');

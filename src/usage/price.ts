@@ -22,8 +22,10 @@ export interface PriceBook {
 /** Quantities in integers, as they are metered: microseconds times vCPUs, or times MiB. */
 export type Quantities = Record<Metric, bigint>;
 
-export function noQuantities(): Quantities {
-  return { vcpu_hour: 0n, memory_gib_hour: 0n, disk_gib_hour: 0n, storage_gib_hour: 0n };
+export function sumOf(parts: readonly Partial<Quantities>[]): Quantities {
+  const sum = { vcpu_hour: 0n, memory_gib_hour: 0n, disk_gib_hour: 0n, storage_gib_hour: 0n };
+  for (const part of parts) for (const metric of METRICS) sum[metric] += part[metric] ?? 0n;
+  return sum;
 }
 
 const HOUR_MICROS = 3_600_000_000n;
@@ -58,9 +60,9 @@ export function amountOf(book: PriceBook, metric: Metric, quantity: bigint): big
   return halfUp(charged * price * minor, UNITS[metric] * shift * 10n ** BigInt(scale));
 }
 
-/** A total carried on to the end of the period at the pace so far; the total itself when there is nothing to carry on. */
-export function project(total: bigint, elapsed: bigint, length: bigint): bigint {
-  return elapsed <= 0n || elapsed >= length ? total : halfUp(total * length, elapsed);
+/** A quantity carried on to the end of the period at the pace so far; itself when there is nothing to carry on. */
+export function project(quantity: bigint, elapsed: bigint, length: bigint): bigint {
+  return elapsed <= 0n || elapsed >= length ? quantity : halfUp(quantity * length, elapsed);
 }
 
 /** Of numbers that are not negative. */

@@ -40,8 +40,15 @@ const STORED_LINES: Record<Format, string> = { json: 'u.json', csv: LINES.csv('u
 /** What stands between two lines. */
 export const SEPARATORS: Record<Format, string> = { json: ',', csv: '\r\n' };
 
-/** Which sandboxes are meant and when they had the labels. Undefined: all of them, always. */
-export function pickedSandboxes(c: Conditions, { orgId, sandboxIds, labels }: Scope): string | undefined {
+/**
+ * Which sandboxes are meant and when they had the labels. `whole`: all the time of `days`, so that stored days stand for
+ * them. Undefined: all sandboxes, always.
+ */
+export function pickedSandboxes(
+  c: Conditions,
+  { orgId, sandboxIds, labels }: Scope,
+  days: Stretch | undefined,
+): string | undefined {
   const pairs = Object.entries(labels);
   if (pairs.length === 0) {
     if (sandboxIds === undefined) return undefined;
@@ -59,13 +66,18 @@ export function pickedSandboxes(c: Conditions, { orgId, sandboxIds, labels }: Sc
       where p.org_id = ${c.parameter(orgId)} ${among}
       group by p.sandbox_id, p.key
     ), picked (sandbox_id, times, whole) as materialized (
-      select sandbox_id, range_intersect_agg(times),
-        range_intersect_agg(times) @> tstzrange('-infinity', 'infinity')
+      select sandbox_id, range_intersect_agg(times), ${covers(c, 'range_intersect_agg(times)', days)}
       from had group by sandbox_id having count(*) = ${c.parameter(pairs.length)})`;
 }
 
 /** When sandboxes had a label of this key, and which. `picked`: only while they were meant. */
-export function labelledSandboxes(c: Conditions, orgId: string, key: string, picked: boolean): string {
+export function labelledSandboxes(
+  c: Conditions,
+  orgId: string,
+  key: string,
+  picked: boolean,
+  days: Stretch | undefined,
+): string {
   return `labelled (sandbox_id, value, times) as (
       select p.sandbox_id, p.value, range_agg(tstzrange(p.from_at, p.to_at))
       from label_periods p
@@ -73,8 +85,14 @@ export function labelledSandboxes(c: Conditions, orgId: string, key: string, pic
       group by p.sandbox_id, p.value
     ), held (sandbox_id, value, times, whole) as materialized (
       select l.sandbox_id, l.value, l.times ${picked ? '* k.times' : ''},
-        l.times @> tstzrange('-infinity', 'infinity') ${picked ? 'and k.whole' : ''}
+        ${covers(c, 'l.times', days)} ${picked ? 'and k.whole' : ''}
       from labelled l ${picked ? 'join picked k on k.sandbox_id = l.sandbox_id' : ''})`;
+}
+
+/** Without whole days there are no stored ones to stand for anything. */
+function covers(c: Conditions, times: string, days: Stretch | undefined): string {
+  if (!days) return 'false';
+  return `${times} @> tstzrange(${c.parameter(days.from)}, ${c.parameter(days.to)})`;
 }
 
 /**
@@ -111,7 +129,7 @@ export function looseStretches(
 
 /** Sums of what `looseStretches` gives. */
 const LOOSE_SUMS = `
-  select d.day, t.sandbox_id, sum(d.micros) as micros, sum(d.micros::numeric * t.vcpus) as vcpu_micros,
+  select d.day, t.sandbox_id, sum(d.micros::numeric * t.vcpus) as vcpu_micros,
     sum(d.micros::numeric * t.memory_mib) as memory_mib_micros, sum(d.micros::numeric * t.disk_mib) as disk_mib_micros
   from stretches t
   cross join lateral days_of(t.from_at, t.to_at) d
@@ -132,7 +150,7 @@ function dateOf(c: Conditions, instant: string): string {
  */
 export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
   const c = new Conditions();
-  const picked = pickedSandboxes(c, scope);
+  const picked = pickedSandboxes(c, scope, slab.wholeOfWindow);
   const stretches = looseStretches(c, scope.orgId, slab, picked === undefined ? undefined : 'picked');
   const whole = picked
     ? 'and exists (select from picked k where k.sandbox_id = u.sandbox_id and k.whole)'
@@ -157,14 +175,14 @@ export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
   return { text, values: c.values };
 }
 
-/** Rows (line, name) of stored days, by day, name and id: the order they are stored in. */
-export function storedRows(scope: Scope, whole: Stretch, format: Format): Query {
+/** Rows (line, name) of a part of the stored `days` of a window, by day, name and id: the order they are stored in. */
+export function storedRows(scope: Scope, part: Stretch, days: Stretch, format: Format): Query {
   const c = new Conditions();
-  const picked = pickedSandboxes(c, scope);
+  const picked = pickedSandboxes(c, scope, days);
   const text = `${picked ? `with ${picked}` : ''}
     select ${STORED_LINES[format]}, u.name
     from usage_days u
-    where ${storedDays(c, scope.orgId, whole)}
+    where ${storedDays(c, scope.orgId, part)}
       ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}
     order by u.day, u.name, u.sandbox_id`;
   return { text, values: c.values };
@@ -205,7 +223,7 @@ export function storedText(
 /** The identities (one JSON object a row) of all sandboxes that have a row, removed ones too. */
 export function usedSandboxes(scope: Scope, slab: Slab): Query {
   const c = new Conditions();
-  const picked = pickedSandboxes(c, scope);
+  const picked = pickedSandboxes(c, scope, slab.wholeOfWindow);
   const stretches = looseStretches(c, scope.orgId, slab, picked === undefined ? undefined : 'picked');
   const stored = slab.whole
     ? `union all select u.sandbox_id from usage_days u where ${storedDays(c, scope.orgId, slab.whole)}

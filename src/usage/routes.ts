@@ -1,11 +1,12 @@
 import type { Readable } from 'node:stream';
 import { Type, type TSchema } from 'typebox';
 import type { Context } from '../context.js';
+import { inTransaction } from '../db/transaction.js';
 import { callerOf } from '../http/auth.js';
 import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
 import { Repeatable, Uuid } from '../http/schema.js';
-import { makeAnswer } from './answer.js';
+import { chooseFormat, makeAnswer } from './answer.js';
 import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
 import type { Scope } from './queries.js';
 import { LabelUsage, SandboxUsage, StorageUsage, UsageSummary } from './schema.js';
@@ -56,22 +57,30 @@ export function usageRoutes(app: App, ctx: Context): void {
           },
           closed,
         ),
-        response: streamed(UsageSummary),
+        response: {
+          ...answers(UsageSummary),
+          200: inEitherFormat<string>(UsageSummary, 'JSON, or CSV when `Accept` asks for it.'),
+        },
       },
     },
-    (request, reply) => {
+    async (request, reply) => {
       const now = ctx.now();
       const period = readMonth(request.query.month, now);
       const { orgId } = callerOf(request);
-      return answer(request, reply, async function* (tx, format) {
-        yield presentSummary(await summarize(tx, orgId, period, now, ctx.settings.priceBook), format);
+      const format = chooseFormat(request, reply);
+      // A few rows, whole before they are sent: nobody who reads slowly holds anything.
+      const summary = await inTransaction(ctx.pool, async (tx) => {
+        await tx.query('set transaction isolation level repeatable read, read only');
+        return summarize(tx, orgId, period, now, ctx.settings.priceBook);
       });
+      return presentSummary(summary, format);
     },
   );
 
   app.get(
     '/v1/billing/usage/sandbox',
     {
+      exposeHeadRoute: false,
       schema: {
         operationId: 'get_sandbox_breakdown',
         scope: 'billing:read',
@@ -91,6 +100,7 @@ export function usageRoutes(app: App, ctx: Context): void {
   app.get(
     '/v1/billing/usage/labels',
     {
+      exposeHeadRoute: false,
       schema: {
         operationId: 'get_label_breakdown',
         scope: 'billing:read',
@@ -120,6 +130,7 @@ export function usageRoutes(app: App, ctx: Context): void {
   app.get(
     '/v1/billing/usage/storage',
     {
+      exposeHeadRoute: false,
       schema: {
         operationId: 'get_storage_breakdown',
         scope: 'billing:read',
@@ -141,16 +152,23 @@ function scopeOf(orgId: string, query: { sandbox_id?: string[]; labels?: string 
   return { orgId, sandboxIds: query.sandbox_id, labels: readLabels('labels', query.labels) };
 }
 
-/** An answer that is sent while it is read, as JSON or as CSV. */
+/** An answer that is sent while it is read. For `HEAD` it would be read for nobody: those routes do not take it. */
 function streamed<T extends TSchema>(schema: T) {
   return {
     ...answers(schema),
-    200: {
-      description: 'JSON, or CSV when `Accept` asks for it. One that breaks off is not complete.',
-      content: {
-        'application/json': { schema: Type.Unsafe<Readable>(schema) },
-        'text/csv': { schema: Type.Unsafe<Readable>({ type: 'string' }) },
-      },
+    200: inEitherFormat<Readable>(
+      schema,
+      'JSON, or CSV when `Accept` asks for it. One that breaks off is not complete.',
+    ),
+  };
+}
+
+function inEitherFormat<Payload>(schema: TSchema, description: string) {
+  return {
+    description,
+    content: {
+      'application/json': { schema: Type.Unsafe<Payload>(schema) },
+      'text/csv': { schema: Type.Unsafe<Payload>({ type: 'string' }) },
     },
   };
 }

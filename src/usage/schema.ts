@@ -42,10 +42,13 @@ export const UsageSummary = Named(
     ),
     total_cents: Int64({ description: 'The sum of the line items.' }),
     projected_spend_cents: Int64({
-      description: 'The total carried on to the end of the period at the pace so far.',
+      description: 'What the period costs when use goes on to its end at the pace so far.',
     }),
     currency: Nullable(
       Type.String({ description: 'ISO 4217, whose minor units the amounts are. Null without a price book.' }),
+    ),
+    minor_unit_digits: Nullable(
+      Type.Integer({ description: 'How many decimal digits of the currency an amount has: 2 for cents.' }),
     ),
     daily: Type.Array(Named('UsageDailyPoint', { date: DateTime, metric: Type.String(), quantity })),
     storage_gib: Nullable(

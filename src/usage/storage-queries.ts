@@ -7,22 +7,34 @@ const LINES: Record<Format, string> = {
   csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvField('t.name')}, '') || ',' || t.mib_seconds`,
 };
 
-/** Readings that overlap the window, cut to it. */
-const CUT = `
+/**
+ * Readings that overlap the window, cut to it. Those that are made here stand for 48 hours at most (two of the longest intervals), so
+ * only what ends soon after the window is looked at, however long the history; the few imported ones that are longer have their own index.
+ */
+export const READINGS_CUT = `
   cut as (
     select volume_id, used_mib, greatest(from_at, $2::timestamptz) as from_at,
       least(to_at, $4::timestamptz, $3::timestamptz) as to_at
-    from accruals
-    where org_id = $1 and from_at < least($3::timestamptz, $4::timestamptz) and to_at > $2)`;
+    from (
+      select volume_id, used_mib, from_at, to_at from accruals
+      where org_id = $1 and to_at > $2 and to_at < least($3::timestamptz, $4::timestamptz) + interval '48 hours'
+        and to_at - from_at <= interval '48 hours'
+      union all
+      select volume_id, used_mib, from_at, to_at from accruals
+      where org_id = $1 and to_at > $2 and to_at - from_at > interval '48 hours') a
+    where from_at < least($3::timestamptz, $4::timestamptz))`;
 
 /** Rows (line) for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
 export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
-  const text = `with ${CUT}, totals as (
-      select d.day, c.volume_id, v.name, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
+  const text = `with ${READINGS_CUT}, sums as (
+      select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
       from cut c
       cross join lateral days_of(c.from_at, c.to_at) d
-      left join volumes v on v.org_id = $1 and v.id = c.volume_id and v.removed_at is null
-      group by d.day, c.volume_id, v.name)
+      group by d.day, c.volume_id),
+    totals as (
+      select s.*, v.name
+      from sums s
+      left join volumes v on v.org_id = $1 and v.id = s.volume_id and v.removed_at is null)
     select ${LINES[format]} from totals t
     order by t.day, t.name nulls last, t.volume_id`;
   return { text, values: [orgId, since, until, now] };
@@ -30,7 +42,7 @@ export function storageRows(orgId: string, { since, until, now }: Window, format
 
 /** The identities (one JSON object a row) of those volumes with a row that still exist. */
 export function usedVolumes(orgId: string, { since, until, now }: Window): Query {
-  const text = `with ${CUT}
+  const text = `with ${READINGS_CUT}
     select '{"id":"' || v.id || '","name":' || coalesce(to_json(v.name)::text, 'null') || '}'
     from volumes v
     where v.org_id = $1 and v.removed_at is null

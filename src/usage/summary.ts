@@ -2,20 +2,11 @@ import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
 import { instantFromMicros, microsOf, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import { getLimits } from '../quotas/queries.js';
-import {
-  amountOf,
-  inUnits,
-  METRICS,
-  noQuantities,
-  project,
-  type Metric,
-  type PriceBook,
-  type Quantities,
-} from './price.js';
+import { amountOf, inUnits, METRICS, project, sumOf, type PriceBook, type Quantities } from './price.js';
 import type { Format } from './queries.js';
 import type { UsageSummary } from './schema.js';
 import { computeDays, storageDays, storedBytes } from './summary-queries.js';
-import { LONGEST_WINDOW_DAYS, slabsOf, type Window } from './window.js';
+import type { Window } from './window.js';
 
 const GIB = 1024 ** 3;
 
@@ -41,7 +32,8 @@ export function readMonth(text: string | undefined, now: Instant): Period {
 
 /**
  * What was used in a month and what it costs. Each line is rounded by itself and the total is the sum of the lines, so that it can
- * be added up on paper. Without a price book everything costs nothing.
+ * be added up on paper. What is projected are the quantities: what is included is used up before anything costs. Without a price book
+ * everything costs nothing.
  */
 export async function summarize(
   tx: Sql,
@@ -52,8 +44,7 @@ export async function summarize(
 ): Promise<UsageSummary> {
   const window = { since: start, until: end, now };
   const days = await totalsByDay(tx, orgId, window);
-  const totals = noQuantities();
-  for (const day of days.values()) for (const metric of METRICS) totals[metric] += day[metric];
+  const totals = sumOf([...days.values()]);
   const effective = book && (await withQuotas(tx, orgId, book));
   const lines = METRICS.map((metric) => ({
     name: metric.replace(/_hour$/, ''),
@@ -63,14 +54,21 @@ export async function summarize(
   }));
   const total = lines.reduce((sum, { amount_cents }) => sum + amount_cents, 0);
   const elapsed = microsOf(now) - microsOf(start);
+  const length = microsOf(end) - microsOf(start);
+  const projected = METRICS.reduce(
+    (sum, metric) =>
+      sum + (effective ? amountOf(effective, metric, project(totals[metric], elapsed, length)) : 0n),
+    0n,
+  );
   const bytes = await storedBytes(tx, orgId);
   return {
     period_start: shortInstant(start),
     period_end: shortInstant(end),
     line_items: lines,
     total_cents: total,
-    projected_spend_cents: toNumber(project(BigInt(total), elapsed, microsOf(end) - microsOf(start))),
+    projected_spend_cents: toNumber(projected),
     currency: book?.currency ?? null,
+    minor_unit_digits: book?.minorUnitDigits ?? null,
     daily: [...days].flatMap(([day, quantities]) =>
       METRICS.filter((metric) => quantities[metric] > 0n).map((metric) => ({
         date: `${day}T00:00:00Z`,
@@ -84,22 +82,18 @@ export async function summarize(
 
 /** What an organization used on each UTC day of a window, in the order of the days. Days without anything are left out. */
 export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promise<Map<string, Quantities>> {
+  const parts = [
+    ...(await computeDays(tx, orgId, window)),
+    ...(await storageDays(tx, orgId, window)).map(({ day, storage }) => ({
+      day,
+      used: { storage_gib_hour: BigInt(storage) },
+    })),
+  ];
   const days = new Map<string, Quantities>();
-  const dayOf = (day: string): Quantities => {
-    const found = days.get(day) ?? noQuantities();
-    days.set(day, found);
-    return found;
-  };
-  for (const slab of slabsOf(window, LONGEST_WINDOW_DAYS)) {
-    for (const { day, vcpu, memory, disk } of await computeDays(tx, orgId, slab)) {
-      const metered = { vcpu_hour: vcpu, memory_gib_hour: memory, disk_gib_hour: disk };
-      for (const [metric, text] of Object.entries(metered)) dayOf(day)[metric as Metric] += BigInt(text);
-    }
+  for (const { day, used } of parts.toSorted((a, b) => a.day.localeCompare(b.day))) {
+    days.set(day, sumOf([days.get(day) ?? {}, used]));
   }
-  for (const { day, storage } of await storageDays(tx, orgId, window)) {
-    dayOf(day).storage_gib_hour += BigInt(storage);
-  }
-  return new Map([...days].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  return days;
 }
 
 /** The summary as text; as CSV its lines. */

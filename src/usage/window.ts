@@ -46,6 +46,8 @@ export function readWindow({ since, until }: { since?: string; until?: string },
 /** A piece of a window: whole UTC days that are over, and what lies around them. Either may be missing. */
 export interface Slab extends Stretch {
   whole: Stretch | undefined;
+  /** All whole days of the window, of which `whole` is a part. */
+  wholeOfWindow: Stretch | undefined;
   edges: Stretch[];
 }
 
@@ -58,6 +60,7 @@ export function slabsOf({ since, until, now }: Window, days: number): Slab[] {
   const end = microsOf(until < now ? until : now);
   const first = startOfDay(begin + MICROS_PER_DAY - 1n);
   const last = startOfDay(end);
+  const wholeOfWindow = stretch(first, last);
   const slabs: Slab[] = [];
   const length = BigInt(days) * MICROS_PER_DAY;
   for (let from = begin; from < end;) {
@@ -70,6 +73,7 @@ export function slabsOf({ since, until, now }: Window, days: number): Slab[] {
       from: instantFromMicros(from),
       to: instantFromMicros(to),
       whole,
+      wholeOfWindow,
       edges: edges.filter((edge) => edge !== undefined),
     });
     from = to;

@@ -1,26 +1,46 @@
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 
-/** Takes up to `limit` volumes whose last reading was before `dueAt`, for this process: the next asks for others. */
+/** Organizations with volumes whose last reading was at `dueAt` or before: who has waited longest first. */
+export async function organizationsDue(sql: Sql, dueAt: Instant): Promise<string[]> {
+  const { rows } = await sql.query<{ org_id: string }>(
+    `select org_id from volumes
+     where status = 'active' and removed_at is null and coalesce(sampled_at, created_at) <= $1
+     group by org_id
+     order by min(coalesce(sampled_at, created_at))`,
+    [dueAt],
+  );
+  return rows.map(({ org_id }) => org_id);
+}
+
+/**
+ * Takes the volume of an organization whose last reading is the oldest, and was at `dueAt` or before. Until it is read it counts as read
+ * at `heldAs`: so it is due again an interval after that, whatever became of who took it.
+ */
 export async function claimUnsampled(
   sql: Sql,
+  orgId: string,
   dueAt: Instant,
-  at: Instant,
-  limit: number,
-): Promise<{ org_id: string; id: string }[]> {
-  const { rows } = await sql.query<{ org_id: string; id: string }>(
-    `update volumes v set sampled_at = $2
+  heldAs: Instant,
+): Promise<string | undefined> {
+  const { rows } = await sql.query<{ id: string }>(
+    `update volumes v set sampled_at = $3
      from (
-       select org_id, id from volumes
-       where status = 'active' and removed_at is null and coalesce(sampled_at, created_at) <= $1
+       select id from volumes
+       where org_id = $1 and status = 'active' and removed_at is null and coalesce(sampled_at, created_at) <= $2
        order by coalesce(sampled_at, created_at)
-       limit $3
+       limit 1
        for update skip locked) due
-     where v.org_id = due.org_id and v.id = due.id
-     returning v.org_id, v.id`,
-    [dueAt, at, limit],
+     where v.org_id = $1 and v.id = due.id
+     returning v.id`,
+    [orgId, dueAt, heldAs],
   );
-  return rows;
+  return rows[0]?.id;
+}
+
+/** Nothing is due for an interval after `at`. */
+export async function setSampled(sql: Sql, orgId: string, id: string, at: Instant): Promise<void> {
+  await sql.query('update volumes set sampled_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
 }
 
 /**
@@ -33,7 +53,11 @@ export async function insertReading(
   volumeId: string,
   { at, until, kib }: { at: Instant; until: Instant; kib: number },
 ): Promise<void> {
-  await endAccrual(sql, orgId, volumeId, at);
+  await sql.query(
+    `update accruals set to_at = $3
+     where org_id = $1 and volume_id = $2 and from_at < $3 and to_at > $3`,
+    [orgId, volumeId, at],
+  );
   await sql.query(
     `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
      values ($1, $2, $3, least($4::timestamptz,
@@ -49,11 +73,11 @@ export async function insertReading(
   ]);
 }
 
-/** What is stored stops counting: the interval under way ends. */
-export async function endAccrual(sql: Sql, orgId: string, volumeId: string, at: Instant): Promise<void> {
+/** What is stored stops counting, also by a reading of that instant or of a worker whose clock is ahead. */
+export async function endAccruals(sql: Sql, orgId: string, volumeId: string, at: Instant): Promise<void> {
   await sql.query(
-    `update accruals set to_at = $3
-     where org_id = $1 and volume_id = $2 and from_at < $3 and to_at > $3`,
+    `update accruals set to_at = greatest(from_at, $3)
+     where org_id = $1 and volume_id = $2 and to_at > $3`,
     [orgId, volumeId, at],
   );
 }

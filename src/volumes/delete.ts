@@ -5,7 +5,7 @@ import { ApiError } from '../http/errors.js';
 import { inWrite } from '../idempotency/write.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { sandboxesMounting } from '../sandboxes/mounted.js';
-import { endAccrual } from './accrual-queries.js';
+import { endAccruals } from './accrual-queries.js';
 import { lockVolume, setDeleting } from './queries.js';
 
 /**
@@ -27,7 +27,7 @@ export async function remove(ctx: Context, caller: Caller, id: string): Promise<
     const at = ctx.now();
     const purgeAt = addMillis(at, ctx.settings.volumePurgeAfterMs);
     await setDeleting(tx, orgId, id, at, purgeAt);
-    await endAccrual(tx, orgId, id, at);
+    await endAccruals(tx, orgId, id, at);
     await recordEvent(tx, {
       orgId,
       type: 'volume_deletion_scheduled',

@@ -1,44 +1,135 @@
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { addMillis } from '../lib/instant.js';
-import { claimUnsampled, insertReading } from './accrual-queries.js';
+import { sleep } from '../lib/sleep.js';
+import { claimUnsampled, insertReading, organizationsDue, setSampled } from './accrual-queries.js';
 import { lockVolume } from './queries.js';
 
-const BATCH = 20;
+/** Volumes that are read at once, each of another organization: what one of them stores holds nobody else up for long. */
+const AT_ONCE = 4;
 /** A reading stands for this many intervals, unless another comes: one may be late or fail. */
 const INTERVALS = 2;
+/** What was not read is tried again after this part of an interval. */
+const TRIES_PER_INTERVAL = 6;
+/** For one reading, and half the time until the next try at most: nobody else takes the volume meanwhile. Enough for millions of files. */
+const LONGEST_READING_MS = 5 * 60_000;
+/** For what becomes due while something is read. */
+const LOOK_EVERY_MS = 1_000;
 
 /**
  * Reads the size of every volume whose last reading is an interval old. Of several workers each takes others. A volume is taken before it is
- * read: what a crash cuts short has its reading an interval later, and the one before stands until then.
+ * read, for a sixth of an interval: what fails, takes too long or is cut short by a crash is read again then, and the reading before stands
+ * for two intervals and no longer.
  */
 export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
-  const interval = ctx.settings.volumeSampleMs;
-  for (let taken = BATCH; taken === BATCH && !signal.aborted;) {
-    const now = ctx.now();
-    const due = await claimUnsampled(ctx.pool, addMillis(now, -interval), now, BATCH);
-    for (const { org_id: orgId, id } of due) {
-      if (signal.aborted) return;
-      try {
-        await sample(ctx, orgId, id, signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        ctx.log.error({ err: error, orgId, volumeId: id }, 'the size of a volume was not read');
+  const shares = makeShares();
+  const busy = new Map<string, Promise<void>>();
+  let due: string[] = [];
+  let lookedAt = -Infinity;
+
+  async function readOne(orgId: string): Promise<void> {
+    const began = performance.now();
+    const found = await readNext(ctx, orgId, signal);
+    shares.add(orgId, performance.now() - began);
+    busy.delete(orgId);
+    if (found) due.push(orgId);
+  }
+
+  try {
+    while (!signal.aborted) {
+      if (due.length === 0 || performance.now() - lookedAt > LOOK_EVERY_MS) {
+        const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
+        const found = await organizationsDue(ctx.pool, dueAt);
+        const there = new Set([...due, ...busy.keys()]);
+        const coming = found.filter((orgId) => !there.has(orgId));
+        shares.join(coming, [...there]);
+        for (const orgId of coming) due.push(orgId);
+        lookedAt = performance.now();
       }
+      while (busy.size < AT_ONCE && due.length > 0) {
+        const next = shares.next(due);
+        due = due.filter((orgId) => orgId !== next);
+        busy.set(next, readOne(next));
+      }
+      if (busy.size === 0) return;
+      const looking = new AbortController();
+      await Promise.race([...busy.values(), sleep(LOOK_EVERY_MS, looking.signal)]);
+      looking.abort();
     }
-    taken = due.length;
+  } finally {
+    await Promise.allSettled(busy.values());
   }
 }
 
+/**
+ * Divides the time of reading evenly among organizations, so that many quick readings are not behind a few long ones. Who comes anew
+ * begins with the least that one of those who are there has had: nothing is saved up.
+ */
+function makeShares(): {
+  join(coming: readonly string[], there: readonly string[]): void;
+  next(waiting: readonly string[]): string;
+  add(orgId: string, millis: number): void;
+} {
+  const used = new Map<string, number>();
+  const usedBy = (orgId: string) => used.get(orgId) ?? 0;
+  const leastUsed = (first: string, orgId: string) => (usedBy(orgId) < usedBy(first) ? orgId : first);
+  return {
+    join(coming, there) {
+      if (there.length === 0) return;
+      const least = usedBy(there.reduce(leastUsed));
+      for (const orgId of coming) used.set(orgId, Math.max(usedBy(orgId), least));
+    },
+    next: (waiting) => waiting.reduce(leastUsed),
+    add: (orgId, millis) => void used.set(orgId, usedBy(orgId) + millis),
+  };
+}
+
+/** Reads one volume of an organization; false when none is due. */
+async function readNext(ctx: Context, orgId: string, signal: AbortSignal): Promise<boolean> {
+  const interval = ctx.settings.volumeSampleMs;
+  const dueAt = addMillis(ctx.now(), -interval);
+  const id = await claimUnsampled(ctx.pool, orgId, dueAt, addMillis(dueAt, interval / TRIES_PER_INTERVAL));
+  if (id === undefined) return false;
+  try {
+    await sample(ctx, orgId, id, signal);
+  } catch (error) {
+    if (!signal.aborted) {
+      const message =
+        'the size of a volume was not read: it counts until its last reading is two intervals old';
+      ctx.log.warn({ err: error, orgId, volumeId: id }, message);
+    }
+  }
+  return true;
+}
+
 async function sample(ctx: Context, orgId: string, id: string, signal: AbortSignal): Promise<void> {
-  const kib = await ctx.volumes.measure(orgId, id, signal);
-  // Nothing has ever been in it.
-  if (kib === undefined) return;
+  const interval = ctx.settings.volumeSampleMs;
+  const began = ctx.now();
+  const kib = await measureInTime(ctx, orgId, id, signal);
   await inTransaction(ctx.pool, async (tx) => {
     const volume = await lockVolume(tx, orgId, id);
     if (volume?.status !== 'active') return;
+    await setSampled(tx, orgId, id, began);
+    // Otherwise nothing has ever been in it.
+    if (kib === undefined) return;
     const at = ctx.now();
-    const until = addMillis(at, INTERVALS * ctx.settings.volumeSampleMs);
-    await insertReading(tx, orgId, id, { at, until, kib });
+    await insertReading(tx, orgId, id, { at, until: addMillis(at, INTERVALS * interval), kib });
   });
+}
+
+async function measureInTime(
+  ctx: Context,
+  orgId: string,
+  id: string,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const millis = Math.min(LONGEST_READING_MS, ctx.settings.volumeSampleMs / TRIES_PER_INTERVAL / 2);
+  // Not AbortSignal.timeout(): combined with another one it may be collected as garbage before its time.
+  const limit = new AbortController();
+  const timer = setTimeout(() => limit.abort(new Error(`it took longer than ${millis} ms`)), millis);
+  try {
+    return await ctx.volumes.measure(orgId, id, AbortSignal.any([signal, limit.signal]));
+  } finally {
+    clearTimeout(timer);
+  }
 }

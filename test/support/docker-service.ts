@@ -1,0 +1,27 @@
+import { DockerRuntime, type DockerOptions } from '../../src/runtimes/docker.js';
+import type { Client } from './client.js';
+import { SOCKET } from './docker.js';
+import type { TestOptions, TestService } from './service.js';
+import { until } from './until.js';
+
+/** What puts a service of the tests on a Docker engine: that of the machine unless said. */
+export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions, 'runtime'> {
+  return {
+    runtime: (instanceId, volumes) =>
+      DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes, ...options }),
+  };
+}
+
+/** Destroys the sandboxes of these organizations, and waits until the engine holds nothing of the service any more. */
+export async function destroyAll(service: TestService, ...clients: Client[]): Promise<void> {
+  for (const client of clients) {
+    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+      await client.delete(`/v1/sandboxes/${id}`);
+    }
+  }
+  await until(
+    () => service.runtime.list(),
+    (held) => held.length === 0,
+    30_000,
+  );
+}
