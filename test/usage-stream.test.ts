@@ -12,7 +12,7 @@ const SANDBOXES = 400;
 let service: TestService;
 let large: Client;
 beforeAll(async () => {
-  service = await startTestService({ worker: false, settings: { usageStallMs: 700, maxUsageStreams: 2 } });
+  service = await startTestService({ worker: false, settings: { usageStallMs: 3_000, maxUsageStreams: 2 } });
   large = await service.newOrg();
   await service.ctx.pool.query(
     `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
@@ -33,6 +33,8 @@ afterAll(() => service.close());
 async function askAndStare(client: Client): Promise<IncomingMessage> {
   const url = `${service.url}/v1/billing/usage/sandbox?${new URLSearchParams(WINDOW).toString()}`;
   const asked = request(url, { headers: { authorization: `Bearer ${client.key}` } });
+  // Who is cut off is reset.
+  asked.on('error', () => undefined);
   asked.end();
   const [response] = (await once(asked, 'response')) as [IncomingMessage];
   response.on('error', () => undefined);
@@ -66,7 +68,7 @@ test('who asks and does not read is cut off, has one connection at most, and sta
   expect(service.ctx.pool.totalCount - service.ctx.pool.idleCount).toBe(1);
   const begun = performance.now();
   expect((await other.get('/v1/billing/usage/sandbox')).status).toBe(200);
-  expect(performance.now() - begun).toBeLessThan(600);
+  expect(performance.now() - begun).toBeLessThan(2_500);
   await untilIdle();
   staring.resume();
   await closed;

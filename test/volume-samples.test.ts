@@ -233,16 +233,18 @@ test('a volume that was taken by a process that ended is read after a sixth of t
   clock = after(502);
   const held = holdReadings((_, volumeId) => volumeId === id);
   const ending = new AbortController();
+  const passes = (async () => {
+    while (!ending.signal.aborted) await sampleVolumes(service.ctx, ending.signal);
+  })();
   try {
-    const pass = sampleVolumes(service.ctx, ending.signal);
     await until(
       async () => held.begun,
       (begun) => begun.length === 1,
       LONG,
     );
-    ending.abort();
-    await pass;
   } finally {
+    ending.abort();
+    await passes;
     held.undo();
   }
   clock = after(502 + 9 / 60);
