@@ -33,18 +33,22 @@ afterAll(async () => {
 /** An organization whose sandboxes ran all the year. */
 async function newLargeOrg(sandboxes: number, name: string): Promise<Client> {
   const client = await service.newOrg();
-  await service.ctx.pool.query(
-    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
-     select $1, gen_random_uuid(), $3 || n, gen_random_uuid(), 'stopped', false, now(), now()
-     from generate_series(1, $2::int) n`,
-    [client.org.id, sandboxes, name],
-  );
-  await service.ctx.pool.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
-     select org_id, gen_random_uuid(), id, 3, 1000, 10, '2025-01-01T00:00:00.3Z', '2025-12-31T23:00:00Z', 'test'
-     from sandboxes where org_id = $1`,
-    [client.org.id],
-  );
+  // A few at a time: statements have a time limit, also on a busy machine.
+  for (let made = 0; made < sandboxes; made += 20) {
+    const prefix = `${name}${made}-`;
+    await service.ctx.pool.query(
+      `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
+       select $1, gen_random_uuid(), $2 || n, gen_random_uuid(), 'stopped', false, now(), now()
+       from generate_series(1, 20) n`,
+      [client.org.id, prefix],
+    );
+    await service.ctx.pool.query(
+      `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+       select org_id, gen_random_uuid(), id, 3, 1000, 10, '2025-01-01T00:00:00.3Z', '2025-12-31T23:00:00Z', 'test'
+       from sandboxes where org_id = $1 and starts_with(name, $2)`,
+      [client.org.id, prefix],
+    );
+  }
   return client;
 }
 
