@@ -5,6 +5,7 @@ import type { Client } from './support/client.js';
 import { plainUsage } from './support/plain-usage.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
+import { newOrgOfAYear } from './support/year.js';
 
 const WINDOW = { since: '2025-01-01', until: '2026-01-01' };
 const SANDBOXES = 400;
@@ -13,19 +14,7 @@ let service: TestService;
 let large: Client;
 beforeAll(async () => {
   service = await startTestService({ worker: false, settings: { usageStallMs: 3_000, maxUsageStreams: 2 } });
-  large = await service.newOrg();
-  await service.ctx.pool.query(
-    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
-     select $1, gen_random_uuid(), 'box-' || n, 'large-box-' || n, 'stopped', false, now(), now()
-     from generate_series(1, $2::int) n`,
-    [large.org.id, SANDBOXES],
-  );
-  await service.ctx.pool.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
-     select org_id, gen_random_uuid(), id, 3, 1000, 10, '2025-01-01T00:00:00.3Z', '2025-12-31T23:00:00Z', 'test'
-     from sandboxes where org_id = $1`,
-    [large.org.id],
-  );
+  large = await newOrgOfAYear(service, SANDBOXES, 'box');
 });
 afterAll(() => service.close());
 
