@@ -266,7 +266,7 @@ describeDocker('volumes in containers', () => {
         outcomes.push('mounted');
       } else {
         expect(sandbox.last_failure_message).toMatch(
-          /^mounts\[0\]\.host cannot be mounted: .*(symbolic link|exist)/,
+          /^mounts\[0\]\.host cannot be mounted: .*(symbolic link|exist|is not a directory)/,
         );
         outcomes.push('refused');
       }
