@@ -200,6 +200,7 @@ async function* csvOf(head: string, batches: AsyncIterable<string[]>): AsyncGene
   for await (const lines of batches) if (lines.length > 0) yield `${lines.join(SEPARATORS.csv)}\r\n`;
 }
 
+// A sequence without an element has nothing to yield.
 // oxlint-disable-next-line require-yield
 async function* nothing(): AsyncGenerator<never> {
   await Promise.resolve();
