@@ -104,10 +104,15 @@ api DELETE "/v1/volumes/$volume" | field .message
 
 say "Delete the sandbox"
 api DELETE "/v1/sandboxes/$id" | field .message
-for _ in $(seq 100); do
-  [ -z "$(docker ps --all --quiet --filter "label=dev.sandkeep.sandbox=$id")" ] && break
+# Its container, and the one that holds its network: with the last of those the service takes its bridge along when it ends.
+left() {
+  docker ps --all --quiet --filter "label=dev.sandkeep.sandbox=$id"
+  docker ps --all --quiet --filter "label=dev.sandkeep.holder-of=$id"
+}
+for _ in $(seq 300); do
+  [ -z "$(left)" ] && break
   sleep 0.1
 done
-[ -z "$(docker ps --all --quiet --filter "label=dev.sandkeep.sandbox=$id")" ] || die "the container is still there"
+[ -z "$(left)" ] || die "the container or the holder of its network is still there"
 echo
 echo "first light: everything is as it should be"

@@ -125,6 +125,12 @@ describe('bad lines', () => {
       'stopped_at is before started_at',
     ],
     [
+      'run for more than a hundred years',
+      (_org, sandbox) =>
+        line.run(sandbox, { started_at: '1926-01-01T00:00:00Z', stopped_at: '2026-03-01T00:00:00Z' }),
+      'a run is longer than a hundred years',
+    ],
+    [
       'a sandbox stopped before it started',
       (org) => line.sandbox(org, { started_at: '2026-03-02T00:00:00Z', stopped_at: '2026-03-01T00:00:00Z' }),
       'stopped_at is before started_at',

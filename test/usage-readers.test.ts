@@ -7,6 +7,7 @@ import { sleep } from '../src/lib/sleep.js';
 import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
+import { newOrgOfAYear } from './support/year.js';
 
 const YEAR = '/v1/billing/usage/sandbox?since=2025-01-01&until=2026-01-01';
 
@@ -20,33 +21,15 @@ beforeAll(async () => {
   service = await startTestService({ worker: false });
   const settings = { usageStallMs: 6_000, usageLimitMs: 15_000 };
   strict = await startTestService({ worker: false, beside: service, settings });
-  large = await newLargeOrg(300, 'box');
-  second = await newLargeOrg(300, 'box');
+  large = await newOrgOfAYear(service, 300, 'box');
+  second = await newOrgOfAYear(service, 300, 'box');
   // Rows of 5 kB: thousands of them are fetched at once.
-  wordy = await newLargeOrg(20, 'x'.repeat(5_000));
+  wordy = await newOrgOfAYear(service, 20, 'x'.repeat(5_000));
 });
 afterAll(async () => {
   await strict.close();
   await service.close();
 });
-
-/** An organization whose sandboxes ran all the year. */
-async function newLargeOrg(sandboxes: number, name: string): Promise<Client> {
-  const client = await service.newOrg();
-  await service.ctx.pool.query(
-    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
-     select $1, gen_random_uuid(), $3 || n, gen_random_uuid(), 'stopped', false, now(), now()
-     from generate_series(1, $2::int) n`,
-    [client.org.id, sandboxes, name],
-  );
-  await service.ctx.pool.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
-     select org_id, gen_random_uuid(), id, 3, 1000, 10, '2025-01-01T00:00:00.3Z', '2025-12-31T23:00:00Z', 'test'
-     from sandboxes where org_id = $1`,
-    [client.org.id],
-  );
-  return client;
-}
 
 /** Asks for a report over a connection of its own, and reads nothing yet. */
 async function askRaw(

@@ -5,6 +5,7 @@ import type { Client } from './support/client.js';
 import { plainUsage } from './support/plain-usage.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
+import { newOrgOfAYear } from './support/year.js';
 
 const WINDOW = { since: '2025-01-01', until: '2026-01-01' };
 const SANDBOXES = 400;
@@ -12,20 +13,8 @@ const SANDBOXES = 400;
 let service: TestService;
 let large: Client;
 beforeAll(async () => {
-  service = await startTestService({ worker: false, settings: { usageStallMs: 700, maxUsageStreams: 2 } });
-  large = await service.newOrg();
-  await service.ctx.pool.query(
-    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
-     select $1, gen_random_uuid(), 'box-' || n, 'large-box-' || n, 'stopped', false, now(), now()
-     from generate_series(1, $2::int) n`,
-    [large.org.id, SANDBOXES],
-  );
-  await service.ctx.pool.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
-     select org_id, gen_random_uuid(), id, 3, 1000, 10, '2025-01-01T00:00:00.3Z', '2025-12-31T23:00:00Z', 'test'
-     from sandboxes where org_id = $1`,
-    [large.org.id],
-  );
+  service = await startTestService({ worker: false, settings: { usageStallMs: 3_000, maxUsageStreams: 2 } });
+  large = await newOrgOfAYear(service, SANDBOXES, 'box');
 });
 afterAll(() => service.close());
 
@@ -33,6 +22,8 @@ afterAll(() => service.close());
 async function askAndStare(client: Client): Promise<IncomingMessage> {
   const url = `${service.url}/v1/billing/usage/sandbox?${new URLSearchParams(WINDOW).toString()}`;
   const asked = request(url, { headers: { authorization: `Bearer ${client.key}` } });
+  // Who is cut off is reset.
+  asked.on('error', () => undefined);
   asked.end();
   const [response] = (await once(asked, 'response')) as [IncomingMessage];
   response.on('error', () => undefined);
@@ -66,7 +57,7 @@ test('who asks and does not read is cut off, has one connection at most, and sta
   expect(service.ctx.pool.totalCount - service.ctx.pool.idleCount).toBe(1);
   const begun = performance.now();
   expect((await other.get('/v1/billing/usage/sandbox')).status).toBe(200);
-  expect(performance.now() - begun).toBeLessThan(600);
+  expect(performance.now() - begun).toBeLessThan(2_500);
   await untilIdle();
   staring.resume();
   await closed;

@@ -21,6 +21,7 @@ export function table(head: string[], rows: string[][]): string {
 
 /** People choose names: none may move the cursor, colour what follows or begin a line of its own. */
 function printable(cell: string): string {
+  // Control characters are what is looked for.
   // oxlint-disable-next-line no-control-regex
   return cell.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
     const code = character.codePointAt(0)!.toString(16);

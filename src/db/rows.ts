@@ -17,16 +17,29 @@ export async function* rowsOf<Row extends unknown[]>(
     const { rows } = await tx.query<Row>({ text: `fetch ${BATCH} from ${name}`, rowMode: 'array' });
     return rows;
   };
-  for (let next = fetch(); ;) {
-    const rows = await next;
-    const last = rows.length < BATCH;
+  for await (const rows of fetchAhead(fetch, (batch) => batch.length < BATCH)) {
+    if (rows.length > 0) yield rows;
+  }
+  await tx.query(`close ${name}`);
+}
+
+/**
+ * What `fetch` gives, one after the other up to the last: the next is on its way while the one before is worked on. `before`: what
+ * came before; undefined at first.
+ */
+export async function* fetchAhead<T>(
+  fetch: (before: T | undefined) => Promise<T>,
+  isLast: (fetched: T) => boolean,
+): AsyncGenerator<T> {
+  for (let next = fetch(undefined); ;) {
+    const fetched = await next;
+    const last = isLast(fetched);
     if (!last) {
-      next = fetch();
+      next = fetch(fetched);
       // When nobody asks for it any more, nobody hears that it failed either.
       next.catch(() => undefined);
     }
-    if (rows.length > 0) yield rows;
-    if (last) break;
+    yield fetched;
+    if (last) return;
   }
-  await tx.query(`close ${name}`);
 }

@@ -1,5 +1,5 @@
 import type { Transaction } from '../db/transaction.js';
-import { rowsOf } from '../db/rows.js';
+import { fetchAhead, rowsOf } from '../db/rows.js';
 import { labelRows } from './label-queries.js';
 import { mergeRows, type LooseRow, type Positions, type StoredRow } from './merge.js';
 import {
@@ -140,25 +140,15 @@ async function* storedLines(
     }
     return;
   }
-  const fetch = async (after: Place) => {
+  type Text = [text: string, count: number, ...last: Place];
+  const fetch = async (before: Text | undefined): Promise<Text> => {
+    const [, , ...after] = before ?? ['', 0, ...FIRST_PLACE];
     const query = storedText(scope.orgId, part, format, after, TEXT_ROWS);
-    const { rows } = await tx.query<[text: string, count: number, ...last: Place]>({
-      ...query,
-      values: [...query.values],
-      rowMode: 'array',
-    });
+    const { rows } = await tx.query<Text>({ ...query, values: [...query.values], rowMode: 'array' });
     return rows[0]!;
   };
-  for (let next = fetch(FIRST_PLACE); ;) {
-    const [text, count, ...last] = await next;
-    const more = count === TEXT_ROWS;
-    if (more) {
-      next = fetch(last);
-      // When nobody asks for it any more, nobody hears that it failed either.
-      next.catch(() => undefined);
-    }
+  for await (const [text, count] of fetchAhead(fetch, ([, found]) => found < TEXT_ROWS)) {
     if (count > 0) yield [text];
-    if (!more) return;
   }
 }
 
@@ -200,6 +190,7 @@ async function* csvOf(head: string, batches: AsyncIterable<string[]>): AsyncGene
   for await (const lines of batches) if (lines.length > 0) yield `${lines.join(SEPARATORS.csv)}\r\n`;
 }
 
+// A sequence without an element has nothing to yield.
 // oxlint-disable-next-line require-yield
 async function* nothing(): AsyncGenerator<never> {
   await Promise.resolve();

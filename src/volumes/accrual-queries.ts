@@ -24,13 +24,15 @@ export async function claimUnsampled(
   heldAs: Instant,
 ): Promise<string | undefined> {
   const { rows } = await sql.query<{ id: string }>(
-    `update volumes v set sampled_at = $3
-     from (
+    // Materialized: joined as a subquery it may be run once for each row of the organization, and would lock another each time.
+    `with due as materialized (
        select id from volumes
        where org_id = $1 and status = 'active' and removed_at is null and coalesce(sampled_at, created_at) <= $2
        order by coalesce(sampled_at, created_at)
        limit 1
-       for update skip locked) due
+       for update skip locked)
+     update volumes v set sampled_at = $3
+     from due
      where v.org_id = $1 and v.id = due.id
      returning v.id`,
     [orgId, dueAt, heldAs],

@@ -37,7 +37,8 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
 
   try {
     while (!signal.aborted) {
-      if (due.length === 0 || performance.now() - lookedAt > LOOK_EVERY_MS) {
+      // Not sooner: what somebody else has taken or locked stays due for a while, and cannot be had.
+      if (performance.now() - lookedAt > LOOK_EVERY_MS) {
         const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
         const found = await organizationsDue(ctx.pool, dueAt);
         const there = new Set([...due, ...busy.keys()]);
