@@ -69,6 +69,30 @@ describe('a key that is remembered', () => {
     expect(looks.length).toBeLessThan(50);
   });
 
+  test('is not forgotten for requests that are refused, and many at once look together', async () => {
+    const { pool } = second.ctx;
+    const query = pool.query.bind(pool);
+    let [looks, answered] = [0, 0];
+    pool.query = ((...args: Parameters<typeof query>) => {
+      if (args[0].includes('api_key_replaced_secrets')) looks += 1;
+      return query(...args);
+    }) as typeof pool.query;
+    const nobody = { method: 'POST', headers: { authorization: `Bearer ${key.slice(0, -1)}` } };
+    try {
+      const began = performance.now();
+      for (let round = 0; round < 20; round += 1) {
+        expect((await fetch(`${second.url}/v1/keys`, nobody)).status).toBe(401);
+        const statuses = await Promise.all(Array.from({ length: 10 }, () => ask(second)));
+        answered += statuses.filter((status) => status === 200).length;
+      }
+      const seconds = (performance.now() - began) / 1000;
+      expect(answered).toBe(200);
+      expect(looks).toBeLessThanOrEqual(1 + Math.ceil(seconds / 0.9));
+    } finally {
+      pool.query = query;
+    }
+  });
+
   test('is refused by the other process within a second of being revoked', async () => {
     await revokeKey(first.ctx.pool, keyId, operator('test'));
     expect(await refusedAfter(second)).toBeLessThan(1_000);

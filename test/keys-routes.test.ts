@@ -1,12 +1,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { v7 as uuidv7 } from 'uuid';
+import { addMillis, now } from '../src/lib/instant.js';
 import { makeClient, type Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 
 let service: TestService;
 let client: Client;
+/** How far the clock is ahead, in milliseconds. */
+let ahead = 0;
 beforeAll(async () => {
-  service = await startTestService({ worker: false });
+  service = await startTestService({ worker: false, now: () => addMillis(now(), ahead) });
   client = await service.newOrg();
 });
 afterAll(() => service.close());
@@ -131,9 +134,9 @@ test('while a rotation overlaps both secrets work, and the older ones end with t
   const { body: second } = await client.post(path, { overlap_secs: 600 });
   expect(second).toMatchObject({ id: first.keyId, prefix: second.key.slice(0, 12), name: 'made' });
   expect([await works(first), await works(second)]).toEqual([true, true]);
-  const { body: third } = await client.post(path, { overlap_secs: 1 });
+  const { body: third } = await client.post(path, { overlap_secs: 60 });
   expect([await works(first), await works(second), await works(third)]).toEqual([true, true, true]);
-  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  ahead += 60_000;
   expect([await works(first), await works(second), await works(third)]).toEqual([false, false, true]);
   const { body: fourth } = await client.post(path, { overlap_secs: 0 });
   expect([await works(third), await works(fourth)]).toEqual([false, true]);
@@ -150,6 +153,25 @@ test('while a rotation overlaps both secrets work, and the older ones end with t
   await client.delete(`/v1/keys/${first.keyId}`);
   expect([await works(fourth), await works(fifth)]).toEqual([false, false]);
   expectError(await client.post(path, {}), 409, 'invalid_state_transition');
+});
+
+test('who has only a secret that was replaced makes no keys, and cannot keep the key', async () => {
+  const stolen = await make({});
+  const { body: owner } = await client.post(`/v1/keys/${stolen.keyId}/rotate`, { overlap_secs: 600 });
+  expectError(
+    await stolen.post('/v1/keys', { name: 'x', scopes: ['events:read'] }),
+    403,
+    'key_exceeds_caller',
+  );
+  for (const id of [stolen.keyId, client.keyId]) {
+    expectError(await stolen.post(`/v1/keys/${id}/rotate`, { overlap_secs: 0 }), 403, 'key_exceeds_caller');
+  }
+  expect([await works(stolen), await works(owner)]).toEqual([true, true]);
+  const { body: made } = await client.request('POST', '/v1/keys', {
+    key: owner.key,
+    body: { name: 'x', scopes: ['events:read'] },
+  });
+  expect(made.key).toMatch(/^skp_/);
 });
 
 test('under an idempotency key a key is made once, and its secret is stored nowhere', async () => {

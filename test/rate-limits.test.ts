@@ -1,8 +1,10 @@
+import Fastify, { type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import { createKey, type NewKey } from '../src/keys/create.js';
 import { makeKey } from '../src/keys/secret.js';
 import { DEFAULT_SETTINGS } from '../src/context.js';
+import { makeLimits } from '../src/http/limits.js';
 import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 
@@ -47,6 +49,57 @@ test('an address that tries keys is told to wait, and a good key is still taken 
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
   expect(refused.headers.get('ratelimit-policy')).toBe('"failures";q=20;w=60');
   expect((await client.request('GET', '/v1/me/org', { key: good.key })).status).toBe(200);
+});
+
+test('who has failed too often asks the database one key at a time; keys that were used lately go on', async () => {
+  const other = await startTestService({ worker: false, settings: { failedAuthLimit: 20 }, beside: service });
+  const { pool } = other.ctx;
+  const known = await createKey(pool, client.org.id, 'known', operator('test'));
+  const ask = async (key: string) =>
+    (await fetch(`${other.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } })).status;
+  expect(await ask(known.key)).toBe(200);
+  for (let count = 0; count < 20; count += 1) expect(await ask(makeKey())).toBe(401);
+  const query = pool.query.bind(pool);
+  let [looks, atOnce, most] = [0, 0, 0];
+  pool.query = (async (...args: Parameters<typeof query>) => {
+    if (!args[0].includes('api_key_replaced_secrets')) return query(...args);
+    looks += 1;
+    atOnce += 1;
+    most = Math.max(most, atOnce);
+    return Promise.resolve(query(...args)).finally(() => (atOnce -= 1));
+  }) as typeof pool.query;
+  try {
+    const statuses = await Promise.all(
+      Array.from({ length: 100 }, (_, index) => {
+        return ask(index % 10 === 0 ? known.key : makeKey());
+      }),
+    );
+    expect(statuses.filter((_, index) => index % 10 === 0)).toEqual(Array<number>(10).fill(200));
+    expect(new Set(statuses.filter((_, index) => index % 10 !== 0))).toEqual(new Set([429]));
+    // The guesses one after the other, and the key that is known beside them.
+    expect(looks).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(2);
+  } finally {
+    pool.query = query;
+    await other.close();
+  }
+});
+
+test('a customer of IPv6 has one limit for all addresses, and others do not push what is counted out', async () => {
+  const limits = await makeLimits(Fastify(), { ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
+  const fail = (ip: string) =>
+    limits.ofFailures({ ip, routeOptions: { config: {} } } as FastifyRequest).then(
+      () => 'counted',
+      () => 'refused',
+    );
+  const tried = [];
+  for (const end of ['::1', '::2', ':ffff:ffff:ffff:ffff']) tried.push(await fail(`2001:db8:1:2${end}`));
+  expect(tried).toEqual(['counted', 'counted', 'counted']);
+  expect([await fail('2001:db8:1:2::9'), await fail('2001:db8:1:3::1')]).toEqual(['refused', 'counted']);
+  for (let index = 0; index < 10_000; index += 1) await fail(`10.0.${index >> 8}.${index & 255}`);
+  expect(await fail('2001:db8:1:2::1')).toBe('refused');
+  expect(await fail('::ffff:10.0.0.1')).toBe('counted');
+  expect([await fail('10.0.0.1'), await fail('10.0.0.1')]).toEqual(['counted', 'refused']);
 });
 
 test('unless said, fifty clients in a wait can poll ten times a second with one key', () => {

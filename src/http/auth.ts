@@ -5,7 +5,7 @@ import type { Keyed } from '../idempotency/keyed.js';
 import type { Access } from '../keys/access.js';
 import { deadBecause } from '../keys/authenticate.js';
 import { KeyCache } from '../keys/cache.js';
-import { accessOf } from '../keys/queries.js';
+import { accessOf, type SecretRow } from '../keys/queries.js';
 import { covers } from '../keys/scopes.js';
 import { KeyUses } from '../keys/uses.js';
 import { includesAddress } from '../lib/cidr.js';
@@ -45,8 +45,8 @@ export async function makeDoor(
   const limits = await makeLimits(app, ctx.settings);
   const answers = watchOpenAnswers(ctx);
   // Who revoked a key over this process finds it refused at once, whenever the notification comes.
-  app.addHook('onSend', async (request) => {
-    if (request.routeOptions.schema?.scope === 'keys:write') keys.forget();
+  app.addHook('onSend', async (request, reply) => {
+    if (request.routeOptions.schema?.scope === 'keys:write' && reply.statusCode < 300) keys.forget();
     return Promise.resolve();
   });
   app.addHook('onClose', async () => {
@@ -55,12 +55,26 @@ export async function makeDoor(
     await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
   });
 
+  let guessing = false;
+  /**
+   * Who has failed often is a guesser, or shares an address with one: of all of those together one at a time may ask the
+   * database for a key that has not been found lately.
+   */
+  async function find(request: FastifyRequest, secret: string): Promise<SecretRow | undefined> {
+    if (keys.hasFound(secret) || !(await limits.hasFailedOften(request))) return keys.find(secret);
+    if (guessing) await limits.ofFailures(request);
+    guessing = true;
+    return keys.find(secret).finally(() => {
+      guessing = false;
+    });
+  }
+
   return async (request, reply) => {
     const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
     const secret = match?.[1] ?? '';
     // Of the socket, which forgets it when it is closed.
     const { ip } = request;
-    const key = await keys.find(secret);
+    const key = await find(request, secret);
     const at = ctx.now();
     const dead = key && deadBecause(key, at);
     if (!key || dead !== undefined) {

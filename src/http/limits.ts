@@ -1,4 +1,4 @@
-import rateLimit from '@fastify/rate-limit';
+import rateLimit, { normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Settings } from '../context.js';
 import { actorId } from '../events/actor.js';
@@ -10,13 +10,18 @@ import type { App } from './route.js';
 const KEY_WINDOW_SECS = 10;
 const ADDRESS_WINDOW_SECS = 60;
 /** How many keys and addresses are counted at once; of more, the longest unseen are forgotten. */
-const MOST = 20_000;
+const ROOM = { cache: 20_000 };
 
 export interface Limits {
   /** Counts a request of a key. Throws `rate_limited` when there were too many. */
   ofKey(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** Counts a request without a key that opens something. Throws `rate_limited` when there were too many of its address. */
+  /**
+   * Counts a request without a key that opens something. Throws `rate_limited` when there were too many of its address; of
+   * IPv6, of the 64 bits that a customer is given.
+   */
   ofFailures(request: FastifyRequest): Promise<void>;
+  /** Would one more be too many? Counts nothing. */
+  hasFailedOften(request: FastifyRequest): Promise<boolean>;
 }
 
 /**
@@ -27,17 +32,19 @@ export async function makeLimits(
   app: App,
   { rateLimit: perSecond, failedAuthLimit: perMinute }: Settings,
 ): Promise<Limits> {
-  await app.register(rateLimit, { global: false, cache: MOST });
+  await app.register(rateLimit, { global: false });
   const quota = perSecond * KEY_WINDOW_SECS;
   const countKey = app.createRateLimit({
     max: quota,
     timeWindow: KEY_WINDOW_SECS * 1000,
+    ...ROOM,
     keyGenerator: (request) => actorId(callerOf(request).actor),
   });
   const countFailure = app.createRateLimit({
     max: perMinute,
     timeWindow: ADDRESS_WINDOW_SECS * 1000,
-    keyGenerator: ({ ip }) => plainAddress(ip),
+    ...ROOM,
+    keyGenerator: networkOf,
   });
   const keyPolicy = `"key";q=${quota};w=${KEY_WINDOW_SECS}`;
   const failurePolicy = `"failures";q=${perMinute};w=${ADDRESS_WINDOW_SECS}`;
@@ -58,7 +65,17 @@ export async function makeLimits(
       const fields = fieldsOf('failures', failurePolicy, count.remaining, count.ttlInSeconds);
       refuse('the address, without a key that opens anything', fields, count.ttlInSeconds);
     },
+    async hasFailedOften(request) {
+      if (perMinute === 0) return false;
+      const count = await countFailure(request, { increment: false });
+      return !count.isAllowed && count.remaining === 0;
+    },
   };
+}
+
+/** A socket that is closed has no address any more. */
+function networkOf({ ip }: { ip: string | undefined }): string {
+  return normalizeIP(plainAddress(ip ?? ''));
 }
 
 function fieldsOf(policy: string, policies: string, remaining: number, secs: number): Record<string, string> {

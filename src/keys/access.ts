@@ -10,10 +10,18 @@ export interface Access {
   cidrs: readonly string[];
   /** Only until then; null is for ever. */
   expiresAt: Instant | null;
+  /** Asked for with a secret that was replaced and works on for a while. */
+  replaced: boolean;
 }
 
 /** Everything in the organization, as the first key has it. */
-export const FULL_ACCESS: Access = { scopes: ['org:admin'], labels: {}, cidrs: [], expiresAt: null };
+export const FULL_ACCESS: Access = {
+  scopes: ['org:admin'],
+  labels: {},
+  cidrs: [],
+  expiresAt: null,
+  replaced: false,
+};
 
 export function isNarrowed({ labels }: Pick<Access, 'labels'>): boolean {
   return Object.keys(labels).length > 0;

@@ -17,8 +17,10 @@ const MOST = 10_000;
  * notifications is down nothing is remembered.
  */
 export class KeyCache {
-  private readonly found = new Map<string, { key: SecretRow; until: number }>();
-  /** Grows with every change: what was read before it is not kept after it. */
+  private readonly found = new Map<string, { key: SecretRow; generation: number; until: number }>();
+  /** Looks at the database that are under way, of this generation. */
+  private readonly looking = new Map<string, Promise<SecretRow | undefined>>();
+  /** Grows with every change: what was read before it is not used after it. */
   private generation = 0;
   private readonly unsubscribe: () => void;
 
@@ -32,26 +34,47 @@ export class KeyCache {
   /** As `findKey`. */
   async find(secret: string): Promise<SecretRow | undefined> {
     if (!isWellFormedKey(secret)) return undefined;
-    // Not the secret itself: nobody who reads the memory of the service gets the keys from here.
-    const hash = hashOf(secret).toString('base64');
+    const place = placeOf(secret);
     const at = performance.now();
-    const known = this.found.get(hash);
-    if (known && known.until > at && this.changes.live) return known.key;
-    const { generation } = this;
-    const key = await findKey(this.sql, secret);
-    if (key && this.changes.live && generation === this.generation) {
-      if (this.found.size >= MOST) this.found.clear();
-      this.found.set(hash, { key, until: at + REMEMBER_MS });
+    const known = this.found.get(place);
+    if (known && known.generation === this.generation && known.until > at && this.changes.live) {
+      return known.key;
     }
-    return key;
+    const under = this.changes.live ? this.looking.get(place) : undefined;
+    if (under) return under;
+    const looking = this.look(secret, place, at).finally(() => {
+      if (this.looking.get(place) === looking) this.looking.delete(place);
+    });
+    this.looking.set(place, looking);
+    return looking;
+  }
+
+  /** Was it found lately, whatever has become of it? */
+  hasFound(secret: string): boolean {
+    return this.found.has(placeOf(secret));
   }
 
   forget(): void {
     this.generation += 1;
-    this.found.clear();
+    this.looking.clear();
   }
 
   close(): void {
     this.unsubscribe();
   }
+
+  private async look(secret: string, place: string, at: number): Promise<SecretRow | undefined> {
+    const { generation } = this;
+    const key = await findKey(this.sql, secret);
+    if (key) {
+      if (this.found.size >= MOST) this.found.clear();
+      this.found.set(place, { key, generation, until: this.changes.live ? at + REMEMBER_MS : at });
+    }
+    return key;
+  }
+}
+
+/** Not the secret itself: nobody who reads the memory of the service gets the keys from here. */
+function placeOf(secret: string): string {
+  return hashOf(secret).toString('base64');
 }

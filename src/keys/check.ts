@@ -51,7 +51,8 @@ export function readAccess(asked: Asked, at: Instant): Access {
       'a network is written like 10.0.0.0/8, 2001:db8::/32, or as an address',
     );
   }
-  return { scopes, labels, cidrs, expiresAt: readExpiry(asked.expires_at ?? null, at) };
+  const expiresAt = readExpiry(asked.expires_at ?? null, at);
+  return { scopes, labels, cidrs, expiresAt, replaced: false };
 }
 
 function readExpiry(text: string | null, at: Instant): Instant | null {
@@ -69,9 +70,12 @@ function readExpiry(text: string | null, at: Instant): Instant | null {
 
 /**
  * Refuses a key that may do more than the one it is made, or given a new secret, with. (One that is narrowed to labels makes
- * none: it cannot have the scope.)
+ * none: it cannot have the scope.) Nor is anything made with a secret that was replaced: who still has it, and should not,
+ * would stay when it ends.
  */
 export function refuseMore(own: Access, other: Access): void {
+  if (own.replaced)
+    throw exceeding('expires_at', 'its secret was replaced and ends soon, so use the new one');
   const scope = other.scopes.find((each) => !covers(own.scopes, each));
   if (scope !== undefined) throw exceeding('scopes', `it does not have the scope ${scope}`);
   const wider = other.cidrs.find((network) => !liesWithin(network, own.cidrs));

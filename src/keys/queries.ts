@@ -27,8 +27,15 @@ const COLUMNS = `org_id, id, name, prefix, scopes, labels, cidrs, expires_at, cr
   revoked_at`;
 const K_COLUMNS = COLUMNS.replace(/\w+/g, 'k.$&');
 
-export function accessOf({ scopes, labels, cidrs, expires_at }: KeyRow): Access {
-  return { scopes, labels, cidrs, expiresAt: expires_at };
+/** `until`: of a secret that was replaced. */
+export function accessOf({
+  scopes,
+  labels,
+  cidrs,
+  expires_at,
+  until = null,
+}: KeyRow & { until?: Instant | null }): Access {
+  return { scopes, labels, cidrs, expiresAt: expires_at, replaced: until !== null };
 }
 
 export interface NewKeyRow {
