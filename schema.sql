@@ -427,23 +427,26 @@ create table webhook_deliveries (
   seq bigint,
   status text not null,
   attempts integer not null default 0,
+  tried_before integer not null default 0,
   results jsonb not null default '[]'::jsonb,
   due_at timestamp with time zone,
   claim uuid,
-  expires_at timestamp with time zone not null,
+  expires_at timestamp with time zone,
   created_at timestamp with time zone not null,
   settled_at timestamp with time zone,
   constraint webhook_deliveries_pkey PRIMARY KEY (org_id, webhook_id, id),
   constraint webhook_deliveries_check CHECK (((status = 'pending'::text) = (due_at IS NOT NULL))),
   constraint webhook_deliveries_check1 CHECK (((status = 'pending'::text) = (settled_at IS NULL))),
+  constraint webhook_deliveries_check2 CHECK (((expires_at IS NOT NULL) OR ((attempts = 0) AND (claim IS NULL)))),
   constraint webhook_deliveries_org_id_webhook_id_fkey FOREIGN KEY (org_id, webhook_id) REFERENCES webhooks(org_id, id) ON DELETE CASCADE,
   constraint webhook_deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])))
 );
 CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (org_id, webhook_id, due_at) WHERE (status = 'pending'::text);
-CREATE INDEX webhook_deliveries_expired ON public.webhook_deliveries USING btree (expires_at) WHERE (status = 'pending'::text);
 CREATE INDEX webhook_deliveries_listed ON public.webhook_deliveries USING btree (org_id, webhook_id, created_at DESC, id DESC);
+CREATE INDEX webhook_deliveries_listed_status ON public.webhook_deliveries USING btree (org_id, webhook_id, status, created_at DESC, id DESC);
 CREATE UNIQUE INDEX webhook_deliveries_seq ON public.webhook_deliveries USING btree (org_id, webhook_id, seq) WHERE (seq IS NOT NULL);
 CREATE INDEX webhook_deliveries_settled ON public.webhook_deliveries USING btree (settled_at) WHERE (status <> 'pending'::text);
+CREATE INDEX webhook_deliveries_tests ON public.webhook_deliveries USING btree (due_at) WHERE ((status = 'pending'::text) AND (seq IS NULL));
 
 create table webhooks (
   org_id uuid not null,
@@ -455,28 +458,29 @@ create table webhooks (
   disabled_reason text,
   key_id text,
   sealed bytea,
-  old_key_id text,
-  old_sealed bytea,
+  old_key_ids text[] not null default '{}'::text[],
+  old_sealed bytea[] not null default '{}'::bytea[],
   old_until timestamp with time zone,
   "position" bigint not null,
   failures integer not null default 0,
   failing_since timestamp with time zone,
   resume_at timestamp with time zone,
   created_at timestamp with time zone not null,
+  created_by json not null,
   updated_at timestamp with time zone not null,
   constraint webhooks_pkey PRIMARY KEY (org_id, id),
   constraint webhooks_check CHECK (((key_id IS NULL) = (sealed IS NULL))),
-  constraint webhooks_check1 CHECK ((((old_key_id IS NULL) = (old_sealed IS NULL)) AND ((old_key_id IS NULL) = (old_until IS NULL)))),
+  constraint webhooks_check1 CHECK (((cardinality(old_key_ids) = cardinality(old_sealed)) AND ((cardinality(old_sealed) = 0) = (old_until IS NULL)))),
   constraint webhooks_check2 CHECK (((disabled_reason IS NULL) OR (status = 'disabled'::text))),
   constraint webhooks_check3 CHECK (((failures = 0) = (failing_since IS NULL))),
-  constraint webhooks_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['failing'::text, 'secret_lost'::text]))),
+  constraint webhooks_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['failing'::text, 'gone'::text, 'secret_lost'::text]))),
   constraint webhooks_failures_check CHECK ((failures >= 0)),
   constraint webhooks_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint webhooks_position_check CHECK (("position" >= 0)),
   constraint webhooks_status_check CHECK ((status = ANY (ARRAY['active'::text, 'disabled'::text])))
 );
 CREATE INDEX webhooks_active ON public.webhooks USING btree (org_id, id) WHERE (status = 'active'::text);
-CREATE INDEX webhooks_key ON public.webhooks USING btree (key_id);
+CREATE INDEX webhooks_old_secrets ON public.webhooks USING btree (old_until) WHERE (old_until IS NOT NULL);
 
 create table workers (
   id uuid not null,

@@ -1,7 +1,11 @@
+import { getEventListeners } from 'node:events';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { checkUrl, chooseAddress, mayReach, type Resolve } from '../src/webhooks/destination.js';
+import { checkUrl, findDestination, mayReach } from '../src/webhooks/destination.js';
 import { post } from '../src/webhooks/post.js';
-import { lookDelay, retryDelay } from '../src/webhooks/retry.js';
+import { addressesIn, type Resolve } from '../src/webhooks/resolve.js';
+import { lookDelay, readRetryAfter, retryDelay } from '../src/webhooks/retry.js';
 import { webhookSettings } from '../src/webhooks/settings.js';
 import { addMillis, now } from '../src/lib/instant.js';
 import { expectRefused, run, runJson, urlOf } from './support/cli.js';
@@ -11,6 +15,10 @@ import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
 
 const closed = { allow: [], http: false };
+const to =
+  (...addresses: string[]): Resolve =>
+  () =>
+    Promise.resolve(addresses);
 const LOCAL = webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true });
 
 describe('what webhooks may reach', () => {
@@ -57,23 +65,81 @@ describe('what webhooks may reach', () => {
   });
 
   test('a name is refused for any of its addresses, and when it has none', async () => {
-    const to =
-      (...addresses: string[]): Resolve =>
-      () =>
-        Promise.resolve(addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 })));
+    const find = (host: string, resolve: Resolve) =>
+      findDestination(new URL(`https://${host}/`), closed, resolve);
     for (const resolve of [to('10.0.0.1'), to('1.1.1.1', '127.0.0.1'), to('1.1.1.1', '::1'), to()]) {
-      await expect(chooseAddress('a.example', closed, resolve)).rejects.toThrow('a.example');
+      await expect(find('a.example', resolve)).rejects.toThrow('a.example');
     }
-    expect(await chooseAddress('a.example', closed, to('1.1.1.1'))).toEqual({
-      address: '1.1.1.1',
-      family: 4,
+    expect(await find('a.example', to('1.1.1.1', '2606:4700::1111'))).toEqual({
+      ...{ host: 'a.example', isName: true },
+      addresses: ['1.1.1.1', '2606:4700::1111'],
     });
     // As the system resolves it, from its own table of hosts.
     const { resolve } = LOCAL;
-    await expect(chooseAddress('localhost', closed, resolve)).rejects.toThrow('not a public address');
-    await expect(chooseAddress('no-such-name.invalid', closed, resolve)).rejects.toThrow(
-      'cannot be resolved',
+    await expect(find('localhost', resolve)).rejects.toThrow('not a public address');
+    const nobody: Resolve = () => Promise.reject(new Error('a name server says no'));
+    await expect(find('no-such-name.invalid', nobody)).rejects.toThrow('cannot be resolved');
+  });
+
+  test('what the table of hosts says of a name comes first', () => {
+    const table =
+      '127.0.0.1 localhost\n\n# 10.9.9.9 Hooks\n10.0.0.7\tHOOKS.example hooks # ours\n::1 localhost\nx y';
+    expect(addressesIn(table, 'localhost')).toEqual(['127.0.0.1', '::1']);
+    expect(addressesIn(table, 'hooks.EXAMPLE')).toEqual(['10.0.0.7']);
+    expect(['hooks.exampl', 'ours', '10.0.0.7', 'y'].flatMap((name) => addressesIn(table, name))).toEqual([]);
+  });
+
+  test('http is not posted to any more when the operator has taken it back', async () => {
+    const receiver = await startReceiver();
+    const sender = { reach: { allow: ['127.0.0.1'], http: false }, resolve: to(), timeoutMs: 2_000 };
+    await expect(post(sender, receiver.url, {}, '{"data":{}}')).rejects.toThrow(
+      'does not begin with https://',
     );
+    expect(receiver.messages).toHaveLength(0);
+    await receiver.close();
+  });
+
+  test('the next address is taken when nobody is at the first, and it is said of each why not', async () => {
+    const receiver = await startReceiver();
+    const { port } = new URL(receiver.url);
+    // On 127.0.0.2 nobody listens.
+    const sender = (...addresses: string[]) => ({ ...LOCAL, resolve: to(...addresses), timeoutMs: 20_000 });
+    const reach = { allow: ['127.0.0.0/8'], http: true };
+    const url = `http://two.example:${port}/`;
+    const answer = await post({ ...sender('127.0.0.2', '127.0.0.1'), reach }, url, {}, '{"data":{}}');
+    expect([answer.status, receiver.messages.length]).toEqual([200, 1]);
+    const failed = post({ ...sender('127.0.0.2', '127.0.0.3'), reach }, url, {}, '{}');
+    await expect(failed).rejects.toThrow(/127\.0\.0\.2.*127\.0\.0\.3/);
+    await receiver.close();
+  });
+
+  test('who does not answer is given up also where garbage is collected meanwhile, and nothing is left on the signal', async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const receiver = await startReceiver();
+    receiver.answer = () => null;
+    const stopping = new AbortController();
+    const sent = post({ ...LOCAL, timeoutMs: 500 }, receiver.url, {}, '{"data":{}}', stopping.signal);
+    const ended = sent.then(
+      () => 'answered',
+      ({ message }: Error) => message,
+    );
+    let error: string | undefined;
+    void ended.then((message) => (error = message));
+    await until(
+      () => {
+        collect();
+        return Promise.resolve(error);
+      },
+      (message) => message !== undefined,
+      20_000,
+    );
+    expect(error).toBe('no answer within 0.5 s');
+    expect(getEventListeners(stopping.signal, 'abort')).toEqual([]);
+    const cut = post({ ...LOCAL, timeoutMs: 60_000 }, receiver.url, {}, '{"data":{}}', stopping.signal);
+    stopping.abort(new Error('stopping'));
+    await expect(cut).rejects.toThrow('stopping');
+    await receiver.close();
   });
 
   test('a name that changes its mind between the check and the connection gains nothing', async () => {
@@ -81,8 +147,7 @@ describe('what webhooks may reach', () => {
     const { port } = new URL(receiver.url);
     let asked = 0;
     // What is not allowed the second time would be where the connection went, were it asked for again.
-    const resolve: Resolve = () =>
-      Promise.resolve([{ address: asked++ === 0 ? '127.0.0.1' : '127.0.0.2', family: 4 }]);
+    const resolve: Resolve = () => Promise.resolve([asked++ === 0 ? '127.0.0.1' : '127.0.0.2']);
     const sender = { reach: LOCAL.reach, resolve, timeoutMs: 2_000 };
     const answer = await post(sender, `http://rebinding.example:${port}/`, {}, '{"data":{}}');
     expect([answer.status, asked]).toEqual([200, 1]);
@@ -122,6 +187,17 @@ test('pauses grow threefold up to four hours, some thirteen attempts in a day, a
   while (sum < 86_400_000) sum += pauses[Math.min(attempts++, 13)]!;
   expect(attempts).toBe(13);
   expect([lookDelay(4), lookDelay(5), lookDelay(50)]).toEqual([undefined, 10_000, 900_000]);
+  const at = Date.parse('2026-11-21T10:00:00Z');
+  const asked = [
+    undefined,
+    '90',
+    '999999',
+    '-1',
+    'soon',
+    'Sat, 21 Nov 2026 10:02:00 GMT',
+    'Sat, 21 Nov 2026 09:00:00 GMT',
+  ];
+  expect(asked.map((text) => readRetryAfter(text, at))).toEqual([0, 90_000, 4 * 3_600_000, 0, 0, 120_000, 0]);
 });
 
 describe('several processes', () => {

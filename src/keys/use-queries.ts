@@ -60,14 +60,15 @@ export async function claimExpired(
   limit: number,
 ): Promise<(KeyName & { expires_at: Instant })[]> {
   const { rows } = await sql.query<KeyName & { expires_at: Instant } & Record<string, unknown>>(
-    `update api_keys k set expiry_recorded = true
-     from (
+    `with due as materialized (
        select org_id, id from api_keys
        where expires_at <= $1 and not expiry_recorded and revoked_at is null
        order by expires_at
        limit $2
        for update skip locked
-     ) due
+     )
+     update api_keys k set expiry_recorded = true
+     from due
      where k.org_id = due.org_id and k.id = due.id
      returning k.org_id, k.id, k.name, k.prefix, k.expires_at`,
     [at, limit],

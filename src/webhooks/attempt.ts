@@ -6,18 +6,35 @@ import { recordEvent } from '../events/record.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import type { Keyring } from '../secrets/keyring.js';
 import { VERSION } from '../version.js';
-import { finishAttempt, type Claimed, type DeliveryRow } from './delivery-queries.js';
+import {
+  finishAttempt,
+  lockDelivery,
+  releaseClaim,
+  type Claimed,
+  type DeliveryRow,
+} from './delivery-queries.js';
 import type { Means } from './means.js';
-import { post } from './post.js';
+import { post, storable } from './post.js';
 import { originOf } from './present.js';
 import { getWebhook, noteFailure, noteSuccess, setDisabled, setResume, type WebhookRow } from './queries.js';
-import { lookDelay, retryDelay } from './retry.js';
+import { lookDelay, readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
 import { openSecrets, signatures } from './secret.js';
 
+/** Of what went wrong so much is kept: a certificate can bring along any number of names. */
+const ERROR_LENGTH = 500;
+/** The receiver is not there any more, and says so. */
+const GONE = 410;
+
+interface Sent {
+  result: AttemptResponse;
+  /** How long the receiver asks not to be sent it again, in milliseconds. */
+  restMs: number;
+}
+
 /**
- * Sends one delivery and notes what came of it. Undefined when the webhook has gone meanwhile, or somebody else has the
- * delivery; rejects when it was interrupted.
+ * Sends one delivery and notes what came of it. Undefined when the webhook has gone or was disabled meanwhile, or somebody
+ * else has the delivery; rejects when it was interrupted. A test is sent to a disabled one, too.
  */
 export async function attempt(
   ctx: Means,
@@ -27,14 +44,18 @@ export async function attempt(
   const { org_id: orgId, webhook_id: webhookId } = delivery;
   const webhook = await getWebhook(ctx.pool, orgId, webhookId);
   if (!webhook) return undefined;
+  if (webhook.status === 'disabled' && delivery.seq !== null) {
+    await releaseClaim(ctx.pool, delivery, ctx.now());
+    return undefined;
+  }
   const event = await getEvent(ctx.pool, orgId, delivery.event_id);
   // Outside of what is told to callers: what is wrong with the keys is for the operator.
   const keyring = ctx.keyring();
-  const result = event
+  const sent = event
     ? await send(ctx, keyring, { webhook, event, seq: delivery.seq }, signal)
     : failed(ctx.now(), 0, 'retention has dropped the event');
   signal?.throwIfAborted();
-  return inTransaction(ctx.pool, (tx) => settle(ctx, tx, delivery, result, event !== undefined));
+  return inTransaction(ctx.pool, (tx) => settle(ctx, tx, delivery, sent, event !== undefined));
 }
 
 async function send(
@@ -42,7 +63,7 @@ async function send(
   keyring: Keyring,
   { webhook, event, seq }: { webhook: WebhookRow; event: EventRow; seq: number | null },
   signal: AbortSignal | undefined,
-): Promise<AttemptResponse> {
+): Promise<Sent> {
   const at = ctx.now();
   const begun = performance.now();
   const spent = () => Math.round(performance.now() - begun);
@@ -61,21 +82,24 @@ async function send(
     };
     const answer = await post(ctx.settings.webhooks, webhook.url, headers, body, signal);
     const answered = { response_status: answer.status, response_body: answer.body, error: null };
-    return { at: shortInstant(at), duration_ms: spent(), ...answered };
+    const result = { at: shortInstant(at), duration_ms: spent(), ...answered };
+    return { result, restMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())) };
   } catch (error) {
     return failed(at, spent(), (error as Error).message);
   }
 }
 
-function failed(at: Instant, duration_ms: number, error: string): AttemptResponse {
-  return { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
+function failed(at: Instant, duration_ms: number, message: string): Sent {
+  const error = storable(message.slice(0, ERROR_LENGTH));
+  const result = { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
+  return { result, restMs: 0 };
 }
 
 async function settle(
   ctx: Means,
   tx: Transaction,
   delivery: Claimed,
-  result: AttemptResponse,
+  { result, restMs }: Sent,
   exists: boolean,
 ): Promise<DeliveryRow | undefined> {
   const { org_id: orgId, webhook_id: webhookId } = delivery;
@@ -87,13 +111,18 @@ async function settle(
     return finishAttempt(tx, delivery, result, { status: 'delivered', dueAt: null, settledAt: at });
   }
   // Somebody looks at a test; it does not tell how deliveries go.
-  if (delivery.seq !== null && exists) await countFailure(ctx, tx, delivery, at);
-  if (!exists || at >= delivery.expires_at) {
+  if (delivery.seq !== null && exists) await countFailure(ctx, tx, delivery, at, status === GONE);
+  // Somebody may have asked meanwhile for it to be sent again.
+  const row = await lockDelivery(tx, orgId, webhookId, delivery.id);
+  if (!row) return undefined;
+  const expiresAt = row.expires_at ?? delivery.expires_at;
+  if (!exists || at >= expiresAt) {
     return finishAttempt(tx, delivery, result, { status: 'failed', dueAt: null, settledAt: at });
   }
-  const next = addMillis(at, retryDelay(delivery.attempts, firstRetryMs));
+  const pause = retryDelay(row.attempts - row.tried_before, firstRetryMs);
+  const next = addMillis(at, Math.max(pause, restMs));
   // The last attempt is made when it expires.
-  const dueAt = next < delivery.expires_at ? next : delivery.expires_at;
+  const dueAt = next < expiresAt ? next : expiresAt;
   return finishAttempt(tx, delivery, result, { status: 'pending', dueAt, settledAt: null });
 }
 
@@ -102,17 +131,21 @@ async function countFailure(
   tx: Transaction,
   { org_id: orgId, webhook_id: id }: Claimed,
   at: Instant,
+  gone: boolean,
 ): Promise<void> {
   const counted = await noteFailure(tx, orgId, id, at);
   if (!counted) return;
   const { failures, failing_since, url } = counted;
   const pause = lookDelay(failures);
-  if (pause === undefined) return;
-  if (addMillis(failing_since, ctx.settings.webhooks.disableAfterMs) > at) {
-    await setResume(tx, orgId, id, addMillis(at, pause));
-    return;
+  if (!gone) {
+    if (pause === undefined) return;
+    if (addMillis(failing_since, ctx.settings.webhooks.disableAfterMs) > at) {
+      await setResume(tx, orgId, id, addMillis(at, pause));
+      return;
+    }
   }
-  await setDisabled(tx, orgId, id, 'failing', at);
+  const reason = gone ? 'gone' : 'failing';
+  await setDisabled(tx, orgId, id, reason, at);
   await recordEvent(tx, {
     orgId,
     type: 'webhook_disabled',
@@ -122,7 +155,7 @@ async function countFailure(
     payload: {
       webhook_id: id,
       destination: originOf(url),
-      reason: 'failing',
+      reason,
       failing_since: shortInstant(failing_since),
       failures,
     },

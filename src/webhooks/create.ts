@@ -32,7 +32,7 @@ export async function createWebhook(
       });
     }
     const row = await insertWebhook(tx, {
-      ...{ org_id: orgId, id, url, description, event_types, created_at: at },
+      ...{ org_id: orgId, id, url, description, event_types, created_at: at, created_by: actor },
       sealed: sealSecret(ctx.keyring(), { org_id: orgId, id }, secret),
     });
     await recordEvent(tx, {

@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
 import type { AttemptResponse, DeliveryResponse } from './schema.js';
 
@@ -11,18 +12,21 @@ export interface DeliveryRow {
   seq: number | null;
   status: DeliveryResponse['status'];
   attempts: number;
+  /** Of the attempts, those made before somebody asked for it to be sent again. */
+  tried_before: number;
   results: AttemptResponse[];
   due_at: Instant | null;
-  expires_at: Instant;
+  /** Null until it is tried first. */
+  expires_at: Instant | null;
   created_at: Instant;
   settled_at: Instant | null;
 }
 
 /** A delivery whose attempt is under way, and by whom. */
-export type Claimed = DeliveryRow & { claim: string };
+export type Claimed = DeliveryRow & { claim: string; expires_at: Instant };
 
 const COLUMNS =
-  'org_id, webhook_id, id, event_id, event_type, seq, status, attempts, results, due_at, expires_at, created_at, settled_at';
+  'org_id, webhook_id, id, event_id, event_type, seq, status, attempts, tried_before, results, due_at, expires_at, created_at, settled_at';
 /** So many attempts of one delivery are remembered. */
 const RESULTS = 20;
 
@@ -69,41 +73,49 @@ export interface Claim {
   /** Whoever has not answered by then counts as gone, and another one tries. */
   until: Instant;
   claim: string;
+  /** Until then one is tried that was not tried before. */
+  expiresAt: Instant;
 }
 
-/** Takes deliveries that are due, in the order of the log. Nobody else gets them until `until`. */
+/**
+ * Takes deliveries that are due, in the order of the log, while the webhook is active. Nobody else gets them until `until`. A
+ * test is only sent by who was asked for it, unless somebody wants it sent again.
+ */
 export async function claimDue(
   sql: Sql,
   orgId: string,
   webhookId: string,
-  { at, until, claim }: Claim,
+  { at, until, claim, expiresAt }: Claim,
   limit: number,
 ): Promise<Claimed[]> {
   const { rows } = await sql.query<Claimed & Record<string, unknown>>(
-    `with due as (
+    `with due as materialized (
        select id from webhook_deliveries
        where org_id = $1 and webhook_id = $2 and status = 'pending' and due_at <= $3
+         and (seq is not null or expires_at > $3)
+         and exists (select from webhooks where org_id = $1 and id = $2 and status = 'active')
        order by due_at, seq
        limit $6
        for update skip locked
      )
      update webhook_deliveries d
-     set due_at = $4, claim = $5, attempts = attempts + 1
+     set due_at = $4, claim = $5, attempts = attempts + 1,
+       expires_at = case when attempts = tried_before then $7 else expires_at end
      from due
      where d.org_id = $1 and d.webhook_id = $2 and d.id = due.id
      returning ${COLUMNS.replaceAll(/\w+/g, 'd.$&')}, claim`,
-    [orgId, webhookId, at, until, claim, limit],
+    [orgId, webhookId, at, until, claim, limit, expiresAt],
   );
   return rows.toSorted((a, b) => (a.seq ?? 0) - (b.seq ?? 0));
 }
 
-/** Takes one that is due or not, to try it now. */
+/** Takes a test, to try it now. */
 export async function claimOne(
   sql: Sql,
   orgId: string,
   webhookId: string,
   id: string,
-  { until, claim }: Claim,
+  { until, claim }: Pick<Claim, 'until' | 'claim'>,
 ): Promise<Claimed> {
   const { rows } = await sql.query<Claimed & Record<string, unknown>>(
     `update webhook_deliveries set due_at = $4, claim = $5, attempts = attempts + 1
@@ -159,7 +171,10 @@ export async function lockDelivery(
   return rows[0];
 }
 
-/** Makes it due at once, settled or not. An attempt that is under way stays the one there is. */
+/**
+ * Makes it due at once, settled or not, as if it had not been tried before. An attempt that is under way stays the one there
+ * is, and is the first.
+ */
 export async function makeDue(
   tx: Sql,
   { org_id, webhook_id, id }: DeliveryRow,
@@ -167,8 +182,8 @@ export async function makeDue(
 ): Promise<DeliveryRow> {
   const { rows } = await tx.query<DeliveryRow & Record<string, unknown>>(
     `update webhook_deliveries
-     set status = 'pending', due_at = case when claim is null then $4 else due_at end,
-       expires_at = $5, settled_at = null
+     set status = 'pending', due_at = case when claim is null then $4 else due_at end, settled_at = null,
+       expires_at = $5, tried_before = attempts - case when claim is null then 0 else 1 end
      where org_id = $1 and webhook_id = $2 and id = $3
      returning ${COLUMNS}`,
     [org_id, webhook_id, id, at, expiresAt],
@@ -185,22 +200,26 @@ export async function listDeliveries(
   after: readonly [Instant, string] | undefined,
   limit: number,
 ): Promise<DeliveryRow[]> {
+  const conditions = new Conditions()
+    .add((p) => `org_id = ${p(orgId)}`)
+    .add((p) => `webhook_id = ${p(webhookId)}`);
+  if (status) conditions.add((p) => `status = ${p(status)}`);
+  if (after) conditions.add((p) => `(created_at, id) < (${p(after[0])}, ${p(after[1])})`);
   const { rows } = await sql.query<DeliveryRow & Record<string, unknown>>(
     `select ${COLUMNS} from webhook_deliveries
-     where org_id = $1 and webhook_id = $2 and ($3::text is null or status = $3)
-       and ($4::timestamptz is null or (created_at, id) < ($4, $5::uuid))
+     where ${conditions.text}
      order by created_at desc, id desc
-     limit $6`,
-    [orgId, webhookId, status ?? null, after?.[0] ?? null, after?.[1] ?? null, limit],
+     limit ${conditions.parameter(limit)}`,
+    conditions.values,
   );
   return rows;
 }
 
-/** Gives up what expired while nothing was sent to its webhook. Of all organizations. */
-export async function failExpired(sql: Sql, at: Instant): Promise<void> {
+/** Gives up tests whose process was killed. Of all organizations. */
+export async function failLostTests(sql: Sql, at: Instant): Promise<void> {
   await sql.query(
-    `update webhook_deliveries set status = 'failed', due_at = null, settled_at = $1
-     where status = 'pending' and (claim is null or due_at < $1) and expires_at < $1`,
+    `update webhook_deliveries set status = 'failed', due_at = null, claim = null, settled_at = $1
+     where status = 'pending' and seq is null and due_at < $1 and expires_at < $1`,
     [at],
   );
 }
@@ -208,12 +227,15 @@ export async function failExpired(sql: Sql, at: Instant): Promise<void> {
 /** Forgets some that were settled before `before`, of all organizations. Returns how many. */
 export async function forgetSettled(sql: Sql, before: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(
-    `delete from webhook_deliveries
-     where (org_id, webhook_id, id) in (
+    `with old as materialized (
        select org_id, webhook_id, id from webhook_deliveries
        where status <> 'pending' and settled_at < $1
        limit $2
-       for update skip locked)`,
+       for update skip locked
+     )
+     delete from webhook_deliveries d
+     using old
+     where d.org_id = old.org_id and d.webhook_id = old.webhook_id and d.id = old.id`,
     [before, limit],
   );
   return rowCount ?? 0;

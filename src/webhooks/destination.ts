@@ -1,8 +1,8 @@
-import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
 import { includesAddress } from '../lib/cidr.js';
 import { SPECIAL } from '../lib/special-addresses.js';
+import type { Resolve } from './resolve.js';
 
 /** What the operator lets webhooks reach beside the public internet by https. */
 export interface Reach {
@@ -11,11 +11,6 @@ export interface Reach {
   /** Whether `http` will do. */
   http: boolean;
 }
-
-/** The address of a name, as the system resolves it: all of them. */
-export type Resolve = (host: string) => Promise<{ address: string; family: number }[]>;
-
-export const resolveBySystem: Resolve = (host) => lookup(host, { all: true, verbatim: true });
 
 /** Why nothing is sent: told to who made the webhook. */
 class DestinationRefused extends Error {}
@@ -37,9 +32,7 @@ export function checkUrl(text: string, reach: Reach): string {
   } catch {
     throw refuse('url must be an absolute URL, such as https://example.com/hooks');
   }
-  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && reach.http)) {
-    throw refuse('url must begin with https://; only the operator can allow http');
-  }
+  if (!isAllowed(url, reach)) throw refuse('url must begin with https://; only the operator can allow http');
   if (url.username !== '' || url.password !== '') throw refuse('url must not have a user name or password');
   const host = hostOf(url);
   if (isIP(host) !== 0 && !mayReach(host, reach)) throw refuse(notAllowed(host));
@@ -47,26 +40,38 @@ export function checkUrl(text: string, reach: Reach): string {
   return url.href;
 }
 
+function isAllowed({ protocol }: URL, { http }: Reach): boolean {
+  return protocol === 'https:' || (protocol === 'http:' && http);
+}
+
 /** An IPv6 address without its brackets. */
-export function hostOf(url: URL): string {
+function hostOf(url: URL): string {
   return url.hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
+export interface Destination {
+  /** A name or an address. */
+  host: string;
+  isName: boolean;
+  /** What it may be connected to: checked. */
+  addresses: string[];
+}
+
 /**
- * The address to connect to. Every address that the name has must be one that may be reached: who mixes them wants to get
- * in. The caller connects to the very address that was checked, so that a name which changes its mind gains nothing.
- * Throws DestinationRefused.
+ * Where a URL leads, asked for again at each attempt: what the operator allowed when the webhook was made need not be allowed
+ * any more. Every address that the name has must be one that may be reached: who mixes them wants to get in. The caller
+ * connects to the very addresses that were checked, so that a name which changes its mind gains nothing. Throws
+ * DestinationRefused.
  */
-export async function chooseAddress(
-  host: string,
-  reach: Reach,
-  resolve: Resolve,
-): Promise<{ address: string; family: number }> {
-  const family = isIP(host);
-  const found = family === 0 ? await resolveOrRefuse(host, resolve) : [{ address: host, family }];
-  for (const { address } of found)
-    if (!mayReach(address, reach)) throw new DestinationRefused(notAllowed(host));
-  return found[0]!;
+export async function findDestination(url: URL, reach: Reach, resolve: Resolve): Promise<Destination> {
+  if (!isAllowed(url, reach)) {
+    throw new DestinationRefused('the URL does not begin with https://, and the operator has not allowed it');
+  }
+  const host = hostOf(url);
+  const isName = isIP(host) === 0;
+  const addresses = isName ? await resolveOrRefuse(host, resolve) : [host];
+  if (!addresses.every((address) => mayReach(address, reach))) throw new DestinationRefused(notAllowed(host));
+  return { host, isName, addresses };
 }
 
 async function resolveOrRefuse(host: string, resolve: Resolve) {

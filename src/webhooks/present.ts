@@ -5,9 +5,9 @@ import type { DeliveryResponse, WebhookResponse } from './schema.js';
 
 /** `at`: now; a secret whose time is over is not spoken of. */
 export function presentWebhook(row: WebhookRow, at: Instant): WebhookResponse {
-  const { id, org_id, url, description, event_types, status, disabled_reason } = row;
+  const { id, org_id, url, description, event_types, status, disabled_reason, created_by } = row;
   return {
-    ...{ id, org_id, url, description, event_types, status, disabled_reason },
+    ...{ id, org_id, url, description, event_types, status, disabled_reason, created_by },
     failing_since: orNull(row.failing_since),
     previous_secret_until: row.old_until !== null && row.old_until > at ? shortInstant(row.old_until) : null,
     created_at: shortInstant(row.created_at),

@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import type { EventActor } from '../events/schema.js';
 import type { Instant } from '../lib/instant.js';
 import type { Sealed } from '../secrets/keyring.js';
 import type { WebhookResponse } from './schema.js';
@@ -13,13 +14,15 @@ export interface WebhookRow {
   status: WebhookResponse['status'];
   disabled_reason: WebhookResponse['disabled_reason'];
   sealed: Sealed | null;
-  old_sealed: Sealed | null;
+  /** Those that were replaced, newest first. They sign as well until `old_until`. */
+  old_sealed: Sealed[];
   old_until: Instant | null;
   position: number;
   failures: number;
   failing_since: Instant | null;
   resume_at: Instant | null;
   created_at: Instant;
+  created_by: EventActor;
   updated_at: Instant;
 }
 
@@ -27,35 +30,39 @@ type RawRow = Omit<WebhookRow, 'sealed' | 'old_sealed'> & {
   [column: string]: unknown;
   key_id: string | null;
   sealed: Buffer | null;
-  old_key_id: string | null;
-  old_sealed: Buffer | null;
+  old_key_ids: string[];
+  old_sealed: Buffer[];
 };
 
-const COLUMNS = `org_id, id, url, description, event_types, status, disabled_reason, key_id, sealed, old_key_id,
-  old_sealed, old_until, position, failures, failing_since, resume_at, created_at, updated_at`;
+const COLUMNS = `org_id, id, url, description, event_types, status, disabled_reason, key_id, sealed, old_key_ids,
+  old_sealed, old_until, position, failures, failing_since, resume_at, created_at, created_by, updated_at`;
 
-function toRow({ key_id, sealed, old_key_id, old_sealed, ...row }: RawRow): WebhookRow {
-  const both = (keyId: string | null, bytes: Buffer | null) =>
-    keyId === null || bytes === null ? null : { keyId, bytes };
-  return { ...row, sealed: both(key_id, sealed), old_sealed: both(old_key_id, old_sealed) };
+function toRow({ key_id, sealed, old_key_ids, old_sealed, ...row }: RawRow): WebhookRow {
+  return {
+    ...row,
+    sealed: key_id === null || sealed === null ? null : { keyId: key_id, bytes: sealed },
+    old_sealed: old_sealed.map((bytes, index) => ({ keyId: old_key_ids[index]!, bytes })),
+  };
 }
 
 /** It begins with what is written to the log from now on. */
 export async function insertWebhook(
   tx: Sql,
-  webhook: Pick<WebhookRow, 'org_id' | 'id' | 'url' | 'description' | 'event_types' | 'created_at'> & {
-    sealed: Sealed;
-  },
+  webhook: Pick<
+    WebhookRow,
+    'org_id' | 'id' | 'url' | 'description' | 'event_types' | 'created_at' | 'created_by'
+  > & { sealed: Sealed },
 ): Promise<WebhookRow> {
   const { rows } = await tx.query<RawRow>(
     `insert into webhooks
-       (org_id, id, url, description, event_types, status, key_id, sealed, position, created_at, updated_at)
+       (org_id, id, url, description, event_types, status, key_id, sealed, position, created_at, updated_at, created_by)
      values ($1, $2, $3, $4, $5, 'active', $6, $7,
-       coalesce((select seq from event_chains where org_id = $1), 0), $8, $8)
+       coalesce((select seq from event_chains where org_id = $1), 0), $8, $8, $9)
      returning ${COLUMNS}`,
     [
       ...[webhook.org_id, webhook.id, webhook.url, webhook.description, webhook.event_types],
       ...[webhook.sealed.keyId, webhook.sealed.bytes, webhook.created_at],
+      JSON.stringify(webhook.created_by),
     ],
   );
   return toRow(rows[0]!);
@@ -154,12 +161,13 @@ export async function replaceSecrets(
 ): Promise<WebhookRow> {
   const { rows } = await tx.query<RawRow>(
     `update webhooks
-     set key_id = $3, sealed = $4, old_key_id = $5, old_sealed = $6, old_until = $7
+     set key_id = $3, sealed = $4, old_key_ids = $5, old_sealed = $6, old_until = $7
      where org_id = $1 and id = $2
      returning ${COLUMNS}`,
     [
       ...[org_id, id, sealed?.keyId ?? null, sealed?.bytes ?? null],
-      ...[old_sealed?.keyId ?? null, old_sealed?.bytes ?? null, old_sealed ? old_until : null],
+      ...[old_sealed.map(({ keyId }) => keyId), old_sealed.map(({ bytes }) => bytes)],
+      old_sealed.length === 0 ? null : old_until,
     ],
   );
   return toRow(rows[0]!);
@@ -218,17 +226,25 @@ export async function setDisabled(
 /** Locks some webhooks with a secret that is sealed under another key than this one, of whatever organization. */
 export async function lockSealedElsewhere(tx: Sql, keyId: string, limit: number): Promise<WebhookRow[]> {
   const { rows } = await tx.query<RawRow>(
-    `select ${COLUMNS} from webhooks where key_id <> $1 or old_key_id <> $1 limit $2 for update`,
+    `select ${COLUMNS} from webhooks where key_id <> $1 or $1 <> any (old_key_ids) limit $2 for update`,
     [keyId, limit],
   );
   return rows.map(toRow);
+}
+
+/** Forgets the replaced secrets that do not sign any more. Of all organizations. */
+export async function forgetOldSecrets(sql: Sql, at: Instant): Promise<void> {
+  await sql.query(
+    `update webhooks set old_key_ids = '{}', old_sealed = '{}', old_until = null where old_until <= $1`,
+    [at],
+  );
 }
 
 /** Forgets every secret there is. What cannot sign is sent nothing until it is given a new one. Returns whose they were. */
 export async function clearSecrets(tx: Sql, at: Instant): Promise<WebhookRow[]> {
   const { rows } = await tx.query<RawRow>(
     `update webhooks
-     set key_id = null, sealed = null, old_key_id = null, old_sealed = null, old_until = null,
+     set key_id = null, sealed = null, old_key_ids = '{}', old_sealed = '{}', old_until = null,
        status = 'disabled', disabled_reason = 'secret_lost', updated_at = $1
      where key_id is not null
      returning ${COLUMNS}`,

@@ -23,3 +23,13 @@ export function lookDelay(failures: number): number | undefined {
   if (failures < DOWN_AFTER) return undefined;
   return Math.min(FIRST_LOOK_MS * 2 ** (failures - DOWN_AFTER), LONGEST_LOOK_MS);
 }
+
+/**
+ * How long a receiver asks for a rest by `Retry-After`, in milliseconds, at most as long as the longest pause; 0 when it does
+ * not. `now`: in milliseconds since 1970.
+ */
+export function readRetryAfter(text: string | undefined, now: number): number {
+  if (text === undefined) return 0;
+  const pause = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
+  return Math.min(Math.max(pause || 0, 0), LONGEST_RETRY_MS);
+}

@@ -8,9 +8,13 @@ import { lockWebhook, replaceSecrets } from './queries.js';
 import { DEFAULT_OVERLAP_SECS, type RotateWebhookSecretRequest, type WebhookWithSecret } from './schema.js';
 import { makeSecret, sealSecret } from './secret.js';
 
+/** So many replaced secrets sign at most: each is a signature in a header of every delivery. */
+const MOST_OLD = 4;
+
 /**
  * Gives a webhook a new secret. The one before signs as well for a time, so that the receiver can change over without refusing
- * anything. One that is from before that does not sign any more.
+ * anything; those that still sign by then go on with it. Who lost the answer can rotate again, and the secret that the receiver
+ * has still signs.
  */
 export async function rotateSecret(
   ctx: Means,
@@ -24,10 +28,12 @@ export async function rotateSecret(
     if (!webhook) throw new ApiError('sandbox_not_found');
     const at = ctx.now();
     const until = addMillis(at, overlap_secs * 1000);
+    const older = webhook.old_until !== null && webhook.old_until > at ? webhook.old_sealed : [];
+    const replaced = webhook.sealed ? [webhook.sealed, ...older] : older;
     const row = await replaceSecrets(tx, {
       ...{ org_id: orgId, id },
       sealed: sealSecret(ctx.keyring(), webhook, secret),
-      old_sealed: overlap_secs === 0 ? null : webhook.sealed,
+      old_sealed: overlap_secs === 0 ? [] : replaced.slice(0, MOST_OLD),
       old_until: until,
     });
     await recordEvent(tx, {

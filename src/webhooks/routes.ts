@@ -3,6 +3,7 @@ import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
+import { makePlaces } from '../lib/places.js';
 import { MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
 import { createWebhook } from './create.js';
 import { list, listLog } from './list.js';
@@ -29,6 +30,9 @@ const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
 const params = Type.Object({ webhook_id: Uuid });
 
 export function webhookRoutes(app: App, ctx: Context): void {
+  // Each holds a request until the receiver answers.
+  const tests = makePlaces(ctx.settings.webhooks.tests);
+
   app.get(
     '/v1/webhooks',
     {
@@ -117,7 +121,8 @@ export function webhookRoutes(app: App, ctx: Context): void {
         ...common,
         operationId: 'rotate_webhook_secret',
         summary: 'Give a webhook a new secret',
-        description: 'Until `previous_secret_until` both sign. The new one is shown only in this answer.',
+        description:
+          'Until `previous_secret_until` those before sign as well. The new one is shown only in this answer; when it was lost, rotate again: what the receiver has still signs.',
         params,
         body: RotateWebhookSecretRequest,
         response: answersToBody(WebhookWithSecret, 'sandbox_not_found'),
@@ -137,7 +142,16 @@ export function webhookRoutes(app: App, ctx: Context): void {
         response: answersToBody(DeliveryResponse, 'sandbox_not_found'),
       },
     },
-    (request) => tryWebhook(ctx, callerOf(request), request.params.webhook_id),
+    async (request) => {
+      const caller = callerOf(request);
+      const leave = tests.take(caller.orgId);
+      if (!leave) {
+        throw new ApiError('rate_limited', 'too many webhooks are being tested: try again later', null, {
+          headers: { 'retry-after': '5' },
+        });
+      }
+      return tryWebhook(ctx, caller, request.params.webhook_id).finally(leave);
+    },
   );
 
   app.get(

@@ -1,4 +1,5 @@
 import { Type, type Static } from 'typebox';
+import { EventActor } from '../events/schema.js';
 import { DateTime, Named, Nullable, PageOf, Uuid, Words } from '../http/schema.js';
 
 const WEBHOOK_STATUSES = ['active', 'disabled'] as const;
@@ -22,35 +23,40 @@ const eventTypes = Type.Array(Type.String({ minLength: 1, maxLength: 200, patter
 });
 const status = Words([...WEBHOOK_STATUSES], { description: 'Nothing is sent while it is `disabled`.' });
 
-export const CreateWebhookRequest = Named('CreateWebhookRequest', {
-  url,
-  description: Type.Optional(description),
-  event_types: Type.Optional(eventTypes),
-});
+export const CreateWebhookRequest = Type.Object(
+  {
+    url,
+    description: Type.Optional(description),
+    event_types: Type.Optional(eventTypes),
+  },
+  { title: 'CreateWebhookRequest', additionalProperties: false },
+);
 export type CreateWebhookRequest = Static<typeof CreateWebhookRequest>;
 
-export const UpdateWebhookRequest = Named(
-  'UpdateWebhookRequest',
+export const UpdateWebhookRequest = Type.Object(
   {
     url: Type.Optional(url),
     description: Type.Optional(description),
     event_types: Type.Optional(eventTypes),
     status: Type.Optional(status),
   },
-  'What is left out stays.',
+  { title: 'UpdateWebhookRequest', description: 'What is left out stays.', additionalProperties: false },
 );
 export type UpdateWebhookRequest = Static<typeof UpdateWebhookRequest>;
 
-export const RotateWebhookSecretRequest = Named('RotateWebhookSecretRequest', {
-  overlap_secs: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: LONGEST_OVERLAP_SECS,
-      default: DEFAULT_OVERLAP_SECS,
-      description: 'How long the secret before signs as well.',
-    }),
-  ),
-});
+export const RotateWebhookSecretRequest = Type.Object(
+  {
+    overlap_secs: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: LONGEST_OVERLAP_SECS,
+        default: DEFAULT_OVERLAP_SECS,
+        description: 'How long the secret before, and those that sign beside it, go on. 0: they end at once.',
+      }),
+    ),
+  },
+  { title: 'RotateWebhookSecretRequest', additionalProperties: false },
+);
 export type RotateWebhookSecretRequest = Static<typeof RotateWebhookSecretRequest>;
 
 const webhook = {
@@ -61,14 +67,15 @@ const webhook = {
   event_types: Type.Array(Type.String()),
   status,
   disabled_reason: Nullable(
-    Words(['failing', 'secret_lost'], {
+    Words(['failing', 'gone', 'secret_lost'], {
       description:
-        'Why Sandkeep disabled it: nothing but failures for a long time, or its secret cannot be opened.',
+        'Why Sandkeep disabled it: nothing but failures for a long time, the answer 410, or its secret is lost.',
     }),
   ),
   failing_since: Nullable(DateTime),
   previous_secret_until: Nullable(DateTime),
   created_at: DateTime,
+  created_by: EventActor,
   updated_at: DateTime,
 };
 

@@ -29,7 +29,7 @@ export function sealSecret(keyring: Keyring, owner: Owner, secret: string): Seal
   return keyring.seal(secret, aboutOf(owner));
 }
 
-/** The header `webhook-signature`: one signature for each secret, so that a receiver which knows either is content. */
+/** The header `webhook-signature`: one signature for each secret, so that a receiver which knows any of them is content. */
 export function signatures(
   secrets: readonly string[],
   { id, timestamp, body }: { id: string; timestamp: number; body: string },
@@ -45,8 +45,8 @@ export function signatures(
 /** The secrets that sign at this instant, the newest first. Throws ExplainedError when one cannot be opened. */
 export function openSecrets(keyring: Keyring, webhook: WebhookRow, at: string): string[] {
   const { sealed, old_sealed, old_until } = webhook;
-  const overlaps = old_sealed !== null && old_until !== null && old_until > at;
-  return [sealed, ...(overlaps ? [old_sealed] : [])].map((each) => {
+  const overlaps = old_until !== null && old_until > at;
+  return [sealed, ...(overlaps ? old_sealed : [])].map((each) => {
     const secret = each === null ? undefined : keyring.open(each, aboutOf(webhook));
     if (secret === undefined) {
       throw new ExplainedError('the secret of the webhook cannot be opened: rotate it');
@@ -62,8 +62,7 @@ export async function resealWebhooks(pool: Pool, keyring: () => Keyring, actor: 
   for (;;) {
     const done = await inTransaction(pool, async (tx) => {
       const rows = await lockSealedElsewhere(tx, keys.currentId, BATCH);
-      const again = (row: WebhookRow, sealed: Sealed | null) => {
-        if (sealed === null) return null;
+      const again = (row: WebhookRow, sealed: Sealed) => {
         const secret = keys.open(sealed, aboutOf(row));
         if (secret === undefined) {
           throw new ExplainedError(
@@ -75,8 +74,8 @@ export async function resealWebhooks(pool: Pool, keyring: () => Keyring, actor: 
       for (const row of rows) {
         await replaceSecrets(tx, {
           ...row,
-          sealed: again(row, row.sealed),
-          old_sealed: again(row, row.old_sealed),
+          sealed: row.sealed && again(row, row.sealed),
+          old_sealed: row.old_sealed.map((each) => again(row, each)),
         });
       }
       for (const [orgId, each] of countByOrg(rows)) {

@@ -33,8 +33,9 @@ export async function tryWebhook(ctx: Means, { orgId, actor }: By, id: string): 
       },
     ]);
     // Nobody else takes it; when this process is killed, it is given up.
-    const until = addMillis(at, 2 * ctx.settings.webhooks.timeoutMs);
-    return claimOne(tx, orgId, id, delivery, { at, until, claim: uuidv7() });
+    const { timeoutMs, claimMarginMs } = ctx.settings.webhooks;
+    const until = addMillis(at, timeoutMs + claimMarginMs);
+    return claimOne(tx, orgId, id, delivery, { until, claim: uuidv7() });
   });
   const settled = await attempt(ctx, claimed);
   if (!settled) throw new ApiError('sandbox_not_found');
