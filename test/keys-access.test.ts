@@ -220,6 +220,35 @@ describe('the use of a key', () => {
     ]);
   });
 
+  test('the first use and refusals are not lost when they cannot be written at once', async () => {
+    const { pool } = service.ctx;
+    await pool.query(
+      `create function refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$;
+       create trigger refuse before update of last_used_at, refusals_recorded_at on api_keys
+       for each row execute function refuse()`,
+    );
+    const [user, reader] = [await keyWith({}), await keyWith({ scopes: ['sandboxes:read'] })];
+    try {
+      service.logs.length = 0;
+      await user.get('/v1/sandboxes');
+      for (let count = 0; count < 25; count += 1) await reader.get('/v1/volumes');
+      await until(
+        () => Promise.resolve(service.logs.filter((line) => line.includes('could not be written')).length),
+        (count) => count >= 2,
+      );
+    } finally {
+      await pool.query('drop function refuse cascade');
+    }
+    const types = ['api_key_first_used', 'api_key_refused_often'];
+    const events = (id: string) => Promise.all(types.map((type) => eventsOf(type, id)));
+    const lengths = async (id: string) => (await events(id)).map(({ length }) => length);
+    await until(
+      async () => [await lengths(user.keyId), await lengths(reader.keyId)],
+      ([used, refused]) => used![0] === 1 && refused![1] === 1,
+      60_000,
+    );
+  });
+
   test('a key that is refused often is an event, once an hour', async () => {
     const reader = await keyWith({ scopes: ['sandboxes:read'] });
     const refuse = async () => {

@@ -70,13 +70,20 @@ export class KeyUses {
         this.pending.delete(id);
         this.written.set(id, now);
       }
-      await this.writeUses(due);
+      await this.writeUses(due).catch((error: unknown) => {
+        // It is tried again; what came meanwhile is newer.
+        for (const use of due) {
+          this.written.delete(use.id);
+          if (!this.pending.has(use.id)) this.pending.set(use.id, use);
+        }
+        throw error;
+      });
     }
     for (const [id, refusals] of this.refusals) {
       const over = all || now - refusals.since >= MINUTE_MS;
       if (refusals.count < OFTEN && !over) continue;
-      this.refusals.delete(id);
       if (refusals.count >= OFTEN) await this.writeRefusals(refusals);
+      this.refusals.delete(id);
     }
   }
 
