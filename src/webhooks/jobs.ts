@@ -30,6 +30,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const { served, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
   const places = makePlaces(served);
   let waiting = false;
+  const givesWay = (begun: number) => waiting && performance.now() - begun >= turnMs;
   /** The turn in which a webhook that still had something to do was last served. */
   const servedIn = new Map<string, number>();
   let turns = 0;
@@ -40,7 +41,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     // Of a receiver that was down, one delivery finds out whether it is back.
     let limit = lookDelay(failures) === undefined ? ABREAST : 1;
     const begun = performance.now();
-    while (!signal.aborted && !(waiting && performance.now() - begun >= turnMs)) {
+    while (!signal.aborted && !givesWay(begun)) {
       const more = await follow(ctx, orgId, id);
       const at = ctx.now();
       const until = addMillis(at, timeoutMs + claimMarginMs);

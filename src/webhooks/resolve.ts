@@ -19,7 +19,7 @@ export const resolveBySystem: Resolve = async (host) => {
   const resolver = new Resolver(TIMEOUT);
   const found = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
   const addresses = found.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
-  const [failed] = found.filter((answer) => answer.status === 'rejected');
+  const failed = found.find((answer) => answer.status === 'rejected');
   if (addresses.length === 0 && failed) throw failed.reason;
   return addresses;
 };

@@ -10,13 +10,17 @@ interface Message {
   at: number;
 }
 
+type Answer = number | 'endless' | null;
+
 /** Somebody who takes webhooks, over real HTTP. */
 export interface Receiver {
   url: string;
   messages: Message[];
   paths: string[];
-  /** A status, `endless` for an answer that does not end, null for none. A redirect leads to `/elsewhere`. */
-  answer: (message: Message) => number | 'endless' | null;
+  /** A status, now or later, `endless` for an answer that does not end, null for none. A redirect leads to `/elsewhere`. */
+  answer: (message: Message) => Answer | Promise<Answer>;
+  /** Headers of every answer. */
+  headers: Record<string, string>;
   /** How often the same message came. */
   tries(body: any): number;
   /** Forgets what came, and takes everything again. */
@@ -28,21 +32,22 @@ export async function startReceiver(port = 0): Promise<Receiver> {
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => {
+    const take = async () => {
       const text = Buffer.concat(chunks).toString();
       const message = { headers: request.headers, text, body: JSON.parse(text), at: Date.now() };
       receiver.messages.push(message);
       receiver.paths.push(request.url!);
-      const answer = receiver.answer(message);
+      const answer = await receiver.answer(message);
       if (answer === null) return;
       if (answer !== 'endless') {
-        response.writeHead(answer, { location: '/elsewhere' }).end('thanks');
+        response.writeHead(answer, { location: '/elsewhere', ...receiver.headers }).end('thanks');
         return;
       }
       response.writeHead(200);
       const timer = setInterval(() => response.write('x'.repeat(65_536)), 1);
       response.on('close', () => clearInterval(timer));
-    });
+    };
+    request.on('end', () => void take());
   });
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   const receiver: Receiver = {
@@ -50,11 +55,13 @@ export async function startReceiver(port = 0): Promise<Receiver> {
     messages: [],
     paths: [],
     answer: () => 200,
+    headers: {},
     tries: (body) => receiver.messages.filter((each) => each.body.data.id === body.data.id).length,
     reset() {
       receiver.messages = [];
       receiver.paths = [];
       receiver.answer = () => 200;
+      receiver.headers = {};
     },
     async close() {
       server.closeAllConnections();
