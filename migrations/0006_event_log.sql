@@ -20,28 +20,61 @@ create table events (
   resource_id uuid,
   -- SHA-256 of all that the event says, made by who wrote it. Null where that was done in SQL: then it is made when it is sealed.
   leaf bytea check (octet_length(leaf) = 32),
+  -- Shows that who wrote it has the event keys. Null, or not right: it was put in by somebody else, and its entry says so.
+  mark bytea check (octet_length(mark) = 16),
   primary key (org_id, occurred_at, id)
 ) partition by range (occurred_at);
-create index events_id on events (org_id, id);
 create index events_type on events (org_id, event_type, occurred_at desc, id desc);
 create index events_resource on events (org_id, resource_id, occurred_at desc, id desc) where resource_id is not null;
 
 -- Committed and not in the log yet. Whoever writes an event waits for nobody; who seals takes what is here.
 create table unsealed_events (
   org_id uuid not null,
+  -- In the order of writing: what came of another event lies behind it, whatever the clocks said.
+  place bigint generated always as identity,
   occurred_at timestamptz not null,
   event_id uuid not null,
-  primary key (org_id, occurred_at, event_id)
+  queued_at timestamptz not null default clock_timestamp(),
+  -- Copies for event_months.
+  event_type text collate "C" not null,
+  category text collate "C" not null,
+  primary key (org_id, place)
 );
+create index unsealed_events_time on unsealed_events (org_id, occurred_at, event_id);
 
 create function queue_events() returns trigger language plpgsql as $$
 begin
-  insert into unsealed_events (org_id, occurred_at, event_id) select org_id, occurred_at, id from new_events;
+  -- History comes in the order of its times.
+  insert into unsealed_events (org_id, occurred_at, event_id, event_type, category)
+  select org_id, occurred_at, id, event_type, category from new_events order by org_id, occurred_at, id;
   return null;
 end
 $$;
 create trigger queue_events after insert on events
   referencing new table as new_events for each statement execute function queue_events();
+
+-- The months in which an organization has events of a type, but for those that are not sealed: so that who looks for events opens
+-- the partitions of these only. One that retention has emptied may be named.
+create table event_months (
+  org_id uuid not null,
+  event_type text collate "C" not null,
+  category text collate "C" not null,
+  month timestamptz not null,
+  primary key (org_id, event_type, month, category)
+);
+create index event_months_month on event_months (org_id, month);
+
+-- What leaves the queue is in the log. Sealers of one organization follow one another, and so nobody waits for its month here.
+create function note_event_months() returns trigger language plpgsql as $$
+begin
+  insert into event_months (org_id, event_type, category, month)
+  select distinct org_id, event_type, category, date_trunc('month', occurred_at, 'UTC') from sealed
+  on conflict do nothing;
+  return null;
+end
+$$;
+create trigger note_event_months after delete on unsealed_events
+  referencing old table as sealed for each statement execute function note_event_months();
 
 -- The order in which events are handed on. `seq` counts from 1 without gaps in each organization, and nothing is ever put before
 -- what was seen. The entry of an event that retention dropped stays while there are older ones that are kept.
@@ -51,7 +84,9 @@ create table event_log (
   event_id uuid not null,
   occurred_at timestamptz not null,
   leaf bytea not null check (octet_length(leaf) = 32),
-  -- SHA-256 of the link before, seq, occurred_at and leaf.
+  -- Its event did not bear the mark of who has the event keys.
+  unmarked boolean not null,
+  -- SHA-256 of the link before, seq, occurred_at, whether it is unmarked, and leaf.
   link bytea not null check (octet_length(link) = 32),
   primary key (org_id, seq)
 );
@@ -68,6 +103,10 @@ create table event_chains (
   signature bytea,
   -- How many whole months events are kept. Null: for ever.
   retention_months int check (retention_months >= 1),
+  -- By whoever said so last.
+  retention_at timestamptz,
+  retention_key_id text,
+  retention_signature bytea,
   check ((seq = 0) = (link is null)),
   check ((link is null) = (signature is null) and (link is null) = (at is null) and (link is null) = (key_id is null))
 );
@@ -128,7 +167,8 @@ create trigger never_emptied before truncate on event_drops execute function ref
 create table events_other partition of events default;
 create trigger never_emptied before truncate on events_other execute function refuse_event_change();
 
--- Makes the partition of the UTC month of a moment, unless it is there. What of it is in events_other moves over.
+-- Makes the partition of the UTC month of a moment, unless it is there. What of it is in events_other moves over; where that is too
+-- much for so short a time as others may have to wait, it stays there.
 create function make_event_partition(of_month timestamptz) returns boolean language plpgsql as $$
 declare
   from_at constant timestamptz := date_trunc('month', of_month at time zone 'UTC') at time zone 'UTC';
@@ -140,7 +180,10 @@ begin
     return false;
   end if;
   perform pg_advisory_xact_lock(hashtextextended('event partitions', 0));
-  if to_regclass(partition) is not null then
+  if to_regclass(partition) is not null or (
+    select count(*) > 50000
+    from (select from events_other where occurred_at >= from_at and occurred_at < to_at limit 50001) of_this_month
+  ) then
     return false;
   end if;
   execute format('create table %I (like events including all)', partition);

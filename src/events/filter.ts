@@ -2,8 +2,6 @@ import { Type } from 'typebox';
 import { badParameter } from '../http/errors.js';
 import { readSince, readUntil } from '../http/parameters.js';
 import { Repeatable, Words } from '../http/schema.js';
-import { actorId } from './actor.js';
-import type { EventContent } from './canonical.js';
 import type { EventFilter, FilterColumn } from './queries.js';
 
 const word = Type.String({ minLength: 1, maxLength: 200 });
@@ -51,19 +49,6 @@ export function spokenFilter(query: FilterQuery): Record<string, unknown> {
 
 export function isEmpty({ columns, since, until }: EventFilter): boolean {
   return columns.length === 0 && since === undefined && until === undefined;
-}
-
-/** The same question that SQL answers for lists, for an event that is at hand. */
-export function passes({ columns, since, until }: EventFilter, event: EventContent): boolean {
-  const { occurred_at, category, event_type, actor, resource_id } = event;
-  if (since !== undefined && occurred_at < since) return false;
-  if (until !== undefined && occurred_at > until) return false;
-  const values = { category, event_type, actor_kind: actor.kind, actor_id: actorId(actor), resource_id };
-  return columns.every(({ column, include, exclude }) => {
-    const value = values[column];
-    const isIn = (words: string[]) => value !== null && words.includes(value);
-    return (include.length === 0 || isIn(include)) && !isIn(exclude);
-  });
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

@@ -1,60 +1,79 @@
 import type { Sql } from '../db/pool.js';
+import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
-import type { EventRow } from './queries.js';
-import type { EventActor } from './schema.js';
+import { addFilter, type EventFilter, type EventRow } from './queries.js';
 
 /** A place in the log of an organization. */
-export interface LogEntry {
+export interface LogEntry extends Place {
+  /** Null when retention has dropped it, or it does not pass the filter. */
+  event: LoggedEvent | null;
+}
+
+interface Place {
+  [column: string]: unknown;
   /** From 1, without gaps; nothing is ever put before what was seen. */
   seq: number;
   event_id: string;
   occurred_at: Instant;
   leaf: Buffer;
+  /** Nobody who has the event keys wrote its event. */
+  unmarked: boolean;
   link: Buffer;
-  /** Null when retention has dropped it. */
-  event: (EventRow & { resource_id: string | null }) | null;
+}
+
+type LoggedEvent = EventRow & { resource_id: string | null };
+
+export interface LogPart {
+  /** 0: from the first on. */
+  afterSeq: number;
+  upToSeq?: number;
+  filter?: EventFilter | undefined;
 }
 
 /**
- * The entries after `afterSeq`, in order, `limit` at most: the first ones have `afterSeq` 0. Each committed event comes in
- * exactly once, within about a second. The first entry may be later than `afterSeq + 1` where retention dropped those before.
+ * The entries of a part of the log, in order, `limit` at most. Each committed event comes in exactly once, within about a second.
+ * The first entry may be later than `afterSeq + 1` where retention dropped those before.
  */
-export async function readLog(sql: Sql, orgId: string, afterSeq: number, limit: number): Promise<LogEntry[]> {
-  const { rows } = await sql.query<RawEntry>(
-    `select l.seq, l.event_id, l.occurred_at, l.leaf, l.link,
-       e.category, e.event_type, e.actor, e.payload, e.resource_id
-     from (
-       select * from event_log where org_id = $1 and seq > $2 order by seq limit $3
-     ) l
-     left join events e on e.org_id = $1 and e.occurred_at = l.occurred_at and e.id = l.event_id
-     order by l.seq`,
-    [orgId, afterSeq, limit],
+export async function readLog(sql: Sql, orgId: string, part: LogPart, limit: number): Promise<LogEntry[]> {
+  const { afterSeq, upToSeq = Number.MAX_SAFE_INTEGER, filter } = part;
+  const { rows: places } = await sql.query<Place>(
+    `select seq, event_id, occurred_at, leaf, unmarked, link from event_log
+     where org_id = $1 and seq > $2 and seq <= $3
+     order by seq limit $4`,
+    [orgId, afterSeq, upToSeq, limit],
   );
-  return rows.map((row) => toEntry(orgId, row));
+  const events = await readEvents(sql, orgId, places, filter);
+  return places.map((place) => ({ ...place, event: events.get(place.event_id) ?? null }));
 }
 
-interface RawEntry {
-  [column: string]: unknown;
-  seq: number;
-  event_id: string;
-  occurred_at: Instant;
-  leaf: Buffer;
-  link: Buffer;
-  category: string | null;
-  event_type: string | null;
-  actor: EventActor;
-  payload: unknown;
-  resource_id: string | null;
-}
-
-function toEntry(orgId: string, row: RawEntry): LogEntry {
-  const { seq, event_id, occurred_at, leaf, link } = row;
-  const { category, event_type, actor, payload, resource_id } = row;
-  const event =
-    category === null || event_type === null
-      ? null
-      : { org_id: orgId, id: event_id, occurred_at, category, event_type, actor, payload, resource_id };
-  return { seq, event_id, occurred_at, leaf, link, event };
+/** The events of these places, by their ids. */
+async function readEvents(
+  sql: Sql,
+  orgId: string,
+  places: readonly Place[],
+  filter: EventFilter | undefined,
+): Promise<Map<string, LoggedEvent>> {
+  if (places.length === 0) return new Map();
+  const times = places.map(({ occurred_at }) => occurred_at);
+  const inOrder = times.toSorted();
+  const where = new Conditions()
+    .add((p) => `e.org_id = ${p(orgId)}`)
+    .add(() => 'e.occurred_at = place.occurred_at and e.id = place.event_id')
+    // For what the partitions are: see months.ts.
+    .add((p) => `e.occurred_at between ${p(inOrder[0])} and ${p(inOrder.at(-1))}`);
+  if (filter) addFilter(where, filter, 'e');
+  const ids = where.parameter(places.map(({ event_id }) => event_id));
+  // By `offset 0` each is looked up by itself: a planner that joins them otherwise reads whole months.
+  const { rows } = await sql.query<LoggedEvent & Record<string, unknown>>(
+    `select e.* from unnest(${ids}::uuid[], ${where.parameter(times)}::timestamptz[]) as place (event_id, occurred_at)
+     cross join lateral (
+       select org_id, id, occurred_at, category, event_type, actor, payload, resource_id from events e
+       where ${where.text}
+       offset 0
+     ) e`,
+    where.values,
+  );
+  return new Map(rows.map((event) => [event.id, event]));
 }
 
 /** Where the log of an organization ends; 0 when there is nothing in it. */
@@ -63,4 +82,13 @@ export async function readEndSeq(sql: Sql, orgId: string): Promise<number> {
     orgId,
   ]);
   return rows[0]?.seq ?? 0;
+}
+
+/** The first entry whose event is of this time or later, if there is one. */
+export async function firstSeqSince(sql: Sql, orgId: string, since: Instant): Promise<number | undefined> {
+  const { rows } = await sql.query<{ seq: number }>(
+    'select seq from event_log where org_id = $1 and occurred_at >= $2 order by seq limit 1',
+    [orgId, since],
+  );
+  return rows[0]?.seq;
 }

@@ -7,15 +7,16 @@ import { startOfMonth, type Instant } from '../lib/instant.js';
 const MONTHS_AHEAD = 2;
 /** From so many events on a month of history that is imported gets a partition of its own; fewer stay in events_other. */
 const EVENTS_FOR_PARTITION = 10_000;
-/** Whoever waits for these locks has others wait behind; it can be tried again later. */
-const LOCK_TIMEOUT_MS = 2_000;
+/** Whoever waits for these locks has everybody wait behind, who reads or writes events. It can be tried again later. */
+const LOCK_TIMEOUT_MS = 100;
 const LOCK_NOT_AVAILABLE = '55P03';
+const UNDEFINED_TABLE = '42P01';
 
 /** Makes the partitions of the months to come. Until there is one, events of its month are in events_other. */
 export async function makePartitionsAhead({ pool, now }: Pick<Context, 'pool' | 'now'>): Promise<void> {
   const first = startOfMonth(now());
   for (let months = 0; months <= MONTHS_AHEAD; months += 1) {
-    await inHaste(pool, (tx) =>
+    await unlessBusy(pool, (tx) =>
       tx.query(`select make_event_partition($1::timestamptz + $2 * interval '1 month')`, [first, months]),
     );
   }
@@ -29,17 +30,19 @@ export async function makePartitionsFor(pool: Pool, staged: Sql): Promise<void> 
     [EVENTS_FOR_PARTITION],
   );
   for (const { month } of rows) {
-    await inHaste(pool, (tx) => tx.query('select make_event_partition($1)', [month])).catch(
-      (error: unknown) => {
-        // Somebody reads for long: then they go where everything goes that has no month of its own.
-        if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error;
-      },
-    );
+    await unlessBusy(pool, (tx) => tx.query('select make_event_partition($1)', [month]));
   }
 }
 
-/** The partitions whose month ended at `before` or earlier. */
-export async function partitionsBefore(sql: Sql, before: Instant): Promise<string[]> {
+/** Drops the partitions of months that ended at `before` or earlier and have nothing in them. */
+export async function dropEmptyPartitions(pool: Pool, before: Instant, signal: AbortSignal): Promise<void> {
+  for (const name of await partitionsBefore(pool, before)) {
+    if (signal.aborted) return;
+    await unlessBusy(pool, (tx) => dropIfEmpty(tx, name));
+  }
+}
+
+async function partitionsBefore(sql: Sql, before: Instant): Promise<string[]> {
   const { rows } = await sql.query<{ name: string }>(
     `select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
      where i.inhparent = 'events'::regclass and c.relname ~ '^events_[0-9]{4}_[0-9]{2}$' and c.relname < $1
@@ -49,28 +52,25 @@ export async function partitionsBefore(sql: Sql, before: Instant): Promise<strin
   return rows.map(({ name }) => name);
 }
 
-/** Drops a partition when retention has dropped each event in it. */
-export async function dropPartition(pool: Pool, name: string): Promise<boolean> {
-  return inHaste(pool, async (tx) => {
-    // Nothing comes into it meanwhile.
-    await tx.query(`lock table ${name} in share row exclusive mode`);
-    const { rows } = await tx.query<{ kept: boolean }>(
-      `select exists (
-         select from ${name} e
-         left join event_log l on l.org_id = e.org_id and l.event_id = e.id
-         where not exists (
-           select from event_drops d
-           where d.org_id = e.org_id and d.dropped_before > e.occurred_at and d.seq >= l.seq)) as kept`,
-    );
-    if (rows[0]!.kept) return false;
-    await tx.query(`drop table ${name}`);
-    return true;
-  });
+async function dropIfEmpty(tx: Transaction, name: string): Promise<void> {
+  // Nothing comes into it meanwhile. Who reads and writes other months goes on until the drop itself, which is short.
+  await tx.query(`lock table ${name} in share row exclusive mode`);
+  const { rows } = await tx.query<{ empty: boolean }>(`select not exists (select from ${name}) as empty`);
+  if (rows[0]!.empty) await tx.query(`drop table ${name}`);
 }
 
-async function inHaste<T>(pool: Pool, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  return inTransaction(pool, async (tx) => {
-    await tx.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-    return work(tx);
-  });
+/** Somebody who reads for long, such as an export, may be in the way: then it is done another time. Or another did it. */
+async function unlessBusy(pool: Pool, work: (tx: Transaction) => Promise<unknown>): Promise<void> {
+  try {
+    await inTransaction(
+      pool,
+      async (tx) => {
+        await tx.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+        await work(tx);
+      },
+      { unhurried: true },
+    );
+  } catch (error) {
+    if (![LOCK_NOT_AVAILABLE, UNDEFINED_TABLE].includes(sqlState(error) ?? '')) throw error;
+  }
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
 import type { Drop } from './checkpoint.js';
 
@@ -14,27 +15,19 @@ export async function updateRetention(tx: Sql, orgId: string, months: number | n
   await tx.query('update event_chains set retention_months = $2 where org_id = $1', [orgId, months]);
 }
 
-/** How many events in the log are older, and not dropped already. */
-export async function countDue(tx: Sql, orgId: string, before: Instant): Promise<number> {
+/** How many events of the log up to an entry are older, and not dropped already. */
+export async function countDue(tx: Sql, orgId: string, before: Instant, upToSeq: number): Promise<number> {
   const { rows } = await tx.query<{ count: number }>(
     `select count(*) from events e
-     join event_log l on l.org_id = $1 and l.event_id = e.id
+     join event_log l on l.org_id = $1 and l.event_id = e.id and l.seq <= $3
      where e.org_id = $1 and e.occurred_at < $2 and not exists (
        select from event_drops d where d.org_id = $1 and d.seq >= l.seq and d.dropped_before > e.occurred_at)`,
-    [orgId, before],
+    [orgId, before, upToSeq],
   );
   return rows[0]!.count;
 }
 
-/** The first entry that is not older, if there is one. */
-export async function firstKept(tx: Sql, orgId: string, before: Instant): Promise<number | undefined> {
-  const { rows } = await tx.query<{ seq: number }>(
-    'select seq from event_log where org_id = $1 and occurred_at >= $2 order by seq limit 1',
-    [orgId, before],
-  );
-  return rows[0]?.seq;
-}
-
+/** The link of an entry, or of where a log begins that has lost it. */
 export async function linkAt(tx: Sql, orgId: string, seq: number): Promise<Buffer | undefined> {
   const { rows } = await tx.query<{ link: Buffer }>(
     `select link from event_log where org_id = $1 and seq = $2
@@ -55,6 +48,16 @@ export async function insertDrop(tx: Sql, drop: Drop): Promise<void> {
   );
 }
 
+/** Where the last drop of an organization was made, and where its log begins since; zeros before the first. */
+export async function lastDrop(tx: Sql, orgId: string): Promise<{ seq: number; base_seq: number }> {
+  const { rows } = await tx.query<{ seq: number; base_seq: number }>(
+    `select coalesce(max(seq), 0) as seq, coalesce(max(base_seq), 0) as base_seq
+     from event_drops where org_id = $1`,
+    [orgId],
+  );
+  return rows[0]!;
+}
+
 export interface DropRow {
   org_id: string;
   seq: number;
@@ -62,11 +65,15 @@ export interface DropRow {
   base_seq: number;
 }
 
-/** The latest of each organization: what those before it dropped has been removed since. */
-export async function latestDrops(sql: Sql): Promise<DropRow[]> {
+/** What is to be gone: the drops of all organizations of which no later one says all that they say. */
+export async function standingDrops(sql: Sql): Promise<DropRow[]> {
   const { rows } = await sql.query<DropRow & Record<string, unknown>>(
-    `select distinct on (org_id) org_id, seq, dropped_before, base_seq
-     from event_drops order by org_id, seq desc`,
+    `select org_id, seq, dropped_before, base_seq from event_drops d
+     where not exists (
+       select from event_drops later
+       where later.org_id = d.org_id and later.seq > d.seq
+         and later.dropped_before >= d.dropped_before and later.base_seq >= d.base_seq)
+     order by org_id, seq`,
   );
   return rows;
 }
@@ -76,33 +83,63 @@ export async function allowRemoval(tx: Sql): Promise<void> {
   await tx.query("select set_config('sandkeep.event_retention', 'on', true)");
 }
 
-/** Removes dropped events, `limit` at most; returns how many. */
+/** A place among the events of an organization. */
+export type EventPlace = readonly [occurredAt: Instant, id: string];
+
+/**
+ * Removes dropped events that are not older than `from`, before `to`, after `after`, `limit` at most. Returns the last of them;
+ * undefined when there were fewer.
+ */
 export async function deleteDropped(
   tx: Sql,
-  { org_id, seq, dropped_before }: DropRow,
+  { org_id, seq }: DropRow,
+  [from, to]: readonly [from: Instant, to: Instant],
+  after: EventPlace | undefined,
   limit: number,
-): Promise<number> {
-  const { rowCount } = await tx.query(
-    `delete from events e
-     using (
-       select e.occurred_at, e.id from events e
-       join event_log l on l.org_id = $1 and l.event_id = e.id and l.seq <= $2
-       where e.org_id = $1 and e.occurred_at < $3
-       limit $4
-     ) due
-     where e.org_id = $1 and e.occurred_at = due.occurred_at and e.id = due.id`,
-    [org_id, seq, dropped_before, limit],
+): Promise<EventPlace | undefined> {
+  const where = new Conditions()
+    .add((p) => `e.org_id = ${p(org_id)}`)
+    .add((p) => `e.occurred_at >= ${p(from)}::timestamptz`)
+    .add((p) => `e.occurred_at < ${p(to)}::timestamptz`)
+    // Each by itself: a planner that takes a month for empty would join it to all of the log.
+    .add((p) => `(select l.seq from event_log l where l.org_id = $1 and l.event_id = e.id) <= ${p(seq)}`);
+  const compare = (operator: string, [at, id]: EventPlace) =>
+    where.add((p) => `(e.occurred_at, e.id) ${operator} (${p(at)}::timestamptz, ${p(id)}::uuid)`);
+  // Behind those of the batch before: what these leave in the index stays as long as anybody has an old snapshot.
+  if (after) compare('>', after);
+  const { rows } = await tx.query<{ occurred_at: Instant; id: string }>(
+    `select e.occurred_at, e.id from events e where ${where.text}
+     order by e.occurred_at, e.id limit 1 offset ${limit - 1}`,
+    where.values,
   );
-  return rowCount ?? 0;
+  const last = rows[0] && ([rows[0].occurred_at, rows[0].id] as const);
+  if (last) compare('<=', last);
+  await tx.query(`delete from events e where ${where.text}`, where.values);
+  return last;
 }
 
-/** Removes entries and checkpoints that lie before the beginning, `limit` at most; returns how many. */
-export async function deleteEntries(tx: Sql, { org_id, base_seq }: DropRow, limit: number): Promise<number> {
+/** Removes the checkpoints that lie before the beginning of a log. Returns the first entry that does. */
+export async function deleteCheckpoints(tx: Sql, { org_id, base_seq }: DropRow): Promise<number | undefined> {
   await tx.query('delete from event_checkpoints where org_id = $1 and seq <= $2', [org_id, base_seq]);
-  const { rowCount } = await tx.query(
-    `delete from event_log where org_id = $1 and seq in (
-       select seq from event_log where org_id = $1 and seq <= $2 order by seq limit $3)`,
-    [org_id, base_seq, limit],
+  const { rows } = await tx.query<{ first: number | null }>(
+    'select min(seq) as first from event_log where org_id = $1 and seq <= $2',
+    [org_id, base_seq],
   );
-  return rowCount ?? 0;
+  return rows[0]!.first ?? undefined;
+}
+
+export async function deleteEntries(tx: Sql, orgId: string, from: number, to: number): Promise<void> {
+  await tx.query('delete from event_log where org_id = $1 and seq between $2 and $3', [orgId, from, to]);
+}
+
+/** Forgets the months in which nothing is left. For who holds the chain: nothing is put into the log meanwhile. */
+export async function forgetMonths(tx: Sql, { org_id, dropped_before }: DropRow): Promise<void> {
+  await tx.query(
+    `delete from event_months m
+     where m.org_id = $1 and m.month < $2 and not exists (
+       select from events e
+       where e.org_id = $1 and e.occurred_at < $2
+         and e.occurred_at >= m.month and e.occurred_at < m.month + interval '1 month')`,
+    [org_id, dropped_before],
+  );
 }

@@ -1,24 +1,29 @@
 import type { Pool } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
-import { monthsBefore, now, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
+import { inTransaction, type Transaction } from '../db/transaction.js';
+import { monthAfter, monthsBefore, now, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import { RETENTION } from './actor.js';
 import { originOf } from './canonical.js';
-import { lockChain } from './chain-queries.js';
+import { lockChain, type Chain } from './chain-queries.js';
 import { signPlace } from './checkpoint.js';
-import { dropPartition, partitionsBefore } from './partitions.js';
+import { firstSeqSince } from './log.js';
+import { monthsWithEvents } from './months.js';
+import { dropEmptyPartitions } from './partitions.js';
 import { recordEvent } from './record.js';
 import {
   allowRemoval,
   countDue,
+  deleteCheckpoints,
   deleteDropped,
   deleteEntries,
-  firstKept,
+  forgetMonths,
   insertDrop,
+  lastDrop,
   linkAt,
-  latestDrops,
   orgsWithRetention,
+  standingDrops,
   updateRetention,
   type DropRow,
+  type EventPlace,
 } from './retention-queries.js';
 import type { EventActor } from './schema.js';
 import { sealAll, type SealContext } from './seal.js';
@@ -51,64 +56,91 @@ export async function setRetention(
 
 /**
  * Drops the events whose time is over. First it is written and signed what is dropped, then it is removed: whatever a crash
- * leaves is removed the next time, and whoever verifies meanwhile misses nothing.
+ * leaves is removed the next time, and whoever verifies meanwhile misses nothing. Nobody waits long for any of it: it goes in
+ * batches, and a month as a whole only once nothing is left in it.
  */
 export async function enforceRetention(ctx: SealContext, signal: AbortSignal): Promise<void> {
   for (const { org_id: orgId, months } of await orgsWithRetention(ctx.pool)) {
     if (signal.aborted) return;
     await dropDue(ctx, orgId, monthsBefore(startOfMonth(ctx.now()), months));
   }
-  const drops = await latestDrops(ctx.pool);
-  const latest = drops.reduce((most, drop) => (drop.dropped_before > most ? drop.dropped_before : most), '');
-  // Whole months go at once, when nobody keeps anything of them.
-  for (const name of latest === '' ? [] : await partitionsBefore(ctx.pool, latest)) {
+  let latest: Instant | undefined;
+  for (const drop of await standingDrops(ctx.pool)) {
+    await removeDropped(ctx.pool, drop, signal);
     if (signal.aborted) return;
-    await dropPartition(ctx.pool, name);
+    if (latest === undefined || drop.dropped_before > latest) latest = drop.dropped_before;
   }
-  for (const drop of drops) await removeDropped(ctx.pool, drop, signal);
+  if (latest !== undefined) await dropEmptyPartitions(ctx.pool, latest, signal);
 }
 
 async function dropDue(ctx: SealContext, orgId: string, before: Instant): Promise<void> {
-  await inTransaction(
+  const held = <T>(work: (tx: Transaction, chain: Chain) => Promise<T>) =>
+    inTransaction(ctx.pool, async (tx) => work(tx, (await lockChain(tx, orgId, { wait: true }))!), {
+      unhurried: true,
+    });
+  const { seq, link } = await held((tx, chain) => sealAll(ctx, tx, orgId, chain));
+  if (link === null) return;
+  // To count may take long. What is in the log up to there stays as it is, so that nobody has to wait for it.
+  const { last, count, first } = await inTransaction(
     ctx.pool,
     async (tx) => {
-      const locked = (await lockChain(tx, orgId, { wait: true }))!;
-      const { seq, link } = await sealAll(ctx, tx, orgId, locked);
-      const count = await countDue(tx, orgId, before);
-      if (link === null || count === 0) return;
-      const first = (await firstKept(tx, orgId, before)) ?? seq + 1;
-      const base = {
-        base_seq: first - 1,
-        base_link: (await linkAt(tx, orgId, first - 1)) ?? originOf(orgId),
-      };
-      const at = ctx.now();
-      await insertDrop(
-        tx,
-        signPlace(ctx.eventKeys(), { org_id: orgId, seq, link, at, dropped_before: before, ...base }),
-      );
-      await recordEvent(tx, {
-        orgId,
-        type: 'events_dropped',
-        actor: RETENTION,
-        resourceId: null,
-        at,
-        payload: { count, dropped_before: shortInstant(before), up_to_seq: seq, oldest_seq_left: first },
-      });
+      const last = await lastDrop(tx, orgId);
+      const count = await countDue(tx, orgId, before, seq);
+      // Where a log begins never goes back, also when events are kept for longer than before.
+      const kept = count === 0 ? 0 : ((await firstSeqSince(tx, orgId, before)) ?? seq + 1);
+      return { last, count, first: Math.max(Math.min(kept, seq + 1), last.base_seq + 1) };
     },
     { unhurried: true },
   );
+  if (count === 0) return;
+  await held(async (tx) => {
+    // Another process was faster.
+    if ((await lastDrop(tx, orgId)).seq !== last.seq) return;
+    const base = {
+      base_seq: first - 1,
+      base_link: (await linkAt(tx, orgId, first - 1)) ?? originOf(orgId),
+    };
+    const at = ctx.now();
+    await insertDrop(
+      tx,
+      signPlace(ctx.eventKeys(), { org_id: orgId, seq, link, at, dropped_before: before, ...base }),
+    );
+    await recordEvent(tx, {
+      orgId,
+      type: 'events_dropped',
+      actor: RETENTION,
+      resourceId: null,
+      at,
+      payload: { count, dropped_before: shortInstant(before), up_to_seq: seq, oldest_seq_left: first },
+    });
+  });
 }
 
 async function removeDropped(pool: Pool, drop: DropRow, signal: AbortSignal): Promise<void> {
-  // Entries go after their events: an event without an entry would look like one that somebody put there.
-  for (const remove of [deleteDropped, deleteEntries]) {
-    let removed: number;
+  const removing = <T>(work: (tx: Transaction) => Promise<T>) =>
+    inTransaction(pool, async (tx) => {
+      await allowRemoval(tx);
+      return work(tx);
+    });
+  const { org_id: orgId, dropped_before: before } = drop;
+  const asked = { types: [], categories: [], since: undefined, before };
+  for (const month of await monthsWithEvents(pool, orgId, asked, Number.MAX_SAFE_INTEGER)) {
+    const within = [month, monthAfter(month)] as const;
+    let reached: EventPlace | undefined;
     do {
       if (signal.aborted) return;
-      removed = await inTransaction(pool, async (tx) => {
-        await allowRemoval(tx);
-        return remove(tx, drop, BATCH);
-      });
-    } while (removed === BATCH);
+      reached = await removing((tx) => deleteDropped(tx, drop, within, reached, BATCH));
+    } while (reached);
   }
+  // Entries go after their events: an event without an entry would look like one that somebody put there.
+  const first = await removing((tx) => deleteCheckpoints(tx, drop));
+  for (let from = first ?? Infinity; from <= drop.base_seq; from += BATCH) {
+    if (signal.aborted) return;
+    const to = Math.min(from + BATCH - 1, drop.base_seq);
+    await removing((tx) => deleteEntries(tx, orgId, from, to));
+  }
+  await inTransaction(pool, async (tx) => {
+    await lockChain(tx, orgId, { wait: true });
+    await forgetMonths(tx, drop);
+  });
 }

@@ -3,8 +3,8 @@ import type { Context } from '../context.js';
 import { QUIET, quietly, type Places } from '../http/follow.js';
 import { callerOf } from '../http/auth.js';
 import { sleep } from '../lib/sleep.js';
-import { passes, readEventFilter, type FilterQuery } from './filter.js';
-import { readEndSeq, readLog, type LogEntry } from './log.js';
+import { readEventFilter, type FilterQuery } from './filter.js';
+import { firstSeqSince, readEndSeq, readLog, type LogEntry } from './log.js';
 import { presentEvent } from './list.js';
 import { encodePlace, readPlace } from './place.js';
 import type { EventFilter } from './queries.js';
@@ -31,9 +31,16 @@ export async function stream(
   const after =
     readPlace(ctx.cursors, orgId, 'last-event-id', lastId) ??
     readPlace(ctx.cursors, orgId, 'cursor', query.cursor) ??
-    (filter.since === undefined ? await readEndSeq(ctx.pool, orgId) : 0);
+    (await beginning(ctx, orgId, filter));
   const signal = AbortSignal.any([places.take(reply), ctx.stopping]);
   return render(ctx, { orgId, filter, after, signal });
+}
+
+/** The place before the first event that can pass, or the end of the log. */
+async function beginning({ pool }: Context, orgId: string, { since }: EventFilter): Promise<number> {
+  const end = await readEndSeq(pool, orgId);
+  const first = since === undefined ? undefined : await firstSeqSince(pool, orgId, since);
+  return first === undefined ? end : first - 1;
 }
 
 interface Following {
@@ -82,9 +89,9 @@ async function* follow(
     while (!signal.aborted) {
       // Before the look, so that nothing falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
-      const entries = await readLog(ctx.pool, orgId, reached.seq, BATCH);
+      const entries = await readLog(ctx.pool, orgId, { afterSeq: reached.seq, filter }, BATCH);
       for (const entry of entries) {
-        if (entry.event && passes(filter, entry.event)) yield entry;
+        if (entry.event) yield entry;
         reached.seq = entry.seq;
       }
       if (entries.length === BATCH) continue;

@@ -89,6 +89,11 @@ export function monthsBefore(month: Instant, months: number): Instant {
   return `${String(year).padStart(4, '0')}-${String(rest + 1).padStart(2, '0')}-01T00:00:00.000000Z`;
 }
 
+/** The beginning of the UTC month after the one that begins at `month`. That of the last one there is PostgreSQL understands. */
+export function monthAfter(month: Instant): Instant {
+  return monthsBefore(month, -1);
+}
+
 /** Moves an instant by whole milliseconds. */
 export function addMillis(instant: Instant, millis: number): Instant {
   return instantFromMicros(microsOf(instant) + BigInt(Math.round(millis)) * 1000n);

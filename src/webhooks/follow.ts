@@ -2,7 +2,6 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { readLog, type LogEntry } from '../events/log.js';
-import { addMillis } from '../lib/instant.js';
 import { countPending, insertDeliveries } from './delivery-queries.js';
 import { lockFreeWebhook, setPosition, type WebhookRow } from './queries.js';
 
@@ -24,7 +23,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
     const { pending, fresh } = await countPending(tx, orgId, id);
     const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
     if (room <= 0) return false;
-    const entries = await readLog(tx, orgId, webhook.position, BATCH);
+    const entries = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
     const wanted = entries.filter((entry) => isWanted(webhook, entry)).slice(0, room);
     const at = ctx.now();
     await insertDeliveries(
@@ -37,7 +36,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
         event_type: event!.event_type,
         seq,
         created_at: at,
-        expires_at: addMillis(at, ctx.settings.webhooks.keepTryingMs),
+        expires_at: null,
       })),
     );
     // What was left for want of room is looked at again.
