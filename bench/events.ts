@@ -10,6 +10,8 @@ import { openForServer } from '../src/db/open.js';
 import { openPool } from '../src/db/pool.js';
 import { operator } from '../src/events/actor.js';
 import { startSealing } from '../src/events/jobs.js';
+import { EventHeads } from '../src/events/heads.js';
+import { markEvents } from '../src/events/mark.js';
 import { openEventKeys } from '../src/events/signing-key.js';
 import { verifyStore } from '../src/events/verify-store.js';
 import type { Caller } from '../src/http/auth.js';
@@ -57,12 +59,15 @@ export async function events(writers: number, creates: number, rounds: number): 
   const pool = openPool(database.address, () => undefined);
   await pool.query(LINK_AT_ONCE);
   const key = createHash('sha256').update('bench').digest('base64');
+  const eventKeys = openEventKeys({ keys: key });
+  markEvents(pool, eventKeys);
   const ctx: Context = {
-    ...{ pool, now, settings: DEFAULT_SETTINGS },
+    ...{ pool, requests: pool, now, settings: DEFAULT_SETTINGS },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
     cursors: new Cursors(Buffer.alloc(32)),
-    eventKeys: openEventKeys({ keys: key }),
+    eventKeys,
+    eventHeads: new EventHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
     changes: listenForChanges(database.address, () => undefined),
     log: makeLog('silent', { write: () => undefined }),
@@ -92,7 +97,7 @@ export async function events(writers: number, creates: number, rounds: number): 
       await untilSealed(ctx, org.id);
       behind = Math.max(behind, performance.now() - ended);
       await sealing.stop();
-      const { wrong } = await verifyStore(pool, org.id, ctx.eventKeys().known);
+      const { wrong } = await verifyStore(pool, org.id, { keys: eventKeys().known });
       if (wrong !== null) throw new Error(wrong);
     }
   }

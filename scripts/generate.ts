@@ -11,6 +11,7 @@ import { DEFAULT_SETTINGS } from '../src/context.js';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
+import { EventHeads } from '../src/events/heads.js';
 import { openEventKeys } from '../src/events/signing-key.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
@@ -40,11 +41,12 @@ await client.end();
 
 const pool = openPool(database.address, () => undefined);
 const app = await buildApp({
-  ...{ pool, now, settings: DEFAULT_SETTINGS },
+  ...{ pool, requests: pool, now, settings: DEFAULT_SETTINGS },
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
   eventKeys: openEventKeys({ file: join(directory, 'event-keys') }),
+  eventHeads: new EventHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
   changes: { live: false, subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Changes } from './db/changes.js';
 import type { Pool } from './db/pool.js';
+import type { EventHeads } from './events/heads.js';
 import type { EventKeys } from './events/signing-key.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
@@ -12,7 +13,10 @@ import { DEFAULT_WEBHOOK_SETTINGS, type WebhookSettings } from './webhooks/setti
 
 /** What operations are given. Tests override any of it. */
 export interface Context {
+  /** Sees every organization. */
   pool: Pool;
+  /** What serves requests in place of it; see db/requests.ts. */
+  requests: Pool;
   runtime: Runtime;
   /** Where the data of volumes is. */
   volumes: VolumeStore;
@@ -22,6 +26,8 @@ export interface Context {
   keyring: () => Keyring;
   /** The keys that sign where the event log ends, as they are now. */
   eventKeys: () => EventKeys;
+  /** How far the event logs went when this machine saw them last. */
+  eventHeads: EventHeads;
   /** Tells when a sandbox changed, in whichever process. */
   changes: Changes;
   now: () => Instant;

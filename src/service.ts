@@ -1,12 +1,17 @@
 import { join } from 'node:path';
-import { pino } from 'pino';
+import { pino, type Logger } from 'pino';
 import { DEFAULT_SETTINGS, type Context } from './context.js';
 import { listenForChanges } from './db/changes.js';
 import { migrate, readInstance } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
+import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
+import { openRequests } from './db/requests.js';
+import { inTransaction } from './db/transaction.js';
 import { operator } from './events/actor.js';
-import { otherKeys } from './events/chain-queries.js';
+import { keepFirstKey, otherKeys } from './events/chain-queries.js';
+import { EventHeads, headsFileOf } from './events/heads.js';
+import { markEvents } from './events/mark.js';
 import { eventKeySourceOf, openEventKeys } from './events/signing-key.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
@@ -128,7 +133,22 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       log.warn({ err: error }, 'a database connection broke'),
     );
     opened.push({ what: 'the pool', close: () => pool.end() });
+    const requests = await openRequestPool(database, pool, log);
+    opened.push({ what: 'the pool of requests', close: () => requests.end() });
 
+    const eventKeys = openEventKeys(eventKeySourceOf(options));
+    const eventHeads = new EventHeads(headsFileOf(options));
+    markEvents(pool, eventKeys);
+    markEvents(requests, eventKeys);
+    const keys = eventKeys();
+    await inTransaction(pool, (tx) => keepFirstKey(tx, keys.current, now()));
+    const others = await otherKeys(pool, keys.known);
+    if (others.length > 0) {
+      log.error(
+        { others },
+        'the event log was signed by keys that are not known here: this process puts nothing into it. Give every process the same keys; in place of one that is lost, its public half',
+      );
+    }
     await notePriceBook(pool, priceBook);
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
@@ -136,14 +156,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const keyring = openKeyring(keySource);
     // What is wrong with the keys is said now, and not at the first secret.
     await checkKeys(pool, keyring(), describeSource(keySource));
-    const eventKeys = openEventKeys(eventKeySourceOf(options));
-    const others = await otherKeys(pool, eventKeys().known);
-    if (others.length > 0) {
-      log.warn(
-        { others },
-        'the event log was signed by keys that are not known here: give every process the same, or it cannot be verified by them',
-      );
-    }
     const { runtime, fallback } = await openRuntime({
       choice: options.runtime,
       dockerSocket: options.dockerSocket,
@@ -169,7 +181,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     opened.push({ what: 'notifications', close: () => changes.close() });
 
     const ctx: Context = {
-      ...{ pool, runtime, volumes, changes, now, log, keyring, eventKeys },
+      ...{ pool, requests, runtime, volumes, changes, now, log, keyring, eventKeys, eventHeads },
       cursors: new Cursors(instance.cursorKey),
       stopping: stopping.signal,
       settings: {
@@ -196,6 +208,17 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await stop();
     throw error;
   }
+}
+
+async function openRequestPool({ address }: Database, pool: Pool, log: Logger): Promise<Pool> {
+  const apart = await canServe(pool);
+  if (!apart) {
+    log.warn(
+      { how: HOW_TO_MAKE_IT },
+      `the user of the database may not make the role ${REQUEST_ROLE}: organizations are kept apart by the statements alone`,
+    );
+  }
+  return openRequests(address, apart, (error) => log.warn({ err: error }, 'a database connection broke'));
 }
 
 /** Before anything is opened: whoever changed the file wants to know at once whether it is right. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
@@ -7,6 +8,7 @@ import { expect, inject, test } from 'vitest';
 import { migrate } from '../src/db/migrate.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
 import { sealEvents } from '../src/events/seal.js';
+import { EventHeads } from '../src/events/heads.js';
 import { openEventKeys } from '../src/events/signing-key.js';
 import { verifyStore } from '../src/events/verify-store.js';
 import { now } from '../src/lib/instant.js';
@@ -70,10 +72,12 @@ test('events of a database from before the log are in it afterwards, each as it 
       { name: 'events_other', count: 60 },
     ]);
     const eventKeys = openEventKeys({ keys: Buffer.alloc(32, 7).toString('base64') });
-    await sealEvents({ pool, eventKeys, now }, new AbortController().signal);
+    const eventHeads = new EventHeads(join(tmpdir(), `${name}-heads`));
+    const failed = await sealEvents({ pool, eventKeys, eventHeads, now }, new AbortController().signal);
+    expect(failed).toEqual([]);
     for (const org of orgs) {
-      expect(await verifyStore(pool, org, eventKeys().known)).toMatchObject({
-        ...{ wrong: null, unsealed: 0, entries: EVENTS / 2, checkpoints: 7 },
+      expect(await verifyStore(pool, org, { keys: eventKeys().known })).toMatchObject({
+        ...{ wrong: null, unsealed: 0, entries: EVENTS / 2, unmarked: EVENTS / 2, checkpoints: 7 },
       });
       const times = (await wholeLog(pool, org, 1_000)).map(({ occurred_at }) => occurred_at);
       expect(times).toEqual(times.toSorted());

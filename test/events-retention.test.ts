@@ -23,7 +23,8 @@ afterAll(() => service.close());
 const never = new AbortController().signal;
 const seal = () => sealEvents(service.ctx, never);
 const enforce = () => enforceRetention(service.ctx, never);
-const verify = ({ org }: Client) => verifyStore(service.ctx.pool, org.id, service.ctx.eventKeys().known);
+const verify = ({ org }: Client) =>
+  verifyStore(service.ctx.pool, org.id, { keys: service.ctx.eventKeys().known });
 const keep = ({ org }: Client, months: number | null) =>
   setRetention(service.ctx.pool, org.id, months, operator('test'));
 

@@ -31,7 +31,7 @@ async function orgWithEvents(volumes: number): Promise<Client> {
 }
 
 function verify(client: Client) {
-  return verifyStore(service.ctx.pool, client.org.id, service.ctx.eventKeys().known);
+  return verifyStore(service.ctx.pool, client.org.id, { keys: service.ctx.eventKeys().known });
 }
 
 async function wrongAfter(client: Client, ...statements: string[]): Promise<string | null> {
@@ -170,7 +170,7 @@ describe('what somebody does to the tables is found, and where', () => {
     await tamper(
       service.ctx.pool,
       `update event_log set seq = seq + 1000 where org_id = '${org}' and seq > 5`,
-      `insert into event_log select org_id, 6, '01900000-0000-7000-8000-000000000000', occurred_at, leaf, link
+      `insert into event_log select org_id, 6, '01900000-0000-7000-8000-000000000000', occurred_at, leaf, unmarked, link
        from event_log where org_id = '${org}' and seq = 5`,
       `update event_log set seq = seq - 999 where org_id = '${org}' and seq > 1000`,
     );
@@ -261,6 +261,7 @@ describe('an exported log', () => {
     const [end] = await checkpointOf<Checkpoint>('event_chains', org_id);
     const lines = [
       writeLogLine({ begin: { org_id, after_seq: 0, link: originOf(org_id) } }),
+      writeLogLine({ end: end! }),
       ...drops.map((drop) => writeLogLine({ drop })),
     ];
     for (const entry of await wholeLog(pool, org_id)) {
@@ -275,7 +276,9 @@ describe('an exported log', () => {
   }
 
   const check = (lines: readonly string[]) =>
-    verifyFile(Readable.from([Buffer.from(lines.join(''))]), service.ctx.eventKeys().known);
+    verifyFile(Readable.from([Buffer.from(lines.join(''))]), { keys: service.ctx.eventKeys().known }).then(
+      ({ verdict }) => verdict,
+    );
 
   test('is verified without the database, and what was done to it is found', async () => {
     const client = await orgWithEvents(6);
@@ -292,9 +295,17 @@ describe('an exported log', () => {
     expect((await check(swapped)).wrong).toBe('entry 5 was removed');
     expect((await check(lines.slice(0, -1))).wrong).toMatch(/signed/);
     expect((await check([...lines.slice(0, -2), lines.at(-1)!])).wrong).toMatch(/its end was cut off/);
+    const inner = lines.findIndex((line) => line.startsWith('{"checkpoint"'));
+    expect((await check(lines.slice(0, inner + 1))).wrong).toBe(
+      `the file ends at entry ${JSON.parse(lines[inner]!).checkpoint.seq}, and was made up to entry ${count}: its end was cut off`,
+    );
+    expect((await check(lines.toSpliced(1, 1))).wrong).toMatch(
+      /does not say in its first lines where it ends/,
+    );
     const middle = JSON.parse(lines[at]!);
     const part = [
       `${JSON.stringify({ log: { org_id: client.org.id, after_seq: 5, link: middle.link } })}\n`,
+      lines[1]!,
       ...lines.slice(at + 1),
     ];
     expect(await check(part)).toMatchObject({ wrong: null, begins_after: 5 });
@@ -343,9 +354,10 @@ describe('sandkeep events', () => {
     await untilSealed(service.ctx.pool, client.org.id);
     expect((await verify(client)).wrong).toBeNull();
     const only = [parsePublicKey(keys[1].public_key)];
-    expect((await verifyStore(service.ctx.pool, client.org.id, only)).wrong).toMatch(
-      /signed by the key [0-9a-f]{16}, which is not among those to be trusted/,
-    );
+    expect(await verifyStore(service.ctx.pool, client.org.id, { keys: only })).toMatchObject({
+      wrong: expect.stringMatching(/signed by the key [0-9a-f]{16}, which is not among those to be trusted/),
+      fault: 'unknown_key',
+    });
   });
 
   test('a key in the environment is used as it is', () => {

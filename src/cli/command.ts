@@ -2,18 +2,28 @@ import { Command } from 'commander';
 import { migrate } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address, type Pool } from '../db/pool.js';
-import { dataDir, databaseUrl, json } from './options.js';
+import { otherKeys } from '../events/chain-queries.js';
+import { markEvents } from '../events/mark.js';
+import { eventKeySourceOf, findEventKeys, openEventKeys, type EventKeys } from '../events/signing-key.js';
+import { dataDir, databaseUrl, eventKeys, eventKeysFile, json } from './options.js';
 
 /** What every command takes. */
 export interface CommonOptions {
   dataDir: string;
   databaseUrl?: string;
+  eventKeys?: string;
+  eventKeysFile?: string;
   json?: true;
 }
 
 /** A command with the options that choose the database. */
 export function databaseCommand(name: string): Command {
-  return new Command(name).addOption(dataDir()).addOption(databaseUrl()).addOption(json());
+  return new Command(name)
+    .addOption(dataDir())
+    .addOption(databaseUrl())
+    .addOption(eventKeys())
+    .addOption(eventKeysFile())
+    .addOption(json());
 }
 
 /**
@@ -34,6 +44,7 @@ export async function withDatabase<T>(
     await migrate(database.address);
     const pool = openPool(database.address, () => undefined);
     try {
+      markEvents(pool, await writerKeys(pool, options));
       return await work(pool, database.address);
     } finally {
       await pool.end();
@@ -41,6 +52,29 @@ export async function withDatabase<T>(
   } finally {
     await database.close();
   }
+}
+
+/**
+ * What marks the events that a command writes. It makes a key only for a database that is in the data directory, and that has
+ * none: any other would be one that nobody knows. Without one of those that signed a command works as well, and says so.
+ */
+async function writerKeys(pool: Pool, options: CommonOptions): Promise<() => EventKeys | undefined> {
+  const source = eventKeySourceOf(options);
+  const signers = await otherKeys(pool, []);
+  if (signers.length === 0 && options.databaseUrl === undefined) return openEventKeys(source);
+  let found: { keys: EventKeys | undefined } | undefined;
+  return () => {
+    if (found) return found.keys;
+    const keys = findEventKeys(source);
+    const isOurs = signers.length === 0 || keys?.known.some(({ id }) => signers.includes(id));
+    found = { keys: isOurs ? keys : undefined };
+    if (!isOurs) {
+      process.stderr.write(
+        `sandkeep: the event keys of the service are not in ${'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS'}: "sandkeep events verify" will name what this command does as put in by others\n`,
+      );
+    }
+    return found.keys;
+  };
 }
 
 /** Prints a result: JSON for programs, `text` for people. */

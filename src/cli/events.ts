@@ -1,29 +1,13 @@
-import { createReadStream } from 'node:fs';
-import { Command, Option } from 'commander';
-import { SingleBar } from 'cli-progress';
+import { Command } from 'commander';
 import { operator } from '../events/actor.js';
 import { setRetention } from '../events/retention.js';
-import {
-  eventKeySourceOf,
-  openEventKeys,
-  parsePublicKey,
-  rotateEventKey,
-  type PublicKey,
-} from '../events/signing-key.js';
-import { verifyStore } from '../events/verify-store.js';
-import type { Verdict } from '../events/verify.js';
-import type { Pool } from '../db/pool.js';
+import { eventKeySourceOf, openEventKeys, rotateEventKey } from '../events/signing-key.js';
 import { ExplainedError } from '../lib/explained.js';
-import { listOrgs } from '../orgs/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
-import { namedOrg } from './named-org.js';
 import { exportCommand } from './events-export.js';
+import { verifyCommand } from './events-verify.js';
+import { namedOrg } from './named-org.js';
 import * as option from './options.js';
-
-interface KeyOptions extends CommonOptions {
-  eventKeys?: string;
-  eventKeysFile?: string;
-}
 
 export function eventsCommand(): Command {
   return new Command('events')
@@ -32,99 +16,6 @@ export function eventsCommand(): Command {
     .addCommand(verifyCommand())
     .addCommand(retentionCommand())
     .addCommand(keyCommand());
-}
-
-interface VerifyOptions extends KeyOptions {
-  org?: string;
-  file?: string;
-  publicKey: string[];
-}
-
-function verifyCommand(): Command {
-  return databaseCommand('verify')
-    .description(
-      'walk the log of audit events and name the first that was changed, removed, inserted or reordered',
-    )
-    .option('--org <slug>', 'only this organization (default: all)')
-    .option('--file <file>', 'an exported log in place of the database')
-    .addOption(
-      new Option('--public-key <key>', 'a key to trust beside those of this installation; may be repeated')
-        .argParser((text: string, keys: string[]) => [...keys, text])
-        .default([], 'none'),
-    )
-    .addOption(option.eventKeys())
-    .addOption(option.eventKeysFile())
-    .action(async (options: VerifyOptions) => {
-      const results =
-        options.file === undefined ? await verifyOrgs(options) : [await verifyOne(options, options.file)];
-      const lines = results.map(({ name, ...result }) => sentence(name, result));
-      print(options, options.file === undefined ? results : results[0], lines.join('\n'));
-      if (results.some(({ wrong }) => wrong !== null)) process.exitCode = 1;
-    });
-}
-
-type Result = Verdict & { name: string; unsealed?: number; begins_after?: number };
-
-async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
-  const trusted = [...openEventKeys(eventKeySourceOf(options))().known, ...named(options)];
-  return withDatabase(options, 'events verify', async (pool) => {
-    const results: Result[] = [];
-    for (const { id, slug } of await orgsOf(pool, options.org)) {
-      const verdict = await withProgress(slug, (onEntry) => verifyStore(pool, id, trusted, onEntry));
-      results.push({ name: slug, ...verdict });
-    }
-    return results;
-  });
-}
-
-async function orgsOf(pool: Pool, slug: string | undefined): Promise<{ id: string; slug: string }[]> {
-  return slug === undefined ? listOrgs(pool) : [{ id: await namedOrg(pool, slug), slug }];
-}
-
-async function verifyOne(options: VerifyOptions, file: string): Promise<Result> {
-  // With a key that is named nothing of an installation is needed: who checks may be somebody else.
-  const trusted =
-    options.publicKey.length > 0 ? named(options) : openEventKeys(eventKeySourceOf(options))().known;
-  // Loaded only here: what checks lines takes as long to load as all else.
-  const { verifyFile } = await import('../events/verify-file.js');
-  const verdict = await withProgress(file, (onEntry) =>
-    verifyFile(createReadStream(file), trusted, onEntry).catch((cause: NodeJS.ErrnoException) => {
-      if (cause.syscall === undefined) throw cause;
-      throw new ExplainedError(`${file} cannot be read: ${cause.message}`, { cause });
-    }),
-  );
-  return { name: file, ...verdict };
-}
-
-function named({ publicKey }: VerifyOptions): PublicKey[] {
-  return publicKey.map(parsePublicKey);
-}
-
-function sentence(
-  name: string,
-  { wrong, entries, checkpoints, unsealed = 0, begins_after = 0 }: Omit<Result, 'name'>,
-): string {
-  if (wrong !== null) return `${name}: TAMPERED WITH: ${wrong}`;
-  const part = begins_after > 0 ? `; it begins after entry ${begins_after}` : '';
-  const later = unsealed > 0 ? `; ${unsealed} events are not sealed yet` : '';
-  return `${name}: in order: ${entries} events, ${checkpoints} signed checkpoints${part}${later}`;
-}
-
-/** A counter on a terminal; nothing where nobody looks. */
-async function withProgress<T>(
-  name: string,
-  work: (onEntry: (seq: number) => void) => Promise<T>,
-): Promise<T> {
-  if (!process.stderr.isTTY) return work(() => undefined);
-  const bar = new SingleBar({ format: `${name}  entry {seq}`, stream: process.stderr, hideCursor: true });
-  bar.start(0, 0, { seq: 0 });
-  try {
-    return await work((seq) => {
-      if (seq % 1_000 === 0) bar.update({ seq });
-    });
-  } finally {
-    bar.stop();
-  }
 }
 
 function retentionCommand(): Command {
@@ -160,7 +51,7 @@ function keyCommand(): Command {
     .addOption(option.eventKeys())
     .addOption(option.eventKeysFile())
     .addOption(option.json())
-    .action((options: KeyOptions & { rotate?: true }) => {
+    .action((options: CommonOptions & { rotate?: true }) => {
       const source = eventKeySourceOf(options);
       if (options.rotate) {
         if ('keys' in source) {

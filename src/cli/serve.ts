@@ -19,8 +19,6 @@ export function serveCommand(): Command {
     .addOption(option.volumesDir())
     .addOption(option.secretKeys())
     .addOption(option.secretKeysFile())
-    .addOption(option.eventKeys())
-    .addOption(option.eventKeysFile())
     .addOption(option.capacityVcpus())
     .addOption(option.capacityMemory())
     .addOption(option.capacityDisk())

@@ -43,11 +43,17 @@ export function originOf(orgId: string): Buffer {
 
 /**
  * SHA-256 of the link before, and of the place, the time and the content of this entry. The time is in it so that an entry
- * whose event was dropped still says for sure how old that was.
+ * whose event was dropped still says for sure how old that was; that it is unmarked, so that nobody can make it one of ours.
  */
 export function linkOf(
   before: Buffer,
-  { seq, occurred_at, leaf }: { seq: number; occurred_at: Instant; leaf: Buffer },
+  {
+    seq,
+    occurred_at,
+    leaf,
+    unmarked,
+  }: { seq: number; occurred_at: Instant; leaf: Buffer; unmarked: boolean },
 ): Buffer {
-  return createHash('sha256').update(before).update(`${seq}\n${occurred_at}\n`).update(leaf).digest();
+  const facts = `${seq}\n${occurred_at}\n${unmarked ? 'unmarked\n' : ''}`;
+  return createHash('sha256').update(before).update(facts).update(leaf).digest();
 }

@@ -1,5 +1,5 @@
 import type { Sql } from '../db/pool.js';
-import type { Instant } from '../lib/instant.js';
+import { monthAfter, startOfMonth, type Instant } from '../lib/instant.js';
 import type { EventContent } from './canonical.js';
 import type { Checkpoint } from './checkpoint.js';
 import type { PublicKey } from './signing-key.js';
@@ -25,10 +25,11 @@ export interface Chain {
   link: Buffer | null;
   at: Instant | null;
   key_id: string | null;
+  signature: Buffer | null;
   retention_months: number | null;
 }
 
-const CHAIN = 'seq, link, at, key_id, retention_months';
+const CHAIN = 'seq, link, at, key_id, signature, retention_months';
 
 /** Locks the end of an organization's log; undefined while another holds it, unless `wait`. */
 export async function lockChain(tx: Sql, orgId: string, { wait = false } = {}): Promise<Chain | undefined> {
@@ -40,56 +41,107 @@ export async function lockChain(tx: Sql, orgId: string, { wait = false } = {}): 
   return rows[0];
 }
 
-export type Unsealed = EventContent & { leaf: Buffer | null };
+/** The last place that anything but the chain itself knows of; undefined when nothing was sealed yet. */
+export async function lastKnownPlace(
+  tx: Sql,
+  orgId: string,
+): Promise<{ seq: number; link: Buffer } | undefined> {
+  const { rows } = await tx.query<{ seq: number; link: Buffer }>(
+    `select seq, link from (
+       (select seq, link from event_log where org_id = $1 order by seq desc limit 1)
+       union all
+       (select seq, link from event_checkpoints where org_id = $1 order by seq desc limit 1)
+       union all
+       (select seq, link from event_drops where org_id = $1 order by seq desc limit 1)
+     ) places
+     order by seq desc limit 1`,
+    [orgId],
+  );
+  return rows[0];
+}
 
-/** Committed events that are not in the log, in the order of their times, for who holds the chain. */
-export async function readUnsealed(tx: Sql, orgId: string, limit: number): Promise<Unsealed[]> {
+/** The link of an entry that is there. */
+export async function linkAt(sql: Sql, orgId: string, seq: number): Promise<Buffer | undefined> {
+  const { rows } = await sql.query<{ link: Buffer }>(
+    'select link from event_log where org_id = $1 and seq = $2',
+    [orgId, seq],
+  );
+  return rows[0]?.link;
+}
+
+export type Unsealed = EventContent & { place: number; leaf: Buffer | null; mark: Buffer | null };
+
+/**
+ * Committed events that are not in the log, in the order in which they were written, for who holds the chain. `after`: of what was
+ * sealed the traces stay in the queue as long as anybody has an old snapshot; who goes on behind it does not meet them.
+ */
+export async function readUnsealed(
+  tx: Sql,
+  orgId: string,
+  after: number,
+  limit: number,
+): Promise<Unsealed[]> {
+  const { rows: times } = await tx.query<{ first: Instant | null; last: Instant | null }>(
+    'select min(occurred_at) as first, max(occurred_at) as last from unsealed_events where org_id = $1',
+    [orgId],
+  );
+  const { first, last } = times[0]!;
+  if (first === null || last === null) return [];
+  // By whole months, for what comes between the two queries; what for: see months.ts.
+  const [from, to] = [startOfMonth(first), monthAfter(startOfMonth(last))];
   // What is in the queue and not among the events was removed from them: it stays, for those who verify.
   const { rows } = await tx.query<Unsealed & Record<string, unknown>>(
-    `select e.org_id, e.id, e.occurred_at, e.leaf, e.resource_id,
+    `select u.place, e.org_id, e.id, e.occurred_at, e.leaf, e.mark, e.resource_id,
        case when e.leaf is null then e.category end as category,
        case when e.leaf is null then e.event_type end as event_type,
        case when e.leaf is null then e.actor end as actor,
        case when e.leaf is null then e.payload end as payload
      from unsealed_events u
-     join events e on e.org_id = u.org_id and e.occurred_at = u.occurred_at and e.id = u.event_id
-     where u.org_id = $1
-     order by u.occurred_at, u.event_id
-     limit $2`,
-    [orgId, limit],
+     cross join lateral (
+       select * from events
+       where org_id = u.org_id and occurred_at = u.occurred_at and id = u.event_id
+         and occurred_at >= $4 and occurred_at < $5
+       offset 0
+     ) e
+     where u.org_id = $1 and u.place > $2
+     order by u.place
+     limit $3`,
+    [orgId, after, limit, from, to],
   );
   return rows;
 }
 
 export interface NewEntry {
+  /** In the queue. */
+  place: number;
   seq: number;
   event_id: string;
   occurred_at: Instant;
   leaf: Buffer;
+  unmarked: boolean;
   link: Buffer;
 }
 
 /** Puts entries at the end of the log and takes their events out of the queue. */
 export async function appendEntries(tx: Sql, orgId: string, entries: readonly NewEntry[]): Promise<void> {
-  const ids = entries.map(({ event_id }) => event_id);
-  const times = entries.map(({ occurred_at }) => occurred_at);
   await tx.query(
-    `insert into event_log (org_id, seq, event_id, occurred_at, leaf, link)
-     select $1, * from unnest($2::bigint[], $3::uuid[], $4::timestamptz[], $5::bytea[], $6::bytea[])`,
+    `insert into event_log (org_id, seq, event_id, occurred_at, leaf, unmarked, link)
+     select $1, *
+     from unnest($2::bigint[], $3::uuid[], $4::timestamptz[], $5::bytea[], $6::boolean[], $7::bytea[])`,
     [
       orgId,
       entries.map(({ seq }) => seq),
-      ...[ids, times],
+      entries.map(({ event_id }) => event_id),
+      entries.map(({ occurred_at }) => occurred_at),
       entries.map(({ leaf }) => leaf),
+      entries.map(({ unmarked }) => unmarked),
       entries.map(({ link }) => link),
     ],
   );
-  await tx.query(
-    `delete from unsealed_events u
-     using unnest($2::timestamptz[], $3::uuid[]) as sealed (occurred_at, event_id)
-     where u.org_id = $1 and u.occurred_at = sealed.occurred_at and u.event_id = sealed.event_id`,
-    [orgId, times, ids],
-  );
+  await tx.query('delete from unsealed_events where org_id = $1 and place = any ($2::bigint[])', [
+    orgId,
+    entries.map(({ place }) => place),
+  ]);
 }
 
 /** The end of the log, signed; kept among the checkpoints too when `keep`. */
@@ -117,6 +169,16 @@ export async function latestCheckpoint(
     [orgId],
   );
   return rows[0];
+}
+
+/** Notes the public half of the key that signs at first. Of several processes that begin at once one does. */
+export async function keepFirstKey(tx: Sql, { id, bytes }: PublicKey, at: Instant): Promise<void> {
+  await tx.query("select pg_advisory_xact_lock(hashtextextended('event keys', 0))");
+  await tx.query(
+    `insert into event_keys (id, public_key, added_at)
+     select $1, $2, $3 where not exists (select from event_keys)`,
+    [id, bytes, at],
+  );
 }
 
 /** Notes the public half of a key that signs. */

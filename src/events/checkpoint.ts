@@ -49,15 +49,24 @@ export function signPlace<T extends Place | DroppedPlace>(keys: EventKeys, place
   return { ...place, key_id: keys.current.id, signature: keys.sign(textOf(place)) };
 }
 
+export interface BadSignature {
+  /** Nothing is known against it, and nothing for it: the key may be that of another installation. */
+  unknownKey: boolean;
+  sentence: string;
+}
+
 /** What is wrong with its signature; undefined when one of the keys made it. */
 export function checkSignature(
   checkpoint: Checkpoint | Drop,
   trusted: readonly PublicKey[],
-): string | undefined {
+): BadSignature | undefined {
   const key = trusted.find(({ id }) => id === checkpoint.key_id);
   const which = `the checkpoint at entry ${checkpoint.seq} of ${shortInstant(checkpoint.at)}`;
-  if (!key)
-    return `${which} is signed by the key ${checkpoint.key_id}, which is not among those to be trusted`;
+  if (!key) {
+    const sentence = `${which} is signed by the key ${checkpoint.key_id}, which is not among those to be trusted`;
+    return { unknownKey: true, sentence };
+  }
   if (isSignedBy(key, textOf(checkpoint), checkpoint.signature)) return undefined;
-  return `${which} does not bear the signature of the key ${key.id}: it was changed`;
+  const sentence = `${which} does not bear the signature of the key ${key.id}: it was changed`;
+  return { unknownKey: false, sentence };
 }

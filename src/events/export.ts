@@ -11,7 +11,7 @@ import { writeLogLine } from './log-file.js';
 import type { EventFilter } from './queries.js';
 import { recordEvent } from './record.js';
 import type { EventActor } from './schema.js';
-import { readCheckpoints, readDrops, readEnd } from './verify-store.js';
+import { readDrops, readEnd } from './verify-store.js';
 
 export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;
 type ExportFormat = (typeof EXPORT_FORMATS)[number];
@@ -81,19 +81,15 @@ async function* asLog(tx: Transaction, begun: Begun, onEntries: OnEntries): Asyn
   const { orgId, end } = begun;
   const drops = await readDrops(tx, orgId);
   const after = await beginning(tx, begun, drops);
-  const lines = [{ begin: { org_id: orgId, ...after } }, ...drops.map((drop) => ({ drop }))];
-  yield lines.map(writeLogLine).join('');
-  const checkpoints = (await readCheckpoints(tx, orgId)).filter(
-    ({ seq }) => seq > begun.afterSeq && seq < begun.upToSeq,
-  );
-  let met = 0;
+  const begin = writeLogLine({ begin: { org_id: orgId, ...after } });
+  const whole = end ? writeLogLine({ end }) : '';
+  yield `${begin}${whole}${drops.map((drop) => writeLogLine({ drop })).join('')}`;
   for await (const entries of readEntries(tx, begun, undefined)) {
     let text = '';
     for (const entry of entries) {
-      // Of those that retention left without their entries nothing can be said.
-      while (met < checkpoints.length && checkpoints[met]!.seq < entry.seq) met += 1;
       text += writeLogLine({ entry });
-      if (checkpoints[met]?.seq === entry.seq) text += writeLogLine({ checkpoint: checkpoints[met++]! });
+      const { checkpoint } = entry;
+      if (checkpoint && entry.seq < begun.upToSeq) text += writeLogLine({ checkpoint });
     }
     yield text;
     onEntries(entries.at(-1)!.seq, entries.length);

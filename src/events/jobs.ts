@@ -9,7 +9,22 @@ const GATHER_MS = 50;
 
 /** Seals events as they come. */
 export function startSealing(ctx: Context, onError: (error: unknown) => void): { stop(): Promise<void> } {
-  const loop = startLoop((signal) => sealEvents(ctx, signal), { intervalMs: SEAL_EVERY_MS, onError });
+  /** What was said already: it stays as it is until somebody looks at it. */
+  let said = new Map<string, string>();
+  const pass = async (signal: AbortSignal) => {
+    const failed = await sealEvents(ctx, signal);
+    for (const { orgId, error } of failed) {
+      if (said.get(orgId) === String(error)) continue;
+      ctx.log.error(
+        { err: error, org_id: orgId },
+        'the event log of an organization cannot be gone on with: see "sandkeep events verify"',
+      );
+    }
+    said = new Map(failed.map(({ orgId, error }) => [orgId, String(error)]));
+    // That the file cannot be written must not keep events out of the log.
+    await ctx.eventHeads.write().catch(onError);
+  };
+  const loop = startLoop(pass, { intervalMs: SEAL_EVERY_MS, onError });
   let soon: NodeJS.Timeout | undefined;
   const unsubscribe = ctx.changes.subscribe(undefined, () => {
     soon ??= setTimeout(() => {
@@ -22,6 +37,7 @@ export function startSealing(ctx: Context, onError: (error: unknown) => void): {
       unsubscribe();
       clearTimeout(soon);
       await loop.stop();
+      await ctx.eventHeads.write({ now: true }).catch(onError);
     },
   };
 }

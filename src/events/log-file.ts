@@ -35,8 +35,17 @@ const DropLine = Type.Object(
   { drop: Type.Object({ ...signed, dropped_before: DateTime, base_seq: Seq, base_link: Hash }, closed) },
   closed,
 );
+/** Where the whole of it ends, said at the beginning: a file that was cut off behind a checkpoint is not taken for whole. */
+const EndLine = Type.Object({ end: Type.Object(signed, closed) }, closed);
 const CheckpointLine = Type.Object({ checkpoint: Type.Object(signed, closed) }, closed);
-const place = { seq: Seq, id: Uuid, timestamp: DateTime, leaf: Hash, link: Hash };
+const place = {
+  seq: Seq,
+  id: Uuid,
+  timestamp: DateTime,
+  leaf: Hash,
+  unmarked: Type.Optional(Type.Literal(true)),
+  link: Hash,
+};
 const DroppedLine = Type.Object({ ...place, dropped: Type.Literal(true) }, closed);
 const EventLine = Type.Object(
   {
@@ -54,6 +63,7 @@ const EventLine = Type.Object(
 type Line =
   | Static<typeof BeginLine>
   | Static<typeof DropLine>
+  | Static<typeof EndLine>
   | Static<typeof CheckpointLine>
   | Static<typeof DroppedLine>
   | Static<typeof EventLine>;
@@ -62,12 +72,14 @@ type Line =
 export type LogLine =
   | { begin: { org_id: string; after_seq: number; link: Buffer } }
   | { drop: Drop }
+  | { end: Checkpoint }
   | { checkpoint: Checkpoint }
   | { entry: Entry };
 
 const schemas = {
   log: compile(BeginLine),
   drop: compile(DropLine),
+  end: compile(EndLine),
   checkpoint: compile(CheckpointLine),
   dropped: compile(DroppedLine),
   entry: compile(EventLine),
@@ -79,6 +91,7 @@ export function writeLogLine(line: LogLine): string {
 
 function toLine(line: LogLine): Line {
   if ('begin' in line) return { log: { ...line.begin, link: line.begin.link.toString('hex') } };
+  if ('end' in line) return { end: toSigned(line.end) };
   if ('checkpoint' in line) return { checkpoint: toSigned(line.checkpoint) };
   if ('drop' in line) {
     const { dropped_before, base_seq, base_link } = line.drop;
@@ -89,8 +102,9 @@ function toLine(line: LogLine): Line {
     };
     return { drop: { ...toSigned(line.drop), ...base } };
   }
-  const { seq, event_id: id, occurred_at, leaf, link, event } = line.entry;
-  const hashes = { leaf: leaf.toString('hex'), link: link.toString('hex') };
+  const { seq, event_id: id, occurred_at, leaf, unmarked, link, event } = line.entry;
+  const flag = unmarked ? { unmarked: true as const } : {};
+  const hashes = { leaf: leaf.toString('hex'), ...flag, link: link.toString('hex') };
   const at = { seq, id, timestamp: shortInstant(occurred_at), ...hashes };
   if (!event) return { ...at, dropped: true };
   const { org_id, category, event_type, actor, payload, resource_id } = event;
@@ -115,7 +129,9 @@ export function readLogLine(text: string, number: number): LogLine {
   if (names.includes('filtered')) {
     throw new ExplainedError('the file is a filtered export: only a whole one can be verified');
   }
-  const kind = (['log', 'drop', 'checkpoint', 'dropped'] as const).find((name) => names.includes(name));
+  const kind = (['log', 'drop', 'end', 'checkpoint', 'dropped'] as const).find((name) =>
+    names.includes(name),
+  );
   const validate = schemas[kind ?? 'entry'];
   if (!validate(value)) throw wrong(explainFirst(validate.errors ?? []));
   return fromLine(value as Line, (time) => {
@@ -127,14 +143,16 @@ export function readLogLine(text: string, number: number): LogLine {
 
 function fromLine(line: Line, time: (text: string) => Instant): LogLine {
   if ('log' in line) return { begin: { ...line.log, link: bytes(line.log.link) } };
+  if ('end' in line) return { end: fromSigned(line.end, time) };
   if ('checkpoint' in line) return { checkpoint: fromSigned(line.checkpoint, time) };
   if ('drop' in line) {
     const { dropped_before, base_seq, base_link } = line.drop;
     const base = { dropped_before: time(dropped_before), base_seq, base_link: bytes(base_link) };
     return { drop: { ...fromSigned(line.drop, time), ...base } };
   }
-  const { seq, id, timestamp, leaf, link } = line;
-  const at = { seq, event_id: id, occurred_at: time(timestamp), leaf: bytes(leaf), link: bytes(link) };
+  const { seq, id, timestamp, leaf, unmarked = false, link } = line;
+  const hashes = { leaf: bytes(leaf), unmarked, link: bytes(link) };
+  const at = { seq, event_id: id, occurred_at: time(timestamp), ...hashes };
   if ('dropped' in line) return { entry: { ...at, event: null } };
   const { org_id, category, event_type, actor, payload, resource_id } = line;
   const event = {

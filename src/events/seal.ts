@@ -15,72 +15,110 @@ import {
   type Chain,
   type NewEntry,
 } from './chain-queries.js';
+import { checkEnd, checkKnown } from './check-end.js';
 import { signPlace } from './checkpoint.js';
 
 /** What sealing needs of the context. */
-export type SealContext = Pick<Context, 'pool' | 'eventKeys' | 'now'>;
+export type SealContext = Pick<Context, 'pool' | 'eventKeys' | 'eventHeads' | 'now'>;
 
 /** Entries of one transaction. */
 const BATCH = 1_000;
 /** Of the signed ends of a log one is kept for so many entries, or for so much time, in microseconds. */
 const ENTRIES_PER_CHECKPOINT = 1_000;
-const MICROS_PER_CHECKPOINT = 60_000_000n;
+const MICROS_PER_CHECKPOINT = 3_600_000_000n;
+
+export interface Unsealable {
+  orgId: string;
+  error: unknown;
+}
 
 /**
  * Puts the events that are committed and not in the log at the end of it. Those who write events never wait for this, nor for
- * each other: they leave them in a queue, and one process at a time links what it finds there.
+ * each other: they leave them in a queue, and one process at a time links what it finds there. Returns the organizations whose
+ * log cannot be gone on with: none holds up the others. Throws BrokenLog when no log can.
  */
-export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise<void> {
-  for (const orgId of await orgsWithUnsealed(ctx.pool)) {
-    while (!signal.aborted && (await sealBatch(ctx, orgId)) === BATCH);
+export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise<Unsealable[]> {
+  await checkKnown(ctx.pool, ctx.eventKeys());
+  const failed = new Map<string, unknown>();
+  const reached = new Map<string, number>();
+  // A batch of each in turn, also of those who come meanwhile: the history that one imports does not keep the others out.
+  for (let more = true; more && !signal.aborted;) {
+    more = false;
+    for (const orgId of await orgsWithUnsealed(ctx.pool)) {
+      if (signal.aborted) break;
+      if (failed.has(orgId)) continue;
+      try {
+        const last = await sealBatch(ctx, orgId, reached.get(orgId));
+        if (last === undefined) continue;
+        reached.set(orgId, last);
+        more = true;
+      } catch (error) {
+        failed.set(orgId, error);
+      }
+    }
   }
+  return [...failed].map(([orgId, error]) => ({ orgId, error }));
 }
 
-/** Returns how many entries were made; 0 also while another process is at it. */
-async function sealBatch(ctx: SealContext, orgId: string): Promise<number> {
-  return inTransaction(ctx.pool, async (tx) => {
+/** Returns the place in the queue behind which there may be more; undefined also while another process is at it. */
+async function sealBatch(ctx: SealContext, orgId: string, after?: number): Promise<number | undefined> {
+  const sealed = await inTransaction(ctx.pool, async (tx) => {
     const chain = await lockChain(tx, orgId);
-    return chain ? (await seal(ctx, tx, orgId, chain)).count : 0;
+    if (!chain) return undefined;
+    await checkEnd(ctx, tx, orgId, chain);
+    return seal(ctx, tx, orgId, chain, after);
   });
+  if (!sealed) return undefined;
+  const { last, end } = sealed;
+  if (end.link) ctx.eventHeads.note(orgId, { seq: end.seq, link: end.link });
+  return last;
 }
 
-/** Seals all that is committed, for who holds the chain until the transaction ends. Returns where the log ends then. */
+/**
+ * Seals all that is committed, for who holds the chain until the transaction ends. Returns where the log ends then. Throws
+ * BrokenLog.
+ */
 export async function sealAll(ctx: SealContext, tx: Sql, orgId: string, locked: Chain): Promise<Chain> {
+  await checkKnown(tx, ctx.eventKeys());
+  await checkEnd(ctx, tx, orgId, locked);
   let chain = locked;
-  for (;;) {
-    const { count, end } = await seal(ctx, tx, orgId, chain);
+  for (let after: number | undefined; ;) {
+    const { last, end } = await seal(ctx, tx, orgId, chain, after);
     chain = end;
-    if (count < BATCH) return chain;
+    if (last === undefined) return chain;
+    after = last;
   }
 }
 
+/** `after`: a place in the queue. `last`: the one behind which there may be more. */
 async function seal(
   ctx: SealContext,
   tx: Sql,
   orgId: string,
   chain: Chain,
-): Promise<{ count: number; end: Chain }> {
-  const events = await readUnsealed(tx, orgId, BATCH);
-  if (events.length === 0) return { count: 0, end: chain };
+  after = 0,
+): Promise<{ last: number | undefined; end: Chain }> {
+  const events = await readUnsealed(tx, orgId, after, BATCH);
+  if (events.length === 0) return { last: undefined, end: chain };
+  const keys = ctx.eventKeys();
   let { seq, link } = { seq: chain.seq, link: chain.link ?? originOf(orgId) };
   const entries = events.map((event): NewEntry => {
-    const entry = {
-      seq: (seq += 1),
-      event_id: event.id,
-      occurred_at: event.occurred_at,
-      leaf: event.leaf ?? leafOf(event),
-    };
+    const { place, mark } = event;
+    const leaf = event.leaf ?? leafOf(event);
+    const unmarked = mark === null || !keys.isMarked(leaf, mark);
+    const entry = { seq: (seq += 1), event_id: event.id, occurred_at: event.occurred_at, leaf, unmarked };
     link = linkOf(link, entry);
-    return { ...entry, link };
+    return { place, ...entry, link };
   });
   await appendEntries(tx, orgId, entries);
   const at = ctx.now();
-  const keys = ctx.eventKeys();
   if (chain.key_id !== keys.current.id) await keepPublicKey(tx, keys.current, at);
   const end = signPlace(keys, { org_id: orgId, seq, link, at });
   await writeEnd(tx, end, isTime(await latestCheckpoint(tx, orgId), seq, at));
   await announceLog(tx, orgId);
-  return { count: entries.length, end: { ...chain, seq, link, at, key_id: end.key_id } };
+  const { key_id, signature } = end;
+  const last = entries.length === BATCH ? entries.at(-1)!.place : undefined;
+  return { last, end: { ...chain, seq, link, at, key_id, signature } };
 }
 
 function isTime(latest: { seq: number; at: Instant } | undefined, seq: number, at: Instant): boolean {

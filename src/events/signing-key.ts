@@ -1,20 +1,25 @@
 import {
   createHash,
+  createHmac,
   createPrivateKey,
   createPublicKey,
+  hkdfSync,
   randomBytes,
   sign,
+  timingSafeEqual,
   verify,
   type KeyObject,
 } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ExplainedError } from '../lib/explained.js';
 import { makePrivateFile, privateFile, replacePrivateFile } from '../lib/private-file.js';
 
 /** Ed25519, raw: 32 bytes in base64. */
 const KEY = /^[A-Za-z0-9+/]{43}=$/;
-const PUBLIC = 'public ';
+/** What is left of a key that does not sign any more: its public half, and what it marked with when it was the last. */
+const RETIRED = /^public ([A-Za-z0-9+/]{43}=)(?: marked ([A-Za-z0-9+/]{43}=))?$/;
+const MARK_BYTES = 16;
 /** What stands before the 32 bytes in DER (RFC 8410). */
 const PRIVATE_DER = Buffer.from('302e020100300506032b657004220420', 'hex');
 const PUBLIC_DER = Buffer.from('302a300506032b6570032100', 'hex');
@@ -33,6 +38,9 @@ export interface EventKeys {
   sign(text: string): Buffer;
   /** All whose signatures are ours, the current one first. */
   known: readonly PublicKey[];
+  /** By what events show that one of us wrote them. `leaf`: of the event. */
+  mark(leaf: Buffer): Buffer;
+  isMarked(leaf: Buffer, mark: Buffer): boolean;
 }
 
 /** Where the keys come from: given as text, or a file that is made when it is missing. */
@@ -62,12 +70,23 @@ export function openEventKeys(source: EventKeySource): () => EventKeys {
   return () => keys;
 }
 
-/** Puts a new key before those that are there, of which only the public halves stay. */
+/** The keys of a place where there may be none, without making any. */
+export function findEventKeys(source: EventKeySource): EventKeys | undefined {
+  return 'file' in source && !existsSync(source.file) ? undefined : openEventKeys(source)();
+}
+
+/**
+ * Puts a new key before those that are there, of which only the public halves stay; and of the last what it marked with, for
+ * events that are not in the log yet.
+ */
 export function rotateEventKey(file: string): void {
   makePrivateFile(file, makeKeyLine);
-  const { known } = parseKeys(readFileSync(file, 'utf8'), file);
-  const old = known.map(({ bytes }) => `${PUBLIC}${bytes.toString('base64')}\n`);
-  replacePrivateFile(file, `${makeKeyLine()}${old.join('')}`);
+  const [last, ...older] = readHalves(readFileSync(file, 'utf8'), file).halves;
+  const lines = [
+    `public ${base64(last!.key.bytes)} marked ${base64(last!.marks!)}\n`,
+    ...older.map(({ key }) => `public ${base64(key.bytes)}\n`),
+  ];
+  replacePrivateFile(file, `${makeKeyLine()}${lines.join('')}`);
 }
 
 /** Reads the base64 of a public key. Throws ExplainedError. */
@@ -90,19 +109,53 @@ function makeKeyLine(): string {
   return `${randomBytes(32).toString('base64')}\n`;
 }
 
+interface Half {
+  key: PublicKey;
+  /** The key of its marks; undefined when that is gone. */
+  marks: Buffer | undefined;
+}
+
 /** The first is the private key that signs; the others are private, or public ones of which only that is left. */
-function parseKeys(text: string, source: string): EventKeys {
+function readHalves(text: string, source: string): { current: KeyObject; halves: Half[] } {
   const lines = text.split(/[\s,]*[\n,][\s,]*/).filter((line) => line !== '');
   const [first = '', ...others] = lines;
-  const current = readPrivate(first, source);
-  const older = others.map((line) =>
-    line.startsWith(PUBLIC) ? parsePublicKey(line.slice(PUBLIC.length)) : publicOf(readPrivate(line, source)),
-  );
+  const halves = others.map((line): Half => {
+    const [, key, marks] = RETIRED.exec(line) ?? [];
+    if (key === undefined) return halfOf(line, source);
+    return {
+      key: parsePublicKey(key),
+      marks: marks === undefined ? undefined : Buffer.from(marks, 'base64'),
+    };
+  });
+  return { current: readPrivate(first, source), halves: [halfOf(first, source), ...halves] };
+}
+
+function halfOf(line: string, source: string): Half {
+  const key = publicOf(readPrivate(line, source));
+  const marks = hkdfSync('sha256', Buffer.from(line, 'base64'), '', 'sandkeep event mark', 32);
+  return { key, marks: Buffer.from(marks) };
+}
+
+function parseKeys(text: string, source: string): EventKeys {
+  const { current, halves } = readHalves(text, source);
+  const known = halves.map(({ key }) => key);
+  const marks = halves.flatMap((half) => half.marks ?? []);
   return {
-    current: publicOf(current),
+    current: known[0]!,
     sign: (signed) => sign(null, Buffer.from(signed), current),
-    known: [publicOf(current), ...older],
+    known,
+    mark: (leaf) => markOf(marks[0]!, leaf),
+    isMarked: (leaf, mark) =>
+      mark.length === MARK_BYTES && marks.some((key) => timingSafeEqual(markOf(key, leaf), mark)),
   };
+}
+
+function markOf(key: Buffer, leaf: Buffer): Buffer {
+  return createHmac('sha256', key).update(leaf).digest().subarray(0, MARK_BYTES);
+}
+
+function base64(bytes: Buffer): string {
+  return bytes.toString('base64');
 }
 
 function readPrivate(line: string, source: string): KeyObject {

@@ -1,11 +1,22 @@
 import { numberedLines } from '../lib/lines.js';
 import { ExplainedError } from '../lib/explained.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
+import type { KnownPlace } from './known-places.js';
 import { readLogLine, type LogLine } from './log-file.js';
-import type { PublicKey } from './signing-key.js';
-import { Tampered, Walk, type Verdict } from './verify.js';
+import { Walk, Wrong, type Trust, type Verdict } from './verify.js';
 
 const LONGEST_LINE = 16 * 1024 * 1024;
+
+/** The part of a log that is in a file. */
+export interface LogPart {
+  org_id: string;
+  /** It begins behind this entry. */
+  after: KnownPlace;
+  /** Undefined when something is wrong with it. */
+  end: KnownPlace | undefined;
+}
+
+export type FileVerdict = Verdict & { begins_after: number };
 
 /**
  * Walks an exported log, in bounded memory. Returns the first thing that is wrong with it. Throws ExplainedError for a file
@@ -13,37 +24,40 @@ const LONGEST_LINE = 16 * 1024 * 1024;
  */
 export async function verifyFile(
   chunks: AsyncIterable<Buffer>,
-  trusted: readonly PublicKey[],
+  trust: Trust,
   onEntry: (seq: number) => void = () => undefined,
-): Promise<Verdict & { begins_after: number }> {
+): Promise<{ verdict: FileVerdict; part: LogPart | undefined }> {
   let begin: { org_id: string; after_seq: number; link: Buffer } | undefined;
   const drops: Drop[] = [];
+  let whole: Checkpoint | undefined;
   let walk: Walk | undefined;
   let end: Checkpoint | undefined;
-  let wrong: string | null = null;
+  let wrong: Wrong | undefined;
 
   /** All that comes before the entries is known when the first of them comes. */
   function walked(): Walk {
     if (!begin) throw new ExplainedError('the file does not begin like an exported log');
     if (walk) return walk;
-    walk = new Walk(begin.org_id, trusted, drops);
+    walk = new Walk(begin.org_id, trust, drops);
     const { seq, link } = walk.place;
     // A part of a log: what lies before it is for another file.
     if (begin.after_seq > seq) walk.beginAfter(begin.after_seq, begin.link);
     else if (begin.after_seq < seq || !begin.link.equals(link)) {
-      throw new Tampered('the file says another beginning than the log of its organization has');
+      throw new Wrong('the file says another beginning than the log of its organization has');
     }
     return walk;
   }
 
   function take(line: LogLine): void {
     if ('begin' in line) {
-      if (begin) throw new Tampered('the file begins twice: two files were put together');
+      if (begin) throw new Wrong('the file begins twice: two files were put together');
       begin = line.begin;
     } else if ('drop' in line) {
-      if (walk)
-        throw new Tampered('what retention dropped must come before the entries: lines were reordered');
+      if (walk) throw new Wrong('what retention dropped must come before the entries: lines were reordered');
       drops.push(line.drop);
+    } else if ('end' in line) {
+      if (walk || whole) throw new Wrong('the end is not said in the first lines: lines were reordered');
+      whole = line.end;
     } else if ('checkpoint' in line) {
       end = line.checkpoint;
       // One of a moment after the last entry says below what is missing.
@@ -54,16 +68,45 @@ export async function verifyFile(
     }
   }
 
+  /** Each checkpoint within would make an end, too: a file that was cut off behind one is not whole. */
+  function checkWhole(): void {
+    if (!whole)
+      throw new Wrong('the file does not say in its first lines where it ends: its end was cut off');
+    walked().believe(whole);
+    const { seq, link } = walked().place;
+    if (whole.seq === seq && whole.link.equals(link)) return;
+    throw new Wrong(
+      `the file ends at entry ${seq}, and was made up to entry ${whole.seq}: its end was cut off`,
+    );
+  }
+
   try {
     for await (const line of numberedLines(chunks, LONGEST_LINE)) {
       if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
       take(readLogLine(line.text, line.number));
     }
     walked().finish(end);
+    checkWhole();
   } catch (error) {
-    if (!(error instanceof Tampered)) throw error;
-    wrong = error.message;
+    if (!(error instanceof Wrong)) throw error;
+    wrong = error;
   }
-  const { entries = 0, checkpoints = 0 } = walk ?? {};
-  return { entries, checkpoints, wrong, begins_after: begin?.after_seq ?? 0 };
+  const { entries = 0, checkpoints = 0, unmarked = 0 } = walk ?? {};
+  const verdict = {
+    ...{ entries, checkpoints, unmarked },
+    ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
+    begins_after: begin?.after_seq ?? 0,
+  };
+  if (!begin) return { verdict, part: undefined };
+  const { org_id, after_seq, link } = begin;
+  return { verdict, part: { org_id, after: { seq: after_seq, link }, end: wrong ? undefined : walk?.place } };
+}
+
+/** The places of the entries of a file that is in order. */
+export async function* placesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<KnownPlace> {
+  for await (const line of numberedLines(chunks, LONGEST_LINE)) {
+    if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
+    const read = readLogLine(line.text, line.number);
+    if ('entry' in read) yield { seq: read.entry.seq, link: read.entry.link };
+  }
 }

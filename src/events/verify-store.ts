@@ -3,37 +3,50 @@ import type { Pool } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { shortInstant } from '../lib/instant.js';
+import { actorId } from './actor.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
+import { Comparison, type Witness } from './known-places.js';
 import type { EventActor } from './schema.js';
-import type { PublicKey } from './signing-key.js';
-import { Tampered, Walk, type Verdict } from './verify.js';
+import { Walk, Wrong, type Trust, type Verdict } from './verify.js';
+
+export interface StoreOptions {
+  /** What is known of the log from elsewhere. */
+  witnesses?: readonly Witness[];
+  /** Called with the number of each entry. */
+  onEntry?: (seq: number) => void;
+}
 
 /**
  * Walks the log of an organization in the database, as of one moment, in bounded memory. Returns the first thing that is
- * wrong with it, and how many events are not in it yet. `onEntry`: called with the number of each entry.
+ * wrong with it, and how many events are not in it yet.
  */
 export async function verifyStore(
   pool: Pool,
   orgId: string,
-  trusted: readonly PublicKey[],
-  onEntry: (seq: number) => void = () => undefined,
+  trust: Trust,
+  { witnesses = [], onEntry = () => undefined }: StoreOptions = {},
 ): Promise<Verdict & { unsealed: number }> {
   return inTransaction(
     pool,
     async (tx) => {
       await tx.query('set transaction isolation level repeatable read, read only');
       let walk: Walk | undefined;
-      let wrong: string | null = null;
+      let wrong: Wrong | undefined;
       try {
-        walk = new Walk(orgId, trusted, await readDrops(tx, orgId));
-        await walkLog(tx, orgId, walk, onEntry);
+        walk = new Walk(orgId, trust, await readDrops(tx, orgId));
+        await walkLog(tx, orgId, walk, new Comparison(witnesses), onEntry);
         await findInserted(tx, orgId);
+        await findWaiting(tx, orgId);
       } catch (error) {
-        if (!(error instanceof Tampered)) throw error;
-        wrong = error.message;
+        if (!(error instanceof Wrong)) throw error;
+        wrong = error;
       }
-      const { entries = 0, checkpoints = 0 } = walk ?? {};
-      return { entries, checkpoints, wrong, unsealed: await countUnsealed(tx, orgId) };
+      const { entries = 0, checkpoints = 0, unmarked = 0 } = walk ?? {};
+      return {
+        ...{ entries, checkpoints, unmarked },
+        ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
+        unsealed: await countUnsealed(tx, orgId),
+      };
     },
     { unhurried: true },
   );
@@ -44,6 +57,7 @@ type EntryRow = [
   string,
   Instant,
   Buffer,
+  boolean,
   Buffer,
   string | null,
   string,
@@ -51,41 +65,65 @@ type EntryRow = [
   EventActor,
   unknown,
   string | null,
+  string,
+  string,
+  Buffer | null,
+  Instant,
+  string,
+  Buffer,
 ];
+
+/** Rows that are held at once: what an event says can be long. */
+const BATCH = 500;
 
 async function walkLog(
   tx: Transaction,
   orgId: string,
   walk: Walk,
+  comparison: Comparison,
   onEntry: (seq: number) => void,
 ): Promise<void> {
-  const checkpoints = await readCheckpoints(tx, orgId);
-  let met = checkpoints.findIndex(({ seq }) => seq > walk.place.seq);
-  if (met === -1) met = checkpoints.length;
-  const entries = rowsOf<EntryRow>(tx, 'log', {
-    text: `select l.seq, l.event_id, l.occurred_at, l.leaf, l.link,
-         e.org_id, e.category, e.event_type, e.actor, e.payload, e.resource_id
+  await comparison.begin(walk.place.seq);
+  const entries = rowsOf<EntryRow>(
+    tx,
+    'log',
+    {
+      text: `select l.seq, l.event_id, l.occurred_at, l.leaf, l.unmarked, l.link,
+         e.org_id, e.category, e.event_type, e.actor, e.payload, e.resource_id, e.actor_kind, e.actor_id,
+         c.link, c.at, c.key_id, c.signature
        from event_log l
        left join events e on e.org_id = $1 and e.occurred_at = l.occurred_at and e.id = l.event_id
+       left join event_checkpoints c on c.org_id = $1 and c.seq = l.seq
        where l.org_id = $1 and l.seq > $2
        order by l.seq`,
-    values: [orgId, walk.place.seq],
-  });
+      values: [orgId, walk.place.seq],
+    },
+    BATCH,
+  );
   for await (const batch of entries) {
-    for (const [seq, event_id, occurred_at, leaf, link, org_id, ...rest] of batch) {
-      const [category, event_type, actor, payload, resource_id] = rest;
+    for (const [seq, event_id, occurred_at, leaf, unmarked, link, org_id, ...rest] of batch) {
+      const [category, event_type, actor, payload, resource_id, actor_kind, actor_id, ...signed] = rest;
       const event =
         org_id === null
           ? null
           : { org_id, id: event_id, occurred_at, category, event_type, actor, payload, resource_id };
-      walk.next({ seq, event_id, occurred_at, leaf, link, event });
+      walk.next({ seq, event_id, occurred_at, leaf, unmarked, link, event });
+      // What filters ask for are copies.
+      if (event && (actor_kind !== actor.kind || actor_id !== actorId(actor))) {
+        throw new Wrong(
+          `entry ${seq} (event ${event_id} of ${shortInstant(occurred_at)}) was changed: it is filed under another actor than it names`,
+        );
+      }
+      await comparison.meet(seq, link);
       onEntry(seq);
-      if (checkpoints[met]?.seq === seq) walk.meet(checkpoints[met++]!);
+      const [signedLink, at, key_id, signature] = signed;
+      if (signedLink) walk.meet({ org_id: orgId, seq, link: signedLink, at, key_id, signature });
     }
   }
   // One that lies behind the end shows as well as the end itself that something was cut off.
-  const ends = [await readEnd(tx, orgId), checkpoints.at(-1)].filter((end) => end !== undefined);
-  walk.finish(ends.reduce<Checkpoint | undefined>((a, b) => (a && a.seq >= b.seq ? a : b), undefined));
+  const beyond = await readCheckpointBehind(tx, orgId, walk.place.seq);
+  walk.finish(beyond ?? (await readEnd(tx, orgId)));
+  comparison.finish(walk.place.seq);
 }
 
 /** Events that nobody sealed and nobody will. */
@@ -104,7 +142,7 @@ async function findInserted(tx: Transaction, orgId: string): Promise<void> {
   );
   const [first] = rows;
   if (first) {
-    throw new Tampered(
+    throw new Wrong(
       `the event ${first.id} of ${shortInstant(first.occurred_at)} was inserted: it is not in the log`,
     );
   }
@@ -112,14 +150,39 @@ async function findInserted(tx: Transaction, orgId: string): Promise<void> {
     `select u.event_id, u.occurred_at from unsealed_events u
      where u.org_id = $1 and not exists (
        select from events e where e.org_id = $1 and e.occurred_at = u.occurred_at and e.id = u.event_id)
-     order by u.occurred_at, u.event_id limit 1`,
+     order by u.place limit 1`,
     [orgId],
   );
   if (lost[0]) {
-    throw new Tampered(
+    throw new Wrong(
       `the event ${lost[0].event_id} of ${shortInstant(lost[0].occurred_at)} was removed before it was sealed`,
     );
   }
+}
+
+/** Sealing takes a second. What waits for longer is protected by nothing, and nobody may be there who seals. */
+async function findWaiting(tx: Transaction, orgId: string): Promise<void> {
+  const { rows } = await tx.query<{ event_id: string; queued_at: Instant }>(
+    `select event_id, queued_at from unsealed_events
+     where org_id = $1 and queued_at < clock_timestamp() - interval '1 minute'
+     order by place limit 1`,
+    [orgId],
+  );
+  const [first] = rows;
+  if (first) {
+    const { event_id, queued_at } = first;
+    throw new Wrong(
+      `the event ${event_id} waits since ${shortInstant(queued_at)} to be put into the log: nobody seals it`,
+      'unsealed',
+    );
+  }
+  const { rows: empty } = await tx.query(
+    `select from orgs where id = $1
+       and not exists (select from event_chains where org_id = $1 and seq > 0)
+       and not exists (select from unsealed_events where org_id = $1)`,
+    [orgId],
+  );
+  if (empty.length > 0) throw new Wrong('the log is gone: each organization has the event of its making');
 }
 
 async function countUnsealed(tx: Transaction, orgId: string): Promise<number> {
@@ -130,13 +193,17 @@ async function countUnsealed(tx: Transaction, orgId: string): Promise<number> {
   return rows[0]!.count;
 }
 
-/** One for a thousand entries or a minute: few enough to be held. */
-export async function readCheckpoints(tx: Transaction, orgId: string): Promise<Checkpoint[]> {
+async function readCheckpointBehind(
+  tx: Transaction,
+  orgId: string,
+  seq: number,
+): Promise<Checkpoint | undefined> {
   const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
-    `select org_id, seq, link, at, key_id, signature from event_checkpoints where org_id = $1 order by seq`,
-    [orgId],
+    `select org_id, seq, link, at, key_id, signature from event_checkpoints
+     where org_id = $1 and seq > $2 order by seq desc limit 1`,
+    [orgId, seq],
   );
-  return rows;
+  return rows[0];
 }
 
 export async function readDrops(tx: Transaction, orgId: string): Promise<Drop[]> {

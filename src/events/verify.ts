@@ -10,40 +10,67 @@ export interface Entry {
   event_id: string;
   occurred_at: Instant;
   leaf: Buffer;
+  /** Nobody who has the event keys wrote its event. */
+  unmarked: boolean;
   link: Buffer;
   event: EventContent | null;
 }
+
+/**
+ * `unknown_key`: signed by a key that is not among those to be trusted; `unsealed`: events wait for who puts them into the log.
+ */
+export type Fault = 'tampered' | 'unknown_key' | 'unsealed';
 
 export interface Verdict {
   /** Entries that were looked at. */
   entries: number;
   /** Signed checkpoints that were compared. */
   checkpoints: number;
+  /** Entries of events that nobody wrote who has the event keys: what the release before the log left. */
+  unmarked: number;
   /** The first thing that is wrong, as a sentence. */
   wrong: string | null;
+  fault: Fault | null;
 }
 
 /** What is wrong, at the first place where it shows. */
-export class Tampered extends Error {}
+export class Wrong extends Error {
+  constructor(
+    message: string,
+    readonly fault: Fault = 'tampered',
+  ) {
+    super(message);
+  }
+}
+
+/** Whom and what one who verifies believes. */
+export interface Trust {
+  keys: readonly PublicKey[];
+  /** Events of which he knows that the release before the log wrote them during an upgrade, by id. */
+  accepted?: ReadonlySet<string>;
+}
 
 /**
  * Walks a log from its beginning, or from a signed place, entry by entry. It holds the walk's place and nothing of what lies
- * behind it. Every method throws Tampered.
+ * behind it. Every method throws Wrong.
  */
 export class Walk {
   entries = 0;
   checkpoints = 0;
+  unmarked = 0;
   private seq = 0;
   private link: Buffer;
+  /** An event of our own was met. */
+  private marked = false;
 
   constructor(
     private readonly orgId: string,
-    private readonly trusted: readonly PublicKey[],
+    private readonly trust: Trust,
     /** What retention took, in their order. */
     private readonly drops: readonly Drop[],
   ) {
     this.link = originOf(orgId);
-    for (const drop of drops) this.trust(drop);
+    for (const drop of drops) this.believe(drop);
     const base = drops.reduce<Drop | undefined>(
       (latest, drop) => (drop.base_seq > (latest?.base_seq ?? 0) ? drop : latest),
       undefined,
@@ -64,23 +91,29 @@ export class Walk {
 
   next(entry: Entry): void {
     const expected = this.seq + 1;
-    if (entry.seq !== expected) throw new Tampered(this.explainGap(expected, entry));
+    if (entry.seq !== expected) throw new Wrong(this.explainGap(expected, entry));
     const which = `entry ${entry.seq} (event ${entry.event_id} of ${shortInstant(entry.occurred_at)})`;
     const { event } = entry;
     if (event) {
       const same = event.id === entry.event_id && event.occurred_at === entry.occurred_at;
       if (!same || event.org_id !== this.orgId || !leafOf(event).equals(entry.leaf)) {
-        throw new Tampered(`${which} was changed: its content does not have the hash that was written down`);
+        throw new Wrong(`${which} was changed: its content does not have the hash that was written down`);
       }
     } else if (!this.wasDropped(entry)) {
-      throw new Tampered(`the event of ${which} was removed: retention did not drop it`);
+      throw new Wrong(`the event of ${which} was removed: retention did not drop it`);
     }
     const link = linkOf(this.link, entry);
     if (!link.equals(entry.link)) {
-      throw new Tampered(
+      throw new Wrong(
         `${which} does not follow entry ${this.seq}: it, or the one before it, was changed, inserted or reordered`,
       );
     }
+    // A log begins with what was there before it. Later, and without a mark, an event was put in past the service.
+    if (entry.unmarked && this.marked && !this.trust.accepted?.has(entry.event_id)) {
+      throw new Wrong(`${which} was inserted: nobody wrote it who has the event keys`);
+    }
+    if (entry.unmarked) this.unmarked += 1;
+    else this.marked = true;
     this.seq = entry.seq;
     this.link = link;
     this.entries += 1;
@@ -88,9 +121,9 @@ export class Walk {
 
   /** To be called where the walk has come to the place of the checkpoint. */
   meet(checkpoint: Checkpoint): void {
-    this.trust(checkpoint);
+    this.believe(checkpoint);
     if (checkpoint.seq < this.seq || !checkpoint.link.equals(this.link)) {
-      throw new Tampered(
+      throw new Wrong(
         `the log up to entry ${checkpoint.seq} is not the one that was signed at ${shortInstant(checkpoint.at)}: it was written anew`,
       );
     }
@@ -100,27 +133,28 @@ export class Walk {
   /** Nothing comes any more. `end`: the last signed place that is known. */
   finish(end: Checkpoint | undefined): void {
     if (!end) {
-      if (this.seq > 0) throw new Tampered('the log has no signed end');
+      if (this.seq > 0) throw new Wrong('the log has no signed end');
       return;
     }
-    this.trust(end);
+    this.believe(end);
     if (end.seq > this.seq) {
-      throw new Tampered(
+      throw new Wrong(
         `the log ends at entry ${this.seq}, and was signed up to entry ${end.seq} at ${shortInstant(end.at)}: its end was cut off`,
       );
     }
     if (end.seq < this.seq) {
-      throw new Tampered(
+      throw new Wrong(
         `what comes after entry ${end.seq} is not signed: it was added to, or the signed end was cut off`,
       );
     }
     this.meet(end);
   }
 
-  private trust(checkpoint: Checkpoint | Drop): void {
-    const wrong = checkSignature(checkpoint, this.trusted);
-    if (wrong !== undefined) throw new Tampered(wrong);
-    if (checkpoint.org_id !== this.orgId) throw new Tampered('a checkpoint is of another organization');
+  /** Throws unless a key that is trusted signed it, for this log. */
+  believe(checkpoint: Checkpoint | Drop): void {
+    const wrong = checkSignature(checkpoint, this.trust.keys);
+    if (wrong) throw new Wrong(wrong.sentence, wrong.unknownKey ? 'unknown_key' : 'tampered');
+    if (checkpoint.org_id !== this.orgId) throw new Wrong('a checkpoint is of another organization');
   }
 
   private wasDropped({ seq, occurred_at }: Entry): boolean {

@@ -3,6 +3,9 @@ import { DEFAULT_SETTINGS, type Context } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
+import { openRequests } from '../../src/db/requests.js';
+import { EventHeads } from '../../src/events/heads.js';
+import { markEvents } from '../../src/events/mark.js';
 import { openEventKeys } from '../../src/events/signing-key.js';
 import { listen } from '../../src/http/listen.js';
 import { Cursors } from '../../src/lib/cursor.js';
@@ -47,18 +50,23 @@ let served: { work(works: boolean): Promise<void>; stop(): Promise<void> } | und
 async function serve(orders: Orders): Promise<void> {
   const { database, directory } = orders;
   const pool = openPool(database, () => undefined);
+  const requests = openRequests(database, true, () => undefined);
   const instance = await untilUp(() => readInstance(pool));
   const volumes = new VolumeStore(join(directory, 'volumes'));
   await volumes.prepare();
   const runtime = new ChaoticRuntime(directory, orders.chaos, new Dice(orders.seed));
   const changes = listenForChanges(database, () => undefined);
+  const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
+  markEvents(pool, eventKeys);
+  markEvents(requests, eventKeys);
   const stopping = new AbortController();
   const ctx: Context = {
-    ...{ pool, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
+    ...{ pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
-    eventKeys: openEventKeys({ file: join(directory, 'event-keys') }),
+    eventKeys,
+    eventHeads: new EventHeads(join(directory, 'event-heads')),
     settings: { ...DEFAULT_SETTINGS, workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs },
     stopping: stopping.signal,
   };
@@ -83,6 +91,7 @@ async function serve(orders: Orders): Promise<void> {
       await changes.close();
       await runtime.close();
       await pool.end();
+      await requests.end();
     },
   };
   report({ url });

@@ -174,7 +174,7 @@ export class World {
 
   /** Each event is in the log of its organization, once, and the log is in order. */
   private async checkLogs(): Promise<string[]> {
-    const trusted = openEventKeys({ file: join(this.directory, 'event-keys') })().known;
+    const trusted = { keys: openEventKeys({ file: join(this.directory, 'event-keys') })().known };
     const wrong: string[] = [];
     for (const { org } of this.oneAskerPerOrg()) {
       const verdict = await verifyStore(this.database.pool, org.id, trusted);

@@ -7,7 +7,10 @@ import { DEFAULT_SETTINGS, type Context } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
+import { openRequests } from '../../src/db/requests.js';
 import { operator } from '../../src/events/actor.js';
+import { EventHeads } from '../../src/events/heads.js';
+import { markEvents } from '../../src/events/mark.js';
 import { openEventKeys } from '../../src/events/signing-key.js';
 import { listen } from '../../src/http/listen.js';
 import { createKey } from '../../src/keys/create.js';
@@ -71,6 +74,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const logs: string[] = [];
   const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
   const pool = openPool(database, () => undefined);
+  const requests = openRequests(database, true, () => undefined);
   // A clone has the id of its template: two services on one engine would take each other's containers for their own.
   await pool.query('update instance set id = gen_random_uuid()');
   const instance = await readInstance(pool);
@@ -81,11 +85,15 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ? await options.runtime(instance.id, volumes)
     : new SimulatedRuntime(directory, options.simulated);
   const keyring = openKeyring({ file: join(directory, 'secret-keys') });
-  const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
+  // Processes on one database have the same keys.
+  const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
+  const eventHeads = new EventHeads(join(directory, 'event-heads'));
+  markEvents(pool, eventKeys);
+  markEvents(requests, eventKeys);
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: Context = {
-    ...{ pool, runtime, volumes, changes, log, keyring, eventKeys },
+    ...{ pool, requests, runtime, volumes, changes, log, keyring, eventKeys, eventHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
@@ -124,6 +132,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
         (error: Error) => error,
       );
       await pool.end();
+      await requests.end();
       await drop();
       if (own !== undefined) rmSync(own, { recursive: true, force: true });
       if (wrong) throw wrong;

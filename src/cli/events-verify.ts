@@ -1,0 +1,202 @@
+import { SingleBar } from 'cli-progress';
+import { Option, type Command } from 'commander';
+import { createReadStream } from 'node:fs';
+import type { Pool } from '../db/pool.js';
+import { headsFileOf, readHeads, type Head } from '../events/heads.js';
+import type { KnownPlace, Witness } from '../events/known-places.js';
+import { eventKeySourceOf, findEventKeys, parsePublicKey } from '../events/signing-key.js';
+import type { LogPart } from '../events/verify-file.js';
+import { verifyStore } from '../events/verify-store.js';
+import type { Fault, Trust, Verdict } from '../events/verify.js';
+import { ExplainedError } from '../lib/explained.js';
+import { listOrgs } from '../orgs/queries.js';
+import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { namedOrg } from './named-org.js';
+
+interface VerifyOptions extends CommonOptions {
+  org?: string;
+  file: string[];
+  against: string[];
+  publicKey: string[];
+  accept: string[];
+}
+
+export function verifyCommand(): Command {
+  return databaseCommand('verify')
+    .description(
+      'walk the log of audit events and name the first that was changed, removed, inserted or reordered',
+    )
+    .option('--org <slug>', 'only this organization (default: all)')
+    .addOption(
+      many('--file <file>', 'an exported log in place of the database, or parts of one in their order'),
+    )
+    .addOption(many('--against <file>', 'an exported log that must be what the database still has'))
+    .addOption(many('--public-key <key>', 'a key to trust beside those of this installation'))
+    .addOption(
+      many('--accept <event>', 'the id of an event that the release before the log wrote in an upgrade'),
+    )
+    .action(async (options: VerifyOptions) => {
+      const results = options.file.length === 0 ? await verifyOrgs(options) : await verifyFiles(options);
+      const result = options.file.length === 1 ? results[0] : results;
+      print(options, result, results.map(sentence).join('\n'));
+      if (results.some(({ wrong }) => wrong !== null)) process.exitCode = 1;
+    });
+}
+
+function many(flags: string, description: string): Option {
+  return new Option(flags, `${description}; may be repeated`)
+    .argParser((text: string, before: string[]) => [...before, text])
+    .default([], 'none');
+}
+
+type Result = Verdict & { name: string; unsealed?: number; begins_after?: number };
+
+async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
+  const trust = trustOf(options);
+  const exported = await readExports(options, trust);
+  const file = headsFileOf(options);
+  // Before the database is looked at: what it has then is at least this.
+  const heads = readHeads(file);
+  return withDatabase(options, 'events verify', async (pool) => {
+    const results = exported.filter(({ result }) => result.wrong !== null).map(({ result }) => result);
+    const orgs = await orgsOf(pool, options.org);
+    for (const { id, slug } of orgs) {
+      const witnesses = [
+        ...witnessOf(file, heads.get(id)),
+        ...exported.filter(({ part }) => part?.org_id === id).map(({ witness }) => witness),
+      ];
+      const verdict = await withProgress(slug, (onEntry) =>
+        verifyStore(pool, id, trust, { witnesses, onEntry }),
+      );
+      results.push({ name: slug, ...verdict });
+    }
+    const known = new Set(orgs.map(({ id }) => id));
+    const gone = new Map(
+      exported.flatMap(({ part, result }) => (part ? [[part.org_id, result.name] as const] : [])),
+    );
+    if (options.org === undefined) for (const id of heads.keys()) gone.set(id, file);
+    for (const [id, source] of gone) if (!known.has(id)) results.push(missing(id, source));
+    return results;
+  });
+}
+
+function missing(orgId: string, source: string): Result {
+  const wrong = `${source} knows a log of it, and it is not among the organizations that were looked at`;
+  return { name: orgId, ...{ entries: 0, checkpoints: 0, unmarked: 0 }, wrong, fault: 'tampered' };
+}
+
+function witnessOf(name: string, head: Head | undefined): Witness[] {
+  return head ? [{ name, places: only(head) }] : [];
+}
+
+async function* only(place: KnownPlace): AsyncGenerator<KnownPlace> {
+  yield await Promise.resolve(place);
+}
+
+async function readExports(
+  options: VerifyOptions,
+  trust: Trust,
+): Promise<{ result: Result; part: LogPart | undefined; witness: Witness }[]> {
+  const all = [];
+  for (const file of options.against) {
+    const { placesOf } = await import('../events/verify-file.js');
+    const { result, part } = await verifyOne(file, trust);
+    const places = explained(file, placesOf(createReadStream(file)));
+    all.push({ result, part: part?.end && part, witness: { name: file, places } });
+  }
+  return all;
+}
+
+async function orgsOf(pool: Pool, slug: string | undefined): Promise<{ id: string; slug: string }[]> {
+  return slug === undefined ? listOrgs(pool) : [{ id: await namedOrg(pool, slug), slug }];
+}
+
+async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
+  // With a key that is named nothing of an installation is needed: who checks may be somebody else.
+  const trust = trustOf(options);
+  const results: Result[] = [];
+  let before: { file: string; part: LogPart | undefined } | undefined;
+  for (const file of options.file) {
+    const { result, part } = await verifyOne(file, trust);
+    results.push({ ...result, ...(result.wrong === null && before ? goesOn(before, part) : {}) });
+    before = { file, part };
+  }
+  return results;
+}
+
+/** What is wrong with where a file begins, after the one before it. */
+function goesOn(
+  before: { file: string; part: LogPart | undefined },
+  part: LogPart | undefined,
+): Partial<Result> {
+  const end = before.part?.end;
+  if (end && part && end.seq === part.after.seq && end.link.equals(part.after.link)) return {};
+  return { wrong: `it does not go on where ${before.file} ends`, fault: 'tampered' };
+}
+
+async function verifyOne(file: string, trust: Trust): Promise<{ result: Result; part: LogPart | undefined }> {
+  // Loaded only here: what checks lines takes as long to load as all else.
+  const { verifyFile } = await import('../events/verify-file.js');
+  const { verdict, part } = await withProgress(file, (onEntry) =>
+    verifyFile(explained(file, createReadStream(file)), trust, onEntry),
+  );
+  return { result: { name: file, ...verdict }, part };
+}
+
+async function* explained<T>(file: string, source: AsyncIterable<T>): AsyncGenerator<T> {
+  try {
+    yield* source;
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).syscall === undefined) throw cause;
+    throw new ExplainedError(`${file} cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** Throws ExplainedError where there is nothing to trust: a key that is made now would have signed nothing. */
+function trustOf(options: VerifyOptions): Trust {
+  const named = options.publicKey.map(parsePublicKey);
+  const source = eventKeySourceOf(options);
+  const own = options.file.length > 0 && named.length > 0 ? [] : (findEventKeys(source)?.known ?? []);
+  const keys = [...own, ...named];
+  if (keys.length === 0) {
+    const where = 'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS';
+    throw new ExplainedError(
+      `there is no key in ${where}: name the data directory of the service, or its public key with --public-key`,
+    );
+  }
+  return { keys, accepted: new Set(options.accept.map((id) => id.toLowerCase())) };
+}
+
+const VERDICTS: Record<Fault, string> = {
+  tampered: 'TAMPERED WITH',
+  unknown_key: 'SIGNED BY AN UNKNOWN KEY',
+  unsealed: 'NOT COMPLETE',
+};
+
+function sentence(result: Result): string {
+  const { name, wrong, fault, entries, checkpoints, unmarked, unsealed = 0, begins_after = 0 } = result;
+  if (wrong !== null) return `${name}: ${VERDICTS[fault ?? 'tampered']}: ${wrong}`;
+  const notes = [
+    begins_after > 0 ? `; it begins after entry ${begins_after}` : '',
+    unmarked > 0 ? `; ${unmarked} events were not written under the event keys` : '',
+    unsealed > 0 ? `; ${unsealed} events are not sealed yet` : '',
+  ];
+  return `${name}: in order: ${entries} events, ${checkpoints} signed checkpoints${notes.join('')}`;
+}
+
+/** A counter on a terminal; nothing where nobody looks. */
+async function withProgress<T>(
+  name: string,
+  work: (onEntry: (seq: number) => void) => Promise<T>,
+): Promise<T> {
+  if (!process.stderr.isTTY) return work(() => undefined);
+  const bar = new SingleBar({ format: `${name}  entry {seq}`, stream: process.stderr, hideCursor: true });
+  bar.start(0, 0, { seq: 0 });
+  try {
+    return await work((seq) => {
+      if (seq % 1_000 === 0) bar.update({ seq });
+    });
+  } finally {
+    bar.stop();
+  }
+}

@@ -1,0 +1,41 @@
+import type { Sql } from '../db/pool.js';
+import { lastKnownPlace, linkAt, otherKeys, type Chain } from './chain-queries.js';
+import { checkSignature } from './checkpoint.js';
+import type { SealContext } from './seal.js';
+import type { EventKeys } from './signing-key.js';
+
+/** Nobody must sign what goes on from here: it would make good what somebody did to the tables. */
+export class BrokenLog extends Error {}
+
+/** Throws BrokenLog when others signed, whose keys are not known here: what one wrote the other would take for tampering. */
+export async function checkKnown(sql: Sql, keys: EventKeys): Promise<void> {
+  const others = await otherKeys(sql, keys.known);
+  if (others.length === 0) return;
+  throw new BrokenLog(
+    `the log was signed by ${others.join(' and ')}, which is not among the keys that are known here`,
+  );
+}
+
+/**
+ * Throws BrokenLog unless the chain ends in what was signed, and in what this machine saw of it. For who holds the chain, before
+ * anything is put behind its end.
+ */
+export async function checkEnd(ctx: SealContext, tx: Sql, orgId: string, chain: Chain): Promise<void> {
+  const last = await lastKnownPlace(tx, orgId);
+  const { seq, link, at, key_id, signature } = chain;
+  const same = last ? last.seq === seq && last.link.equals(link ?? Buffer.alloc(0)) : seq === 0;
+  if (!same) throw new BrokenLog(`the log goes to entry ${last?.seq ?? 0}, and its end is signed at ${seq}`);
+  if (link && at && key_id !== null && signature) {
+    const wrong = checkSignature({ org_id: orgId, seq, link, at, key_id, signature }, ctx.eventKeys().known);
+    if (wrong !== undefined) throw new BrokenLog(wrong.sentence);
+  }
+  const head = ctx.eventHeads.get(orgId);
+  if (!head) return;
+  if (head.seq > seq) {
+    throw new BrokenLog(`the log ends at entry ${seq}, and this machine has seen entry ${head.seq}`);
+  }
+  const before = head.seq === seq ? link : await linkAt(tx, orgId, head.seq);
+  if (before && !before.equals(head.link)) {
+    throw new BrokenLog(`the log up to entry ${head.seq} is not the one that this machine has seen`);
+  }
+}
