@@ -132,7 +132,7 @@ test('two processes at once drop each event and each month once', async () => {
     // Making the organization left some, by the clock of this machine.
     expect(body.data.map(({ payload }: any) => payload.count >= 150)).toEqual([true]);
   }
-  expect((await partitions()).filter((name) => /^events_2030/.test(name))).toEqual([]);
+  expect((await partitions()).filter((name) => name.startsWith('events_2030'))).toEqual([]);
 });
 
 test('what was signed and not removed goes also after another drop of less', async () => {
