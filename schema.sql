@@ -13,6 +13,7 @@ create table accruals (
 );
 CREATE INDEX accruals_end ON public.accruals USING btree (org_id, to_at, from_at);
 CREATE INDEX accruals_long ON public.accruals USING btree (org_id, to_at, from_at) WHERE ((to_at - from_at) > '48:00:00'::interval);
+create policy own_organization on accruals using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table api_key_replaced_secrets (
   org_id uuid not null,
@@ -26,6 +27,7 @@ create table api_key_replaced_secrets (
 );
 CREATE INDEX api_key_replaced_secrets_prefix ON public.api_key_replaced_secrets USING btree (prefix);
 CREATE INDEX api_key_replaced_secrets_until ON public.api_key_replaced_secrets USING btree (until);
+create policy own_organization on api_key_replaced_secrets using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table api_keys (
   org_id uuid not null,
@@ -55,6 +57,7 @@ CREATE INDEX api_keys_created ON public.api_keys USING btree (org_id, created_at
 CREATE INDEX api_keys_expiring ON public.api_keys USING btree (expires_at) WHERE ((NOT expiry_recorded) AND (revoked_at IS NULL));
 CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
 CREATE TRIGGER api_keys_changed AFTER DELETE OR UPDATE OF prefix, hash, revoked_at, scopes, labels, cidrs, expires_at, name ON public.api_keys FOR EACH ROW EXECUTE FUNCTION announce_key();
+create policy own_organization on api_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table event_chains (
   org_id uuid not null,
@@ -64,6 +67,9 @@ create table event_chains (
   key_id text,
   signature bytea,
   retention_months integer,
+  retention_at timestamp with time zone,
+  retention_key_id text,
+  retention_signature bytea,
   constraint event_chains_pkey PRIMARY KEY (org_id),
   constraint event_chains_check CHECK (((seq = 0) = (link IS NULL))),
   constraint event_chains_check1 CHECK ((((link IS NULL) = (signature IS NULL)) AND ((link IS NULL) = (at IS NULL)) AND ((link IS NULL) = (key_id IS NULL)))),
@@ -72,6 +78,7 @@ create table event_chains (
   constraint event_chains_retention_months_check CHECK ((retention_months >= 1)),
   constraint event_chains_seq_check CHECK ((seq >= 0))
 );
+create policy own_organization on event_chains using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table event_checkpoints (
   org_id uuid not null,
@@ -86,6 +93,7 @@ create table event_checkpoints (
 );
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_checkpoints FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
+create policy own_organization on event_checkpoints using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table event_drops (
   org_id uuid not null,
@@ -105,6 +113,7 @@ create table event_drops (
 );
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_drops FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_drops FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
+create policy own_organization on event_drops using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table event_keys (
   id text not null,
@@ -120,6 +129,7 @@ create table event_log (
   event_id uuid not null,
   occurred_at timestamp with time zone not null,
   leaf bytea not null,
+  unmarked boolean not null,
   link bytea not null,
   constraint event_log_pkey PRIMARY KEY (org_id, seq),
   constraint event_log_leaf_check CHECK ((octet_length(leaf) = 32)),
@@ -129,6 +139,17 @@ create table event_log (
 CREATE UNIQUE INDEX event_log_event ON public.event_log USING btree (org_id, event_id);
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_log FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
+create policy own_organization on event_log using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table event_months (
+  org_id uuid not null,
+  event_type text collate "C" not null,
+  category text collate "C" not null,
+  month timestamp with time zone not null,
+  constraint event_months_pkey PRIMARY KEY (org_id, event_type, month, category)
+);
+CREATE INDEX event_months_month ON public.event_months USING btree (org_id, month);
+create policy own_organization on event_months using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table events (
   org_id uuid not null,
@@ -142,16 +163,18 @@ create table events (
   actor_id text collate "C" not null,
   resource_id uuid,
   leaf bytea,
+  mark bytea,
   constraint events_pkey PRIMARY KEY (org_id, occurred_at, id),
   constraint events_leaf_check CHECK ((octet_length(leaf) = 32)),
+  constraint events_mark_check CHECK ((octet_length(mark) = 16)),
   constraint events_org_id_fkey1 FOREIGN KEY (org_id) REFERENCES orgs(id)
 ) partition by RANGE (occurred_at);
-CREATE INDEX events_id ON ONLY public.events USING btree (org_id, id);
 CREATE INDEX events_resource ON ONLY public.events USING btree (org_id, resource_id, occurred_at DESC, id DESC) WHERE (resource_id IS NOT NULL);
 CREATE INDEX events_type ON ONLY public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.events FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER queue_events AFTER INSERT ON public.events REFERENCING NEW TABLE AS new_events FOR EACH STATEMENT EXECUTE FUNCTION queue_events();
+create policy own_organization on events using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table idempotency_keys (
   org_id uuid not null,
@@ -166,6 +189,7 @@ create table idempotency_keys (
   constraint idempotency_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
 );
 CREATE INDEX idempotency_keys_created ON public.idempotency_keys USING btree (created_at);
+create policy own_organization on idempotency_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table instance (
   singleton boolean not null,
@@ -189,6 +213,7 @@ create table label_periods (
   constraint label_periods_check CHECK ((from_at < to_at))
 );
 CREATE INDEX label_periods_sandbox ON public.label_periods USING btree (org_id, sandbox_id);
+create policy own_organization on label_periods using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table org_members (
   org_id uuid not null,
@@ -204,6 +229,7 @@ create table org_members (
 );
 CREATE UNIQUE INDEX org_members_email ON public.org_members USING btree (org_id, lower(email));
 CREATE INDEX org_members_joined ON public.org_members USING btree (org_id, joined_at, id);
+create policy own_organization on org_members using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table orgs (
   id uuid not null,
@@ -214,6 +240,7 @@ create table orgs (
   constraint orgs_pkey PRIMARY KEY (id),
   constraint orgs_slug_key UNIQUE (slug)
 );
+create policy own_organization on orgs using (id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table quotas (
   org_id uuid not null,
@@ -247,6 +274,7 @@ create table quotas (
   constraint quotas_max_vcpus_per_sandbox_check CHECK ((max_vcpus_per_sandbox >= 0)),
   constraint quotas_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
 );
+create policy own_organization on quotas using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table runs (
   org_id uuid not null,
@@ -283,6 +311,7 @@ CREATE INDEX runs_waiting ON public.runs USING btree (id) WHERE ((worker_id IS N
 CREATE TRIGGER count_changed_run AFTER UPDATE ON public.runs FOR EACH ROW WHEN (((((((((old.org_id IS DISTINCT FROM new.org_id) OR (old.sandbox_id IS DISTINCT FROM new.sandbox_id)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.stopped_at IS DISTINCT FROM new.stopped_at)) OR (old.vcpus IS DISTINCT FROM new.vcpus)) OR (old.memory_mib IS DISTINCT FROM new.memory_mib)) OR (old.disk_mib IS DISTINCT FROM new.disk_mib)) AND ((old.stopped_at IS NOT NULL) OR (new.stopped_at IS NOT NULL)))) EXECUTE FUNCTION count_changed_run();
 CREATE TRIGGER count_deleted_run AFTER DELETE ON public.runs FOR EACH ROW WHEN ((old.stopped_at IS NOT NULL)) EXECUTE FUNCTION count_changed_run();
 CREATE TRIGGER count_new_runs AFTER INSERT ON public.runs REFERENCING NEW TABLE AS new_runs FOR EACH STATEMENT EXECUTE FUNCTION count_new_runs();
+create policy own_organization on runs using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table sandbox_labels (
   org_id uuid not null,
@@ -294,6 +323,7 @@ create table sandbox_labels (
   constraint sandbox_labels_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id)
 );
 CREATE INDEX sandbox_labels_sandbox ON public.sandbox_labels USING btree (org_id, sandbox_id);
+create policy own_organization on sandbox_labels using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table sandbox_secrets (
   org_id uuid not null,
@@ -305,6 +335,7 @@ create table sandbox_secrets (
   constraint sandbox_secrets_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id)
 );
 CREATE INDEX sandbox_secrets_key ON public.sandbox_secrets USING btree (key_id);
+create policy own_organization on sandbox_secrets using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table sandbox_volumes (
   org_id uuid not null,
@@ -315,6 +346,7 @@ create table sandbox_volumes (
   constraint sandbox_volumes_org_id_volume_id_fkey FOREIGN KEY (org_id, volume_id) REFERENCES volumes(org_id, id)
 );
 CREATE INDEX sandbox_volumes_sandbox ON public.sandbox_volumes USING btree (org_id, sandbox_id);
+create policy own_organization on sandbox_volumes using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table sandboxes (
   org_id uuid not null,
@@ -358,6 +390,7 @@ CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, cha
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
 CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
 CREATE TRIGGER rename_usage AFTER UPDATE OF name ON public.sandboxes FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION rename_usage();
+create policy own_organization on sandboxes using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table schema_migrations (
   number integer not null,
@@ -369,10 +402,17 @@ create table schema_migrations (
 
 create table unsealed_events (
   org_id uuid not null,
+  place bigint not null,
   occurred_at timestamp with time zone not null,
   event_id uuid not null,
-  constraint unsealed_events_pkey PRIMARY KEY (org_id, occurred_at, event_id)
+  queued_at timestamp with time zone not null default clock_timestamp(),
+  event_type text collate "C" not null,
+  category text collate "C" not null,
+  constraint unsealed_events_pkey PRIMARY KEY (org_id, place)
 );
+CREATE INDEX unsealed_events_time ON public.unsealed_events USING btree (org_id, occurred_at, event_id);
+CREATE TRIGGER note_event_months AFTER DELETE ON public.unsealed_events REFERENCING OLD TABLE AS sealed FOR EACH STATEMENT EXECUTE FUNCTION note_event_months();
+create policy own_organization on unsealed_events using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table usage_days (
   org_id uuid not null,
@@ -388,6 +428,7 @@ create table usage_days (
   constraint usage_days_micros_check CHECK ((micros >= (0)::numeric))
 );
 CREATE UNIQUE INDEX usage_days_sandbox ON public.usage_days USING btree (org_id, sandbox_id, day);
+create policy own_organization on usage_days using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table volumes (
   org_id uuid not null,
@@ -417,6 +458,7 @@ CREATE UNIQUE INDEX volumes_host ON public.volumes USING btree (org_id) WHERE ((
 CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_unsampled ON public.volumes USING btree (COALESCE(sampled_at, created_at)) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
+create policy own_organization on volumes using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table webhook_deliveries (
   org_id uuid not null,
@@ -447,6 +489,7 @@ CREATE INDEX webhook_deliveries_listed_status ON public.webhook_deliveries USING
 CREATE UNIQUE INDEX webhook_deliveries_seq ON public.webhook_deliveries USING btree (org_id, webhook_id, seq) WHERE (seq IS NOT NULL);
 CREATE INDEX webhook_deliveries_settled ON public.webhook_deliveries USING btree (settled_at) WHERE (status <> 'pending'::text);
 CREATE INDEX webhook_deliveries_tests ON public.webhook_deliveries USING btree (due_at) WHERE ((status = 'pending'::text) AND (seq IS NULL));
+create policy own_organization on webhook_deliveries using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table webhooks (
   org_id uuid not null,
@@ -481,6 +524,7 @@ create table webhooks (
 );
 CREATE INDEX webhooks_active ON public.webhooks USING btree (org_id, id) WHERE (status = 'active'::text);
 CREATE INDEX webhooks_old_secrets ON public.webhooks USING btree (old_until) WHERE (old_until IS NOT NULL);
+create policy own_organization on webhooks using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table workers (
   id uuid not null,
@@ -509,6 +553,13 @@ begin
   return null;
 end
 $function$;
+
+CREATE OR REPLACE FUNCTION public.cancel_statement(pid integer)
+ RETURNS boolean
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog'
+AS $function$ select pg_cancel_backend(pid) $function$;
 
 CREATE OR REPLACE FUNCTION public.change_label_periods()
  RETURNS trigger
@@ -633,7 +684,10 @@ begin
     return false;
   end if;
   perform pg_advisory_xact_lock(hashtextextended('event partitions', 0));
-  if to_regclass(partition) is not null then
+  if to_regclass(partition) is not null or (
+    select count(*) > 50000
+    from (select from events_other where occurred_at >= from_at and occurred_at < to_at limit 50001) of_this_month
+  ) then
     return false;
   end if;
   execute format('create table %I (like events including all)', partition);
@@ -647,6 +701,18 @@ begin
   execute format(
     'create trigger never_emptied before truncate on %I execute function refuse_event_change()', partition);
   return true;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.note_event_months()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into event_months (org_id, event_type, category, month)
+  select distinct org_id, event_type, category, date_trunc('month', occurred_at, 'UTC') from sealed
+  on conflict do nothing;
+  return null;
 end
 $function$;
 
@@ -668,7 +734,9 @@ CREATE OR REPLACE FUNCTION public.queue_events()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into unsealed_events (org_id, occurred_at, event_id) select org_id, occurred_at, id from new_events;
+  -- History comes in the order of its times.
+  insert into unsealed_events (org_id, occurred_at, event_id, event_type, category)
+  select org_id, occurred_at, id, event_type, category from new_events order by org_id, occurred_at, id;
   return null;
 end
 $function$;

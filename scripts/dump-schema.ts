@@ -61,9 +61,15 @@ async function dumpTable(
      where tgrelid = $1 and not tgisinternal order by tgname`,
     [oid],
   );
+  const policies = await client.query<{ line: string }>(
+    `select format('create policy %I on %I using %s;', polname, relname, pg_get_expr(polqual, polrelid)) as line
+     from pg_policy join pg_class on pg_class.oid = polrelid and relrowsecurity
+     where polrelid = $1 order by polname`,
+    [oid],
+  );
   const body = [...columns.rows, ...constraints.rows].map(({ line }) => `  ${line}`).join(',\n');
   return [
     `create table ${name} (\n${body}\n)${partitioned === null ? '' : ` partition by ${partitioned}`};`,
-    ...[...indexes.rows, ...triggers.rows].map(({ line }) => line),
+    ...[...indexes.rows, ...triggers.rows, ...policies.rows].map(({ line }) => line),
   ].join('\n');
 }

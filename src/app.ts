@@ -1,6 +1,7 @@
 import type { Context } from './context.js';
+import { serveOrg } from './db/requests.js';
 import { eventRoutes } from './events/routes.js';
-import { makeDoor } from './http/auth.js';
+import { callerOf, makeDoor } from './http/auth.js';
 import { healthRoutes } from './http/health.js';
 import { registerOpenapi } from './http/openapi.js';
 import type { App } from './http/route.js';
@@ -42,23 +43,27 @@ export async function buildApp(ctx: Context): Promise<App> {
   healthRoutes(app, ctx);
   await app.register(async (api) => {
     api.addHook('onRequest', await makeDoor(api, ctx));
+    // The last hook before the handlers: what reads the body begins in the connection and not in the request.
+    api.addHook('preHandler', (request, _reply, done) => serveOrg(callerOf(request).orgId, done));
     // A parameter that is not understood is refused, also where none is.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
-    sandboxRoutes(api, ctx);
-    logRoutes(api, ctx);
-    agentRoute(api, ctx);
-    eventRoutes(api, ctx);
-    webhookRoutes(api, ctx);
-    usageRoutes(api, ctx);
-    volumeRoutes(api, ctx);
-    volumeFileRoutes(api, ctx);
-    orgRoutes(api, ctx);
-    memberRoutes(api, ctx);
-    quotaRoutes(api, ctx);
-    keyRoutes(api, ctx);
+    // Behind the door there is nothing but what the caller's organization has.
+    const own: Context = { ...ctx, pool: ctx.requests };
+    sandboxRoutes(api, own);
+    logRoutes(api, own);
+    agentRoute(api, own);
+    eventRoutes(api, own);
+    webhookRoutes(api, own);
+    usageRoutes(api, own);
+    volumeRoutes(api, own);
+    volumeFileRoutes(api, own);
+    orgRoutes(api, own);
+    memberRoutes(api, own);
+    quotaRoutes(api, own);
+    keyRoutes(api, own);
     return Promise.resolve();
   });
   refuseOtherMethods(app, routes);

@@ -54,7 +54,7 @@ test('who asks and does not read is cut off, has one connection at most, and sta
   const other = await service.newOrg();
   const staring = await askAndStare(large);
   const closed = new Promise((resolve) => staring.once('close', resolve));
-  expect(service.ctx.pool.totalCount - service.ctx.pool.idleCount).toBe(1);
+  expect(service.ctx.requests.totalCount - service.ctx.requests.idleCount).toBe(1);
   const begun = performance.now();
   expect((await other.get('/v1/billing/usage/sandbox')).status).toBe(200);
   expect(performance.now() - begun).toBeLessThan(2_500);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
+import { prepareRequestRole } from './request-role.js';
 import { ExplainedError } from '../lib/explained.js';
 import { PACKAGE_ROOT } from '../lib/root.js';
 
@@ -66,6 +67,7 @@ export async function migrate(address: Address): Promise<string[]> {
       'insert into instance (singleton, id, cursor_key) values (true, $1, $2) on conflict do nothing',
       [uuidv7(), randomBytes(32)],
     );
+    await prepareRequestRole(client);
     return pending.map(({ name }) => name);
   } finally {
     await client.end();

@@ -42,7 +42,16 @@ export function connectionConfig(address: Address): pg.ClientConfig {
 }
 
 export function openPool(address: Address, onError: (error: Error) => void): Pool {
-  const pool = new pg.Pool({ ...connectionConfig(address), max: 16, allowExitOnIdle: true });
+  return poolOf(new pg.Pool(poolConfig(address)), onError);
+}
+
+/** `options`: settings of its sessions beside those that every session has, as for the command line of the server. */
+export function poolConfig(address: Address, options = ''): pg.PoolConfig {
+  const config = connectionConfig(address);
+  return { ...config, options: `${config.options} ${options}`, max: 16, allowExitOnIdle: true };
+}
+
+export function poolOf(pool: pg.Pool, onError: (error: Error) => void): Pool {
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
   pool.on('error', onError);
   // One that breaks in use fails the statement under way or the next, and would end the process as well.

@@ -107,7 +107,7 @@ async function cancelledBy(
   const cancel = async () => {
     // Again and again: one that arrives between two statements does nothing.
     while (!over.signal.aborted) {
-      await pool.query('select pg_cancel_backend($1)', [rows[0]!.pid]);
+      await pool.query('select cancel_statement($1)', [rows[0]!.pid]);
       await sleep(CANCEL_EVERY_MS, over.signal);
     }
   };

@@ -1,0 +1,67 @@
+import { ExplainedError } from '../lib/explained.js';
+import { sqlState, type Sql } from './pool.js';
+
+/** What the sessions that serve requests become. Not their own user: that one owns the tables, and is bound by no policy. */
+export const REQUEST_ROLE = 'sandkeep_requests';
+
+const INSUFFICIENT_PRIVILEGE = '42501';
+const DUPLICATE_ROLE = ['42710', '23505'];
+
+/** What the operator can do who has no role for requests. */
+export const HOW_TO_MAKE_IT = `as a superuser of the database server: create role ${REQUEST_ROLE} nologin; grant ${REQUEST_ROLE} to <the user of Sandkeep>; then start again`;
+
+/**
+ * Makes the role, if this user may, and gives it what it needs of this database. To be called by one at a time in a database.
+ * Throws ExplainedError when this user is itself bound by the policies.
+ */
+export async function prepareRequestRole(sql: Sql): Promise<void> {
+  const { rows } = await sql.query<{ bound: boolean }>("select row_security_active('sandboxes') as bound");
+  if (rows[0]!.bound) {
+    throw new ExplainedError(
+      'the user of the database must be the owner of the tables of Sandkeep: as another it would see none of their rows',
+    );
+  }
+  if (!(await canServe(sql)) && !(await makeRole(sql))) return;
+  // Roles are those of the whole server, their rights those in each database. Of a partition it gets none: the policy is with the
+  // table it belongs to.
+  await sql.query(`
+    do $$
+    declare
+      missing regclass;
+    begin
+      for missing in
+        select oid from pg_class
+        where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+          and not has_table_privilege('${REQUEST_ROLE}', oid, 'insert')
+      loop
+        execute format('grant select, insert, update, delete on %s to ${REQUEST_ROLE}', missing);
+      end loop;
+    end
+    $$;
+    grant usage on all sequences in schema public to ${REQUEST_ROLE};
+    grant execute on function cancel_statement to ${REQUEST_ROLE}`);
+}
+
+/** Can sessions of this user become the role? */
+export async function canServe(sql: Sql): Promise<boolean> {
+  const { rows } = await sql.query<{ able: boolean }>(
+    `select pg_has_role(oid, case when current_setting('server_version_num')::int < 160000 then 'member' else 'set' end) as able
+     from pg_roles where rolname = $1`,
+    [REQUEST_ROLE],
+  );
+  return rows[0]?.able === true;
+}
+
+async function makeRole(sql: Sql): Promise<boolean> {
+  try {
+    await sql.query(`create role ${REQUEST_ROLE} nologin`).catch((error: unknown) => {
+      // For another database of the server, perhaps at this moment.
+      if (!DUPLICATE_ROLE.includes(sqlState(error) ?? '')) throw error;
+    });
+    await sql.query(`grant ${REQUEST_ROLE} to current_user`);
+    return true;
+  } catch (error) {
+    if (sqlState(error) === INSUFFICIENT_PRIVILEGE) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,67 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import pg from 'pg';
+import { poolConfig, poolOf, type Address, type Pool } from './pool.js';
+import { REQUEST_ROLE } from './request-role.js';
+
+const serving = new AsyncLocalStorage<string>();
+
+/**
+ * Runs `work` for an organization: it, and everything that it begins, sees and writes nothing of any other through the
+ * connections of `openRequests`.
+ *
+ * Carried along by Node and not handed on, so that no operation can leave it out.
+ */
+export function serveOrg<T>(orgId: string, work: () => T): T {
+  return serving.run(orgId, work);
+}
+
+const NAME_ORG = {
+  name: 'serve_org',
+  text: "select set_config('sandkeep.org_id', $1, false)",
+};
+
+/**
+ * The connections that serve requests. Row-level security shows them the organization that is being served and nothing else:
+ * a statement that forgets it returns nothing of others. Outside of `serveOrg` there are none.
+ *
+ * `apart`: whether the user of the database can become the role for that (`canServe`); else only the statements themselves
+ * keep organizations apart.
+ */
+export function openRequests(address: Address, apart: boolean, onError: (error: Error) => void): Pool {
+  return poolOf(new RequestPool(poolConfig(address, apart ? `-c role=${REQUEST_ROLE}` : '')), onError);
+}
+
+type Callback = (
+  error: Error | undefined,
+  client: pg.PoolClient | undefined,
+  done: (release?: boolean | Error) => void,
+) => void;
+
+class RequestPool extends pg.Pool {
+  /** Whom each connection has served last. */
+  private readonly served = new WeakMap<pg.PoolClient, string>();
+
+  override connect(): Promise<pg.PoolClient>;
+  override connect(callback: Callback): void;
+  override connect(callback?: Callback): Promise<pg.PoolClient> | void {
+    if (!callback) return this.connectFor(serving.getStore());
+    this.connectFor(serving.getStore()).then(
+      (client) => callback(undefined, client, (error) => client.release(error)),
+      (error: unknown) => callback(error as Error, undefined, () => undefined),
+    );
+  }
+
+  private async connectFor(orgId: string | undefined): Promise<pg.PoolClient> {
+    if (orgId === undefined) throw new Error('a connection for requests was asked for outside of a request');
+    const client = await super.connect();
+    if (this.served.get(client) === orgId) return client;
+    try {
+      await client.query({ ...NAME_ORG, values: [orgId] });
+      this.served.set(client, orgId);
+      return client;
+    } catch (error) {
+      client.release(error as Error);
+      throw error;
+    }
+  }
+}
