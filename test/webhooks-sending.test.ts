@@ -1,4 +1,5 @@
 import { getEventListeners } from 'node:events';
+import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -11,6 +12,7 @@ import { addMillis, now } from '../src/lib/instant.js';
 import { expectRefused, run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
 import { startReceiver, verify, type Receiver } from './support/receiver.js';
+import { checkKeys } from '../src/secrets/secrets.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
 
@@ -297,6 +299,13 @@ describe('sandkeep webhook', () => {
 
   test('makes, tests, lists, rotates and deletes', async () => {
     const reach = ['--webhook-allow', '127.0.0.0/8', '--webhook-http'];
+    // Under a key of its own nobody else could open what it seals.
+    await checkKeys(service.ctx.pool, service.ctx.keyring(), 'its file');
+    const foreign = ['--secret-keys-file', join(service.directory, 'foreign-keys')];
+    expectRefused(
+      await run(['webhook', 'create', receiver.url, ...args, ...reach, ...foreign]),
+      'are sealed under the key',
+    );
     expectRefused(await run(['webhook', 'create', receiver.url, ...args]), 'url must begin with https://');
     const made = await runJson([
       'webhook',
@@ -320,6 +329,10 @@ describe('sandkeep webhook', () => {
     ]);
     await runJson(['webhook', 'test', made.id, ...args, ...reach]);
     expect(verify(made.secret, receiver.messages[1]!.headers, receiver.messages[1]!.text)).toBe(true);
+    expectRefused(
+      await run(['webhook', 'rotate-secret', made.id, ...args, ...foreign]),
+      'are sealed under the key',
+    );
     const rotated = await runJson(['webhook', 'rotate-secret', made.id, ...args, '--overlap-secs', '60']);
     await runJson(['webhook', 'test', made.id, ...args, ...reach]);
     const { headers, text } = receiver.messages[2]!;

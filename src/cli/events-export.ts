@@ -8,9 +8,9 @@ import { inTransaction } from '../db/transaction.js';
 import { operator } from '../events/actor.js';
 import { beginExport, exportText, type Begun } from '../events/export.js';
 import type { FilterQuery } from '../events/filter.js';
-import { ApiError } from '../http/errors.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
+import { explained } from './explained.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
 
@@ -170,11 +170,6 @@ async function withProgress(
     bar?.stop();
   }
   return entries;
-}
-
-function explained(error: unknown): never {
-  if (error instanceof ApiError) throw new ExplainedError(error.message, { cause: error });
-  throw error;
 }
 
 function whole(text: string): number {

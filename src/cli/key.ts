@@ -3,8 +3,8 @@ import { validate as isUuid } from 'uuid';
 import { inTransaction } from '../db/transaction.js';
 import type { Pool } from '../db/pool.js';
 import { operator } from '../events/actor.js';
-import { ApiError } from '../http/errors.js';
-import { readAccess, type Asked } from '../keys/check.js';
+import type { Access } from '../keys/access.js';
+import { readAccess } from '../keys/check.js';
 import { createKey } from '../keys/create.js';
 import { presentKey } from '../keys/present.js';
 import { findOrgOfKey, listKeys, lockKey, type KeyRow } from '../keys/queries.js';
@@ -14,6 +14,7 @@ import type { Scope } from '../keys/scopes.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now, shortInstant } from '../lib/instant.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
 import { keyCidr, keyExpires, keyLabel, keyOverlap, keyScopes } from './options.js';
 import { table } from './table.js';
@@ -46,7 +47,7 @@ function createCommand(): Command {
     .addOption(keyCidr())
     .addOption(keyExpires())
     .action(async (options: CreateOptions) => {
-      const access = await explained(() => readAccess(askedOf(options), now()));
+      const access = accessAsked(options);
       const key = await withDatabase(options, 'key create', async (pool) =>
         createKey(pool, await namedOrg(pool, options.org), options.name, operator('key create'), access),
       );
@@ -54,16 +55,12 @@ function createCommand(): Command {
     });
 }
 
-function askedOf({ name, scopes, label, cidr, expires }: CreateOptions): Asked {
-  return { name, scopes, labels: label, cidrs: cidr, expires_at: expires ?? null };
-}
-
-/** What the API would refuse, in the words of a command. */
-async function explained<T>(work: () => T | Promise<T>): Promise<T> {
+function accessAsked({ name, scopes, label, cidr, expires }: CreateOptions): Access {
   try {
-    return await work();
+    const asked = { name, scopes, labels: label, cidrs: cidr, expires_at: expires ?? null };
+    return readAccess(asked, now());
   } catch (error) {
-    throw error instanceof ApiError ? new ExplainedError(error.message, { cause: error }) : error;
+    return explained(error);
   }
 }
 
@@ -118,13 +115,11 @@ function rotateCommand(): Command {
 async function rotate(pool: Pool, id: string, overlapSecs: number): Promise<string> {
   const orgId = await findOrgOfKey(pool, id);
   if (orgId === undefined) throw noSuchKey(id);
-  const { key } = await explained(() =>
-    inTransaction(pool, async (tx) => {
-      const row = await lockKey(tx, orgId, id);
-      if (!row) throw noSuchKey(id);
-      return rotateLocked(tx, row, operator('key rotate'), overlapSecs, now());
-    }),
-  );
+  const { key } = await inTransaction(pool, async (tx) => {
+    const row = await lockKey(tx, orgId, id);
+    if (!row) throw noSuchKey(id);
+    return rotateLocked(tx, row, operator('key rotate'), overlapSecs, now());
+  }).catch(explained);
   return key;
 }
 

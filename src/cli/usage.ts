@@ -2,7 +2,6 @@ import type { Command } from 'commander';
 import { once } from 'node:events';
 import type { Transaction } from '../db/transaction.js';
 import { inTransaction } from '../db/transaction.js';
-import { ApiError } from '../http/errors.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
 import { sandboxBreakdown } from '../usage/breakdown.js';
@@ -11,6 +10,7 @@ import { sandboxTotals, type SandboxTotal } from '../usage/summary-queries.js';
 import { totalsByDay } from '../usage/summary.js';
 import { inUnits, sumOf, type Quantities } from '../usage/price.js';
 import { readWindow, type Window } from '../usage/window.js';
+import { explained } from './explained.js';
 import { databaseCommand, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
 import { table } from './table.js';
@@ -62,8 +62,7 @@ function windowOf({ since, until }: UsageOptions): Window {
       now(),
     );
   } catch (error) {
-    if (error instanceof ApiError) throw new ExplainedError(error.message, { cause: error });
-    throw error;
+    return explained(error);
   }
 }
 

@@ -5,7 +5,8 @@ import { ApiError } from '../http/errors.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
-import { keySourceOf, openKeyring } from '../secrets/key-file.js';
+import { describeSource, keySourceOf, openKeyring } from '../secrets/key-file.js';
+import { checkKeys } from '../secrets/secrets.js';
 import { createWebhook } from '../webhooks/create.js';
 import { listDeliveries } from '../webhooks/delivery-queries.js';
 import type { By, Means } from '../webhooks/means.js';
@@ -25,6 +26,7 @@ import { webhookSettings } from '../webhooks/settings.js';
 import { tryWebhook } from '../webhooks/try.js';
 import { changeWebhook, removeWebhook } from '../webhooks/update.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
 import * as option from './options.js';
 import { table } from './table.js';
@@ -65,7 +67,10 @@ function createCommand(): Command {
     .action(async (url: string, options: WebhookOptions & { type?: string[]; description?: string }) => {
       const { type: event_types = [], description = null } = options;
       const request = checked(CreateWebhookRequest, { url, description, event_types });
-      const made = await operate(options, 'create', (means, by) => createWebhook(means, by, request));
+      const made = await operate(options, 'create', async (means, by) => {
+        await checkSeal(means, options);
+        return createWebhook(means, by, request);
+      });
       print(
         options,
         made,
@@ -134,9 +139,10 @@ function rotateCommand(): Command {
         RotateWebhookSecretRequest,
         options.overlapSecs === undefined ? {} : { overlap_secs: options.overlapSecs },
       );
-      const made = await operate(options, 'rotate-secret', (means, by) =>
-        rotateSecret(means, by, named(id), request),
-      );
+      const made = await operate(options, 'rotate-secret', async (means, by) => {
+        await checkSeal(means, options);
+        return rotateSecret(means, by, named(id), request);
+      });
       const until = made.previous_secret_until;
       const before =
         until === null ? 'The one before signs no more.' : `The one before signs until ${until}.`;
@@ -205,7 +211,7 @@ async function operate<T>(
     const orgId = await namedOrg(pool, options.org);
     const keyring = openKeyring(keySourceOf(options));
     const means: Means = { pool, now, keyring, settings: { webhooks: webhookSettings(options) } };
-    return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(explained);
+    return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(inWords);
   });
 }
 
@@ -216,11 +222,15 @@ function checked<T>(schema: Parameters<typeof compile>[0], request: T): T {
   return request;
 }
 
-function explained(error: unknown): never {
+function inWords(error: unknown): never {
   if (error instanceof ApiError && error.status === 404)
     throw new ExplainedError('the organization has no webhook or delivery with this id', { cause: error });
-  if (error instanceof ApiError) throw new ExplainedError(error.message, { cause: error });
-  throw error;
+  return explained(error);
+}
+
+/** Of a command that makes a secret: it is sealed under a key that the services have, or not made. */
+async function checkSeal({ pool, keyring }: Means, options: WebhookOptions): Promise<void> {
+  await checkKeys(pool, keyring(), describeSource(keySourceOf(options)));
 }
 
 function named(id: string): string {

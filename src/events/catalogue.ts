@@ -269,7 +269,7 @@ export const CATALOGUE = {
   webhook_disabled: event(
     'webhook',
     SYSTEM,
-    'Nothing but failures for a long time: nothing is sent until somebody makes the webhook active again.',
+    'Nothing but failures for a long time (`failing`), or the answer 410 (`gone`): nothing is sent until somebody makes the webhook active again.',
     { ...webhook, reason, failing_since: DateTime, failures: count },
   ),
 

@@ -102,6 +102,8 @@ export function keyRoutes(app: App, ctx: Context): void {
         operationId: 'rotate_key',
         scope: 'keys:write',
         summary: 'Give an API key a new secret; the one it had works on for a while',
+        description:
+          'A secret that was replaced works on, but makes no keys and rotates none: who still has it, and should not, cannot stay. So have the answer kept, or another key ready that can rotate this one.',
         tags,
         params,
         headers: WriteHeaders,

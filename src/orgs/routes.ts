@@ -14,7 +14,7 @@ export function orgRoutes(app: App, ctx: Context): void {
         operationId: 'get_org',
         scope: 'any',
         summary: 'Get the organization that the key opens',
-        description: 'A key may do everything in its organization: its role is always `owner`.',
+        description: 'The role is always `owner`, whatever the scopes of the key: those say what it may do.',
         tags: ['organization'],
         response: answers(OrgWithRole, 'org_not_found'),
       },
