@@ -5,7 +5,7 @@ import { sqlState, type Sql } from './pool.js';
 export const REQUEST_ROLE = 'sandkeep_requests';
 
 const INSUFFICIENT_PRIVILEGE = '42501';
-const DUPLICATE_ROLE = ['42710', '23505'];
+const DUPLICATE_ROLE = new Set<string | undefined>(['42710', '23505']);
 
 /** What the operator can do who has no role for requests. */
 export const HOW_TO_MAKE_IT = `as a superuser of the database server: create role ${REQUEST_ROLE} nologin; grant ${REQUEST_ROLE} to <the user of Sandkeep>; then start again`;
@@ -56,7 +56,7 @@ async function makeRole(sql: Sql): Promise<boolean> {
   try {
     await sql.query(`create role ${REQUEST_ROLE} nologin`).catch((error: unknown) => {
       // For another database of the server, perhaps at this moment.
-      if (!DUPLICATE_ROLE.includes(sqlState(error) ?? '')) throw error;
+      if (!DUPLICATE_ROLE.has(sqlState(error))) throw error;
     });
     await sql.query(`grant ${REQUEST_ROLE} to current_user`);
     return true;

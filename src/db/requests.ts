@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { callbackify } from 'node:util';
 import pg from 'pg';
 import { poolConfig, poolOf, type Address, type Pool } from './pool.js';
 import { REQUEST_ROLE } from './request-role.js';
@@ -44,11 +45,11 @@ class RequestPool extends pg.Pool {
   override connect(): Promise<pg.PoolClient>;
   override connect(callback: Callback): void;
   override connect(callback?: Callback): Promise<pg.PoolClient> | void {
-    if (!callback) return this.connectFor(serving.getStore());
-    this.connectFor(serving.getStore()).then(
-      (client) => callback(undefined, client, (error) => client.release(error)),
-      (error: unknown) => callback(error as Error, undefined, () => undefined),
-    );
+    const connecting = () => this.connectFor(serving.getStore());
+    if (!callback) return connecting();
+    callbackify(connecting)((error: Error | null, client?: pg.PoolClient) => {
+      callback(error ?? undefined, client, (release) => client?.release(release));
+    });
   }
 
   private async connectFor(orgId: string | undefined): Promise<pg.PoolClient> {
