@@ -58,15 +58,14 @@ export function exportCommand(): Command {
     const { entries, upTo } = await withDatabase(options, 'events export', async (pool) => {
       const orgId = await namedOrg(pool, org);
       const asked = { orgId, actor: operator('events export'), afterSeq, query: queryOf(options) };
-      const begun = await beginExport(pool, { ...asked, format: csv ? 'csv' : 'ndjson' }, now()).catch(
-        explained,
-      );
+      const format = csv ? 'csv' : 'ndjson';
       const target = out === undefined ? toStandardOutput() : await toFile(out, force);
       try {
         return await inTransaction(
           pool,
           async (tx) => {
             await tx.query('set transaction isolation level repeatable read, read only');
+            const begun = await beginExport(pool, tx, { ...asked, format }, now()).catch(explained);
             const entries = await withProgress(begun, async (onEntries) => {
               for await (const text of exportText(tx, begun, onEntries)) await target.write(text);
             });

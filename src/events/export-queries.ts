@@ -1,11 +1,9 @@
-import { rowsOf } from '../db/rows.js';
+import { fetchAhead } from '../db/rows.js';
 import type { Transaction } from '../db/transaction.js';
-import { Conditions } from '../lib/conditions.js';
-import type { Instant } from '../lib/instant.js';
-import { addFilter, type EventFilter } from './queries.js';
-import type { EventActor } from './schema.js';
-import type { Entry } from './verify.js';
 import type { Checkpoint } from './checkpoint.js';
+import { readLog } from './log.js';
+import type { EventFilter } from './queries.js';
+import type { Entry } from './verify.js';
 
 /** The part of a log that is exported: after one entry, up to another. */
 export interface Part {
@@ -14,72 +12,37 @@ export interface Part {
   upToSeq: number;
 }
 
-type Row = [
-  number,
-  string,
-  Instant,
-  Buffer,
-  boolean,
-  Buffer,
-  string | null,
-  string,
-  string,
-  EventActor,
-  unknown,
-  string | null,
-  Buffer | null,
-  Instant,
-  string,
-  Buffer,
-];
-
-/** Rows that are held at once: what an event says can be long. */
+/** Entries that are looked at together: what an event says can be long, and a filter may let none of many pass. */
 const BATCH = 500;
-
-export interface ExportedEntry extends Entry {
-  /** The signed place that is kept of the log up to here. */
-  checkpoint: Checkpoint | null;
-}
 
 /** The entries of a part, in order and in batches. With a filter, only those of events that are there and pass it. */
 export async function* readEntries(
   tx: Transaction,
   { orgId, afterSeq, upToSeq }: Part,
-  filter: EventFilter | undefined,
-): AsyncGenerator<ExportedEntry[]> {
-  const where = new Conditions()
-    .add((p) => `l.org_id = ${p(orgId)}`)
-    .add((p) => `l.seq > ${p(afterSeq)}`)
-    .add((p) => `l.seq <= ${p(upToSeq)}`);
-  if (filter) addFilter(where, filter, 'e');
-  const batches = rowsOf<Row>(
-    tx,
-    'exported',
-    {
-      text: `select l.seq, l.event_id, l.occurred_at, l.leaf, l.unmarked, l.link,
-         e.org_id, e.category, e.event_type, e.actor, e.payload, e.resource_id,
-         c.link, c.at, c.key_id, c.signature
-       from event_log l
-       ${filter ? '' : 'left'} join events e on e.org_id = $1 and e.occurred_at = l.occurred_at and e.id = l.event_id
-       left join event_checkpoints c on c.org_id = $1 and c.seq = l.seq
-       where ${where.text}
-       order by l.seq`,
-      values: where.values,
-    },
-    BATCH,
+  filter?: EventFilter,
+): AsyncGenerator<Entry[]> {
+  const batches = fetchAhead<Entry[]>(
+    (before) => readLog(tx, orgId, { afterSeq: before?.at(-1)?.seq ?? afterSeq, upToSeq, filter }, BATCH),
+    (batch) => batch.length < BATCH,
   );
-  for await (const rows of batches) yield rows.map((row) => toEntry(orgId, row));
+  for await (const batch of batches) {
+    const entries = filter ? batch.filter(({ event }) => event) : batch;
+    if (entries.length > 0) yield entries;
+  }
 }
 
-function toEntry(orgId: string, row: Row): ExportedEntry {
-  const [seq, event_id, occurred_at, leaf, unmarked, link, org_id, ...rest] = row;
-  const [category, event_type, actor, payload, resource_id, signed, at, key_id, signature] = rest;
-  const event =
-    org_id === null
-      ? null
-      : { org_id, id: event_id, occurred_at, category, event_type, actor, payload, resource_id };
-  const checkpoint = signed && { org_id: orgId, seq, link: signed, at, key_id, signature };
-  return { seq, event_id, occurred_at, leaf, unmarked, link, event, checkpoint };
+/** The signed places of the log that are kept at these entries, by their numbers. */
+export async function readPlaces(
+  tx: Transaction,
+  orgId: string,
+  entries: readonly Entry[],
+): Promise<Map<number, Checkpoint>> {
+  const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
+    `select org_id, seq, link, at, key_id, signature from event_checkpoints
+     where org_id = $1 and seq between $2 and $3`,
+    [orgId, entries[0]!.seq, entries.at(-1)!.seq],
+  );
+  return new Map(rows.map((checkpoint) => [checkpoint.seq, checkpoint]));
 }
 
 /** The link of an entry that is in the log. */

@@ -1,11 +1,11 @@
-import { inTransaction, type Transaction } from '../db/transaction.js';
+import type { Transaction } from '../db/transaction.js';
 import type { Pool } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
 import type { Instant } from '../lib/instant.js';
 import { originOf } from './canonical.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
 import { csvHead, csvLine } from './export-csv.js';
-import { readEntries, readLink, type Part } from './export-queries.js';
+import { readEntries, readLink, readPlaces, type Part } from './export-queries.js';
 import { isEmpty, spokenFilter, readEventFilter, type FilterQuery } from './filter.js';
 import { writeLogLine } from './log-file.js';
 import type { EventFilter } from './queries.js';
@@ -25,7 +25,7 @@ export interface ExportRequest {
   query: FilterQuery;
 }
 
-/** An export that has been written down in the audit trail and can now be read. */
+/** An export that has been written down in the audit trail and can now be read, from the same snapshot. */
 export interface Begun extends Part {
   format: ExportFormat;
   query: FilterQuery;
@@ -35,34 +35,37 @@ export interface Begun extends Part {
 }
 
 /**
- * Decides what is exported: the log as it is now. Writes the audit event first, so that there is no export without one. Throws
- * the refusal of a filter that is not understood.
+ * Decides what is exported: the log as it is in the snapshot of `tx`, which only reads. Writes the audit event, by a connection of
+ * its own, before anything is handed out. Throws the refusal of what is not understood.
  */
-export async function beginExport(pool: Pool, request: ExportRequest, at: Instant): Promise<Begun> {
+export async function beginExport(
+  pool: Pool,
+  tx: Transaction,
+  request: ExportRequest,
+  at: Instant,
+): Promise<Begun> {
   const { orgId, actor, format, afterSeq, query } = request;
   const filter = readEventFilter(query);
-  return inTransaction(pool, async (tx) => {
-    const end = await readEnd(tx, orgId);
-    const upToSeq = end?.seq ?? 0;
-    if (afterSeq > upToSeq) {
-      throw badParameter('after_seq', `after_seq is behind the end of the log, which is ${upToSeq}`);
-    }
-    await recordEvent(tx, {
-      orgId,
-      type: 'events_exported',
-      actor,
-      resourceId: null,
-      at,
-      payload: { format, filters: spokenFilter(query), after_seq: afterSeq, up_to_seq: upToSeq },
-    });
-    return { orgId, afterSeq, upToSeq, format, query, filter, end };
+  const end = await readEnd(tx, orgId);
+  const upToSeq = end?.seq ?? 0;
+  if (afterSeq > upToSeq) {
+    throw badParameter('after_seq', `after_seq is behind the end of the log, which is ${upToSeq}`);
+  }
+  await recordEvent(pool, {
+    orgId,
+    type: 'events_exported',
+    actor,
+    resourceId: null,
+    at,
+    payload: { format, filters: spokenFilter(query), after_seq: afterSeq, up_to_seq: upToSeq },
   });
+  return { orgId, afterSeq, upToSeq, format, query, filter, end };
 }
 
 type OnEntries = (seq: number, count: number) => void;
 
 /**
- * The text of an export, in pieces. `onEntries`: called with the last entry of each piece and how many it has. `tx`: one snapshot.
+ * The text of an export, in pieces. `onEntries`: called with the last entry of each piece and how many it has.
  *
  * A whole one as NDJSON can be verified without the database: what is in a log file is said in `log-file.ts`. One that is
  * filtered, and CSV, cannot: what is left out is missing from the links.
@@ -84,11 +87,12 @@ async function* asLog(tx: Transaction, begun: Begun, onEntries: OnEntries): Asyn
   const begin = writeLogLine({ begin: { org_id: orgId, ...after } });
   const whole = end ? writeLogLine({ end }) : '';
   yield `${begin}${whole}${drops.map((drop) => writeLogLine({ drop })).join('')}`;
-  for await (const entries of readEntries(tx, begun, undefined)) {
+  for await (const entries of readEntries(tx, begun)) {
+    const places = await readPlaces(tx, orgId, entries);
     let text = '';
     for (const entry of entries) {
       text += writeLogLine({ entry });
-      const { checkpoint } = entry;
+      const checkpoint = places.get(entry.seq);
       if (checkpoint && entry.seq < begun.upToSeq) text += writeLogLine({ checkpoint });
     }
     yield text;

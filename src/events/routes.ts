@@ -8,7 +8,7 @@ import { eventStream, FollowHeaders, Places, sendEvents } from '../http/follow.j
 import { answers, type App } from '../http/route.js';
 import { PageQuery, Uuid, Words } from '../http/schema.js';
 import { makeStreamed } from '../http/streamed.js';
-import { beginExport, EXPORT_FORMATS, exportText, type Begun } from './export.js';
+import { beginExport, EXPORT_FORMATS, exportText } from './export.js';
 import { FilterParameters, readEventFilter } from './filter.js';
 import { list, presentEvent } from './list.js';
 import { encodePlace, readPlace } from './place.js';
@@ -102,17 +102,12 @@ export function eventRoutes(app: App, ctx: Context): void {
       const afterSeq = after_seq ?? readPlace(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
       const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
       readEventFilter(query);
-      let begun: Begun;
-      return exportStreamed(
-        request,
-        reply,
-        (tx) => exportText(tx, begun),
-        async () => {
-          begun = await beginExport(ctx.pool, asked, ctx.now());
-          void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
-          void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
-        },
-      );
+      return exportStreamed(request, reply, async function* (tx) {
+        const begun = await beginExport(ctx.pool, tx, asked, ctx.now());
+        void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
+        void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
+        yield* exportText(tx, begun);
+      });
     },
   );
 

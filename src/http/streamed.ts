@@ -8,12 +8,11 @@ import { callerOf } from './auth.js';
 import { ApiError } from './errors.js';
 import { watchReader } from './reader.js';
 
-/** Sends what `produce` yields as it is read. `begin`: what comes first, once it is its turn. */
+/** Sends what `produce` yields as it is read, from one snapshot, once it is its turn. What it refuses before that is the answer. */
 export type Streamed = (
   request: FastifyRequest,
   reply: FastifyReply,
   produce: (tx: Transaction) => AsyncIterable<string>,
-  begin?: () => Promise<void>,
 ) => Promise<Readable>;
 
 /**
@@ -29,7 +28,7 @@ export function makeStreamed(ctx: Context, { most, what }: { most: number; what:
     idleMs: settings.usageIdleMs,
   });
 
-  return async (request, reply, produce, begin) => {
+  return async (request, reply, produce) => {
     const { orgId } = callerOf(request);
     const reader = watchReader(request, reply, {
       stallMs: settings.usageStallMs,
@@ -43,15 +42,12 @@ export function makeStreamed(ctx: Context, { most, what }: { most: number; what:
     }
     const onEnd = (error?: unknown) => {
       leave();
-      if (error !== undefined) request.log.error({ err: error, orgId, what }, 'reading a stream failed');
+      if (error === undefined || error instanceof ApiError) return;
+      request.log.error({ err: error, orgId, what }, 'reading a stream failed');
     };
     const onBreak = () => {
       if (reply.raw.headersSent) reader.cutOff();
     };
-    await begin?.().catch((error: unknown) => {
-      leave();
-      throw error;
-    });
     try {
       return await streamSnapshot(ctx.pool, { gone: reader.gone, onBreak, onEnd }, produce);
     } catch (error) {
