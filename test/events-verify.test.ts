@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { canonicalJson, leafOf, linkOf, originOf } from '../src/events/canonical.js';
 import type { Checkpoint, Drop } from '../src/events/checkpoint.js';
@@ -12,6 +13,7 @@ import { verifyStore } from '../src/events/verify-store.js';
 import { run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
 import { tamper, untilSealed, wholeLog } from './support/event-log.js';
+import { importAll, line } from './support/history.js';
 import { startTestService, type TestService } from './support/service.js';
 
 let service: TestService;
@@ -97,6 +99,29 @@ describe('the log', () => {
     expect((await client.delete(`/v1/volumes/${body.id.toUpperCase()}`)).status).toBe(200);
     await untilSealed(service.ctx.pool, client.org.id);
     expect(await verify(client)).toMatchObject({ wrong: null });
+  });
+
+  test('has what is imported as written by the service, and takes no payload that readers could not hold', async () => {
+    const client = await orgWithEvents(1);
+    const org = { kind: 'org', ...client.org };
+    const user_id = uuidv7().toUpperCase();
+    const lines = [
+      line.event(org, {
+        id: uuidv7().toUpperCase(),
+        payload: { volume_id: uuidv7().toUpperCase(), n: [1.5, -0, 1e21] },
+      }),
+      line.event(org, {
+        timestamp: '2026-03-01T01:30:00.1234569+05:30',
+        actor: { kind: 'user', user_id, label: 'Ada', redacted_email: 'ada@example.com' },
+        payload: { text: 'a\ttab, a \\ and é', big: 12345678901234567890 },
+      }),
+    ];
+    const { imported } = await importAll(service, lines);
+    expect(imported.event).toBe(2);
+    await untilSealed(service.ctx.pool, client.org.id);
+    expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0, unmarked: 0 });
+    const long = await importAll(service, [line.event(org, { payload: 'x'.repeat(64 * 1024) })]);
+    expect(long.bad).toEqual([{ line: 1, reason: 'payload is longer than 64 KiB' }]);
   });
 
   test('is refused to be changed, emptied or shortened', async () => {

@@ -1,5 +1,6 @@
 import { inTransaction } from '../db/transaction.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
+import { markFor } from '../events/mark.js';
 import { makePartitionsFor } from '../events/partitions.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
@@ -56,11 +57,12 @@ export async function importLines(
       async (tx) => {
         await makeStaging(tx);
         const stager = new Stager(tx);
+        const mark = (leaf: Buffer) => markFor(tx, leaf);
         for await (const line of numberedLines(chunks, LONGEST_LINE)) {
           lines = line.number;
           onLine?.(lines);
           try {
-            const parsed = parseLine(textOf(line));
+            const parsed = parseLine(textOf(line), mark);
             if (!parsed) continue;
             await stager.add(lines, parsed);
             good[parsed.kind] += 1;

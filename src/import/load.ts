@@ -26,9 +26,9 @@ const LOADS: Record<Kind, string> = {
     select org_id, volume_id, from_at, to_at, used_mib from staged_accrual
     where $1::timestamptz is not null order by line`,
   event: `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id,
-      resource_id)
+      resource_id, mark)
     select distinct on (org_id, id)
-      org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id
+      org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id, mark
     from staged_event where $1::timestamptz is not null order by org_id, id, line`,
   // Last: counting a run holds up who changes its sandbox, until the import is committed.
   run: `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)

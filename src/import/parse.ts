@@ -1,5 +1,6 @@
 import type { ValidateFunction } from 'ajv';
 import { actorId } from '../events/actor.js';
+import { leafOf } from '../events/canonical.js';
 import { redactEmail } from '../events/redact.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
@@ -18,8 +19,11 @@ export class BadLine extends Error {}
 /** Far deeper than anybody nests, and far from where recursion ends, here and in PostgreSQL. */
 const DEEPEST = 200;
 
+/** Marks an event as one that the service wrote; null where it has no keys for that. */
+export type Mark = (leaf: Buffer) => Buffer | null;
+
 /** Reads one line of an import file; undefined when it is blank. Throws BadLine with the reason. */
-export function parseLine(text: string): Parsed | undefined {
+export function parseLine(text: string, mark: Mark = () => null): Parsed | undefined {
   if (text.trim() === '') return undefined;
   let value: unknown;
   try {
@@ -36,10 +40,10 @@ export function parseLine(text: string): Parsed | undefined {
     throw new BadLine(`${unstorable || 'a name'} has U+0000 or half of a surrogate pair`);
   }
   if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
-  return { kind: value.kind, values: toValues(keepKnown(Line, value)) };
+  return { kind: value.kind, values: toValues(keepKnown(Line, value), mark) };
 }
 
-function toValues(line: Line): Parsed['values'] {
+function toValues(line: Line, mark: Mark): Parsed['values'] {
   switch (line.kind) {
     case 'org':
       return [line.id, line.name, line.slug];
@@ -86,14 +90,37 @@ function toValues(line: Line): Parsed['values'] {
         line.actor.kind === 'user'
           ? { ...line.actor, redacted_email: redactEmail(line.actor.redacted_email) }
           : line.actor;
+      const payload = JSON.stringify(line.payload ?? null);
+      if (Buffer.byteLength(payload) > LONGEST_PAYLOAD) {
+        throw new BadLine(`payload is longer than ${LONGEST_PAYLOAD / 1024} KiB`);
+      }
+      const { category, event_type } = line;
+      const occurred_at = time('timestamp', line.timestamp)!;
+      const resource_id = resourceOf(line.payload);
+      const [org_id, id] = [line.org_id.toLowerCase(), line.id.toLowerCase()];
+      const marked = mark(
+        leafOf({
+          org_id,
+          id,
+          occurred_at,
+          category,
+          event_type,
+          actor,
+          payload: line.payload ?? null,
+          resource_id,
+        }),
+      );
       return [
-        ...[line.org_id, line.id, time('timestamp', line.timestamp), line.category, line.event_type],
-        ...[JSON.stringify(actor), JSON.stringify(line.payload ?? null), actor.kind, actorId(actor)],
-        resourceOf(line.payload),
+        ...[org_id, id, occurred_at, category, event_type],
+        ...[JSON.stringify(actor), payload, actor.kind, actorId(actor), resource_id],
+        marked && `\\x${marked.toString('hex')}`,
       ];
     }
   }
 }
+
+/** In bytes: readers of the log hold some hundred of them at once. Those that Sandkeep writes are far shorter. */
+const LONGEST_PAYLOAD = 64 * 1024;
 
 /** Each of its days has a row: a line must not become a million. */
 const LONGEST_RUN_DAYS = 36_525;
@@ -135,5 +162,5 @@ function resourceOf(payload: unknown): string | null {
   if (typeof payload !== 'object' || payload === null) return null;
   const { resource_id, sandbox_id, volume_id, api_key_id } = payload as Record<string, unknown>;
   const id = resource_id ?? sandbox_id ?? volume_id ?? api_key_id;
-  return typeof id === 'string' && UUID.test(id) ? id : null;
+  return typeof id === 'string' && UUID.test(id) ? id.toLowerCase() : null;
 }

@@ -19,7 +19,7 @@ const COLUMNS: Record<Kind, string> = {
   volume: 'org_id uuid, id uuid, kind text, name text, created_at timestamptz, removed_at timestamptz',
   accrual: 'org_id uuid, volume_id uuid, from_at timestamptz, to_at timestamptz, used_mib numeric',
   event: `org_id uuid, id uuid, occurred_at timestamptz, category text, event_type text, actor json, payload json,
-    actor_kind text, actor_id text, resource_id uuid`,
+    actor_kind text, actor_id text, resource_id uuid, mark bytea`,
 };
 
 /** The real table of each kind, and its primary key: by what a line is known again. */
