@@ -40,15 +40,21 @@ async function ask(service: TestService): Promise<number> {
 /** The connections that listen, of both services. */
 const LISTENING = `datname = current_database() and query like 'listen%'`;
 
-/** Asks as fast as it answers until it is refused; how long that took, in milliseconds. */
-async function refusedAfter(service: TestService): Promise<number> {
+/** Asks as fast as it answers until it gets this status; when it last asked and got another, in milliseconds from the first. */
+async function lastOther(service: TestService, refused = 401): Promise<number> {
   const began = performance.now();
+  let last = 0;
   await until(
-    () => ask(service),
-    (status) => status === 401,
-    5_000,
+    async () => {
+      const asked = performance.now() - began;
+      const status = await ask(service);
+      if (status !== refused) last = asked;
+      return status;
+    },
+    (status) => status === refused,
+    30_000,
   );
-  return performance.now() - began;
+  return last;
 }
 
 describe('a key that is remembered', () => {
@@ -95,7 +101,7 @@ describe('a key that is remembered', () => {
 
   test('is refused by the other process within a second of being revoked', async () => {
     await revokeKey(first.ctx.pool, keyId, operator('test'));
-    expect(await refusedAfter(second)).toBeLessThan(1_000);
+    expect(await lastOther(second)).toBeLessThan(1_000);
   });
 
   test('is refused at once by the process that revoked it', async () => {
@@ -105,19 +111,13 @@ describe('a key that is remembered', () => {
 
   test('is refused by all when it is revoked in the database by hand', async () => {
     await first.ctx.pool.query('update api_keys set revoked_at = now() where id = $1', [keyId]);
-    const [one, two] = await Promise.all([refusedAfter(first), refusedAfter(second)]);
+    const [one, two] = await Promise.all([lastOther(first), lastOther(second)]);
     expect([one < 1_000, two < 1_000]).toEqual([true, true]);
   });
 
   test('opens less at once when it is narrowed by hand', async () => {
     await first.ctx.pool.query(`update api_keys set cidrs = '{10.0.0.0/8}' where id = $1`, [keyId]);
-    const began = performance.now();
-    await until(
-      () => ask(second),
-      (status) => status === 403,
-      5_000,
-    );
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(await lastOther(second, 403)).toBeLessThan(1_000);
   });
 });
 
@@ -142,7 +142,7 @@ describe('while the connection for notifications is down', () => {
       expect(await ask(second)).toBe(200);
       await first.ctx.pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`);
       await revokeKey(first.ctx.pool, id, operator('test'));
-      expect(await refusedAfter(second)).toBeLessThan(1_000);
+      expect(await lastOther(second)).toBeLessThan(1_000);
       await until(
         async () => Promise.resolve(second.ctx.changes.live),
         (live) => live,
@@ -163,11 +163,13 @@ test('an answer that is under way for long is cut off when its key is revoked', 
     () => 'answered',
     () => 'cut off',
   );
-  await sleep(300);
+  await until(
+    () => client.get('/v1/sandboxes/by-name/never-runs'),
+    ({ status }) => status === 200,
+  );
   await revokeKey(first.ctx.pool, keyId, operator('test'));
-  const began = performance.now();
+  // Long before the two minutes are over for which it would be held.
   expect(await ended).toBe('cut off');
-  expect(performance.now() - began).toBeLessThan(3_000);
 });
 
 test('under load no answer comes through that began a second after the revocation', async () => {

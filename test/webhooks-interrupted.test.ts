@@ -4,7 +4,8 @@ import { sweepDeliveries } from '../src/webhooks/jobs.js';
 import { webhookSettings } from '../src/webhooks/settings.js';
 import { urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
-import { kill, launch, ready, type Served } from './support/processes.js';
+import { untilSealed } from './support/event-log.js';
+import { kill, launch, ready, type Launched, type Served } from './support/processes.js';
 import { startReceiver, type Receiver } from './support/receiver.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
@@ -63,6 +64,7 @@ describe('a webhook that is disabled while there is much to be sent to it', () =
     const path = `/v1/webhooks/${id}`;
     await client.patch(path, { status: 'disabled' });
     for (let index = 0; index < 12; index += 1) await make(`volume-${index}`);
+    await untilSealed(service.ctx.pool, client.org.id, 30_000);
     await client.patch(path, { status: 'active' });
     await received(4);
     await client.patch(path, { status: 'disabled' });
@@ -144,18 +146,20 @@ describe('a receiver', () => {
 });
 
 describe('a process that is killed', () => {
+  let launched: Launched;
   let second: Served;
   beforeAll(async () => {
     const own = ['--database-url', urlOf(service.database), '--data-dir', service.directory];
     const fixed = ['--json', '--port', '0', '--runtime', 'simulated', '--log-level', 'error'];
     const reach = ['--webhook-allow', '127.0.0.1', '--webhook-http'];
-    second = await ready(launch(['serve', ...fixed, ...own, ...reach]), service.directory);
+    launched = launch(['serve', ...fixed, ...own, ...reach]);
+    second = await ready(launched, service.directory);
     // So that the other one is who sends.
     await service.stopWorker();
-  }, 60_000);
+  });
   afterAll(async () => {
-    kill('SIGKILL', second.pid);
-    await second.exited;
+    kill('SIGKILL', launched.pid);
+    await launched.exited;
   });
 
   test('leaves what it was sending to another; its test is given up, and sent again when asked for', async () => {

@@ -19,7 +19,7 @@ const MOST = 10_000;
 export class KeyCache {
   private readonly found = new Map<string, { key: SecretRow; generation: number; until: number }>();
   /** Looks at the database that are under way, of this generation. */
-  private readonly looking = new Map<string, Promise<SecretRow | undefined>>();
+  private readonly looking = new Map<string, { at: number; key: Promise<SecretRow | undefined> }>();
   /** Grows with every change: what was read before it is not used after it. */
   private generation = 0;
   private readonly unsubscribe: () => void;
@@ -40,13 +40,13 @@ export class KeyCache {
     if (known && known.generation === this.generation && known.until > at && this.changes.live) {
       return known.key;
     }
-    const under = this.changes.live ? this.looking.get(place) : undefined;
-    if (under) return under;
-    const looking = this.look(secret, place, at).finally(() => {
-      if (this.looking.get(place) === looking) this.looking.delete(place);
+    const under = this.looking.get(place);
+    if (under && under.at + REMEMBER_MS > at && this.changes.live) return under.key;
+    const key = this.look(secret, place, at).finally(() => {
+      if (this.looking.get(place)?.key === key) this.looking.delete(place);
     });
-    this.looking.set(place, looking);
-    return looking;
+    this.looking.set(place, { at, key });
+    return key;
   }
 
   /** Was it found lately, whatever has become of it? */
