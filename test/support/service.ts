@@ -22,6 +22,7 @@ import type { Runtime } from '../../src/runtimes/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simulated.js';
 import { VolumeStore } from '../../src/volumes/store.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
+import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/webhooks/settings.js';
 import { startWorker } from '../../src/worker.js';
 import { expectCatalogued } from './catalogued.js';
 import { makeClient, type Client } from './client.js';
@@ -59,8 +60,17 @@ export interface TestOptions {
   sameEngine?: boolean;
 }
 
-/** Events of the use of keys, and limits, only where they are what is tested. */
-const UNWATCHED = { keyUseWriteMs: 3_600_000, failedAuthLimit: 0 };
+/** Events of the use of keys, limits, and where webhooks lead, only where they are what is tested. */
+const UNWATCHED = {
+  keyUseWriteMs: 3_600_000,
+  failedAuthLimit: 0,
+  webhooks: { ...DEFAULT_WEBHOOK_SETTINGS, resolve: resolveNothing },
+};
+
+/** Nobody's name server is asked for what a test made up. */
+function resolveNothing(): Promise<string[]> {
+  return Promise.reject(new Error('tests ask no name server'));
+}
 
 let orgs = 0;
 
