@@ -1,7 +1,7 @@
 import type { Context } from './context.js';
 import { startSealing } from './events/jobs.js';
 import { makePartitionsAhead } from './events/partitions.js';
-import { enforceRetention } from './events/retention.js';
+import { enforceInTime } from './events/retention.js';
 import { forgetKeys } from './idempotency/jobs.js';
 import { endKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
@@ -73,7 +73,7 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
     job(endKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(makePartitionsAhead, EVENT_MONTHS_EVERY_MS),
-    job(enforceRetention, EVENT_MONTHS_EVERY_MS),
+    job(enforceInTime, EVENT_MONTHS_EVERY_MS),
     job(removeLeftData, LEFT_DATA_EVERY_MS),
     job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),
   ];

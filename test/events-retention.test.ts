@@ -3,10 +3,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import { makePartitionsAhead } from '../src/events/partitions.js';
 import { insertEvent } from '../src/events/queries.js';
-import { enforceRetention, setRetention } from '../src/events/retention.js';
+import { enforceInTime, enforceRetention, setRetention } from '../src/events/retention.js';
 import { sealEvents } from '../src/events/seal.js';
 import { verifyStore } from '../src/events/verify-store.js';
-import { monthsBefore } from '../src/lib/instant.js';
+import { monthsBefore, now } from '../src/lib/instant.js';
 import { run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
 import { tamper, wholeLog } from './support/event-log.js';
@@ -192,9 +192,42 @@ test('a log of which all was due goes on where it was', async () => {
   expect((await verify(client)).wrong).toMatch(/does not bear the signature/);
 });
 
+test('what somebody else wrote down about how long events are kept drops nothing, of that organization alone', async () => {
+  const [client, other] = [await service.newOrg(), await service.newOrg()];
+  for (const one of [client, other]) {
+    await write(one, '2030-01-01T00:00:00.000000Z');
+    await keep(one, 600);
+  }
+  await keep(other, 3);
+  await seal();
+  for (const set of ['retention_months = 1', 'retention_months = 1, retention_signature = null']) {
+    await tamper(service.ctx.pool, `update event_chains set ${set} where org_id = '${client.org.id}'`);
+    await expect(enforce()).rejects.toThrow(client.org.id);
+    expect((await verify(client)).wrong).toBe('that events are kept for 1 months was not set by the service');
+    expect([await left(client), await left(other)]).toEqual([['2030-01'], []]);
+  }
+  // Who has the right to set it does so.
+  await keep(client, null);
+  expect((await verify(client)).wrong).toBeNull();
+});
+
+test('while the clocks of machine and database are far apart, nothing is dropped', async () => {
+  const client = await service.newOrg();
+  await write(client, '2030-01-01T00:00:00.000000Z');
+  await keep(client, 3);
+  await expect(enforceInTime(service.ctx, never)).rejects.toThrow('more than a day apart');
+  expect(await left(client)).toEqual(['2030-01']);
+  await enforceInTime({ ...service.ctx, now }, never);
+  await keep(client, null);
+});
+
 test('is set by command, which leaves an event, once', async () => {
   const client = await service.newOrg();
   const words = ['events', 'retention', '--org', client.org.slug, '--database-url', urlOf(service.database)];
+  expect((await run([...words, '--months', '24'])).err).toContain(
+    'the event keys of the service, which are not here',
+  );
+  words.push('--data-dir', service.directory);
   expect(await runJson([...words, '--months', '24'])).toEqual({ before_months: null, after_months: 24 });
   expect(await runJson([...words, '--months', '24'])).toEqual({ before_months: 24, after_months: 24 });
   expect(await runJson([...words, '--months', 'forever'])).toEqual({ before_months: 24, after_months: null });

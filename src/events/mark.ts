@@ -16,7 +16,12 @@ export function markEvents(pool: Pool, keys: () => EventKeys | undefined): void 
   });
 }
 
+/** The keys of who writes with `sql`, if he has any. */
+export function keysOf(sql: Sql): EventKeys | undefined {
+  return (sql as Marking)[KEYS]?.();
+}
+
 /** The mark of an event that is written with `sql`; null where there are no keys. */
 export function markFor(sql: Sql, leaf: Buffer): Buffer | null {
-  return (sql as Marking)[KEYS]?.()?.mark(leaf) ?? null;
+  return keysOf(sql)?.mark(leaf) ?? null;
 }

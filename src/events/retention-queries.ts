@@ -2,17 +2,42 @@ import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
 import type { Drop } from './checkpoint.js';
+import type { KeptFor } from './kept-for.js';
 
-export async function orgsWithRetention(sql: Sql): Promise<{ org_id: string; months: number }[]> {
-  const { rows } = await sql.query<{ org_id: string; months: number }>(
-    `select org_id, retention_months as months from event_chains
-     where retention_months is not null order by org_id`,
+const KEPT_FOR = 'org_id, retention_months, retention_at, retention_key_id, retention_signature';
+
+export async function orgsWithRetention(sql: Sql): Promise<(KeptFor & { retention_months: number })[]> {
+  const { rows } = await sql.query<KeptFor & { retention_months: number } & Record<string, unknown>>(
+    `select ${KEPT_FOR} from event_chains where retention_months is not null order by org_id`,
   );
   return rows;
 }
 
-export async function updateRetention(tx: Sql, orgId: string, months: number | null): Promise<void> {
-  await tx.query('update event_chains set retention_months = $2 where org_id = $1', [orgId, months]);
+export async function getKeptFor(sql: Sql, orgId: string): Promise<KeptFor | undefined> {
+  const { rows } = await sql.query<KeptFor & Record<string, unknown>>(
+    `select ${KEPT_FOR} from event_chains where org_id = $1`,
+    [orgId],
+  );
+  return rows[0];
+}
+
+export async function updateKeptFor(tx: Sql, kept: KeptFor): Promise<void> {
+  const { org_id, retention_months, retention_at, retention_key_id, retention_signature } = kept;
+  await tx.query(
+    `update event_chains
+     set retention_months = $2, retention_at = $3, retention_key_id = $4, retention_signature = $5
+     where org_id = $1`,
+    [org_id, retention_months, retention_at, retention_key_id, retention_signature],
+  );
+}
+
+/** How far the clock of the database is from a moment, in seconds. */
+export async function secondsFrom(sql: Sql, at: Instant): Promise<number> {
+  const { rows } = await sql.query<{ seconds: number }>(
+    'select abs(extract(epoch from clock_timestamp() - $1::timestamptz))::float8 as seconds',
+    [at],
+  );
+  return rows[0]!.seconds;
 }
 
 /** How many events of the log up to an entry are older, and not dropped already. */

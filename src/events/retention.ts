@@ -1,5 +1,6 @@
 import type { Pool } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
+import { ExplainedError } from '../lib/explained.js';
 import { monthAfter, monthsBefore, now, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import { RETENTION } from './actor.js';
 import { originOf } from './canonical.js';
@@ -21,16 +22,23 @@ import {
   linkAt,
   orgsWithRetention,
   standingDrops,
-  updateRetention,
+  secondsFrom,
+  updateKeptFor,
   type DropRow,
   type EventPlace,
 } from './retention-queries.js';
+import { isTrusted, signKeptFor, type KeptFor } from './kept-for.js';
+import { keysOf } from './mark.js';
 import type { EventActor } from './schema.js';
 import { sealAll, type SealContext } from './seal.js';
 
 const BATCH = 5_000;
+const MOST_SECONDS_APART = 86_400;
 
-/** Sets how many whole months events are kept after their own; null is for ever. Returns what it was and is. */
+/**
+ * Sets how many whole months events are kept after their own; null is for ever. Returns what it was and is. Throws ExplainedError
+ * where there are no event keys: nobody would drop anything for who has not signed it.
+ */
 export async function setRetention(
   pool: Pool,
   orgId: string,
@@ -41,7 +49,13 @@ export async function setRetention(
     const chain = (await lockChain(tx, orgId, { wait: true }))!;
     const change = { before_months: chain.retention_months, after_months: months };
     if (change.before_months === change.after_months) return change;
-    await updateRetention(tx, orgId, months);
+    const keys = keysOf(tx);
+    if (!keys) {
+      throw new ExplainedError(
+        'how long events are kept is signed with the event keys of the service, which are not here',
+      );
+    }
+    await updateKeptFor(tx, signKeptFor(keys, orgId, months, now()));
     await recordEvent(tx, {
       orgId,
       type: 'event_retention_changed',
@@ -60,9 +74,11 @@ export async function setRetention(
  * batches, and a month as a whole only once nothing is left in it.
  */
 export async function enforceRetention(ctx: SealContext, signal: AbortSignal): Promise<void> {
-  for (const { org_id: orgId, months } of await orgsWithRetention(ctx.pool)) {
+  const failed: unknown[] = [];
+  for (const kept of await orgsWithRetention(ctx.pool)) {
     if (signal.aborted) return;
-    await dropDue(ctx, orgId, monthsBefore(startOfMonth(ctx.now()), months));
+    const before = monthsBefore(startOfMonth(ctx.now()), kept.retention_months);
+    await dropDue(ctx, kept, before).catch((error: unknown) => failed.push(error));
   }
   let latest: Instant | undefined;
   for (const drop of await standingDrops(ctx.pool)) {
@@ -71,9 +87,27 @@ export async function enforceRetention(ctx: SealContext, signal: AbortSignal): P
     if (latest === undefined || drop.dropped_before > latest) latest = drop.dropped_before;
   }
   if (latest !== undefined) await dropEmptyPartitions(ctx.pool, latest, signal);
+  // One whose log is not as it was signed keeps nothing of the others.
+  if (failed.length > 0) throw failed[0];
 }
 
-async function dropDue(ctx: SealContext, orgId: string, before: Instant): Promise<void> {
+/** Enforces retention, unless one of two clocks is wrong: nobody gets back what was dropped too early. */
+export async function enforceInTime(ctx: SealContext, signal: AbortSignal): Promise<void> {
+  if ((await secondsFrom(ctx.pool, ctx.now())) > MOST_SECONDS_APART) {
+    throw new Error(
+      'the clocks of this machine and of the database are more than a day apart: no events are dropped',
+    );
+  }
+  await enforceRetention(ctx, signal);
+}
+
+async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promise<void> {
+  const orgId = kept.org_id;
+  if (!isTrusted(kept, ctx.eventKeys().known)) {
+    throw new Error(
+      `how long events of the organization ${orgId} are kept was not set by the service: none are dropped`,
+    );
+  }
   const held = <T>(work: (tx: Transaction, chain: Chain) => Promise<T>) =>
     inTransaction(ctx.pool, async (tx) => work(tx, (await lockChain(tx, orgId, { wait: true }))!), {
       unhurried: true,

@@ -5,7 +5,9 @@ import type { Instant } from '../lib/instant.js';
 import { shortInstant } from '../lib/instant.js';
 import { actorId } from './actor.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
+import { isTrusted } from './kept-for.js';
 import { Comparison, type Witness } from './known-places.js';
+import { getKeptFor } from './retention-queries.js';
 import type { EventActor } from './schema.js';
 import { Walk, Wrong, type Trust, type Verdict } from './verify.js';
 
@@ -36,6 +38,7 @@ export async function verifyStore(
         walk = new Walk(orgId, trust, await readDrops(tx, orgId));
         await walkLog(tx, orgId, walk, new Comparison(witnesses), onEntry);
         await findInserted(tx, orgId);
+        await checkRetention(tx, orgId, trust);
         await findWaiting(tx, orgId);
       } catch (error) {
         if (!(error instanceof Wrong)) throw error;
@@ -160,6 +163,12 @@ async function findInserted(tx: Transaction, orgId: string): Promise<void> {
   }
 }
 
+async function checkRetention(tx: Transaction, orgId: string, { keys }: Trust): Promise<void> {
+  const kept = await getKeptFor(tx, orgId);
+  if (!kept || isTrusted(kept, keys)) return;
+  throw new Wrong(`that events are kept for ${kept.retention_months} months was not set by the service`);
+}
+
 /** Sealing takes a second. What waits for longer is protected by nothing, and nobody may be there who seals. */
 async function findWaiting(tx: Transaction, orgId: string): Promise<void> {
   const { rows } = await tx.query<{ event_id: string; queued_at: Instant }>(
@@ -183,7 +192,8 @@ async function findWaiting(tx: Transaction, orgId: string): Promise<void> {
      limit 1`,
     [orgId],
   );
-  if (empty.length > 0) throw new Wrong('the log is gone: there are keys, and not the events of their making');
+  if (empty.length > 0)
+    throw new Wrong('the log is gone: there are keys, and not the events of their making');
 }
 
 async function countUnsealed(tx: Transaction, orgId: string): Promise<number> {
