@@ -5,7 +5,7 @@ import { startLoop } from '../lib/loop.js';
 const LOOK_EVERY_MS = 500;
 
 export interface OpenAnswers {
-  /** Watches an answer until it is complete. `isOpened`: whether its key still opens it. */
+  /** Watches an answer until it is complete or its client has left. `isOpened`: whether its key still opens it. */
   watch(reply: FastifyReply, isOpened: () => Promise<boolean>): void;
   close(): Promise<void>;
 }
@@ -31,6 +31,8 @@ export function watchOpenAnswers({ log }: Pick<Context, 'log'>): OpenAnswers {
   );
   return {
     watch(reply, isOpened) {
+      // The client left before: nothing would tell of it again.
+      if (reply.raw.destroyed) return;
       open.set(reply, isOpened);
       reply.raw.once('close', () => open.delete(reply));
     },

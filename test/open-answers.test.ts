@@ -1,0 +1,29 @@
+import Fastify from 'fastify';
+import { once } from 'node:events';
+import { connect, type AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { watchOpenAnswers } from '../src/http/open-answers.js';
+import { makeLog } from '../src/log.js';
+
+test('an answer whose client left before it was watched is not looked at', async () => {
+  const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
+  const app = Fastify();
+  let looks = 0;
+  const watched = new Promise<void>((resolve) => {
+    app.get('/', async (request, reply) => {
+      socket.destroy();
+      await once(request.raw.socket, 'close');
+      open.watch(reply, () => Promise.resolve((looks += 1) > 0));
+      resolve();
+    });
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+  socket.write('GET / HTTP/1.1\r\nhost: test\r\n\r\n');
+  await watched;
+  await delay(1_200);
+  expect(looks).toBe(0);
+  await open.close();
+  await app.close();
+});
