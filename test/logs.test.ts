@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Client } from './support/client.js';
+import { makeClient, type Client } from './support/client.js';
 import { containerOf, describeDocker, IMAGE, makeImage } from './support/docker.js';
 import { destroyAll, onDocker } from './support/docker-service.js';
 import { allEvents, openEvents, type ServerEvent } from './support/events.js';
@@ -19,7 +19,7 @@ describe('logs of simulated sandboxes', () => {
   let service: TestService;
   let client: Client;
   beforeAll(async () => {
-    service = await startTestService({ settings: { maxLogFollowers: 3, logKeepAliveMs: 100 } });
+    service = await startTestService({ settings: { maxLogFollowers: 5, logKeepAliveMs: 100 } });
     client = await service.newOrg();
   });
   afterAll(() => service.close());
@@ -104,6 +104,24 @@ describe('logs of simulated sandboxes', () => {
     );
     await client.delete(`/v1/sandboxes/${body.id}`);
     expect((await allEvents(again.events)).at(-1)).toEqual({ event: 'end', data: {} });
+  });
+
+  test('end for a key that is narrowed to a label when the sandbox loses it, and not for others', async () => {
+    const made = await client.post('/v1/keys', {
+      ...{ name: 'ml', scopes: ['sandboxes:write'], labels: { team: 'ml' } },
+    });
+    const ml = makeClient(service.url, { org: client.org, key: made.body.key, keyId: made.body.id });
+    const { body } = await ml.post('/v1/sandboxes', smallRequest('labelled'), running);
+    const path = `/v1/sandboxes/${body.id}`;
+    const [narrow, wide] = [await openEvents(ml, `${path}/logs`), await openEvents(client, `${path}/logs`)];
+    await narrow.events.next();
+    // With the label it goes on.
+    expect((await client.patch(path, { labels: { team: 'ml', stage: 'b' } })).status).toBe(200);
+    expect((await narrow.events.next()).value).toEqual({ comment: 'nothing new' });
+    expect((await client.patch(path, { labels: { team: 'web' } })).status).toBe(200);
+    expect(await allEvents(narrow.events)).toEqual([]);
+    await client.post(`${path}/stop`, {});
+    expect((await allEvents(wide.events)).at(-1)).toEqual({ event: 'end', data: {} });
   });
 
   test('wait for a sandbox that is starting', async () => {

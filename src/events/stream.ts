@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { QUIET, quietly, type Places } from '../http/follow.js';
 import { callerOf } from '../http/auth.js';
+import { badParameter } from '../http/errors.js';
 import { sleep } from '../lib/sleep.js';
 import { readEventFilter, type FilterQuery } from './filter.js';
 import { firstSeqSince, readEndSeq, readLog, type LogEntry } from './log.js';
@@ -28,17 +29,28 @@ export async function stream(
   const { orgId } = callerOf(request);
   const filter = readEventFilter(query);
   const lastId = request.headers['last-event-id'] as string | undefined;
+  const end = await readEndSeq(ctx.pool, orgId);
+  const placeIn = (name: string, text: string | undefined) => {
+    const place = readPlace(ctx.cursors, orgId, name, text);
+    // What was between would be passed over in silence: the log is not the one that it was.
+    if (place !== undefined && place > end) throw badParameter(name, `${name} is behind the end of the log`);
+    return place;
+  };
   const after =
-    readPlace(ctx.cursors, orgId, 'last-event-id', lastId) ??
-    readPlace(ctx.cursors, orgId, 'cursor', query.cursor) ??
-    (await beginning(ctx, orgId, filter));
-  const signal = AbortSignal.any([places.take(reply), ctx.stopping]);
+    placeIn('last-event-id', lastId) ??
+    placeIn('cursor', query.cursor) ??
+    (await beginning(ctx, orgId, filter, end));
+  const signal = AbortSignal.any([places.take(orgId, reply), ctx.stopping]);
   return render(ctx, { orgId, filter, after, signal });
 }
 
 /** The place before the first event that can pass, or the end of the log. */
-async function beginning({ pool }: Context, orgId: string, { since }: EventFilter): Promise<number> {
-  const end = await readEndSeq(pool, orgId);
+async function beginning(
+  { pool }: Context,
+  orgId: string,
+  { since }: EventFilter,
+  end: number,
+): Promise<number> {
   const first = since === undefined ? undefined : await firstSeqSince(pool, orgId, since);
   return first === undefined ? end : first - 1;
 }
@@ -63,7 +75,7 @@ async function* render(ctx: Context, following: Following): AsyncIterable<string
       if (entry !== QUIET) {
         told = entry.seq;
         const data = JSON.stringify(presentEvent(entry.event!));
-        yield `${idOf(told)}event: ${entry.event!.event_type}\ndata: ${data}\n\n`;
+        yield `${idOf(told)}event: ${oneLine(entry.event!.event_type)}\ndata: ${data}\n\n`;
       } else if (told < reached.seq) {
         // What did not pass need not be looked at again either.
         told = reached.seq;
@@ -75,6 +87,11 @@ async function* render(ctx: Context, following: Following): AsyncIterable<string
   } catch (error) {
     if (!signal.aborted) ctx.log.error({ err: error, orgId }, 'following events failed');
   }
+}
+
+/** History may have brought any type, and a line break would end the field. */
+function oneLine(text: string): string {
+  return text.replaceAll(/[\r\n]/g, ' ');
 }
 
 /** The entries that pass, as they are sealed. `reached` moves on with all that were looked at. */

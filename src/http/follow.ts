@@ -2,6 +2,8 @@
 import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
+import { makePlaces } from '../lib/places.js';
+import { servedAlong } from '../db/requests.js';
 import { sleep } from '../lib/sleep.js';
 import { ApiError } from './errors.js';
 
@@ -19,25 +21,27 @@ export const FollowHeaders = Type.Object({
   ),
 });
 
-/** Room for so many who listen at once: each has a connection, and more. */
+/** Room for so many who listen at once, half as many of one organization: each has a connection, and more. */
 export class Places {
-  private taken = 0;
+  private readonly places;
 
   constructor(
-    private readonly most: number,
+    most: number,
     private readonly refusal: string,
-  ) {}
+  ) {
+    this.places = makePlaces({ total: most, each: Math.ceil(most / 2) });
+  }
 
   /** Takes a place until the client leaves, which the signal tells. Throws when there is none. */
-  take(reply: FastifyReply): AbortSignal {
-    if (this.taken >= this.most) {
+  take(orgId: string, reply: FastifyReply): AbortSignal {
+    const giveBack = this.places.take(orgId);
+    if (!giveBack) {
       throw new ApiError('rate_limited', this.refusal, null, { headers: { 'retry-after': '5' } });
     }
-    this.taken += 1;
     const gone = new AbortController();
     const leave = () => {
       if (gone.signal.aborted) return;
-      this.taken -= 1;
+      giveBack();
       gone.abort();
     };
     reply.raw.once('close', leave);
@@ -56,7 +60,8 @@ export function sendEvents(
   stallMs?: number,
 ): FastifyReply {
   const cut = () => reply.raw.destroy();
-  const stream = Readable.from(stallMs === undefined ? events : watched(events, stallMs, cut), {
+  const served = servedAlong(events);
+  const stream = Readable.from(stallMs === undefined ? served : watched(served, stallMs, cut), {
     objectMode: false,
     highWaterMark: BUFFER_BYTES,
   });

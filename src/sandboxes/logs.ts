@@ -2,6 +2,8 @@ import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { Places, QUIET, quietly } from '../http/follow.js';
+import { isNarrowed } from '../keys/access.js';
+import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';
 import { nanosOf } from '../runtimes/docker-logs.js';
 import type { LogLine, LogQuery } from '../runtimes/runtime.js';
@@ -10,6 +12,8 @@ import { getPlace, type SandboxKey } from './queries.js';
 
 /** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
 const LOOK_EVERY_MS = 1_000;
+
+type Labels = NonNullable<SandboxKey['within']>;
 
 interface Subject {
   orgId: string;
@@ -39,8 +43,39 @@ export class LogFollowers {
     const place = await getPlace(ctx.pool, orgId, key);
     if (!place) throw new ApiError('sandbox_not_found');
     refuseElsewhere(ctx, place.worker_id);
-    const gone = this.places.take(reply);
-    return this.events({ orgId, id: place.id }, query, AbortSignal.any([gone, ctx.stopping]));
+    const subject = { orgId, id: place.id };
+    const gone = this.places.take(orgId, reply);
+    const signals = [gone, ctx.stopping];
+    if (key.within && isNarrowed({ labels: key.within }))
+      signals.push(this.leaving(subject, key.within, gone));
+    return this.events(subject, query, AbortSignal.any(signals));
+  }
+
+  /** Aborts when the sandbox loses one of these labels: then the key does not open its log any more. */
+  private leaving({ orgId, id }: Subject, within: Labels, gone: AbortSignal): AbortSignal {
+    const { pool, changes, log } = this.ctx;
+    const left = new AbortController();
+    const loop = startLoop(
+      async () => {
+        // One that has been removed keeps its log until the end of it.
+        const isThere = await getPlace(pool, orgId, { id });
+        if (isThere && !(await getPlace(pool, orgId, { id, within }))) left.abort();
+      },
+      {
+        intervalMs: LOOK_EVERY_MS,
+        maxBackoffMs: LOOK_EVERY_MS,
+        onError: (error) =>
+          log.warn({ err: error }, 'the labels of a followed sandbox could not be looked at'),
+      },
+    );
+    const unsubscribe = changes.subscribe(id, () => loop.wake());
+    const over = () => {
+      unsubscribe();
+      void loop.stop();
+    };
+    gone.addEventListener('abort', over, { once: true });
+    if (gone.aborted) over();
+    return left.signal;
   }
 
   private async *events(subject: Subject, query: LogQuery, signal: AbortSignal): AsyncIterable<string> {
