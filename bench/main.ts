@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { dockerSocket } from '../src/cli/options.js';
+import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
 import { events } from './events.js';
 import { firstStart } from './first-start.js';
@@ -32,6 +33,18 @@ await new Command('bench')
       .action(({ writers, creates, rounds }: { writers: number; creates: number; rounds: number }) =>
         events(writers, creates, rounds),
       ),
+  )
+  .addCommand(
+    new Command('organizations')
+      .description('requests with row-level security and without it')
+      .option('--rounds <n>', 'how often', Number, 30)
+      .action(({ rounds }: { rounds: number }) => organizations(rounds)),
+  )
+  .addCommand(
+    new Command('auth')
+      .description('requests with authentication and without it')
+      .option('--rounds <n>', 'how often', Number, 30)
+      .action(({ rounds }: { rounds: number }) => auth(rounds)),
   )
   .addCommand(
     new Command('docker-start')

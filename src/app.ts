@@ -29,8 +29,14 @@ export function warmUp(): void {
   compile(CreateSandboxRequest);
 }
 
-/** The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. */
-export async function buildApp(ctx: Context): Promise<App> {
+/**
+ * The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. What stands before them can be
+ * replaced, to measure what it costs.
+ */
+export async function buildApp(
+  ctx: Context,
+  { doorOf = makeDoor, serve = serveOrg }: { doorOf?: typeof makeDoor; serve?: typeof serveOrg } = {},
+): Promise<App> {
   const app = makeServer(ctx.log, ctx.settings);
   const routes = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ url, method }) => {
@@ -42,9 +48,9 @@ export async function buildApp(ctx: Context): Promise<App> {
   await registerOpenapi(app);
   healthRoutes(app, ctx);
   await app.register(async (api) => {
-    api.addHook('onRequest', await makeDoor(api, ctx));
+    api.addHook('onRequest', await doorOf(api, ctx));
     // The last hook before the handlers: what reads the body begins in the connection and not in the request.
-    api.addHook('preHandler', (request, _reply, done) => serveOrg(callerOf(request).orgId, done));
+    api.addHook('preHandler', (request, _reply, done) => serve(callerOf(request).orgId, done));
     // A parameter that is not understood is refused, also where none is.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);

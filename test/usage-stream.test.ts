@@ -31,9 +31,9 @@ async function askAndStare(client: Client): Promise<IncomingMessage> {
 }
 
 async function untilIdle(): Promise<void> {
-  const { pool } = service.ctx;
+  const { requests } = service.ctx;
   await until(
-    () => Promise.resolve(pool.totalCount - pool.idleCount),
+    () => Promise.resolve(requests.totalCount - requests.idleCount),
     (busy) => busy === 0,
   );
 }

@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { callbackify } from 'node:util';
 import pg from 'pg';
 import { poolConfig, poolOf, type Address, type Pool } from './pool.js';
@@ -10,10 +10,28 @@ const serving = new AsyncLocalStorage<string>();
  * Runs `work` for an organization: it, and everything that it begins, sees and writes nothing of any other through the
  * connections of `openRequests`.
  *
- * Carried along by Node and not handed on, so that no operation can leave it out.
+ * Carried along by Node and not handed on, so that no operation can leave it out. What begins elsewhere, such as at the end
+ * of a connection, has to be bound (`AsyncResource.bind`) or finds none.
  */
 export function serveOrg<T>(orgId: string, work: () => T): T {
   return serving.run(orgId, work);
+}
+
+/**
+ * The same items, each made for the organization that is being served now. Whoever sends them off may ask for the next when a
+ * socket has room again, and that belongs to no request.
+ */
+export function servedAlong<T>(items: AsyncIterable<T>): AsyncIterable<T> {
+  return {
+    [Symbol.asyncIterator]() {
+      const iterator = items[Symbol.asyncIterator]();
+      const ended = { done: true, value: undefined } as const;
+      return {
+        next: AsyncResource.bind(() => iterator.next()),
+        return: AsyncResource.bind(async () => (await iterator.return?.()) ?? ended),
+      };
+    },
+  };
 }
 
 const NAME_ORG = {

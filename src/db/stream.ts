@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import { Readable } from 'node:stream';
 import { sleep } from '../lib/sleep.js';
 import type { Pool } from './pool.js';
@@ -111,10 +112,10 @@ async function cancelledBy(
       await sleep(CANCEL_EVERY_MS, over.signal);
     }
   };
-  const onAbort = () => {
+  const onAbort = AsyncResource.bind(() => {
     // When it cannot be cancelled, it ends by its time limit.
     cancelling = cancel().catch(() => undefined);
-  };
+  });
   signal.addEventListener('abort', onAbort);
   if (signal.aborted) onAbort();
   try {

@@ -1,0 +1,55 @@
+/**
+ * The API, as it is or without one of the things that stand before its routes. `node arm-server.js <arm> <database URL>
+ * <directory> <organization>` prints its address and serves until it is killed.
+ */
+import { createHash } from 'node:crypto';
+import { buildApp } from '../src/app.js';
+import { DEFAULT_SETTINGS, type Context } from '../src/context.js';
+import { listenForChanges } from '../src/db/changes.js';
+import { openPool } from '../src/db/pool.js';
+import { openRequests } from '../src/db/requests.js';
+import { operator } from '../src/events/actor.js';
+import { EventHeads } from '../src/events/heads.js';
+import { markEvents } from '../src/events/mark.js';
+import { openEventKeys } from '../src/events/signing-key.js';
+import { listen } from '../src/http/listen.js';
+import { FULL_ACCESS } from '../src/keys/access.js';
+import { Cursors } from '../src/lib/cursor.js';
+import { now } from '../src/lib/instant.js';
+import { makeLog } from '../src/log.js';
+import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { Keyring } from '../src/secrets/keyring.js';
+import { VolumeStore } from '../src/volumes/store.js';
+import { join } from 'node:path';
+
+const [arm, url, directory, orgId] = process.argv.slice(2) as [string, string, string, string];
+const key = createHash('sha256').update('bench').digest('base64');
+const address = { url };
+const pool = openPool(address, () => undefined);
+const requests = arm === 'no policies' ? pool : openRequests(address, true, () => undefined);
+const eventKeys = openEventKeys({ keys: key });
+for (const each of new Set([pool, requests])) markEvents(each, eventKeys);
+const ctx: Context = {
+  ...{ pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },
+  runtime: new SimulatedRuntime(directory),
+  volumes: new VolumeStore(directory),
+  cursors: new Cursors(Buffer.alloc(32)),
+  eventHeads: new EventHeads(join(directory, 'event-heads')),
+  keyring: () => Keyring.parse(key, 'the bench'),
+  changes: listenForChanges(address, () => undefined),
+  log: makeLog('error', process.stderr),
+  stopping: new AbortController().signal,
+};
+const app = await buildApp(ctx, {
+  ...(arm === 'no policies' ? { serve: (_orgId, work) => work() } : {}),
+  ...(arm === 'no authentication'
+    ? {
+        doorOf: async () =>
+          Promise.resolve(async (request) => {
+            request.caller = { orgId, actor: operator('bench'), access: FULL_ACCESS };
+            return Promise.resolve();
+          }),
+      }
+    : {}),
+});
+console.log(JSON.stringify({ address: await listen(app, { host: '127.0.0.1', port: 0 }) }));

@@ -1,0 +1,184 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { table } from '../src/cli/table.js';
+import { migrate } from '../src/db/migrate.js';
+import { openForServer } from '../src/db/open.js';
+import { openPool, type Pool } from '../src/db/pool.js';
+import { operator } from '../src/events/actor.js';
+import { createKey } from '../src/keys/create.js';
+import { createOrg } from '../src/orgs/create.js';
+
+const ORGS = 8;
+const SANDBOXES = 5_000;
+const EVENTS = 20_000;
+/** Of one arm before the next has its turn. */
+const IN_A_ROW = 10;
+
+interface Org {
+  key: string;
+  ids: string[];
+}
+
+let made = 0;
+const REQUESTS: Record<string, (org: Org, index: number) => { path: string; body?: unknown }> = {
+  'get one': ({ ids }, index) => ({ path: `/v1/sandboxes/${ids[index % ids.length]}` }),
+  'list 20': () => ({ path: '/v1/sandboxes?limit=20' }),
+  'list by label': () => ({ path: `/v1/sandboxes?labels=${encodeURIComponent('{"team":"t1","env":"e2"}')}` }),
+  'events, 20': () => ({ path: '/v1/events?limit=20&event_type=sandbox_started' }),
+  create: () => ({
+    path: '/v1/sandboxes',
+    body: {
+      name: `made-${(made += 1)}`,
+      labels: { team: 't1' },
+      image: { type: 'oci', reference: 'busybox' },
+    },
+  }),
+};
+
+/** Prints what row-level security costs: for one organization, and when each request is of another than the one before. */
+export async function organizations(rounds: number): Promise<void> {
+  await compare('no policies', Object.keys(REQUESTS), [1, ORGS], rounds);
+}
+
+/** Prints what it costs to find out who a request is of, and what it may do. */
+export async function auth(rounds: number): Promise<void> {
+  await compare('no authentication', ['get one', 'list 20'], [1], rounds);
+}
+
+/** Times the service beside another that lacks one thing, on one database, in turns; prints medians. */
+async function compare(arm: string, names: string[], orgCounts: number[], rounds: number): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
+  const database = await openForServer({
+    ...{ databaseUrl: undefined, dataDir: join(directory, 'data'), command: 'bench' },
+    onCrash: (error) => console.error('the database ended', error),
+  });
+  const { address } = database;
+  if (!('socket' in address)) throw new Error('the bench has a database of its own');
+  const url = `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`;
+  const pool = openPool(address, () => undefined);
+  const children: ChildProcess[] = [];
+  try {
+    await migrate(address);
+    const orgs: (Org & { id: string })[] = [];
+    for (let index = 0; index < ORGS; index += 1) orgs.push(await load(pool, index));
+    const start = async (name: string) => {
+      const script = fileURLToPath(new URL('arm-server.js', import.meta.url));
+      const child = spawn(process.execPath, [script, name, url, directory, orgs[0]!.id], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      children.push(child);
+      const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+      return (JSON.parse(line) as { address: string }).address;
+    };
+    const bases = [await start(arm), await start('as it is')] as const;
+    for (const org of orgs) await multiply(pool, bases[1], org);
+    await pool.query('analyze');
+    const rows: string[][] = [];
+    for (const name of names) {
+      for (const count of orgCounts) {
+        rows.push([name, String(count), ...(await measure(bases, name, orgs.slice(0, count), rounds))]);
+      }
+    }
+    console.log(
+      `Node ${process.versions.node}, ${rounds} rounds in turns of ${IN_A_ROW} requests, one at a time; ${SANDBOXES} sandboxes and ${EVENTS} events an organization\n`,
+    );
+    console.log(table(['REQUEST', 'ORGANIZATIONS', `${arm.toUpperCase()} ms`, 'AS IT IS ms', 'RATIO'], rows));
+  } finally {
+    for (const child of children) {
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    }
+    await pool.end();
+    await database.close();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+/** The medians of both, and that of their ratio in each round: what else the machine does hits both halves of a round. */
+async function measure(
+  bases: readonly [string, string],
+  name: string,
+  orgs: Org[],
+  rounds: number,
+): Promise<string[]> {
+  const times: [number[], number[]] = [[], []];
+  const ratios: number[] = [];
+  let index = 0;
+  // The first rounds only warm up.
+  for (let round = -5; round < rounds; round += 1) {
+    const took: [number, number] = [0, 0];
+    for (const which of round % 2 === 0 ? ([0, 1] as const) : ([1, 0] as const)) {
+      const each: number[] = [];
+      for (let count = 0; count < IN_A_ROW; count += 1) {
+        index += 1;
+        each.push(await ask(bases[which], orgs[index % orgs.length]!, name, index));
+      }
+      took[which] = median(each);
+    }
+    if (round < 0) continue;
+    for (const which of [0, 1] as const) times[which].push(took[which]);
+    ratios.push(took[1] / took[0]);
+  }
+  return [...times.map((each) => median(each).toFixed(2)), median(ratios).toFixed(2)];
+}
+
+const agent = new Agent({ keepAlive: true });
+
+async function ask(base: string, org: Org, name: string, index: number): Promise<number> {
+  const { path, body } = REQUESTS[name]!(org, index);
+  const headers = { authorization: `Bearer ${org.key}`, 'content-type': 'application/json' };
+  const begun = performance.now();
+  const sent = request(`${base}${path}`, { agent, headers, method: body === undefined ? 'GET' : 'POST' });
+  sent.end(body === undefined ? undefined : JSON.stringify(body));
+  const [answer] = (await once(sent, 'response')) as [import('node:http').IncomingMessage];
+  const answered = await text(answer);
+  if (answer.statusCode !== 200) throw new Error(answered);
+  return performance.now() - begun;
+}
+
+async function load(pool: Pool, index: number): Promise<Org & { id: string }> {
+  const actor = operator('bench');
+  const { id } = await createOrg(pool, { name: 'Bench', slug: `bench-${index}` }, actor);
+  const { key } = await createKey(pool, id, 'bench', actor);
+  await pool.query(
+    `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id)
+     select $1, gen_random_uuid(), now() - n * interval '1 minute', 'sandbox',
+       case n % 4 when 0 then 'sandbox_started' else 'sandbox_stopped' end, '{"kind":"system","code":"bench","label":"Bench"}', '{}', 'system', 'bench'
+     from generate_series(1, $2::int) n`,
+    [id, EVENTS],
+  );
+  return { id, key, ids: [] };
+}
+
+/** Many sandboxes like one that was made in the ordinary way. */
+async function multiply(pool: Pool, base: string, org: Org & { id: string }): Promise<void> {
+  await ask(base, org, 'create', 0);
+  const { rows } = await pool.query<{ id: string }>(
+    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, spec, run_spec, runtime)
+     select org_id, gen_random_uuid(), 'box-' || n, slug || '-' || n, status, ephemeral,
+       created_at - n * interval '1 second', changed_at, spec, run_spec, runtime
+     from sandboxes, generate_series(1, $2::int) n where org_id = $1
+     returning id`,
+    [org.id, SANDBOXES],
+  );
+  org.ids.push(...rows.slice(0, 1_000).map((row) => row.id));
+  await pool.query(
+    `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
+     select org_id, label.key, label.value, created_at, id
+     from sandboxes, lateral substring(name from '[0-9]+$') n,
+       lateral (values ('team', 't' || n::int % 10), ('env', 'e' || n::int % 7)) as label (key, value)
+     where org_id = $1 and name like 'box-%'`,
+    [org.id],
+  );
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+}
