@@ -9,7 +9,7 @@ import { EventHeads } from '../src/events/heads.js';
 import type { KnownPlace } from '../src/events/known-places.js';
 import { recordEvent } from '../src/events/record.js';
 import { sealEvents } from '../src/events/seal.js';
-import { openEventKeys } from '../src/events/signing-key.js';
+import { openEventKeys, rotateEventKey } from '../src/events/signing-key.js';
 import { verifyStore } from '../src/events/verify-store.js';
 import { expectRefused, run, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
@@ -310,6 +310,20 @@ describe('the sealer', () => {
     expect(log.slice(-2).map(({ event_id }) => event_id)).toEqual(ids);
   });
 
+  test('takes what was marked under the key before, not what was under one before that', async () => {
+    const { client, org } = await victim();
+    const file = join(service.directory, 'event-keys');
+    await client.post('/v1/volumes', { name: 'under-the-key-before' });
+    rotateEventKey(file);
+    expect(await seal(org)).toEqual([]);
+    expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0, unmarked: 0 });
+    await client.post('/v1/volumes', { name: 'under-one-before-that' });
+    rotateEventKey(file);
+    rotateEventKey(file);
+    expect(await seal(org)).toEqual([]);
+    expect((await verify(client)).wrong).toMatch(/was inserted: nobody wrote it who has the event keys/);
+  });
+
   test('signs nothing while others signed whose keys it does not know', async () => {
     const { client } = await victim();
     await client.post('/v1/volumes', { name: 'one-more' });
@@ -384,6 +398,27 @@ describe('sandkeep events verify', () => {
       code: 1,
       out: expect.stringMatching(/: NOT COMPLETE: the event .* waits since /),
     });
+  });
+
+  test('names what a command did that had no keys, which was told so', async () => {
+    const { client, org } = await victim();
+    const exported = [
+      'events',
+      'export',
+      '--database-url',
+      urlOf(service.database),
+      '--org',
+      client.org.slug,
+    ];
+    const { code, err } = await run([...exported, '--data-dir', join(folder, 'empty')]);
+    expect({ code, err }).toMatchObject({
+      code: 0,
+      err: expect.stringContaining('the event keys of the service are not in'),
+    });
+    expect(existsSync(join(folder, 'empty'))).toBe(false);
+    await seal(org);
+    const { out } = await command('--data-dir', service.directory, '--org', client.org.slug);
+    expect(out).toMatch(/TAMPERED WITH: entry \d+ .* was inserted: nobody wrote it who has the event keys/);
   });
 
   test('makes no key, and says which one it does not know', async () => {

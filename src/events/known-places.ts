@@ -49,6 +49,6 @@ export class Comparison {
 
   private async advance(witness: Witness): Promise<void> {
     const { done, value } = await witness.places.next();
-    this.next.set(witness, done === true ? undefined : (value as KnownPlace));
+    this.next.set(witness, done === true ? undefined : value);
   }
 }
