@@ -37,14 +37,14 @@ await new Command('bench')
   .addCommand(
     new Command('organizations')
       .description('requests with row-level security and without it')
-      .option('--rounds <n>', 'how often', Number, 30)
-      .action(({ rounds }: { rounds: number }) => organizations(rounds)),
+      .option('--requests <n>', 'of each kind', Number, 1_000)
+      .action(({ requests }: { requests: number }) => organizations(requests)),
   )
   .addCommand(
     new Command('auth')
       .description('requests with authentication and without it')
-      .option('--rounds <n>', 'how often', Number, 30)
-      .action(({ rounds }: { rounds: number }) => auth(rounds)),
+      .option('--requests <n>', 'of each kind', Number, 1_000)
+      .action(({ requests }: { requests: number }) => auth(requests)),
   )
   .addCommand(
     new Command('docker-start')
