@@ -38,9 +38,11 @@ beforeEach(async () => {
 });
 afterEach(() => receiver.close());
 
-const hook = async () =>
-  (await client.post('/v1/webhooks', { url: receiver.url, event_types: ['volume_created'] })).body
-    .id as string;
+/** What is not in the log yet, of a moment before, would be for it. */
+const hook = async (): Promise<string> => {
+  await untilSealed(service.ctx.pool, client.org.id, 30_000);
+  return (await client.post('/v1/webhooks', { url: receiver.url, event_types: ['volume_created'] })).body.id;
+};
 const make = (name: string) => client.post('/v1/volumes', { name });
 const received = (count: number) =>
   until(

@@ -11,6 +11,7 @@ import { webhookSettings } from '../src/webhooks/settings.js';
 import { addMillis, now } from '../src/lib/instant.js';
 import { expectRefused, run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
+import { untilSealed } from './support/event-log.js';
 import { startReceiver, verify, type Receiver } from './support/receiver.js';
 import { checkKeys } from '../src/secrets/secrets.js';
 import { startTestService, type TestService } from './support/service.js';
@@ -223,6 +224,7 @@ describe('several processes', () => {
 
   test('send each event once while they are alive', async () => {
     client = await first.newOrg();
+    await untilSealed(first.ctx.pool, client.org.id, 30_000);
     await client.post('/v1/webhooks', { url: receiver.url, event_types: ['volume_created'] });
     await Promise.all(
       Array.from({ length: 40 }, (_, index) => client.post('/v1/volumes', { name: `volume-${index}` })),
@@ -238,6 +240,7 @@ describe('several processes', () => {
     receiver.reset();
     receiver.answer = () => 500;
     client = await first.newOrg();
+    await untilSealed(first.ctx.pool, client.org.id, 30_000);
     const { body } = await client.post('/v1/webhooks', {
       url: `${receiver.url}path`,
       event_types: ['volume_created'],

@@ -21,7 +21,14 @@ let bad: Receiver;
 beforeAll(async () => {
   service = await startTestService({ settings: { webhooks } });
 });
-afterAll(() => service.close());
+const warnings: Error[] = [];
+const warn = (warning: Error) => void warnings.push(warning);
+process.on('warning', warn);
+afterAll(async () => {
+  await service.close();
+  process.off('warning', warn);
+  expect(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning')).toEqual([]);
+});
 beforeEach(async () => {
   [good, bad] = [await startReceiver(), await startReceiver()];
 });

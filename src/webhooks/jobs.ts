@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
 import { addMillis } from '../lib/instant.js';
@@ -35,6 +36,8 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const servedIn = new Map<string, number>();
   let turns = 0;
   const cut = new AbortController();
+  // Everything that is under way listens, and leaves when it is done.
+  setMaxListeners(0, cut.signal);
   const { log } = ctx;
 
   async function serve({ org_id: orgId, id, failures }: Served, signal: AbortSignal): Promise<void> {
