@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { readLog, type LogEntry } from '../events/log.js';
+import { addMillis } from '../lib/instant.js';
 import { countPending, insertDeliveries } from './delivery-queries.js';
 import { lockFreeWebhook, setPosition, type WebhookRow } from './queries.js';
 
@@ -11,6 +12,10 @@ const BATCH = 500;
 const MOST_FRESH = 100;
 /** So many that are not settled, and the log waits: what a receiver that is down misses stays in the log. */
 const MOST_PENDING = 1_000;
+/** The log is looked at when there is room for so many: each look reads a batch of it. */
+const LEAST_ROOM = MOST_FRESH / 2;
+/** What came just before a webhook is for it, too: an event has the time of the process that wrote it, whose clock may be behind. */
+const CLOCKS_APART_MS = 60_000;
 
 /**
  * Makes deliveries of what is next in the log, as many as there is room for, and notes how far it has looked. True when there
@@ -22,7 +27,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
     if (webhook?.status !== 'active') return false;
     const { pending, fresh } = await countPending(tx, orgId, id);
     const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
-    if (room <= 0) return false;
+    if (room < LEAST_ROOM) return false;
     const entries = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
     const wanted = entries.filter((entry) => isWanted(webhook, entry)).slice(0, room);
     const at = ctx.now();
@@ -47,11 +52,11 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
 }
 
 /**
- * What was before the webhook is not for it: it may come into the log later, as what is imported does. What retention dropped
- * cannot be sent, and a test has been sent already.
+ * What was long before the webhook is not for it: it may come into the log later, as what is imported does. What retention
+ * dropped cannot be sent, and a test has been sent already.
  */
 function isWanted({ id, event_types, created_at }: WebhookRow, { event }: LogEntry): boolean {
-  if (!event || event.occurred_at < created_at) return false;
+  if (!event || event.occurred_at < addMillis(created_at, -CLOCKS_APART_MS)) return false;
   if (event.event_type === 'webhook_tested' && event.resource_id === id) return false;
   return matches(event_types, event.event_type);
 }
