@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sealEvents } from '../src/events/seal.js';
 import type { Client } from './support/client.js';
 import {
   BARE_SPEC,
@@ -288,6 +289,56 @@ describe('order and repetition', () => {
       badCount: 0,
       committed: true,
     });
+  });
+
+  test('leaves one event, with what was new', async () => {
+    const { org, lines } = smallHistory();
+    await importAll(service, lines.slice(0, 3));
+    await importAll(service, lines);
+    await importAll(service, lines);
+    const client = await clientOf(service, org);
+    const { body } = await client.get('/v1/events', { event_type: 'history_imported' });
+    const none = { sandboxes: 0, runs: 0, volumes: 0, accruals: 0, events: 0 };
+    expect(body.data.map(({ actor, payload }: any) => [actor.code, payload])).toEqual(
+      expect.arrayContaining([
+        ['operator', { ...none, sandboxes: 1, runs: 1 }],
+        ['operator', { ...none, volumes: 2, accruals: 1, events: 1 }],
+      ]),
+    );
+    expect(body.data).toHaveLength(2);
+  });
+
+  test('of events is known again before they are in the log and after, also at another time', async () => {
+    const org = line.org();
+    const event = line.event(org);
+    const later = { ...event, timestamp: '2026-02-01T00:00:00Z' };
+    await importAll(service, [org, event]);
+    expect(await importAll(service, [event, later])).toMatchObject({
+      imported: NONE,
+      unchanged: { event: 2 },
+    });
+    expect(await sealEvents(service.ctx, new AbortController().signal)).toEqual([]);
+    expect(await importAll(service, [event, later])).toMatchObject({
+      imported: NONE,
+      unchanged: { event: 2 },
+    });
+  });
+
+  test('with a bad line makes no partition for the months of its events', async () => {
+    const org = line.org();
+    const events = Array.from({ length: 10_000 }, () =>
+      line.event(org, { timestamp: '2011-01-01T00:00:00Z' }),
+    );
+    const partition = async () =>
+      (await service.ctx.pool.query(`select to_regclass('events_2011_01')::text as name`)).rows[0].name;
+    const bad = line.event(org, { event_type: 'two\nlines' });
+    expect(await importAll(service, [org, ...events, bad])).toMatchObject({
+      committed: false,
+      bad: [{ line: 10_002, reason: expect.stringContaining('event_type') }],
+    });
+    expect(await partition()).toBeNull();
+    await importAll(service, [org, ...events]);
+    expect(await partition()).toBe('events_2011_01');
   });
 
   test('the same file again changes nothing, and the counts say so', async () => {

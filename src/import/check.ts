@@ -118,14 +118,18 @@ export async function removeKnownLines(tx: Sql): Promise<void> {
   for (const index of INDEXES) await tx.query(`create index on ${index}`);
   for (const kind of KINDS) {
     await tx.query(`analyze staged_${kind}`);
+    if (kind === 'event') continue;
     const { name, key } = TABLES[kind];
     const same = key.map((column) => `r.${column} = t.${column}`).join(' and ');
     await tx.query(`delete from staged_${kind} t using ${name} r where ${same}`);
   }
-  // Events that retention has dropped do not come back while the log still names them.
-  await tx.query(
-    'delete from staged_event t using event_log r where r.org_id = t.org_id and r.event_id = t.id',
-  );
+  // By the queue and then the log, the way that they go: events themselves are kept by month, and those that retention has dropped do
+  // not come back while the log still names them.
+  for (const name of ['unsealed_events', 'event_log']) {
+    await tx.query(
+      `delete from staged_event t using ${name} r where r.org_id = t.org_id and r.event_id = t.id`,
+    );
+  }
 }
 
 /** Takes the bad lines out of the staging tables, and says which and why. */

@@ -6,7 +6,7 @@ import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
 import { numberedLines, type NumberedLine } from '../lib/lines.js';
 import { removeBadLines, removeKnownLines, type BadLineReport } from './check.js';
-import { loadStaged, type Counts } from './load.js';
+import { loadStaged, zero, type Counts } from './load.js';
 import { BadLine, parseLine } from './parse.js';
 import { KINDS, makeStaging, Stager } from './staging.js';
 
@@ -73,7 +73,6 @@ export async function importLines(
           }
         }
         await stager.flush();
-        await makePartitionsFor(pool, tx);
         // Each import sees all that the one before it loaded, or nothing of it.
         await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
         await removeKnownLines(tx);
@@ -84,6 +83,7 @@ export async function importLines(
           .toSorted((a, b) => a.line - b.line)
           .slice(0, MOST_REPORTS);
         if (badCount > 0 && !skipBad) throw new Rollback();
+        await makePartitionsFor(pool, tx);
         imported = await loadStaged(tx, now());
       },
       { unhurried: true },
@@ -108,8 +108,4 @@ function textOf(line: NumberedLine): string {
   throw new BadLine(
     line.fault === 'too long' ? `is longer than ${LONGEST_LINE / 1024 / 1024} MiB` : 'is not UTF-8',
   );
-}
-
-function zero(): Counts {
-  return { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
 }

@@ -1,5 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Sql } from '../db/pool.js';
+import { operator } from '../events/actor.js';
+import { recordEvent } from '../events/record.js';
 import type { Instant } from '../lib/instant.js';
 import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';
@@ -48,16 +50,38 @@ export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
          where t.org_id = v.org_id and t.kind = 'host' and t.removed_at is null)`,
     [at],
   );
-  const counts: Counts = { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
+  const all = zero();
+  const byOrg = new Map<string, Counts>();
   for (const kind of Object.keys(LOADS) as Kind[]) {
     // Events are kept by month: no index holds their ids together, so their query takes one line of each id itself.
     const once = kind === 'event' ? '' : `on conflict (${TABLES[kind].key.join(', ')}) do nothing`;
-    counts[kind] = (await tx.query(`${LOADS[kind]} ${once}`, [at])).rowCount ?? 0;
+    const { rows } = await tx.query<{ org_id: string; count: number }>(
+      `with loaded as (${LOADS[kind]} ${once} returning ${kind === 'org' ? 'id as org_id' : 'org_id'})
+       select org_id, count(*) from loaded group by org_id`,
+      [at],
+    );
+    for (const { org_id: orgId, count } of rows) {
+      const counts = byOrg.get(orgId) ?? zero();
+      byOrg.set(orgId, counts);
+      counts[kind] += count;
+      all[kind] += count;
+    }
   }
   await insertImportedLabels(tx);
   await completeHostVolumes(tx, at);
   await completeQuotas(tx, at);
-  return counts;
+  for (const [orgId, { sandbox, run, volume, accrual, event }] of byOrg) {
+    await recordEvent(tx, {
+      ...{ orgId, type: 'history_imported', actor: operator('import'), resourceId: null, at },
+      payload: { sandboxes: sandbox, runs: run, volumes: volume, accruals: accrual, events: event },
+    });
+  }
+  return all;
+}
+
+/** Of each kind. */
+export function zero(): Counts {
+  return { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
 }
 
 async function insertImportedLabels(tx: Sql): Promise<void> {

@@ -5,6 +5,8 @@ import { SandboxResponse } from '../sandboxes/schema.js';
 
 /** Bounded so that every index can hold it, whatever its characters. */
 const text = Type.String({ minLength: 1, maxLength: 500 });
+/** Words that go into the lines of streams and tables, where a control character would begin another line. */
+const word = Type.String({ minLength: 1, maxLength: 500, pattern: '^[^\\u0000-\\u001f\\u007f]*$' });
 const optionalTime = Type.Optional(Nullable(DateTime));
 
 /** One line of an import file, by its `kind`. */
@@ -51,8 +53,8 @@ export const Line = Variants('kind', [
     id: Uuid,
     org_id: Uuid,
     timestamp: DateTime,
-    category: text,
-    event_type: text,
+    category: word,
+    event_type: word,
     actor: EventActor,
     payload: Type.Unknown(),
   }),

@@ -244,7 +244,7 @@ export async function listAll(
   return items;
 }
 
-/** What was imported, beside the event of the key that reads it. */
-export function importedEvents(client: Client, query: Record<string, string> = {}): Promise<any[]> {
-  return listAll(client, '/v1/events', { event_type: '!api_key_created', ...query });
+/** What was imported, beside the events of the import and of the key that reads it. */
+export function importedEvents(client: Client, query: Record<string, string | number> = {}): Promise<any[]> {
+  return listAll(client, '/v1/events', { event_type: ['!api_key_created', '!history_imported'], ...query });
 }
