@@ -1,6 +1,11 @@
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sealEvents } from '../src/events/seal.js';
+import { rotateEventKey } from '../src/events/signing-key.js';
+import { verifyStore } from '../src/events/verify-store.js';
+import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
+import { until } from './support/until.js';
 
 /** One that seals when it is told to. */
 let service: TestService;
@@ -40,4 +45,28 @@ test('who writes while the history of another organization is sealed does not wa
   expect(sealed).toContainEqual(['short', 1]);
   expect(sealed.at(-1)).toEqual(['long', 500]);
   expect(await pool.query('select from unsealed_events')).toMatchObject({ rowCount: 0 });
+});
+
+test('a new key that signs leaves one event in each log that goes on', async () => {
+  const [client, other] = [await service.newOrg(), await service.newOrg()];
+  const seal = () => sealEvents(service.ctx, new AbortController().signal);
+  await seal();
+  const before = service.ctx.eventKeys().current.id;
+  rotateEventKey(join(service.directory, 'event-keys'));
+  const after = await until(
+    () => Promise.resolve(service.ctx.eventKeys().current.id),
+    (id) => id !== before,
+  );
+  for (const name of ['one', 'two']) {
+    await client.post('/v1/volumes', { name });
+    await seal();
+  }
+  const rotations = async (of: Client) =>
+    (await of.get('/v1/events', { event_type: 'event_key_rotated' })).body.data.map(
+      ({ payload }: any) => payload,
+    );
+  expect(await rotations(client)).toEqual([{ key_id: after, previous_key_id: before }]);
+  expect(await rotations(other)).toEqual([]);
+  const trust = { keys: service.ctx.eventKeys().known };
+  expect((await verifyStore(service.ctx.pool, client.org.id, trust)).wrong).toBeNull();
 });

@@ -1,4 +1,8 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CATALOGUE } from '../src/events/catalogue.js';
+import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { webhookSettings } from '../src/webhooks/settings.js';
 import type { Answer, Client } from './support/client.js';
 import { operations } from './support/openapi.js';
@@ -131,6 +135,19 @@ test.each(Object.entries(WRITES))('%s leaves one event of its key', async (_, [t
   expect(answer.status, answer.text).toBeLessThan(300);
   // Making a second one of something for it may have left another.
   expect(await count()).toBe(before + 1);
+});
+
+test('every event of the catalogue has a place in the code that writes it', () => {
+  const folder = join(PACKAGE_ROOT, 'src');
+  const code = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.endsWith(join('events', 'catalogue.ts')))
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .join('\n');
+  // How a run ended is in the name.
+  const written = ['sandbox_stopped', 'sandbox_failed'].concat(
+    Object.keys(CATALOGUE).filter((type) => code.includes(`'${type}'`)),
+  );
+  expect(Object.keys(CATALOGUE).toSorted()).toEqual(written.toSorted());
 });
 
 test('every organization is told of another price book, once', async () => {

@@ -17,6 +17,9 @@ export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: '
 /** Sandkeep itself, watching over keys. */
 export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep keys' };
 
+/** Sandkeep itself, putting events into the log. */
+export const LOG: EventActor = { kind: 'system', code: 'event_log', label: 'Sandkeep event log' };
+
 /** Sandkeep itself, dropping events that are kept no longer. */
 export const RETENTION: EventActor = { kind: 'system', code: 'retention', label: 'Sandkeep retention' };
 

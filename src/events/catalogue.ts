@@ -72,6 +72,12 @@ const webhookProperties = closed({
 
 export const CATALOGUE = {
   org_created: event('org', OPERATOR, 'An organization was made.', { name: text, slug: text }),
+  history_imported: event(
+    'org',
+    OPERATOR,
+    'History was imported: how many records of each kind were new. The events among them are what others wrote elsewhere.',
+    { sandboxes: count, runs: count, volumes: count, accruals: count, events: count },
+  ),
   quota_changed: event(
     'quota',
     ANYONE,
@@ -279,6 +285,12 @@ export const CATALOGUE = {
     after_seq: count,
     up_to_seq: count,
   }),
+  event_key_rotated: event(
+    'event',
+    SYSTEM,
+    'The log is signed with another key from here on; written when it first was.',
+    { key_id: text, previous_key_id: text },
+  ),
   event_retention_changed: event(
     'event',
     OPERATOR,

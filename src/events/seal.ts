@@ -3,6 +3,7 @@ import { announceLog } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { microsOf, type Instant } from '../lib/instant.js';
+import { LOG } from './actor.js';
 import { leafOf, linkOf, originOf } from './canonical.js';
 import {
   appendEntries,
@@ -17,6 +18,7 @@ import {
 } from './chain-queries.js';
 import { checkEnd, checkKnown } from './check-end.js';
 import { signPlace } from './checkpoint.js';
+import { recordEvent } from './record.js';
 
 /** What sealing needs of the context. */
 export type SealContext = Pick<Context, 'pool' | 'eventKeys' | 'eventHeads' | 'now'>;
@@ -112,13 +114,24 @@ async function seal(
   });
   await appendEntries(tx, orgId, entries);
   const at = ctx.now();
-  if (chain.key_id !== keys.current.id) await keepPublicKey(tx, keys.current, at);
+  if (chain.key_id !== keys.current.id) {
+    await keepPublicKey(tx, keys.current, at);
+    if (chain.key_id !== null) await noteNewKey(tx, orgId, chain.key_id, keys.current.id, at);
+  }
   const end = signPlace(keys, { org_id: orgId, seq, link, at });
   await writeEnd(tx, end, isTime(await latestCheckpoint(tx, orgId), seq, at));
   await announceLog(tx, orgId);
   const { key_id, signature } = end;
   const last = entries.length === BATCH ? entries.at(-1)!.place : undefined;
   return { last, end: { ...chain, seq, link, at, key_id, signature } };
+}
+
+/** It is in the log behind the first entries that the new key signed. */
+async function noteNewKey(tx: Sql, orgId: string, before: string, after: string, at: Instant): Promise<void> {
+  await recordEvent(tx, {
+    ...{ orgId, type: 'event_key_rotated', actor: LOG, resourceId: null, at },
+    payload: { key_id: after, previous_key_id: before },
+  });
 }
 
 function isTime(latest: { seq: number; at: Instant } | undefined, seq: number, at: Instant): boolean {
