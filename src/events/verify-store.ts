@@ -181,7 +181,7 @@ async function findWaiting(tx: Transaction, orgId: string): Promise<void> {
   if (first) {
     const { event_id, queued_at } = first;
     throw new Wrong(
-      `the event ${event_id} waits since ${shortInstant(queued_at)} to be put into the log: nobody seals it`,
+      `the event ${event_id} waits since ${shortInstant(queued_at)} to be put into the log: nobody seals it, or there is much before it`,
       'unsealed',
     );
   }
