@@ -156,8 +156,9 @@ describe('a process that is killed', () => {
     const reach = ['--webhook-allow', '127.0.0.1', '--webhook-http'];
     launched = launch(['serve', ...fixed, ...own, ...reach]);
     second = await ready(launched, service.directory);
-    // So that the other one is who sends.
+    // So that the other one is who sends, and has the same time.
     await service.stopWorker();
+    ahead = 0;
   });
   afterAll(async () => {
     kill('SIGKILL', launched.pid);
