@@ -15,6 +15,7 @@ import { makeLog } from '../../src/log.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
 import { VolumeStore } from '../../src/volumes/store.js';
 import { startWorker } from '../../src/worker.js';
+import { WEBHOOKS } from './crash-receiver.js';
 import { Dice } from './crash-random.js';
 import { ChaoticRuntime, type Chaos } from './crash-runtime.js';
 
@@ -67,7 +68,10 @@ async function serve(orders: Orders): Promise<void> {
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
     eventHeads: new EventHeads(join(directory, 'event-heads')),
-    settings: { ...DEFAULT_SETTINGS, workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs },
+    settings: {
+      ...DEFAULT_SETTINGS,
+      ...{ workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs, webhooks: WEBHOOKS },
+    },
     stopping: stopping.signal,
   };
   let worker = orders.works ? startWorker(ctx) : undefined;

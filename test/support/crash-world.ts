@@ -17,12 +17,13 @@ import { Fleet } from './crash-fleet.js';
 import { readJournal } from './crash-journal.js';
 import type { Victims } from './crash-processes.js';
 import { Dice } from './crash-random.js';
+import { CrashReceiver } from './crash-receiver.js';
 import { isAtRest, readStore } from './crash-store.js';
 import { ask, type Asker, type Org, type Workload } from './crash-workload.js';
 
 const ORGS = [[], ['max_sandboxes=5', 'max_concurrent_persistent_running=2'], []];
 const ASKERS_PER_ORG = 2;
-const SETTLES_WITHIN_MS = 20_000;
+const SETTLES_WITHIN_MS = 40_000;
 const NOTES_KEPT = 60;
 
 /** A database, a simulated engine, and the processes of the service that work on them and are killed. */
@@ -41,6 +42,7 @@ export class World {
     private readonly victims: Victims,
     server: OwnDatabase,
     private readonly database: { address: Address; pool: Pool },
+    private readonly receiver: CrashReceiver,
   ) {
     const { directory } = this;
     this.fleet = new Fleet({
@@ -51,7 +53,7 @@ export class World {
   }
 
   static async make(dice: Dice, victims: Victims, server: OwnDatabase, name: string): Promise<World> {
-    const world = new World(dice, victims, server, await server.create(name));
+    const world = new World(dice, victims, server, await server.create(name), await CrashReceiver.make());
     await world.makeAskers();
     return world;
   }
@@ -93,6 +95,7 @@ export class World {
 
   async close(): Promise<void> {
     await this.fleet.close();
+    await this.receiver.close();
     rmSync(this.directory, { recursive: true, force: true });
   }
 
@@ -101,6 +104,7 @@ export class World {
     for (const [index, quotas] of ORGS.entries()) {
       const made = await createOrg(pool, { name: `Org ${index}`, slug: `org-${index}` }, operator('test'));
       if (quotas.length > 0) await setQuotas(pool, made.id, parseQuotas(quotas), operator('test'));
+      await this.receiver.listenTo(pool, made.id, this.directory);
       const org: Org = { ...made, known: [] };
       for (let count = 0; count < ASKERS_PER_ORG; count += 1) {
         const { id: keyId, key } = await createKey(pool, org.id, 'test key', operator('test'));
@@ -169,7 +173,8 @@ export class World {
     for (const asker of this.oneAskerPerOrg()) {
       wrong.push(...(await checkShown(this.fleet.url!, asker, journal, store)));
     }
-    return wrong.length > 0 ? wrong : this.checkLogs();
+    if (wrong.length === 0) wrong.push(...(await this.checkLogs()));
+    return wrong.length > 0 ? wrong : this.receiver.missing(pool);
   }
 
   /** Each event is in the log of its organization, once, and the log is in order. */
