@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import crc32 from 'crc-32';
 import { randomBase62, toBase62 } from '../lib/base62.js';
 
@@ -29,7 +29,7 @@ export function prefixOf(key: string): string {
 
 /** What is stored instead of the key. A fast hash is right here: there is no guessing 190 random bits. */
 export function hashOf(key: string): Buffer {
-  return createHash('sha256').update(key).digest();
+  return hash('sha256', key, 'buffer');
 }
 
 function checksum(body: string): string {
