@@ -2,7 +2,7 @@ import Fastify, { type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import { createKey, type NewKey } from '../src/keys/create.js';
-import { makeKey } from '../src/keys/secret.js';
+import { makeKey, prefixOf } from '../src/keys/secret.js';
 import { DEFAULT_SETTINGS } from '../src/context.js';
 import { makeLimits } from '../src/http/limits.js';
 import type { Client } from './support/client.js';
@@ -22,8 +22,9 @@ test('what is left is said with every answer, and what is too much is refused un
   expect(first.headers.get('ratelimit-policy')).toBe('"key";q=30;w=10');
   expect(first.headers.get('ratelimit')).toMatch(/^"key";r=29;t=\d+$/);
   expect(first.headers.get('retry-after')).toBeNull();
-  for (let count = 0; count < 29; count += 1) expect((await client.get('/v1/me/org')).status).toBe(200);
-  const refused = await client.get('/v1/me/org');
+  const rest = await Promise.all(Array.from({ length: 35 }, () => client.get('/v1/me/org')));
+  expect(rest.filter(({ status }) => status === 200)).toHaveLength(29);
+  const refused = rest.find(({ status }) => status !== 200)!;
   expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
   expect(refused.headers.get('ratelimit')).toMatch(/^"key";r=0;t=\d+$/);
   const wait = Number(refused.headers.get('retry-after'));
@@ -62,7 +63,8 @@ test('who has failed too often asks the database one key at a time; keys that we
   const query = pool.query.bind(pool);
   let [looks, atOnce, most] = [0, 0, 0];
   pool.query = (async (...args: Parameters<typeof query>) => {
-    if (!args[0].includes('api_key_replaced_secrets')) return query(...args);
+    const isGuess = args[0].includes('api_key_replaced_secrets') && args[1]?.[0] !== prefixOf(known.key);
+    if (!isGuess) return query(...args);
     looks += 1;
     atOnce += 1;
     most = Math.max(most, atOnce);
@@ -76,9 +78,8 @@ test('who has failed too often asks the database one key at a time; keys that we
     );
     expect(statuses.filter((_, index) => index % 10 === 0)).toEqual(Array<number>(10).fill(200));
     expect(new Set(statuses.filter((_, index) => index % 10 !== 0))).toEqual(new Set([429]));
-    // The guesses one after the other, and the key that is known beside them.
     expect(looks).toBeGreaterThan(0);
-    expect(most).toBeLessThanOrEqual(2);
+    expect(most).toBe(1);
   } finally {
     pool.query = query;
     await other.close();
