@@ -169,6 +169,7 @@ create table events (
   constraint events_mark_check CHECK ((octet_length(mark) = 16)),
   constraint events_org_id_fkey1 FOREIGN KEY (org_id) REFERENCES orgs(id)
 ) partition by RANGE (occurred_at);
+CREATE INDEX events_actor ON ONLY public.events USING btree (org_id, actor_id, occurred_at DESC, id DESC);
 CREATE INDEX events_resource ON ONLY public.events USING btree (org_id, resource_id, occurred_at DESC, id DESC) WHERE (resource_id IS NOT NULL);
 CREATE INDEX events_type ON ONLY public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.events FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();

@@ -25,6 +25,7 @@ create table events (
   primary key (org_id, occurred_at, id)
 ) partition by range (occurred_at);
 create index events_type on events (org_id, event_type, occurred_at desc, id desc);
+create index events_actor on events (org_id, actor_id, occurred_at desc, id desc);
 create index events_resource on events (org_id, resource_id, occurred_at desc, id desc) where resource_id is not null;
 
 -- Committed and not in the log yet. Whoever writes an event waits for nobody; who seals takes what is here.
