@@ -304,6 +304,21 @@ test('who loses the new secret rotates again, and what the receiver has still si
   expect(await signs()).toEqual([false, false, false, false, true]);
 });
 
+test('one that was sent very much is deleted with all of it', async () => {
+  const { id } = (await hook({ event_types: ['none'] })).body;
+  const { pool } = service.ctx;
+  await pool.query(
+    `insert into webhook_deliveries
+       (org_id, webhook_id, id, event_id, event_type, status, attempts, expires_at, created_at, settled_at)
+     select $1, $2, gen_random_uuid(), gen_random_uuid(), 'volume_created', 'delivered', 1, now(), now(), now()
+     from generate_series(1, 4100)`,
+    [client.org.id, id],
+  );
+  expect((await client.delete(`/v1/webhooks/${id}`)).status).toBe(200);
+  const { rows } = await pool.query('select 1 from webhook_deliveries where webhook_id = $1', [id]);
+  expect(rows).toEqual([]);
+});
+
 test('a field that is not known is refused, and the answer says who made it', async () => {
   const refused = await hook({ event_type: ['volume_created'] });
   expect([refused.status, refused.body.error.code]).toEqual([400, 'invalid_request']);

@@ -227,16 +227,33 @@ export async function failLostTests(sql: Sql, at: Instant): Promise<void> {
 /** Forgets some that were settled before `before`, of all organizations. Returns how many. */
 export async function forgetSettled(sql: Sql, before: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(
-    `with old as materialized (
-       select org_id, webhook_id, id from webhook_deliveries
+    `delete from webhook_deliveries
+     where ctid = any (array(
+       select ctid from webhook_deliveries
        where status <> 'pending' and settled_at < $1
        limit $2
-       for update skip locked
-     )
-     delete from webhook_deliveries d
-     using old
-     where d.org_id = old.org_id and d.webhook_id = old.webhook_id and d.id = old.id`,
+       for update skip locked))`,
     [before, limit],
+  );
+  return rowCount ?? 0;
+}
+
+/** Deletes some of a webhook, settled or not. Returns how many. */
+export async function deleteDeliveries(
+  sql: Sql,
+  orgId: string,
+  webhookId: string,
+  limit: number,
+): Promise<number> {
+  const { rowCount } = await sql.query(
+    // By their places, so that no plan looks at any of them twice.
+    `delete from webhook_deliveries
+     where org_id = $1 and webhook_id = $2 and ctid = any (array(
+       select ctid from webhook_deliveries
+       where org_id = $1 and webhook_id = $2
+       limit $3
+       for update skip locked))`,
+    [orgId, webhookId, limit],
   );
   return rowCount ?? 0;
 }
