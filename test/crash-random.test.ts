@@ -29,7 +29,7 @@ describe('whatever is killed, and whenever', () => {
         await live(seed, Math.min(ROUNDS - done, ROUNDS_PER_WORLD));
       }
     },
-    60_000 + ROUNDS * 15_000,
+    240_000 + ROUNDS * 15_000,
   );
 
   /** A world from its beginning to its end. */

@@ -10,7 +10,7 @@ import { startReceiver, type Receiver } from './receiver.js';
 /** What a process was sending when it was killed is sent again soon. */
 export const WEBHOOKS = {
   ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
-  ...{ timeoutMs: 1_000, claimMarginMs: 500, firstRetryMs: 20 },
+  ...{ timeoutMs: 5_000, claimMarginMs: 500, firstRetryMs: 20 },
 };
 
 /** Takes the events of several organizations, and some only when they come again. */
@@ -42,13 +42,16 @@ export class CrashReceiver {
     await createWebhook(means, { orgId, actor: operator('test') }, { url: this.receiver.url });
   }
 
-  /** What has been written down and has not arrived. */
+  /** What has been written down and has not arrived, and what came of the attempts. */
   async missing(pool: Pool): Promise<string[]> {
-    const { rows } = await pool.query<{ id: string; event_type: string }>(
-      "select id, event_type from events where category = 'sandbox'",
+    const { rows } = await pool.query<{ id: string; event_type: string; attempts: string }>(
+      `select e.id, e.event_type, concat_ws(' ', w.failures, w.resume_at, d.status, d.due_at, d.results) as attempts
+       from events e join webhooks w using (org_id)
+       left join webhook_deliveries d on d.org_id = w.org_id and d.webhook_id = w.id and d.event_id = e.id
+       where e.category = 'sandbox'`,
     );
     const missing = rows.filter(({ id }) => !this.arrived.has(id));
-    return missing.map(({ id, event_type }) => `${event_type} ${id} was not sent to the webhook`);
+    return missing.map((each) => `${each.event_type} ${each.id} did not reach the webhook: ${each.attempts}`);
   }
 
   async close(): Promise<void> {
