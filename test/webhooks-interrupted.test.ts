@@ -94,7 +94,7 @@ describe('a webhook that is disabled while there is much to be sent to it', () =
     const rows = await all(id, 'delivered', 13);
     expect(rows.map(({ attempts }) => attempts)).toEqual(Array(13).fill(1));
     expect(new Set(receiver.messages.map(({ body }) => body.data.id)).size).toBe(13);
-  });
+  }, 180_000);
 });
 
 describe('a receiver', () => {

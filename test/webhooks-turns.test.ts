@@ -39,7 +39,7 @@ const received = (receiver: Receiver, count: number) =>
   until(
     () => Promise.resolve(receiver.messages.length),
     (length) => length >= count,
-    30_000,
+    60_000,
   );
 
 test('receivers of one organization that are silent leave places to others', async () => {
@@ -58,7 +58,7 @@ test('receivers of one organization that are silent leave places to others', asy
 
 test('one that is slow and has much to be sent gives up its place while another waits', async () => {
   const [slow, quick] = [await service.newOrg(), await service.newOrg()];
-  const count = 60;
+  const count = 40;
   bad.answer = async () => {
     if (good.messages.length === 0) await sleep(300);
     return 200;
@@ -85,7 +85,7 @@ test('one that is slow and has much to be sent gives up its place while another 
   expect(bad.messages.length).toBeLessThan(2 * count);
   await received(bad, 2 * count);
   await silent.close();
-});
+}, 180_000);
 
 test('few webhooks are tested at once over the API, and fewer of one organization', async () => {
   let release: () => void = () => undefined;
