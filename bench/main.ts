@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { dockerSocket } from '../src/cli/options.js';
 import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
+import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { firstStart } from './first-start.js';
 import { usage } from './usage.js';
@@ -33,6 +34,12 @@ await new Command('bench')
       .action(({ writers, creates, rounds }: { writers: number; creates: number; rounds: number }) =>
         events(writers, creates, rounds),
       ),
+  )
+  .addCommand(
+    new Command('event-pages')
+      .description('pages of audit events in a small store, and in one with 124 months of history')
+      .option('--events <n>', 'of the history', Number, 2_000_000)
+      .action(({ events: count }: { events: number }) => eventPages(count)),
   )
   .addCommand(
     new Command('organizations')

@@ -4,7 +4,7 @@ import { startOfMonth, type Instant } from '../lib/instant.js';
 
 /**
  * `events` has a partition for each month. A query that says, as values, between which times its events lie is planned for the
- * partitions of these only; one that does not opens and locks every one there is: with 124 of them a page took 30 ms, and takes 3
+ * partitions of these only; one that does not opens and locks every one there is: with 124 of them a page took 35 ms, and takes 4
  * (docs/performance.md).
  */
 
