@@ -64,7 +64,7 @@ export async function eventPages(events: number): Promise<void> {
     'all months opened, ms',
   ];
   console.log(table(head, rows));
-  for (const { close } of [small, large]) await close();
+  for (const store of [small, large]) await store.close();
 }
 
 /** A database with the events of a day, and so many before them over 124 months. */
@@ -98,7 +98,7 @@ async function makeStore(history: number) {
   await loader.end();
   return {
     ...{ pool, orgId },
-    async close() {
+    close: async () => {
       await pool.end();
       await database.close();
       rmSync(directory, { recursive: true, force: true });
