@@ -79,7 +79,8 @@ async function makeStore(history: number) {
   const loader = await connectAlone(database.address);
   await loader.query('set statement_timeout = 0');
   const thisMonth = startOfMonth(now());
-  for (let month = MONTHS - 1; month >= 1 && history > 0; month -= 1) {
+  const months = history > 0 ? MONTHS : 1;
+  for (let month = months - 1; month >= 1; month -= 1) {
     await loader.query('select make_event_partition($1)', [monthsBefore(thisMonth, month)]);
   }
   const load = (count: number, from: string, to: string) =>
