@@ -83,17 +83,10 @@ export async function lastDrop(tx: Sql, orgId: string): Promise<{ seq: number; b
   return rows[0]!;
 }
 
-export interface DropRow {
-  org_id: string;
-  seq: number;
-  dropped_before: Instant;
-  base_seq: number;
-}
-
 /** What is to be gone: the drops of all organizations of which no later one says all that they say. */
-export async function standingDrops(sql: Sql): Promise<DropRow[]> {
-  const { rows } = await sql.query<DropRow & Record<string, unknown>>(
-    `select org_id, seq, dropped_before, base_seq from event_drops d
+export async function standingDrops(sql: Sql): Promise<Drop[]> {
+  const { rows } = await sql.query<Drop & Record<string, unknown>>(
+    `select org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature from event_drops d
      where not exists (
        select from event_drops later
        where later.org_id = d.org_id and later.seq > d.seq
@@ -117,7 +110,7 @@ export type EventPlace = readonly [occurredAt: Instant, id: string];
  */
 export async function deleteDropped(
   tx: Sql,
-  { org_id, seq }: DropRow,
+  { org_id, seq }: Drop,
   [from, to]: readonly [from: Instant, to: Instant],
   after: EventPlace | undefined,
   limit: number,
@@ -144,7 +137,7 @@ export async function deleteDropped(
 }
 
 /** Removes the checkpoints that lie before the beginning of a log. Returns the first entry that does. */
-export async function deleteCheckpoints(tx: Sql, { org_id, base_seq }: DropRow): Promise<number | undefined> {
+export async function deleteCheckpoints(tx: Sql, { org_id, base_seq }: Drop): Promise<number | undefined> {
   await tx.query('delete from event_checkpoints where org_id = $1 and seq <= $2', [org_id, base_seq]);
   const { rows } = await tx.query<{ first: number | null }>(
     'select min(seq) as first from event_log where org_id = $1 and seq <= $2',
@@ -158,7 +151,7 @@ export async function deleteEntries(tx: Sql, orgId: string, from: number, to: nu
 }
 
 /** Forgets the months in which nothing is left. For who holds the chain: nothing is put into the log meanwhile. */
-export async function forgetMonths(tx: Sql, { org_id, dropped_before }: DropRow): Promise<void> {
+export async function forgetMonths(tx: Sql, { org_id, dropped_before }: Drop): Promise<void> {
   await tx.query(
     `delete from event_months m
      where m.org_id = $1 and m.month < $2 and not exists (

@@ -5,7 +5,7 @@ import { monthAfter, monthsBefore, now, shortInstant, startOfMonth, type Instant
 import { RETENTION } from './actor.js';
 import { originOf } from './canonical.js';
 import { lockChain, type Chain } from './chain-queries.js';
-import { signPlace } from './checkpoint.js';
+import { checkSignature, signPlace, type Drop } from './checkpoint.js';
 import { firstSeqSince } from './log.js';
 import { monthsWithEvents } from './months.js';
 import { dropEmptyPartitions } from './partitions.js';
@@ -24,7 +24,6 @@ import {
   standingDrops,
   secondsFrom,
   updateKeptFor,
-  type DropRow,
   type EventPlace,
 } from './retention-queries.js';
 import { isTrusted, signKeptFor, type KeptFor } from './kept-for.js';
@@ -75,13 +74,22 @@ export async function setRetention(
  */
 export async function enforceRetention(ctx: SealContext, signal: AbortSignal): Promise<void> {
   const failed: unknown[] = [];
+  const forged = new Set<string>();
+  for (const drop of await standingDrops(ctx.pool)) {
+    const wrong = checkSignature(drop, ctx.eventKeys().known);
+    if (!wrong) continue;
+    forged.add(drop.org_id);
+    failed.push(new Error(`no events of the organization ${drop.org_id} are dropped: ${wrong.sentence}`));
+  }
   for (const kept of await orgsWithRetention(ctx.pool)) {
     if (signal.aborted) return;
+    if (forged.has(kept.org_id)) continue;
     const before = monthsBefore(startOfMonth(ctx.now()), kept.retention_months);
     await dropDue(ctx, kept, before).catch((error: unknown) => failed.push(error));
   }
   let latest: Instant | undefined;
   for (const drop of await standingDrops(ctx.pool)) {
+    if (forged.has(drop.org_id)) continue;
     await removeDropped(ctx.pool, drop, signal);
     if (signal.aborted) return;
     if (latest === undefined || drop.dropped_before > latest) latest = drop.dropped_before;
@@ -150,7 +158,7 @@ async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promis
   });
 }
 
-async function removeDropped(pool: Pool, drop: DropRow, signal: AbortSignal): Promise<void> {
+async function removeDropped(pool: Pool, drop: Drop, signal: AbortSignal): Promise<void> {
   const removing = <T>(work: (tx: Transaction) => Promise<T>) =>
     inTransaction(pool, async (tx) => {
       await allowRemoval(tx);
