@@ -41,8 +41,10 @@ function knownMigrations(): Migration[] {
  */
 export async function migrate(address: Address): Promise<string[]> {
   // A session of its own: the advisory lock is the session's, and a long index build must not meet a time-out.
-  const client = await connectAlone(address, { statement_timeout: 0 });
+  const client = await connectAlone(address);
   try {
+    // By a statement: the driver takes 0 for not given, and the limit of every session would stay.
+    await client.query('set statement_timeout = 0');
     const { rows } = await client.query<{ server_version_num: string }>('show server_version_num');
     if (Number(rows[0]!.server_version_num) < OLDEST_SERVER) {
       throw new ExplainedError(
