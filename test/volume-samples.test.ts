@@ -273,12 +273,12 @@ test('one volume is taken at a time, whatever plan the database makes of it', as
   for (const avoided of plans) {
     clock = after(600);
     const { client, ids } = await makeVolumes(3);
-    const all = [...ids, (await client.get('/v1/volumes/default')).body.id].toSorted();
+    const all = [...ids, (await client.get('/v1/volumes/default')).body.id];
     await inTransaction(service.ctx.pool, async (tx) => {
       if (avoided !== '') await tx.query(`set local enable_${avoided} = off`);
       const taken: (string | undefined)[] = [];
       for (const _ of all) taken.push(await claimUnsampled(tx, client.org.id, after(601), after(602)));
-      expect(taken.toSorted(), `without ${avoided}`).toEqual(all);
+      expect(new Set(taken), `without ${avoided}`).toEqual(new Set(all));
       expect(await claimUnsampled(tx, client.org.id, after(601), after(602))).toBe(undefined);
     });
   }
