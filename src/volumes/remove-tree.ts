@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { opendir, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
-import { at, openDirectoryAt, VolumePathError } from './beneath.js';
+import { at, openDirectoryAt, VolumePathError, type VolumePathErrorKind } from './beneath.js';
 
 /** Each level that is gone down costs an open file: what lies deeper is moved up first. */
 const LEVELS = 32;
@@ -14,7 +14,7 @@ const ROUNDS = 10_000;
  */
 export async function removeTree(parent: FileHandle, name: string | Buffer): Promise<void> {
   for (let round = 1; ; round += 1) {
-    const top = await openIfThere(parent, name);
+    const top = await openUnless(parent, name, ['not_found']);
     if (!top) return;
     try {
       await empty(top, top, LEVELS);
@@ -54,25 +54,35 @@ async function removeDirectory(
   top: FileHandle,
   levels: number,
 ): Promise<void> {
-  if (levels === 0) return rename(at(parent, name), at(top, randomUUID()));
-  const directory = await openIfThere(parent, name);
+  // What a guest made of it meanwhile, or where it went, is for the next round.
+  if (levels === 0) return rename(at(parent, name), at(top, randomUUID())).catch(unlessMissing);
+  const directory = await openUnless(parent, name, ['not_found', 'symlink', 'not_a_directory']);
   if (!directory) return;
   try {
     await empty(directory, top, levels - 1);
   } finally {
     await directory.close();
   }
-  // What a guest put there meanwhile is for the next round.
+  // So is what was put into it.
   await rmdir(at(parent, name)).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTEMPTY' && error.code !== 'ENOTDIR') throw error;
   });
 }
 
-async function openIfThere(parent: FileHandle, name: string | Buffer): Promise<FileHandle | undefined> {
+function unlessMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+/** Opens a directory; undefined when that fails in one of these ways. Throws VolumePathError for the others. */
+async function openUnless(
+  parent: FileHandle,
+  name: string | Buffer,
+  kinds: readonly VolumePathErrorKind[],
+): Promise<FileHandle | undefined> {
   try {
     return await openDirectoryAt(parent, name);
   } catch (error) {
-    if (error instanceof VolumePathError && error.kind === 'not_found') return undefined;
+    if (error instanceof VolumePathError && kinds.includes(error.kind)) return undefined;
     throw error;
   }
 }
