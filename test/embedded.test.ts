@@ -429,7 +429,16 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await service.exited).toEqual({ code: 0, signal: null });
       expect(databaseOf(dataDir).all).toEqual([]);
       expect(readdirSync(dataDir).toSorted()).toEqual([
-        ...['postgres', 'postgres.log', 'run', 'secret-keys', 'simulated', 'volumes'],
+        ...[
+          'event-heads',
+          'event-keys',
+          'postgres',
+          'postgres.log',
+          'run',
+          'secret-keys',
+          'simulated',
+          'volumes',
+        ],
       ]);
       expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
       expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
