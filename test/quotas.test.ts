@@ -51,14 +51,9 @@ describe('many requests at once', () => {
     const other = makeClient(await listen(second, { host: '127.0.0.1', port: 0 }), client);
     try {
       const answers = await Promise.all(
-        Array.from({ length: 1_000 }, async (_, index) => {
-          const by = index % 2 === 0 ? client : other;
-          let answer: Answer;
-          // On a slow machine a request waits too long for a connection: it is told so, and asks again.
-          do answer = await by.post('/v1/sandboxes', smallRequest(`many-${index}`));
-          while (answer.status === 503);
-          return answer;
-        }),
+        Array.from({ length: 1_000 }, (_, index) =>
+          (index % 2 === 0 ? client : other).post('/v1/sandboxes', smallRequest(`many-${index}`)),
+        ),
       );
       expect([countOf(answers, 200), countOf(answers, 403)]).toEqual([10, 990]);
       expectExceeded(

@@ -152,3 +152,8 @@ async function explain(parent: FileHandle, name: string | Buffer, cause: unknown
       return cause;
   }
 }
+
+/** For a catch: undefined when what is asked for is not there. Throws every other error. */
+export function unlessMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}

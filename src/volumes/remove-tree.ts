@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { opendir, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
-import { at, openDirectoryAt, VolumePathError, type VolumePathErrorKind } from './beneath.js';
+import { at, openDirectoryAt, unlessMissing, VolumePathError, type VolumePathErrorKind } from './beneath.js';
 
 /** Each level that is gone down costs an open file: what lies deeper is moved up first. */
 const LEVELS = 32;
@@ -67,10 +67,6 @@ async function removeDirectory(
   await rmdir(at(parent, name)).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTEMPTY' && error.code !== 'ENOTDIR') throw error;
   });
-}
-
-function unlessMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'ENOENT') throw error;
 }
 
 /** Opens a directory; undefined when that fails in one of these ways. Throws VolumePathError for the others. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
-import { descend, openAt, openDirectoryAt, splitPath, VolumePathError } from './beneath.js';
+import { descend, openAt, openDirectoryAt, splitPath, unlessMissing, VolumePathError } from './beneath.js';
 import { measure } from './measure.js';
 import { removeTree } from './remove-tree.js';
 
@@ -147,8 +147,4 @@ async function directoriesIn(path: string): Promise<string[]> {
   return entries
     .filter((entry) => entry.isDirectory() && /^[0-9a-f-]{36}$/.test(entry.name))
     .map(({ name }) => name);
-}
-
-function unlessMissing(error: NodeJS.ErrnoException): undefined {
-  if (error.code !== 'ENOENT') throw error;
 }

@@ -1,4 +1,8 @@
+import { sleep } from '../../src/lib/sleep.js';
 import { expectDocumented } from './openapi.js';
+
+/** How long a request is tried again that the service was too busy for, in milliseconds. */
+const PATIENCE = 120_000;
 
 /** An answer, whose body is checked against openapi.json before a test sees it. */
 export interface Answer<Body = any> {
@@ -31,7 +35,17 @@ export interface Client {
 }
 
 export function makeClient(url: string, identity: Pick<Client, 'org' | 'key' | 'keyId'>): Client {
+  // On a slow machine a request may wait too long for a connection to the database: it is told so, and asks again.
   async function request(method: string, path: string, options: RequestOptions = {}): Promise<Answer> {
+    const deadline = Date.now() + PATIENCE;
+    for (;;) {
+      const answer = await ask(method, path, options);
+      if (answer.status !== 503 || Date.now() > deadline) return answer;
+      await sleep(200);
+    }
+  }
+
+  async function ask(method: string, path: string, options: RequestOptions): Promise<Answer> {
     const { query, body, headers = {}, key = identity.key, signal } = options;
     const search = typeof query === 'string' ? query : toSearch(query ?? {});
     const response = await fetch(`${url}${path}${search === '' ? '' : `?${search}`}`, {

@@ -10,8 +10,8 @@ import { until } from './until.js';
 
 /** A world that sandboxes may or may not reach: a network namespace with routes of the machine to it, and looks at it. */
 
-export const WORLD = `sk-world-${process.pid}`;
-const LINK = `skw${process.pid}`;
+export const WORLD = 'sk-world';
+const LINK = 'sk-world';
 /** Addresses in a namespace that this test makes, to which the machine has routes while it runs. */
 export const PUBLIC = '45.12.34.56';
 export const PRIVATE = '10.202.0.5';
@@ -20,7 +20,12 @@ export const METADATA = '169.254.169.254';
 export const RESOLVER = '10.203.0.53';
 export const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
 
+/**
+ * Makes the world anew. There is one on a machine, for there is one of each address: of what a run has left that was
+ * killed, the routes would lead into nowhere.
+ */
 export function makeWorld(): void {
+  removeWorld();
   const addresses = [PUBLIC, RESOLVER, ...FORBIDDEN];
   sh(`
     ip netns add ${WORLD}
@@ -51,7 +56,10 @@ export function makeWorld(): void {
 }
 
 export function removeWorld(): void {
-  sh(`ip netns del ${WORLD}; ip link del ${LINK} 2>/dev/null || true`);
+  sh(`
+    for link in $(ip -o -4 addr show to 10.201.0.1 | cut -d ' ' -f 2); do ip link del "$link"; done
+    ip netns del ${WORLD} 2>/dev/null || true
+  `);
 }
 
 /** How many packets have come so far to where nobody without a policy may go. */
