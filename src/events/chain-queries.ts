@@ -2,6 +2,7 @@ import type { Sql } from '../db/pool.js';
 import { monthAfter, startOfMonth, type Instant } from '../lib/instant.js';
 import type { EventContent } from './canonical.js';
 import type { Checkpoint } from './checkpoint.js';
+import { lengthOf, MOST_BYTES } from './length.js';
 import type { PublicKey } from './signing-key.js';
 
 /** The organizations of which events are not in the log yet. */
@@ -73,42 +74,52 @@ export type Unsealed = EventContent & { place: number; leaf: Buffer | null; mark
 
 /**
  * Committed events that are not in the log, in the order in which they were written, for who holds the chain. `after`: of what was
- * sealed the traces stay in the queue as long as anybody has an old snapshot; who goes on behind it does not meet them.
+ * sealed the traces stay in the queue as long as anybody has an old snapshot; who goes on behind it does not meet them. `limit` at
+ * most, and fewer where events are long.
  */
 export async function readUnsealed(
   tx: Sql,
   orgId: string,
   after: number,
   limit: number,
-): Promise<Unsealed[]> {
+): Promise<{ events: Unsealed[]; more: boolean }> {
   const { rows: times } = await tx.query<{ first: Instant | null; last: Instant | null }>(
     'select min(occurred_at) as first, max(occurred_at) as last from unsealed_events where org_id = $1',
     [orgId],
   );
   const { first, last } = times[0]!;
-  if (first === null || last === null) return [];
+  if (first === null || last === null) return { events: [], more: false };
   // By whole months, for what comes between the two queries; what for: see months.ts.
   const [from, to] = [startOfMonth(first), monthAfter(startOfMonth(last))];
   // What is in the queue and not among the events was removed from them: it stays, for those who verify.
-  const { rows } = await tx.query<Unsealed & Record<string, unknown>>(
-    `select u.place, e.org_id, e.id, e.occurred_at, e.leaf, e.mark, e.resource_id,
-       case when e.leaf is null then e.category end as category,
-       case when e.leaf is null then e.event_type end as event_type,
-       case when e.leaf is null then e.actor end as actor,
-       case when e.leaf is null then e.payload end as payload
-     from unsealed_events u
-     cross join lateral (
-       select * from events
-       where org_id = u.org_id and occurred_at = u.occurred_at and id = u.event_id
-         and occurred_at >= $4 and occurred_at < $5
-       offset 0
-     ) e
-     where u.org_id = $1 and u.place > $2
-     order by u.place
-     limit $3`,
+  const { rows } = await tx.query<Unsealed & { fits: boolean } & Record<string, unknown>>(
+    `select place, org_id, id, occurred_at, leaf, mark, resource_id, fits,
+       case when leaf is null then category end as category,
+       case when leaf is null then event_type end as event_type,
+       case when leaf is null then actor end as actor,
+       case when leaf is null and fits then payload end as payload
+     from (
+       select *, sum(length) over (order by place) - length < ${MOST_BYTES} as fits
+       from (
+         select u.place, e.*
+         from unsealed_events u
+         cross join lateral (
+           select *, case when leaf is null then ${lengthOf('payload')} else 0 end as length
+           from events
+           where org_id = u.org_id and occurred_at = u.occurred_at and id = u.event_id
+             and occurred_at >= $4 and occurred_at < $5
+           offset 0
+         ) e
+         where u.org_id = $1 and u.place > $2
+         order by u.place
+         limit $3
+       ) waiting
+     ) measured
+     order by place`,
     [orgId, after, limit, from, to],
   );
-  return rows;
+  const events = rows.filter(({ fits }) => fits);
+  return { events, more: rows.length === limit || events.length < rows.length };
 }
 
 export interface NewEntry {

@@ -1,8 +1,7 @@
 import { fetchAhead } from '../db/rows.js';
 import type { Transaction } from '../db/transaction.js';
 import type { Checkpoint } from './checkpoint.js';
-import { readLog } from './log.js';
-import type { EventFilter } from './queries.js';
+import { readLog, type LogEntry, type LogPart } from './log.js';
 import type { Entry } from './verify.js';
 
 /** The part of a log that is exported: after one entry, up to another. */
@@ -12,22 +11,22 @@ export interface Part {
   upToSeq: number;
 }
 
-/** Entries that are looked at together: what an event says can be long, and a filter may let none of many pass. */
+type Batch = Awaited<ReturnType<typeof readLog>>;
+
+/** Entries that are looked at together, at most: a filter may let none of many pass. */
 const BATCH = 500;
 
 /** The entries of a part, in order and in batches. With a filter, only those of events that are there and pass it. */
 export async function* readEntries(
   tx: Transaction,
-  { orgId, afterSeq, upToSeq }: Part,
-  filter?: EventFilter,
-): AsyncGenerator<Entry[]> {
-  const batches = fetchAhead<Entry[]>(
-    (before) => readLog(tx, orgId, { afterSeq: before?.at(-1)?.seq ?? afterSeq, upToSeq, filter }, BATCH),
-    (batch) => batch.length < BATCH,
-  );
-  for await (const batch of batches) {
-    const entries = filter ? batch.filter(({ event }) => event) : batch;
-    if (entries.length > 0) yield entries;
+  orgId: string,
+  part: LogPart,
+): AsyncGenerator<LogEntry[]> {
+  const next = (before?: Batch) =>
+    readLog(tx, orgId, { ...part, afterSeq: before?.entries.at(-1)?.seq ?? part.afterSeq }, BATCH);
+  for await (const { entries } of fetchAhead<Batch>(next, ({ more }) => !more)) {
+    const passed = part.filter ? entries.filter(({ event }) => event) : entries;
+    if (passed.length > 0) yield passed;
   }
 }
 

@@ -81,19 +81,19 @@ export async function* exportText(
 }
 
 async function* asLog(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
-  const { orgId, end } = begun;
+  const { orgId, afterSeq, upToSeq, end } = begun;
   const drops = await readDrops(tx, orgId);
   const after = await beginning(tx, begun, drops);
   const begin = writeLogLine({ begin: { org_id: orgId, ...after } });
   const whole = end ? writeLogLine({ end }) : '';
   yield `${begin}${whole}${drops.map((drop) => writeLogLine({ drop })).join('')}`;
-  for await (const entries of readEntries(tx, begun)) {
+  for await (const entries of readEntries(tx, orgId, { afterSeq, upToSeq })) {
     const places = await readPlaces(tx, orgId, entries);
     let text = '';
     for (const entry of entries) {
       text += writeLogLine({ entry });
       const checkpoint = places.get(entry.seq);
-      if (checkpoint && entry.seq < begun.upToSeq) text += writeLogLine({ checkpoint });
+      if (checkpoint && entry.seq < upToSeq) text += writeLogLine({ checkpoint });
     }
     yield text;
     onEntries(entries.at(-1)!.seq, entries.length);
@@ -117,10 +117,10 @@ async function beginning(
 }
 
 async function* asFiltered(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
-  const { orgId, afterSeq, upToSeq, query, filter, end } = begun;
+  const { orgId, afterSeq, upToSeq, query, end } = begun;
   const asked = { org_id: orgId, after_seq: afterSeq, up_to_seq: upToSeq, filters: spokenFilter(query) };
   yield `${JSON.stringify({ filtered: asked })}\n`;
-  for await (const entries of readEntries(tx, begun, filter)) {
+  for await (const entries of readEntries(tx, orgId, begun)) {
     yield entries.map((entry) => writeLogLine({ entry })).join('');
     onEntries(entries.at(-1)!.seq, entries.length);
   }
@@ -130,7 +130,7 @@ async function* asFiltered(tx: Transaction, begun: Begun, onEntries: OnEntries):
 
 async function* asCsv(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
   yield csvHead();
-  for await (const entries of readEntries(tx, begun, begun.filter)) {
+  for await (const entries of readEntries(tx, begun.orgId, begun)) {
     yield entries.map(csvLine).join('');
     onEntries(entries.at(-1)!.seq, entries.length);
   }

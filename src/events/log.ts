@@ -1,6 +1,7 @@
 import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
+import { lengthOf, MOST_BYTES } from './length.js';
 import { addFilter, type EventFilter, type EventRow } from './queries.js';
 
 /** A place in the log of an organization. */
@@ -21,7 +22,7 @@ interface Place {
   link: Buffer;
 }
 
-type LoggedEvent = EventRow & { resource_id: string | null };
+type LoggedEvent = EventRow & { resource_id: string | null; actor_kind: string; actor_id: string };
 
 export interface LogPart {
   /** 0: from the first on. */
@@ -31,10 +32,15 @@ export interface LogPart {
 }
 
 /**
- * The entries of a part of the log, in order, `limit` at most. Each committed event comes in exactly once, within about a second.
- * The first entry may be later than `afterSeq + 1` where retention dropped those before.
+ * The next entries of a part of the log, in order, `limit` at most and fewer where events are long. Each committed event comes in exactly once, within about a second. The first entry may be later than `afterSeq + 1`
+ * where retention dropped those before.
  */
-export async function readLog(sql: Sql, orgId: string, part: LogPart, limit: number): Promise<LogEntry[]> {
+export async function readLog(
+  sql: Sql,
+  orgId: string,
+  part: LogPart,
+  limit: number,
+): Promise<{ entries: LogEntry[]; more: boolean }> {
   const { afterSeq, upToSeq = Number.MAX_SAFE_INTEGER, filter } = part;
   const { rows: places } = await sql.query<Place>(
     `select seq, event_id, occurred_at, leaf, unmarked, link from event_log
@@ -43,16 +49,20 @@ export async function readLog(sql: Sql, orgId: string, part: LogPart, limit: num
     [orgId, afterSeq, upToSeq, limit],
   );
   const events = await readEvents(sql, orgId, places, filter);
-  return places.map((place) => ({ ...place, event: events.get(place.event_id) ?? null }));
+  const tooMany = places.findIndex(({ event_id }) => events.get(event_id) === 'too long');
+  const entries = places
+    .slice(0, tooMany === -1 ? undefined : tooMany)
+    .map((place) => ({ ...place, event: (events.get(place.event_id) as LoggedEvent | undefined) ?? null }));
+  return { entries, more: places.length === limit || tooMany !== -1 };
 }
 
-/** The events of these places, by their ids. */
+/** The events of these places, by their ids; of those behind the first MOST_BYTES only that they are there. */
 async function readEvents(
   sql: Sql,
   orgId: string,
   places: readonly Place[],
   filter: EventFilter | undefined,
-): Promise<Map<string, LoggedEvent>> {
+): Promise<Map<string, LoggedEvent | 'too long'>> {
   if (places.length === 0) return new Map();
   const times = places.map(({ occurred_at }) => occurred_at);
   const inOrder = times.toSorted();
@@ -63,17 +73,24 @@ async function readEvents(
     .add((p) => `e.occurred_at between ${p(inOrder[0])} and ${p(inOrder.at(-1))}`);
   if (filter) addFilter(where, filter, 'e');
   const ids = where.parameter(places.map(({ event_id }) => event_id));
+  const columns =
+    'org_id, id, occurred_at, category, event_type, actor, resource_id, actor_kind, actor_id, payload';
   // By `offset 0` each is looked up by itself: a planner that joins them otherwise reads whole months.
-  const { rows } = await sql.query<LoggedEvent & Record<string, unknown>>(
-    `select e.* from unnest(${ids}::uuid[], ${where.parameter(times)}::timestamptz[]) as place (event_id, occurred_at)
-     cross join lateral (
-       select org_id, id, occurred_at, category, event_type, actor, payload, resource_id from events e
-       where ${where.text}
-       offset 0
-     ) e`,
+  const { rows } = await sql.query<LoggedEvent & { fits: boolean } & Record<string, unknown>>(
+    `select ${columns.replace(/payload$/, 'case when fits then payload end as payload')}, fits
+     from (
+       select e.*, sum(length) over (order by number) - length < ${MOST_BYTES} as fits
+       from unnest(${ids}::uuid[], ${where.parameter(times)}::timestamptz[])
+         with ordinality as place (event_id, occurred_at, number)
+       cross join lateral (
+         select ${columns}, ${lengthOf('payload')} as length from events e
+         where ${where.text}
+         offset 0
+       ) e
+     ) measured`,
     where.values,
   );
-  return new Map(rows.map((event) => [event.id, event]));
+  return new Map(rows.map(({ fits, ...event }) => [event.id, fits ? event : 'too long']));
 }
 
 /** Where the log of an organization ends; 0 when there is nothing in it. */

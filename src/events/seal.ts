@@ -100,7 +100,7 @@ async function seal(
   chain: Chain,
   after = 0,
 ): Promise<{ last: number | undefined; end: Chain }> {
-  const events = await readUnsealed(tx, orgId, after, BATCH);
+  const { events, more } = await readUnsealed(tx, orgId, after, BATCH);
   if (events.length === 0) return { last: undefined, end: chain };
   const keys = ctx.eventKeys();
   let { seq, link } = { seq: chain.seq, link: chain.link ?? originOf(orgId) };
@@ -122,8 +122,10 @@ async function seal(
   await writeEnd(tx, end, isTime(await latestCheckpoint(tx, orgId), seq, at));
   await announceLog(tx, orgId);
   const { key_id, signature } = end;
-  const last = entries.length === BATCH ? entries.at(-1)!.place : undefined;
-  return { last, end: { ...chain, seq, link, at, key_id, signature } };
+  return {
+    last: more ? entries.at(-1)!.place : undefined,
+    end: { ...chain, seq, link, at, key_id, signature },
+  };
 }
 
 /** It is in the log behind the first entries that the new key signed. */

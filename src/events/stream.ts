@@ -106,12 +106,12 @@ async function* follow(
     while (!signal.aborted) {
       // Before the look, so that nothing falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
-      const entries = await readLog(ctx.pool, orgId, { afterSeq: reached.seq, filter }, BATCH);
+      const { entries, more } = await readLog(ctx.pool, orgId, { afterSeq: reached.seq, filter }, BATCH);
       for (const entry of entries) {
         if (entry.event) yield entry;
         reached.seq = entry.seq;
       }
-      if (entries.length === BATCH) continue;
+      if (more) continue;
       const enough = new AbortController();
       await Promise.race([woken, sleep(LOOK_EVERY_MS, AbortSignal.any([signal, enough.signal]))]);
       enough.abort();

@@ -1,14 +1,13 @@
-import { rowsOf } from '../db/rows.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { shortInstant } from '../lib/instant.js';
 import { actorId } from './actor.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
+import { readEntries, readPlaces } from './export-queries.js';
 import { isTrusted } from './kept-for.js';
 import { Comparison, type Witness } from './known-places.js';
 import { getKeptFor } from './retention-queries.js';
-import type { EventActor } from './schema.js';
 import { Walk, Wrong, type Trust, type Verdict } from './verify.js';
 
 export interface StoreOptions {
@@ -55,30 +54,6 @@ export async function verifyStore(
   );
 }
 
-type EntryRow = [
-  number,
-  string,
-  Instant,
-  Buffer,
-  boolean,
-  Buffer,
-  string | null,
-  string,
-  string,
-  EventActor,
-  unknown,
-  string | null,
-  string,
-  string,
-  Buffer | null,
-  Instant,
-  string,
-  Buffer,
-];
-
-/** Rows that are held at once: what an event says can be long. */
-const BATCH = 500;
-
 async function walkLog(
   tx: Transaction,
   orgId: string,
@@ -87,40 +62,21 @@ async function walkLog(
   onEntry: (seq: number) => void,
 ): Promise<void> {
   await comparison.begin(walk.place.seq);
-  const entries = rowsOf<EntryRow>(
-    tx,
-    'log',
-    {
-      text: `select l.seq, l.event_id, l.occurred_at, l.leaf, l.unmarked, l.link,
-         e.org_id, e.category, e.event_type, e.actor, e.payload, e.resource_id, e.actor_kind, e.actor_id,
-         c.link, c.at, c.key_id, c.signature
-       from event_log l
-       left join events e on e.org_id = $1 and e.occurred_at = l.occurred_at and e.id = l.event_id
-       left join event_checkpoints c on c.org_id = $1 and c.seq = l.seq
-       where l.org_id = $1 and l.seq > $2
-       order by l.seq`,
-      values: [orgId, walk.place.seq],
-    },
-    BATCH,
-  );
-  for await (const batch of entries) {
-    for (const [seq, event_id, occurred_at, leaf, unmarked, link, org_id, ...rest] of batch) {
-      const [category, event_type, actor, payload, resource_id, actor_kind, actor_id, ...signed] = rest;
-      const event =
-        org_id === null
-          ? null
-          : { org_id, id: event_id, occurred_at, category, event_type, actor, payload, resource_id };
-      walk.next({ seq, event_id, occurred_at, leaf, unmarked, link, event });
+  for await (const entries of readEntries(tx, orgId, { afterSeq: walk.place.seq })) {
+    const places = await readPlaces(tx, orgId, entries);
+    for (const entry of entries) {
+      walk.next(entry);
+      const { seq, event_id, occurred_at, link, event } = entry;
       // What filters ask for are copies.
-      if (event && (actor_kind !== actor.kind || actor_id !== actorId(actor))) {
+      if (event && (event.actor_kind !== event.actor.kind || event.actor_id !== actorId(event.actor))) {
         throw new Wrong(
           `entry ${seq} (event ${event_id} of ${shortInstant(occurred_at)}) was changed: it is filed under another actor than it names`,
         );
       }
       await comparison.meet(seq, link);
       onEntry(seq);
-      const [signedLink, at, key_id, signature] = signed;
-      if (signedLink) walk.meet({ org_id: orgId, seq, link: signedLink, at, key_id, signature });
+      const checkpoint = places.get(seq);
+      if (checkpoint) walk.meet(checkpoint);
     }
   }
   // One that lies behind the end shows as well as the end itself that something was cut off.

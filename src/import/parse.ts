@@ -91,9 +91,6 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
           ? { ...line.actor, redacted_email: redactEmail(line.actor.redacted_email) }
           : line.actor;
       const payload = JSON.stringify(line.payload ?? null);
-      if (Buffer.byteLength(payload) > LONGEST_PAYLOAD) {
-        throw new BadLine(`payload is longer than ${LONGEST_PAYLOAD / 1024} KiB`);
-      }
       const { category, event_type } = line;
       const occurred_at = time('timestamp', line.timestamp)!;
       const resource_id = resourceOf(line.payload);
@@ -118,9 +115,6 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
     }
   }
 }
-
-/** In bytes: readers of the log hold some hundred of them at once. Those that Sandkeep writes are far shorter. */
-const LONGEST_PAYLOAD = 64 * 1024;
 
 /** Each of its days has a row: a line must not become a million. */
 const LONGEST_RUN_DAYS = 36_525;

@@ -28,7 +28,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
     const { pending, fresh } = await countPending(tx, orgId, id);
     const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
     if (room < LEAST_ROOM) return false;
-    const entries = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
+    const { entries, more } = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
     const wanted = entries.filter((entry) => isWanted(webhook, entry)).slice(0, room);
     const at = ctx.now();
     await insertDeliveries(
@@ -47,7 +47,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
     // What was left for want of room is looked at again.
     const last = wanted.length === room ? wanted.at(-1) : entries.at(-1);
     if (last) await setPosition(tx, orgId, id, last.seq);
-    return entries.length === BATCH && wanted.length < room;
+    return more && wanted.length < room;
   });
 }
 

@@ -30,9 +30,9 @@ export async function untilSealed(pool: Pool, orgId: string, millis?: number): P
 export async function wholeLog(pool: Pool, orgId: string, page = 500): Promise<LogEntry[]> {
   const all: LogEntry[] = [];
   for (;;) {
-    const entries = await readLog(pool, orgId, { afterSeq: all.at(-1)?.seq ?? 0 }, page);
+    const { entries, more } = await readLog(pool, orgId, { afterSeq: all.at(-1)?.seq ?? 0 }, page);
     all.push(...entries);
-    if (entries.length < page) return all;
+    if (!more) return all;
   }
 }
 
