@@ -209,7 +209,7 @@ describe('several processes', () => {
   let client: Client;
   let receiver: Receiver;
   let at = 0;
-  const settings = { webhooks: { ...LOCAL, firstRetryMs: 50, timeoutMs: 1_000 } };
+  const settings = { webhooks: { ...LOCAL, firstRetryMs: 50, timeoutMs: 10_000 } };
   const later = () => addMillis(now(), at);
   beforeAll(async () => {
     first = await startTestService({ settings, now: later });
