@@ -116,7 +116,7 @@ test('a user that may not make roles works without one, and with one that it is 
   const server = inject('server');
   const admin = openPool(withDatabase(server, 'template1'), () => undefined);
   await admin.query(`create role ${name} login`);
-  await admin.query(`create database ${name} owner ${name}`);
+  await admin.query(`create database ${name} template template0 owner ${name}`);
   const address = asUser(withDatabase(server, name), name);
   const pool = openPool(address, () => undefined);
   try {
