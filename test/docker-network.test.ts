@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from './support/client.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage } from './support/docker.js';
 import {
@@ -382,58 +382,11 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await reaches(id, PRIVATE, 80)).toBe(false);
     });
 
-    test('what these rules cannot say is refused by the name of the field', async () => {
-      const rule = { direction: 'egress', action: 'allow' };
-      const refused: [field: string, part: Record<string, unknown>][] = [
-        [
-          'network.policy.rules[1].destination.domain',
-          withRules([
-            { ...rule, destination: 'any' },
-            { ...rule, destination: { domain: 'example.com' } },
-          ]),
-        ],
-        [
-          'network.policy.rules[0].destination.domain_suffix',
-          withRules([{ ...rule, destination: { domain_suffix: 'example.com' } }]),
-        ],
-        [
-          'network.policy.rules[0].ports',
-          withRules([{ ...rule, destination: 'any', protocols: ['icmpv4'], ports: [{ start: 1, end: 1 }] }]),
-        ],
-        [
-          'network.policy.rules[0].protocols',
-          withRules([{ ...rule, destination: { cidr: 'fd00::/8' }, protocols: ['icmpv4'] }]),
-        ],
-        [
-          'network.policy.rules[0].destination.cidr',
-          withRules([{ ...rule, destination: { cidr: 'fe80::1%eth0' } }]),
-        ],
-        ['network.max_connections', { network: { max_connections: 1 } }],
-        [
-          'network.ports',
-          { network: { ports: [{ guest_port: 80, host_port: 8080, host_bind: '127.0.0.1' }] } },
-        ],
-        ['network.tls', { network: { tls: { enabled: true } } }],
-        ['runtime.hostname', { runtime: { hostname: 'not_a_name' } }],
-        ['runtime.hostname', { runtime: { hostname: '' } }],
-        ['runtime.hostname', { runtime: { hostname: `${'a'.repeat(60)}.abcd` } }],
-      ];
-      for (const [field, part] of refused) {
-        const request = { name: 'refused', image: { type: 'oci', reference: IMAGE }, ...part };
-        const { status, body } = await client.post('/v1/sandboxes', request);
-        expect([status, body.error?.code, body.error?.details], JSON.stringify(part)).toEqual([
-          400,
-          'invalid_sandbox_config',
-          { field },
-        ]);
-      }
-      const harmless = { ports: [], tls: { enabled: false }, strict: true, unknown: 1 };
-      await create('harmless', { network: harmless, runtime: { hostname: 'a'.repeat(63), unknown: 1 } });
-    });
-
     test('on a network of the operator, with IPv6, the same rules hold', async () => {
-      const name = `sandkeep-test-${process.pid}`;
-      const ipam = { Config: [{ Subnet: 'fd5a:4e::/64' }] };
+      // Of its own, whatever a run that was killed has left.
+      const unique = randomUUID().slice(0, 4);
+      const name = `sandkeep-test-${unique}`;
+      const ipam = { Config: [{ Subnet: `fd5a:4e:${unique}::/64` }] };
       const network = await docker.createNetwork({ Name: name, EnableIPv6: true, IPAM: ipam });
       const other = await startWith({ network: name, allow: ['host'] });
       const tenant = await other.newOrg();
@@ -474,27 +427,5 @@ describeDocker('the network of docker sandboxes', () => {
         60_000,
       );
     }, 180_000);
-  });
-
-  describe('without the tools for it', () => {
-    test('policies are refused, and sandboxes have no network', async () => {
-      makeImage();
-      const path = process.env['PATH'];
-      const starting = startWith({}, () => (process.env['PATH'] = ''));
-      const service = await starting.finally(() => (process.env['PATH'] = path));
-      const client = await service.newOrg();
-      try {
-        expect(service.runtime.description).toContain('apt-get install nftables');
-        const request = { name: 'bare', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
-        const policy = { default_egress: 'allow' };
-        const refused = await client.post('/v1/sandboxes', { ...request, network: { policy } });
-        expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'network.policy' }]);
-        const { body } = await client.post('/v1/sandboxes', request, running);
-        expect(body.status).toBe('running');
-        expect(await execIn(body.id, 'ls', '/sys/class/net')).toMatch(/^lo\s*$/);
-      } finally {
-        await end(service, client);
-      }
-    });
   });
 });

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { compilePolicy, isolates, type Guarded } from '../src/runtimes/network-policy.js';
@@ -8,8 +9,8 @@ import { describeNetns, NetnsPeer, nft, sh, type Attempt } from './support/netns
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type Group = 'public' | 'private' | 'link_local' | 'metadata' | 'host' | 'resolver' | 'neighbour';
 
-const GUEST = `sk-guest-${process.pid}`;
-const WORLD = `sk-world-${process.pid}`;
+const GUEST = `sk-guest-${randomUUID()}`;
+const WORLD = `sk-world-${randomUUID()}`;
 const GUEST_V4 = '10.200.0.2';
 const GUEST_V6 = 'fd00:200::2';
 const PORTS = [53, 80, 443, 5000, 8080];

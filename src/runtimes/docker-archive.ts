@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
-import { statusOf } from './docker-image.js';
+import { statusOf } from './docker-errors.js';
 
 /** Files in and out of a container that has not started, through the engine, which stays inside the container's root. */
 

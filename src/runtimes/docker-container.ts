@@ -1,4 +1,5 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
+import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import type { ImageCommand } from './docker-image.js';
 import type { Bind } from './docker-mounts.js';
 import { SCRIPTS_DIRECTORY } from './docker-scripts.js';
@@ -6,7 +7,7 @@ import type { Run, RunSpec } from './runtime.js';
 
 /** Marks the containers of one installation: another one on the same engine leaves them alone. */
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
-const ORG_LABEL = 'dev.sandkeep.org';
+export const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 /** Before the keys of the user's labels: other programs on the machine act on labels, and must not act on a tenant's. */
 const USER_LABEL = 'dev.sandkeep.label.';
@@ -25,13 +26,27 @@ const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETU
  * with it the start time that the container had before (base 36 microseconds, `0` for never): the engine's start time
  * belongs to this run exactly when it differs.
  */
-export function nameOf({ sandboxId, runId }: Run, baseline: string): string {
-  return `sandkeep-${sandboxId}-${runId}-${baseline}`;
+export function nameOf({ sandboxId, runId }: Run, startedAt: Instant | null): string {
+  return `sandkeep-${sandboxId}-${runId}-${baselineOf(startedAt)}`;
 }
 
 export function parseName(name: string): { sandboxId: string; runId: string; baseline: string } | undefined {
   const match = /^\/?sandkeep-([0-9a-f-]{36})-([0-9a-f-]{36})-([0-9a-z]+)$/.exec(name);
   return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
+}
+
+/** Whether it is the start time that the container had before the run its name says: then the run has not started. */
+export function isBaseline(startedAt: Instant | null, baseline: string): boolean {
+  return baselineOf(startedAt) === baseline;
+}
+
+function baselineOf(startedAt: Instant | null): string {
+  return startedAt === null ? '0' : microsOf(startedAt).toString(36);
+}
+
+/** The engine writes nanoseconds, and the year 1 for "never". */
+export function engineTime(text: string): Instant | null {
+  return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
 }
 
 export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {

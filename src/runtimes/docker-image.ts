@@ -1,4 +1,5 @@
 import type Docker from 'dockerode';
+import { engineMessage, statusOf } from './docker-errors.js';
 import { StartRefusedError, type RunSpec } from './runtime.js';
 
 const PULL_TIMEOUT_MS = 20 * 60_000;
@@ -113,15 +114,4 @@ function explainPull(said: string, auth?: RegistryAuth): string {
 /** Without a tag the engine would pull every tag there is. */
 function hasTag(image: string): boolean {
   return image.includes('@') || /:[^/]+$/.test(image);
-}
-
-/** The HTTP status of an answer of the engine; undefined when there was no answer. */
-export function statusOf(error: unknown): number | undefined {
-  return (error as { statusCode?: number }).statusCode;
-}
-
-/** What the engine said, without the client library's words around it. */
-export function engineMessage(error: unknown): string {
-  const { json, message } = error as { json?: { message?: string }; message?: string };
-  return json?.message ?? message ?? String(error);
 }

@@ -16,7 +16,7 @@ import { join, posix } from 'node:path';
 import { VolumePathError } from '../volumes/beneath.js';
 import type { VolumeStore } from '../volumes/store.js';
 import { ETC_FILES, etcContent, type EtcFile, type Names } from './docker-etc.js';
-import { statusOf } from './docker-image.js';
+import { statusOf } from './docker-errors.js';
 import { bindMount, O_PATH, takeAway, type MountFlags } from './docker-mounts-kernel.js';
 import { StartRefusedError, type Run, type VolumeMount } from './runtime.js';
 

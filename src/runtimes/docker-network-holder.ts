@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { INSTANCE_LABEL } from './docker-container.js';
-import { statusOf } from './docker-image.js';
+import { unless } from './docker-errors.js';
 import { ensurePauseImage, PAUSE_IMAGE, PAUSE_PROGRAM } from './docker-pause.js';
 
 /**
@@ -110,12 +110,4 @@ export async function createHolder(docker: Docker, options: HolderOptions): Prom
     })
     // Conflict: made by a predecessor that was killed before it could read the answer.
     .catch(unless(409));
-}
-
-/** Swallows the engine's answers of these statuses. */
-function unless(...statuses: number[]): (error: unknown) => undefined {
-  return (error) => {
-    if (!statuses.includes(statusOf(error) ?? 0)) throw error;
-    return undefined;
-  };
 }

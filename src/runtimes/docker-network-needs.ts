@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
-import { engineMessage, statusOf } from './docker-image.js';
+import { engineMessage, statusOf } from './docker-errors.js';
 import { createHolder, markOf, removeHolder, startHolder } from './docker-network-holder.js';
 import { isMarked, whyNoRules } from './docker-network-rules.js';
 import { hasPause } from './docker-pause.js';

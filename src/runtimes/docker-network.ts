@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { isIPv4 } from 'node:net';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from './docker-container.js';
 import type { Names } from './docker-etc.js';
-import { statusOf } from './docker-image.js';
+import { statusOf } from './docker-errors.js';
 import {
   createHolder,
   HOLDER_LABEL,

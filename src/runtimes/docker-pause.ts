@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
-import { statusOf } from './docker-image.js';
+import { statusOf } from './docker-errors.js';
 
 /** A program that waits for ever, in an image of nothing else. Made here, so that nothing has to be downloaded for it. */
 

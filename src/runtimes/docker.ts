@@ -1,24 +1,26 @@
 import Docker from 'dockerode';
-import { v5 as uuidv5 } from 'uuid';
-import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
 import type { VolumeStore } from '../volumes/store.js';
 import {
   containerOptions,
+  engineTime,
+  INSTANCE_LABEL,
+  isBaseline,
   labelsOf,
   nameOf,
   parseName,
   SANDBOX_LABEL,
-  INSTANCE_LABEL,
 } from './docker-container.js';
 import { checkDisk } from './docker-disk.js';
-import { findFeatures, sharesKernel, type FeatureInfo, type Features } from './docker-features.js';
+import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './docker-engine.js';
+import { engineMessage, plainWords, statusOf, unless } from './docker-errors.js';
+import { findFeatures, sharesKernel, type Features } from './docker-features.js';
 import { needsFiles, placeFiles } from './docker-files.js';
+import { DockerHoldings } from './docker-holdings.js';
 import { DockerNetworks } from './docker-network.js';
 import { isHolder } from './docker-network-holder.js';
-import { engineMessage, ensureImage, statusOf, type ImageCommand } from './docker-image.js';
+import { ensureImage, type ImageCommand } from './docker-image.js';
 import { readLog, sinceOf } from './docker-logs.js';
-import { plainWords } from './docker-messages.js';
 import type { Bind } from './docker-mounts.js';
 import type { Guarded } from './network-policy.js';
 import {
@@ -59,8 +61,7 @@ export class DockerRuntime implements Runtime {
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
 
-  /** Inspecting each container at each look would cost a request a container: what has not changed is remembered. */
-  private known = new Map<string, Inspected>();
+  private readonly holdings: DockerHoldings;
 
   private constructor(
     private readonly docker: Docker,
@@ -76,6 +77,7 @@ export class DockerRuntime implements Runtime {
     private readonly features: Features,
     private readonly networks: DockerNetworks,
   ) {
+    this.holdings = new DockerHoldings(docker);
     this.capabilities = new Set([...features.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const lacks = features.lacks.map((what) => `; ${what}`).join('');
@@ -88,20 +90,6 @@ export class DockerRuntime implements Runtime {
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
     const patient = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
-    const memoryMib = Math.floor(info.MemTotal / 1024 / 1024);
-    const capacity = {
-      vcpus: info.NCPU * CPU_OVERCOMMIT,
-      memoryMib,
-      // A disk without a quota takes what there is: there is nothing to count.
-      diskMib: null,
-      ...options.capacity,
-    };
-    const bounds = {
-      vcpus: info.NCPU,
-      memoryMib,
-      // The engine refuses less than 6 MiB.
-      smallestMemoryMib: 6,
-    };
     const features = await findFeatures(docker, info, {
       ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
     });
@@ -110,10 +98,10 @@ export class DockerRuntime implements Runtime {
       patient,
       instanceId,
       options,
-      engineIdOf(info, (await docker.info()) as EngineInfo, instanceId),
+      await engineIdOf(docker, info, instanceId),
       info.Name,
-      capacity,
-      bounds,
+      { ...capacityOf(info), ...options.capacity },
+      boundsOf(info),
       info.ServerVersion,
       Boolean(info.InitBinary),
       features,
@@ -126,7 +114,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async takeOver(): Promise<void> {
-    this.known.clear();
+    this.holdings.forget();
     await this.features.mounts.sweep();
   }
 
@@ -192,50 +180,18 @@ export class DockerRuntime implements Runtime {
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
     });
     this.networks.tidy(containers);
-    const known: typeof this.known = new Map();
-    const holdings: Holding[] = [];
-    for (const container of containers) {
-      if (isHolder(container)) continue;
-      const fingerprint = `${container.Names[0]} ${container.State}`;
-      const before = this.known.get(container.Id);
-      if (before?.fingerprint === fingerprint) {
-        known.set(container.Id, before);
-        holdings.push(before.holding);
-        continue;
-      }
-      let inspected: Inspected | undefined;
-      try {
-        inspected = await this.inspect(container.Id);
-      } catch (error) {
-        // One container that the engine cannot tell of holds up nobody else: what was known of the same run stands until
-        // it can. Where nothing is, nothing is made up: a run left out would be recorded as lost.
-        if (before === undefined || parseName(container.Names[0]!)?.runId !== before.holding.runId)
-          throw error;
-        known.set(container.Id, before);
-        holdings.push(before.holding);
-        continue;
-      }
-      if (!inspected) continue;
-      holdings.push(inspected.holding);
-      // The list and the inspection are two moments. Only where both saw the same may the one stand for the other.
-      const settled = inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared';
-      known.set(container.Id, { fingerprint: settled ? fingerprint : '', holding: inspected.holding });
-    }
-    this.known = known;
-    return holdings;
+    return this.holdings.look(containers.filter((container) => !isHolder(container)));
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
-    const wanted = new Set(sandboxIds);
-    const containers = [...this.known].filter(([, { holding }]) => wanted.has(holding.sandboxId));
-    const looks = containers.map(async ([id, { holding }]) => {
+    const looks = this.holdings.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
       const stats = await this.docker
         .getContainer(id)
         .stats({ stream: false, 'one-shot': true })
         // Of one that cannot be looked at nothing is known; the others are looked at all the same.
         .catch(() => undefined);
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
-      return nanos === undefined ? [] : [[holding.sandboxId, { cpuMicros: nanos / 1_000 }] as const];
+      return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
     return new Map((await Promise.all(looks)).flat());
   }
@@ -291,7 +247,7 @@ export class DockerRuntime implements Runtime {
     }
     if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
     if (State.Running) throw new Error(`container ${found.Id} runs another run than ${run.runId}`);
-    await container.rename({ name: nameOf(run, baselineOf(startedAt)) });
+    await container.rename({ name: nameOf(run, startedAt) });
     return container;
   }
 
@@ -304,7 +260,7 @@ export class DockerRuntime implements Runtime {
     const { runtimeClass } = this.options;
     checkDisk(run.spec, image);
     const container = await this.docker.createContainer({
-      name: nameOf(run, baselineOf(null)),
+      name: nameOf(run, null),
       Labels: labelsOf(run, this.instanceId),
       ...containerOptions(run, image, { network, init: this.init, runtimeClass, binds }),
     });
@@ -319,52 +275,7 @@ export class DockerRuntime implements Runtime {
     });
     return found[0];
   }
-
-  private async inspect(id: string): Promise<Inspected | undefined> {
-    const inspected = await this.docker.getContainer(id).inspect().catch(unless(NOT_FOUND));
-    const named = inspected && parseName(inspected.Name);
-    if (!inspected || !named) return undefined;
-    const { State } = inspected;
-    const startedAt = engineTime(State.StartedAt);
-    const { sandboxId, runId } = named;
-    const ids = { orgId: inspected.Config.Labels['dev.sandkeep.org'] ?? '', sandboxId, runId };
-    const started = !isBaseline(startedAt, named.baseline);
-    const exited = started && !State.Running;
-    return {
-      fingerprint: `${inspected.Name} ${State.Status}`,
-      holding: {
-        ...ids,
-        state: !started ? 'prepared' : exited ? 'exited' : 'running',
-        startedAt: started ? startedAt : null,
-        finishedAt: exited ? engineTime(State.FinishedAt) : null,
-        exit: exited ? { code: State.ExitCode, outOfMemory: State.OOMKilled } : null,
-      },
-    };
-  }
 }
-
-interface Inspected {
-  /** Name and state. What is empty is looked at anew each time. */
-  fingerprint: string;
-  holding: Holding;
-}
-
-interface EngineInfo extends FeatureInfo {
-  ID: string;
-  Name: string;
-  DockerRootDir: string;
-  Architecture: string;
-  NCPU: number;
-  MemTotal: number;
-  ServerVersion: string;
-  InitBinary?: string;
-}
-
-/** CPUs are shared in time, so more of them can be given away than there are. */
-const CPU_OVERCOMMIT = 4;
-
-/** The namespace of the ids of engines (RFC 9562, version 5). */
-const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
 
 const NOT_MODIFIED = 304;
 const NOT_FOUND = 404;
@@ -372,34 +283,3 @@ const CONFLICT = 409;
 const UNAVAILABLE = 503;
 /** Longer than the longest grace a stop gives. */
 const ANSWER_TIMEOUT_MS = 60_000;
-
-/** Swallows the engine's answers of these statuses. */
-function unless(...statuses: number[]): (error: unknown) => undefined {
-  return (error) => {
-    if (!statuses.includes(statusOf(error) ?? 0)) throw error;
-    return undefined;
-  };
-}
-
-/** The engine writes nanoseconds, and the year 1 for "never". */
-function engineTime(text: string): Instant | null {
-  return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
-}
-
-/**
- * Docker has an id that stays. Podman makes up another at each question: there the machine and the folder say which it
- * is. `instanceId`: two installations on one engine are two workers.
- */
-function engineIdOf(info: EngineInfo, again: EngineInfo, instanceId: string): string {
-  const engine = info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;
-  return uuidv5(`${instanceId} ${engine}`, ENGINES);
-}
-
-/** What a container's start time was before the run its name says. While it is still that, the run has not started. */
-function baselineOf(startedAt: Instant | null): string {
-  return startedAt === null ? '0' : microsOf(startedAt).toString(36);
-}
-
-function isBaseline(startedAt: Instant | null, baseline: string): boolean {
-  return baselineOf(startedAt) === baseline;
-}

@@ -1,3 +1,22 @@
+/** The HTTP status of an answer of the engine; undefined when there was no answer. */
+export function statusOf(error: unknown): number | undefined {
+  return (error as { statusCode?: number }).statusCode;
+}
+
+/** What the engine said, without the client library's words around it. */
+export function engineMessage(error: unknown): string {
+  const { json, message } = error as { json?: { message?: string }; message?: string };
+  return json?.message ?? message ?? String(error);
+}
+
+/** For a catch: swallows the engine's answers of these statuses. */
+export function unless(...statuses: number[]): (error: unknown) => undefined {
+  return (error) => {
+    if (!statuses.includes(statusOf(error) ?? 0)) throw error;
+    return undefined;
+  };
+}
+
 /** What engines put before the reason, from the outermost of their parts to the innermost. */
 const PREFIXES =
   /^(?:failed to create (?:shim )?task(?: for container)?: |failed to create shim: |OCI runtime (?:create|start) failed: |\w+ (?:create|start) failed: |container_linux\.go:\d+: |process_linux\.go:\d+: |starting container process caused: |unable to start container process: |error during container init: )+/;

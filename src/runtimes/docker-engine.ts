@@ -1,0 +1,52 @@
+import type Docker from 'dockerode';
+import { v5 as uuidv5 } from 'uuid';
+import type { FeatureInfo } from './docker-features.js';
+import type { Capacity, Runtime } from './runtime.js';
+
+/** What an engine says of itself and its machine. */
+export interface EngineInfo extends FeatureInfo {
+  ID: string;
+  Name: string;
+  DockerRootDir: string;
+  Architecture: string;
+  NCPU: number;
+  MemTotal: number;
+  ServerVersion: string;
+  InitBinary?: string;
+}
+
+/** CPUs are shared in time, so more of them can be given away than there are. */
+const CPU_OVERCOMMIT = 4;
+
+/** The namespace of the ids of engines (RFC 9562, version 5). */
+const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
+
+/** What may be placed on the machine together. */
+export function capacityOf(info: EngineInfo): Capacity {
+  return {
+    vcpus: info.NCPU * CPU_OVERCOMMIT,
+    memoryMib: memoryOf(info),
+    // A disk without a quota takes what there is: there is nothing to count.
+    diskMib: null,
+  };
+}
+
+/** What one sandbox may have. */
+export function boundsOf(info: EngineInfo): Runtime['bounds'] {
+  // The engine refuses less than 6 MiB.
+  return { vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6 };
+}
+
+function memoryOf({ MemTotal }: EngineInfo): number {
+  return Math.floor(MemTotal / 1024 / 1024);
+}
+
+/**
+ * Docker has an id that stays. Podman makes up another at each question: there the machine and the folder say which it
+ * is. `instanceId`: two installations on one engine are two workers.
+ */
+export async function engineIdOf(docker: Docker, info: EngineInfo, instanceId: string): Promise<string> {
+  const again = (await docker.info()) as EngineInfo;
+  const engine = info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;
+  return uuidv5(`${instanceId} ${engine}`, ENGINES);
+}
