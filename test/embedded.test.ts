@@ -10,7 +10,6 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { sleep } from '../src/lib/sleep.js';
 import {
@@ -27,6 +26,7 @@ import {
   launch,
   launchServe,
   makeFolder,
+  makeUsed,
   ready,
   serve,
   stop,
@@ -52,10 +52,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
   let dataDir: string;
 
   beforeAll(async () => {
-    used = join(makeFolder(), 'data');
-    const service = await serve(used);
-    key = service.firstKey!;
-    expect(await stop(service)).toBe(0);
+    ({ used, key } = await makeUsed());
   });
   beforeEach(() => {
     folder = makeFolder();
@@ -64,7 +61,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
   afterEach(() => cleanUp(folder));
   afterAll(() => cleanUp(dirname(used)));
 
-  /** A service on a copy of the used directory: making a cluster takes ten times as long. */
+  /** A service on a copy of the used directory. */
   async function serveUsed(options?: LaunchOptions): Promise<Served> {
     copyFolder(used, dataDir);
     return serve(dataDir, options);
@@ -404,105 +401,5 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
         await expectOrgs([listOrgs(dataDir)]);
       });
     });
-  });
-
-  describe('at SIGTERM', () => {
-    test('answers what is under way, exits with 0, and leaves neither processes nor stale files', async () => {
-      const service = await serveUsed();
-      const [statuses, sandbox] = await inDatabase(dataDir, async (client) => {
-        await holdReconciler(client);
-        const body = { name: 'a', image: { type: 'oci', reference: 'busybox' } };
-        const held = call(service, 'POST', '/v1/sandboxes?start=true&wait_for=running', { key, body });
-        await until('the sandbox is starting', async () => {
-          const { rows } = await client.query(`select from sandboxes where status = 'starting'`);
-          return rows.length === 1;
-        });
-        const blocked = await blockedWrites(client, service);
-        kill('SIGTERM', service.pid);
-        await sleep(300);
-        expect(service.process.exitCode).toBeNull();
-        await client.query('commit');
-        return [await Promise.all(blocked), await held] as const;
-      });
-      expect(statuses).toEqual([200, 200, 200, 200, 200]);
-      expect(sandbox).toMatchObject({ status: 200, body: { status: 'starting' } });
-      expect(await service.exited).toEqual({ code: 0, signal: null });
-      expect(databaseOf(dataDir).all).toEqual([]);
-      expect(readdirSync(dataDir).toSorted()).toEqual([
-        ...[
-          'event-heads',
-          'event-keys',
-          'postgres',
-          'postgres.log',
-          'run',
-          'secret-keys',
-          'simulated',
-          'volumes',
-        ],
-      ]);
-      expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
-      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
-    });
-
-    test('does not wait for clients that keep their connections', async () => {
-      const service = await serveUsed();
-      await inDatabase(dataDir, async (client) => {
-        const blocked = await blockedWrites(client, service, { keepAlive: true });
-        kill('SIGTERM', service.pid);
-        await sleep(300);
-        await client.query('commit');
-        expect(await Promise.all(blocked)).toEqual([200, 200, 200, 200, 200]);
-      });
-      await until('it has ended', () => service.process.exitCode === 0, 3_000);
-    });
-
-    test('exits at once when it comes twice, and the database stops by itself', async () => {
-      const service = await serveUsed();
-      await inDatabase(dataDir, async (client) => {
-        const blocked = await blockedWrites(client, service);
-        kill('SIGTERM', service.pid);
-        await sleep(300);
-        expect(service.process.exitCode).toBeNull();
-        kill('SIGTERM', service.pid);
-        expect((await service.exited).code).toBe(1);
-        for (const { reason } of (await Promise.allSettled(blocked)) as PromiseRejectedResult[]) {
-          expect(reason).toBeInstanceOf(TypeError);
-        }
-      });
-      await untilStopped(dataDir);
-    });
-
-    /** Five requests that wait for the transaction of `client` to end. */
-    async function blockedWrites(
-      client: pg.Client,
-      service: Served,
-      { keepAlive = false } = {},
-    ): Promise<Promise<number>[]> {
-      await client.query('begin; lock table volumes in exclusive mode');
-      const blocked = Array.from({ length: 5 }, async (_, index) => {
-        const body = { name: `blocked-${index}` };
-        return (await call(service, 'POST', '/v1/volumes', { key, body, keepAlive })).status;
-      });
-      // Whoever awaits them later sees how they ended.
-      for (const one of blocked) one.catch(() => undefined);
-      await until('they wait', async () => {
-        const { rows } = await client.query(
-          // To write: the worker's own look at volumes waits in another mode.
-          `select from pg_locks where not granted and relation = 'volumes'::regclass and mode = 'RowExclusiveLock'`,
-        );
-        return rows.length === blocked.length;
-      });
-      return blocked;
-    }
-
-    /** Takes the worker's lease, so that nothing that starts becomes running. */
-    async function holdReconciler(client: pg.Client): Promise<void> {
-      await until('the worker has registered', async () => {
-        const { rowCount } = await client.query(
-          "update workers set holder = 'another', epoch = epoch + 1, expires_at = now() + interval '1 hour'",
-        );
-        return rowCount === 1;
-      });
-    }
   });
 });
