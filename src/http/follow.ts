@@ -59,7 +59,10 @@ export function sendEvents(
   events: AsyncIterable<string>,
   stallMs?: number,
 ): FastifyReply {
-  const cut = () => reply.raw.destroy();
+  const cut = () => {
+    reply.log.info('a reader that took too long was cut off');
+    reply.raw.destroy();
+  };
   const served = servedAlong(events);
   const stream = Readable.from(stallMs === undefined ? served : watched(served, stallMs, cut), {
     objectMode: false,

@@ -5,7 +5,7 @@ import type { Answer, Client } from './client.js';
 export async function until<T>(
   ask: () => Promise<T>,
   wanted: (value: T) => boolean,
-  millis = 10_000,
+  millis = 30_000,
 ): Promise<T> {
   const deadline = Date.now() + millis;
   for (;;) {
