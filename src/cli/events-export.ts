@@ -35,7 +35,9 @@ The last line of NDJSON is the signed end: a file without it is not complete. --
 
 export function exportCommand(): Command {
   const command = databaseCommand('export')
-    .description('export audit events in the order of the log, as NDJSON; this is written down as an event')
+    .description(
+      'export audit events in the order of the log, as NDJSON or CSV; this is written down as an event',
+    )
     .requiredOption('--org <slug>', 'the organization')
     .option('--since <time>', 'events at or after this RFC 3339 date-time')
     .option('--until <time>', 'events at or before it')
