@@ -124,7 +124,10 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
       });
     });
 
-    test.runIf(scope !== 'any')('with every scope that does not cover it is 403 and names it', async () => {
+    // What is for every key is seen with each: nothing is left to refuse.
+    if (scope === 'any') return;
+
+    test('with every scope that does not cover it is 403 and names it', async () => {
       const { key } = await keyWith({ scopes: SCOPES.filter((held) => !covers([held], scope)) });
       await unchanged(async () => {
         const answer = await ask(id, key);
@@ -137,9 +140,10 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
       });
     });
 
+    if (NARROWED_BY_THEMSELVES.has(id)) return;
+
     test('with a key that is narrowed to other labels touches nothing', async () => {
       const { key } = await keyWith({ scopes: ['sandboxes:write'], labels: { team: 'other' } });
-      if (NARROWED_BY_THEMSELVES.has(id) || scope === 'any') return;
       await unchanged(async () => {
         const answer = await ask(id, key);
         const narrowable = scope.startsWith('sandboxes:');
