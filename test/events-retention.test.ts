@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import { makePartitionsAhead } from '../src/events/partitions.js';
 import { insertEvent } from '../src/events/queries.js';
@@ -144,6 +144,55 @@ test('old events that were written late are dropped from the middle, and what is
   expect((await verify(client)).wrong).toMatch(/was removed: retention did not drop it/);
 });
 
+describe('what is not due and was taken out', () => {
+  /** Entries 1 to 3 are of the making of the organization, by the clock of this machine; the others of these times. */
+  async function kept(): Promise<Client> {
+    const client = await service.newOrg();
+    for (const day of ['2031-01-01', '2031-05-01', '2031-06-01', '2031-06-02']) {
+      await write(client, `${day}T00:00:00.000000Z`);
+      await seal();
+    }
+    const { event_id } = (await wholeLog(service.ctx.pool, client.org.id))[3]!;
+    const { rows } = await service.ctx.pool.query('select occurred_at from events where id = $1', [event_id]);
+    expect(rows).toEqual([{ occurred_at: '2031-01-01T00:00:00.000000Z' }]);
+    await keep(client, 3);
+    await seal();
+    return client;
+  }
+  const old = `occurred_at = '2031-01-02'`;
+  const ways: Record<string, (of: string) => string[]> = {
+    'with its entry, and the next one made to look due': (of) => [
+      `delete from event_log where ${of} and seq = 5`,
+      `update event_log set ${old} where ${of} and seq = 6`,
+      `delete from events where ${of} and occurred_at between '2031-05-01' and '2031-06-01'`,
+    ],
+    'of which the entry was made to look due': (of) => [
+      `update event_log set ${old} where ${of} and seq = 5`,
+      `delete from events where ${of} and occurred_at = '2031-05-01'`,
+    ],
+    'with all entries up to it': (of) => [
+      `delete from event_log where ${of} and seq <= 5`,
+      `delete from events where ${of} and occurred_at between '2031-01-01' and '2031-05-01'`,
+    ],
+  };
+
+  test.each(Object.entries(ways))(
+    '%s does not become right by what retention signs',
+    async (_, statements) => {
+      const client = await kept();
+      await tamper(service.ctx.pool, ...statements(`org_id = '${client.org.id}'`));
+      const { wrong } = await verify(client);
+      expect(wrong).toMatch(/(entry 5|entries 1 to 5) /);
+      for (let pass = 0; pass < 2; pass += 1) {
+        await expect(enforce()).rejects.toThrow(client.org.id);
+        await seal();
+        expect((await verify(client)).wrong).toBe(wrong);
+      }
+      await keep(client, null);
+    },
+  );
+});
+
 test('what was written down as dropped and not removed yet is no trouble, and is removed the next time', async () => {
   const client = await service.newOrg();
   await write(client, '2030-01-01T00:00:00.000000Z');
@@ -200,8 +249,12 @@ test('what somebody else wrote down about how long events are kept drops nothing
     expect((await verify(client)).wrong).toBe('that events are kept for 1 months was not set by the service');
     expect([await left(client), await left(other)]).toEqual([['2030-01'], []]);
   }
-  // Who has the right to set it does so.
-  await keep(client, null);
+  // Who has the right to set it does so, also when he says the same.
+  await tamper(
+    service.ctx.pool,
+    `update event_chains set retention_months = 600 where org_id = '${client.org.id}'`,
+  );
+  expect(await keep(client, 600)).toEqual({ before_months: 600, after_months: 600 });
   expect((await verify(client)).wrong).toBeNull();
 });
 

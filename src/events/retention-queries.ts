@@ -3,6 +3,7 @@ import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
 import type { Drop } from './checkpoint.js';
 import type { KeptFor } from './kept-for.js';
+import type { Entry } from './verify.js';
 
 const KEPT_FOR = 'org_id, retention_months, retention_at, retention_key_id, retention_signature';
 
@@ -52,16 +53,21 @@ export async function countDue(tx: Sql, orgId: string, before: Instant, upToSeq:
   return rows[0]!.count;
 }
 
-/** The link of an entry, or of where a log begins that has lost it. */
-export async function linkAt(tx: Sql, orgId: string, seq: number): Promise<Buffer | undefined> {
-  const { rows } = await tx.query<{ link: Buffer }>(
-    `select link from event_log where org_id = $1 and seq = $2
-     union all
-     select base_link from event_drops where org_id = $1 and base_seq = $2
-     limit 1`,
-    [orgId, seq],
+export type DueEntry = Omit<Entry, 'event' | 'event_id'>;
+
+/** The next entries of the log up to one, in order, `limit` at most. */
+export async function readLinks(
+  tx: Sql,
+  orgId: string,
+  { after, upTo, limit }: { after: number; upTo: number; limit: number },
+): Promise<DueEntry[]> {
+  const { rows } = await tx.query<DueEntry & Record<string, unknown>>(
+    `select seq, occurred_at, leaf, unmarked, link from event_log
+     where org_id = $1 and seq > $2 and seq <= $3
+     order by seq limit $4`,
+    [orgId, after, upTo, limit],
   );
-  return rows[0]?.link;
+  return rows;
 }
 
 export async function insertDrop(tx: Sql, drop: Drop): Promise<void> {
@@ -73,14 +79,14 @@ export async function insertDrop(tx: Sql, drop: Drop): Promise<void> {
   );
 }
 
-/** Where the last drop of an organization was made, and where its log begins since; zeros before the first. */
-export async function lastDrop(tx: Sql, orgId: string): Promise<{ seq: number; base_seq: number }> {
-  const { rows } = await tx.query<{ seq: number; base_seq: number }>(
-    `select coalesce(max(seq), 0) as seq, coalesce(max(base_seq), 0) as base_seq
-     from event_drops where org_id = $1`,
+/** The last drop of an organization: the log begins where it says. */
+export async function lastDrop(tx: Sql, orgId: string): Promise<Drop | undefined> {
+  const { rows } = await tx.query<Drop & Record<string, unknown>>(
+    `select org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature from event_drops
+     where org_id = $1 order by seq desc limit 1`,
     [orgId],
   );
-  return rows[0]!;
+  return rows[0];
 }
 
 /** What is to be gone: the drops of all organizations of which no later one says all that they say. */

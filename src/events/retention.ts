@@ -5,8 +5,8 @@ import { monthAfter, monthsBefore, now, shortInstant, startOfMonth, type Instant
 import { RETENTION } from './actor.js';
 import { originOf } from './canonical.js';
 import { lockChain, type Chain } from './chain-queries.js';
+import { BrokenLog } from './check-end.js';
 import { checkSignature, signPlace, type Drop } from './checkpoint.js';
-import { firstSeqSince } from './log.js';
 import { monthsWithEvents } from './months.js';
 import { dropEmptyPartitions } from './partitions.js';
 import { recordEvent } from './record.js';
@@ -17,9 +17,9 @@ import {
   deleteDropped,
   deleteEntries,
   forgetMonths,
+  getKeptFor,
   insertDrop,
   lastDrop,
-  linkAt,
   orgsWithRetention,
   standingDrops,
   secondsFrom,
@@ -29,6 +29,7 @@ import {
 import { isTrusted, signKeptFor, type KeptFor } from './kept-for.js';
 import { keysOf } from './mark.js';
 import type { EventActor } from './schema.js';
+import { walkDue } from './walk-due.js';
 import { sealAll, type SealContext } from './seal.js';
 
 const BATCH = 5_000;
@@ -47,13 +48,16 @@ export async function setRetention(
   return inTransaction(pool, async (tx) => {
     const chain = (await lockChain(tx, orgId, { wait: true }))!;
     const change = { before_months: chain.retention_months, after_months: months };
-    if (change.before_months === change.after_months) return change;
+    if (months === null && change.before_months === null) return change;
     const keys = keysOf(tx);
     if (!keys) {
       throw new ExplainedError(
         'how long events are kept is signed with the event keys of the service, which are not here',
       );
     }
+    // A number that somebody else wrote down becomes good by who says the same.
+    const kept = await getKeptFor(tx, orgId);
+    if (change.before_months === months && kept && isTrusted(kept, keys.known)) return change;
     await updateKeptFor(tx, signKeptFor(keys, orgId, months, now()));
     await recordEvent(tx, {
       orgId,
@@ -79,13 +83,13 @@ export async function enforceRetention(ctx: SealContext, signal: AbortSignal): P
     const wrong = checkSignature(drop, ctx.eventKeys().known);
     if (!wrong) continue;
     forged.add(drop.org_id);
-    failed.push(new Error(`no events of the organization ${drop.org_id} are dropped: ${wrong.sentence}`));
+    failed.push(notDropped(drop.org_id, new BrokenLog(wrong.sentence)));
   }
   for (const kept of await orgsWithRetention(ctx.pool)) {
     if (signal.aborted) return;
     if (forged.has(kept.org_id)) continue;
     const before = monthsBefore(startOfMonth(ctx.now()), kept.retention_months);
-    await dropDue(ctx, kept, before).catch((error: unknown) => failed.push(error));
+    await dropDue(ctx, kept, before).catch((error: unknown) => failed.push(notDropped(kept.org_id, error)));
   }
   let latest: Instant | undefined;
   for (const drop of await standingDrops(ctx.pool)) {
@@ -109,12 +113,14 @@ export async function enforceInTime(ctx: SealContext, signal: AbortSignal): Prom
   await enforceRetention(ctx, signal);
 }
 
+function notDropped(orgId: string, cause: unknown): Error {
+  return new Error(`no events of the organization ${orgId} are dropped: ${String(cause)}`, { cause });
+}
+
 async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promise<void> {
   const orgId = kept.org_id;
   if (!isTrusted(kept, ctx.eventKeys().known)) {
-    throw new Error(
-      `how long events of the organization ${orgId} are kept was not set by the service: none are dropped`,
-    );
+    throw new BrokenLog('how long they are kept was not set by the service');
   }
   const held = <T>(work: (tx: Transaction, chain: Chain) => Promise<T>) =>
     inTransaction(ctx.pool, async (tx) => work(tx, (await lockChain(tx, orgId, { wait: true }))!), {
@@ -122,30 +128,30 @@ async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promis
     });
   const { seq, link } = await held((tx, chain) => sealAll(ctx, tx, orgId, chain));
   if (link === null) return;
-  // To count may take long. What is in the log up to there stays as it is, so that nobody has to wait for it.
-  const { last, count, first } = await inTransaction(
+  // To count and to walk may take long. What is in the log up to there stays as it is, so that nobody has to wait for it.
+  const { last, count, base } = await inTransaction(
     ctx.pool,
     async (tx) => {
       const last = await lastDrop(tx, orgId);
+      const wrong = last && checkSignature(last, ctx.eventKeys().known);
+      if (wrong) throw new BrokenLog(wrong.sentence);
       const count = await countDue(tx, orgId, before, seq);
-      // Where a log begins never goes back, also when events are kept for longer than before.
-      const kept = count === 0 ? 0 : ((await firstSeqSince(tx, orgId, before)) ?? seq + 1);
-      return { last, count, first: Math.max(Math.min(kept, seq + 1), last.base_seq + 1) };
+      const base = last ? { seq: last.base_seq, link: last.base_link } : { seq: 0, link: originOf(orgId) };
+      return { last, count, base: count === 0 ? base : await walkDue(tx, orgId, base, before, seq) };
     },
     { unhurried: true },
   );
   if (count === 0) return;
   await held(async (tx) => {
     // Another process was faster.
-    if ((await lastDrop(tx, orgId)).seq !== last.seq) return;
-    const base = {
-      base_seq: first - 1,
-      base_link: (await linkAt(tx, orgId, first - 1)) ?? originOf(orgId),
-    };
+    if ((await lastDrop(tx, orgId))?.seq !== last?.seq) return;
     const at = ctx.now();
     await insertDrop(
       tx,
-      signPlace(ctx.eventKeys(), { org_id: orgId, seq, link, at, dropped_before: before, ...base }),
+      signPlace(ctx.eventKeys(), {
+        ...{ org_id: orgId, seq, link, at, dropped_before: before },
+        ...{ base_seq: base.seq, base_link: base.link },
+      }),
     );
     await recordEvent(tx, {
       orgId,
@@ -153,7 +159,7 @@ async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promis
       actor: RETENTION,
       resourceId: null,
       at,
-      payload: { count, dropped_before: shortInstant(before), up_to_seq: seq, oldest_seq_left: first },
+      payload: { count, dropped_before: shortInstant(before), up_to_seq: seq, oldest_seq_left: base.seq + 1 },
     });
   });
 }
