@@ -1,10 +1,14 @@
+import { Readable } from 'node:stream';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
+import { signPlace, type Checkpoint } from '../src/events/checkpoint.js';
 import { makePartitionsAhead } from '../src/events/partitions.js';
 import { insertEvent } from '../src/events/queries.js';
 import { enforceInTime, enforceRetention, setRetention } from '../src/events/retention.js';
+import { insertDrop } from '../src/events/retention-queries.js';
 import { sealEvents } from '../src/events/seal.js';
+import { placesOf } from '../src/events/verify-file.js';
 import { verifyStore } from '../src/events/verify-store.js';
 import { monthsBefore, now } from '../src/lib/instant.js';
 import { run, runJson, urlOf } from './support/cli.js';
@@ -36,6 +40,12 @@ async function write({ org }: Client, occurred_at: string): Promise<string> {
   };
   await insertEvent(service.ctx.pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf: null });
   return id;
+}
+
+function verifyAgainst({ org }: Client, exported: string) {
+  const witness = { name: 'an export', places: placesOf(Readable.from([Buffer.from(exported)])) };
+  const { known } = service.ctx.eventKeys();
+  return verifyStore(service.ctx.pool, org.id, { keys: known }, { witnesses: [witness] });
 }
 
 async function left({ org }: Client): Promise<string[]> {
@@ -191,6 +201,41 @@ describe('what is not due and was taken out', () => {
       await keep(client, null);
     },
   );
+});
+
+test('what an export knows of what was kept is missed, whoever signed that the log begins after it', async () => {
+  const client = await service.newOrg();
+  for (const day of ['2031-01-01', '2031-05-01', '2031-06-01']) {
+    await write(client, `${day}T00:00:00.000000Z`);
+    await seal();
+  }
+  const exported = (await client.request('GET', '/v1/events/export', {})).text;
+  const check = () => verifyAgainst(client, exported);
+  await keep(client, 3);
+  await enforce();
+  await seal();
+  expect((await wholeLog(service.ctx.pool, client.org.id))[0]!.seq).toBe(5);
+  expect(await check()).toMatchObject({ wrong: null });
+
+  // Somebody who has the keys.
+  const { pool } = service.ctx;
+  const { rows } = await pool.query<Checkpoint & Record<string, unknown>>(
+    'select org_id, seq, link, at from event_chains where org_id = $1',
+    [client.org.id],
+  );
+  const [base] = await wholeLog(pool, client.org.id);
+  const drop = { dropped_before: '2031-03-01T00:00:00.000000Z', base_seq: base!.seq, base_link: base!.link };
+  await insertDrop(pool, signPlace(service.ctx.eventKeys(), { ...rows[0]!, ...drop }));
+  await tamper(
+    pool,
+    `delete from events where id = '${base!.event_id}'`,
+    `delete from event_log where event_id = '${base!.event_id}'`,
+  );
+  expect((await verify(client)).wrong).toBeNull();
+  expect((await check()).wrong).toBe(
+    'the log begins after entry 5, and an export knows entry 5 of 2031-05-01T00:00:00Z: it was removed, and retention did not drop it',
+  );
+  await keep(client, null);
 });
 
 test('what was written down as dropped and not removed yet is no trouble, and is removed the next time', async () => {

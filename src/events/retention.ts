@@ -189,6 +189,7 @@ async function removeDropped(pool: Pool, drop: Drop, signal: AbortSignal): Promi
   }
   await inTransaction(pool, async (tx) => {
     await lockChain(tx, orgId, { wait: true });
+    await allowRemoval(tx);
     await forgetMonths(tx, drop);
   });
 }

@@ -107,6 +107,8 @@ export async function* placesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<K
   for await (const line of numberedLines(chunks, LONGEST_LINE)) {
     if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
     const read = readLogLine(line.text, line.number);
-    if ('entry' in read) yield { seq: read.entry.seq, link: read.entry.link };
+    if (!('entry' in read)) continue;
+    const { seq, link, occurred_at } = read.entry;
+    yield { seq, link, occurred_at };
   }
 }

@@ -61,7 +61,7 @@ async function walkLog(
   comparison: Comparison,
   onEntry: (seq: number) => void,
 ): Promise<void> {
-  await comparison.begin(walk.place.seq);
+  await comparison.begin(walk);
   for await (const entries of readEntries(tx, orgId, { afterSeq: walk.place.seq })) {
     const places = await readPlaces(tx, orgId, entries);
     for (const entry of entries) {

@@ -61,7 +61,7 @@ export class Walk {
   private seq = 0;
   private link: Buffer;
   /** An event of our own was met. */
-  private marked = false;
+  marked = false;
 
   constructor(
     private readonly orgId: string,
@@ -150,15 +150,16 @@ export class Walk {
     this.meet(end);
   }
 
+  /** Whether retention took the event of an entry. */
+  wasDropped({ seq, occurred_at }: Pick<Entry, 'seq' | 'occurred_at'>): boolean {
+    return this.drops.some((drop) => seq <= drop.seq && occurred_at < drop.dropped_before);
+  }
+
   /** Throws unless a key that is trusted signed it, for this log. */
   believe(checkpoint: Checkpoint | Drop): void {
     const wrong = checkSignature(checkpoint, this.trust.keys);
     if (wrong) throw new Wrong(wrong.sentence, wrong.unknownKey ? 'unknown_key' : 'tampered');
     if (checkpoint.org_id !== this.orgId) throw new Wrong('a checkpoint is of another organization');
-  }
-
-  private wasDropped({ seq, occurred_at }: Entry): boolean {
-    return this.drops.some((drop) => seq <= drop.seq && occurred_at < drop.dropped_before);
   }
 
   private explainGap(expected: number, { seq }: Entry): string {
