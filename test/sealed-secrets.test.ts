@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -77,6 +77,17 @@ describe('a key file', () => {
     dropOldKeys(file);
     expect(keyring().open(sealed, 'x')).toBeUndefined();
     expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(1);
+  });
+
+  test('that goes while its keys are in use is not made anew, and is taken again when it is back', () => {
+    const file = join(folder, 'goes');
+    const keyring = openKeyring({ file });
+    const { currentId } = keyring();
+    renameSync(file, `${file}.away`);
+    expect(() => keyring()).toThrow(`${file} has gone`);
+    expect(existsSync(file)).toBe(false);
+    renameSync(`${file}.away`, file);
+    expect(keyring().currentId).toBe(currentId);
   });
 
   test('that others may read is refused', () => {

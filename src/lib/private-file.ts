@@ -1,17 +1,31 @@
 import { randomBytes } from 'node:crypto';
-import { linkSync, mkdirSync, readFileSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { ExplainedError } from './explained.js';
 
 /**
- * Gives what is in a file that only its owner may read, as it is now: one that has changed is read again. A missing one is
- * made with what `make` gives. The function that is returned throws ExplainedError when others may read the file.
+ * Gives what is in a file that only its owner may read, as it is now: one that has changed is read again. One that is missing
+ * at the first call is made with what `make` gives. One that goes later is not: in place of keys that are in use it would hold
+ * others, which nobody asked for. The function that is returned throws ExplainedError then, and when others may read the file.
  */
 export function privateFile<T>(file: string, make: () => string, parse: (text: string) => T): () => T {
   let read: { version: string; parsed: T } | undefined;
   return () => {
-    makePrivateFile(file, make);
-    const { ino, mtimeMs, mode } = statSync(file);
+    if (!read) makePrivateFile(file, make);
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (!found) throw new ExplainedError(`${file} has gone, and its keys are in use: put it back`);
+    const { ino, mtimeMs, mode } = found;
     const version = `${ino} ${mtimeMs}`;
     if (read?.version === version) return read.parsed;
     if ((mode & 0o077) !== 0) {
@@ -36,12 +50,24 @@ export function makePrivateFile(file: string, make: () => string): void {
   } finally {
     unlinkSync(draft);
   }
+  keepNames(dirname(file));
 }
 
 export function replacePrivateFile(file: string, text: string): void {
   const draft = draftOf(file);
   writeFileSync(draft, text, { mode: 0o600, flush: true });
   renameSync(draft, file);
+  keepNames(dirname(file));
+}
+
+/** What is sealed or signed from now on must not outlive its key when the power goes. */
+function keepNames(directory: string): void {
+  const opened = openSync(directory, 'r');
+  try {
+    fsyncSync(opened);
+  } finally {
+    closeSync(opened);
+  }
 }
 
 function draftOf(file: string): string {
