@@ -387,6 +387,7 @@ describe('sandkeep events', () => {
 
   test('a key in the environment is used as it is', () => {
     const file = join(service.directory, 'other-keys');
+    openEventKeys({ file })();
     rotateEventKey(file);
     const text = readFileSync(file, 'utf8');
     const given = openEventKeys({ keys: text.trim().split('\n').join(',') })();

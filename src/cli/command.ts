@@ -4,7 +4,13 @@ import { openForCommand } from '../db/open.js';
 import { openPool, type Address, type Pool } from '../db/pool.js';
 import { otherKeys } from '../events/chain-queries.js';
 import { markEvents } from '../events/mark.js';
-import { eventKeySourceOf, findEventKeys, openEventKeys, type EventKeys } from '../events/signing-key.js';
+import {
+  describeEventKeys,
+  eventKeySourceOf,
+  findEventKeys,
+  openEventKeys,
+  type EventKeys,
+} from '../events/signing-key.js';
 import { dataDir, databaseUrl, eventKeys, eventKeysFile, json } from './options.js';
 
 /** What every command takes. */
@@ -70,7 +76,7 @@ async function writerKeys(pool: Pool, options: CommonOptions): Promise<() => Eve
     found = { keys: isOurs ? keys : undefined };
     if (!isOurs) {
       process.stderr.write(
-        `sandkeep: the event keys of the service are not in ${'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS'}: "sandkeep events verify" will name what this command does as put in by others\n`,
+        `sandkeep: the event keys of the service are not in ${describeEventKeys(source)}: "sandkeep events verify" will name what this command does as put in by others\n`,
       );
     }
     return found.keys;

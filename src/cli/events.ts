@@ -1,7 +1,14 @@
 import { Command } from 'commander';
 import { operator } from '../events/actor.js';
 import { setRetention } from '../events/retention.js';
-import { eventKeySourceOf, openEventKeys, rotateEventKey } from '../events/signing-key.js';
+import {
+  describeEventKeys,
+  eventKeySourceOf,
+  findEventKeys,
+  rotateEventKey,
+  type EventKeys,
+  type EventKeySource,
+} from '../events/signing-key.js';
 import { ExplainedError } from '../lib/explained.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { exportCommand } from './events-export.js';
@@ -57,10 +64,22 @@ function keyCommand(): Command {
         if ('keys' in source) {
           throw new ExplainedError('the keys come from SANDKEEP_EVENT_KEYS: put a new one before them there');
         }
+        keysThere(source);
         rotateEventKey(source.file);
       }
-      const { known } = openEventKeys(source)();
+      const { known } = keysThere(source);
       const keys = known.map(({ id, bytes }) => ({ id, public_key: bytes.toString('base64') }));
       print(options, { keys }, keys.map(({ public_key, id }) => `${public_key}  ${id}`).join('\n'));
     });
+}
+
+/** One that is made here would have signed no log. */
+function keysThere(source: EventKeySource): EventKeys {
+  const keys = findEventKeys(source);
+  if (!keys) {
+    throw new ExplainedError(
+      `there is no key in ${describeEventKeys(source)}: name the data directory of the service, or the file with --event-keys-file`,
+    );
+  }
+  return keys;
 }

@@ -13,7 +13,7 @@ import {
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ExplainedError } from '../lib/explained.js';
-import { makePrivateFile, privateFile, replacePrivateFile } from '../lib/private-file.js';
+import { privateFile, replacePrivateFile } from '../lib/private-file.js';
 
 /** Ed25519, raw: 32 bytes in base64. */
 const KEY = /^[A-Za-z0-9+/]{43}=$/;
@@ -46,6 +46,11 @@ export interface EventKeys {
 /** Where the keys come from: given as text, or a file that is made when it is missing. */
 export type EventKeySource = { keys: string } | { file: string };
 
+/** Names the place in messages. */
+export function describeEventKeys(source: EventKeySource): string {
+  return 'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS';
+}
+
 /** Keys that are given go before the file, which is in the data directory unless it is named. */
 export function eventKeySourceOf({
   dataDir,
@@ -66,7 +71,7 @@ export function openEventKeys(source: EventKeySource): () => EventKeys {
   if ('file' in source) {
     return privateFile(source.file, makeKeyLine, (text) => parseKeys(text, source.file));
   }
-  const keys = parseKeys(source.keys, 'SANDKEEP_EVENT_KEYS');
+  const keys = parseKeys(source.keys, describeEventKeys(source));
   return () => keys;
 }
 
@@ -77,10 +82,9 @@ export function findEventKeys(source: EventKeySource): EventKeys | undefined {
 
 /**
  * Puts a new key before those that are there, of which only the public halves stay; and of the last what it marked with, for
- * events that are not in the log yet.
+ * events that are not in the log yet. There must be a key.
  */
 export function rotateEventKey(file: string): void {
-  makePrivateFile(file, makeKeyLine);
   const [last, ...older] = readHalves(readFileSync(file, 'utf8'), file).halves;
   const lines = [
     `public ${base64(last!.key.bytes)} marked ${base64(last!.marks!)}\n`,
