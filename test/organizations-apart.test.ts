@@ -88,6 +88,24 @@ test('the months of the audit events cannot be read by themselves', async () => 
   ).rejects.toThrow('permission denied');
 });
 
+test('what belongs to no organization is not within the reach of requests', async () => {
+  const { rows } = await service.ctx.pool.query<{ name: string }>(
+    `select relname as name from pg_class
+     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm') and not relispartition
+       and not (relname = any ($1)) order by 1`,
+    [tables],
+  );
+  const others = rows.map(({ name }) => name);
+  expect(others).toEqual(['event_keys', 'instance', 'schema_migrations', 'workers']);
+  for (const name of others) {
+    for (const statement of [`select from ${name}`, `delete from ${name}`, `truncate ${name}`]) {
+      await expect(serveOrg(intruder.org.id, () => requests.query(statement))).rejects.toThrow(
+        'permission denied',
+      );
+    }
+  }
+});
+
 test('a connection that served one organization serves the next one alone, also after what failed', async () => {
   const names = async () =>
     (await requests.query<{ id: string }>('select id from orgs')).rows.map(({ id }) => id);

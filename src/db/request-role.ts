@@ -23,7 +23,7 @@ export async function prepareRequestRole(sql: Sql): Promise<void> {
   }
   if (!(await canServe(sql)) && !(await makeRole(sql))) return;
   // Roles are those of the whole server, their rights those in each database. Of a partition it gets none: the policy is with the
-  // table it belongs to.
+  // table it belongs to. Nor of what belongs to no organization: nothing a request does needs that.
   await sql.query(`
     do $$
     declare
@@ -32,6 +32,7 @@ export async function prepareRequestRole(sql: Sql): Promise<void> {
       for missing in
         select oid from pg_class
         where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+          and (relname = 'orgs' or exists (select from pg_attribute where attrelid = pg_class.oid and attname = 'org_id'))
           and not has_table_privilege('${REQUEST_ROLE}', oid, 'insert')
       loop
         execute format('grant select, insert, update, delete on %s to ${REQUEST_ROLE}', missing);
