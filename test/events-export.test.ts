@@ -1,6 +1,4 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -11,6 +9,7 @@ import { expectRefused, run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
 import { untilSealed, wholeLog } from './support/event-log.js';
 import { startTestService, type TestService } from './support/service.js';
+import { askAndStare } from './support/stare.js';
 import { until } from './support/until.js';
 
 let service: TestService;
@@ -233,16 +232,7 @@ describe('an export of many events', () => {
     await untilSealed(service.ctx.pool, large.org.id, 60_000);
   }, 90_000);
 
-  /** Asks for some 28 MB and reads none of it. */
-  async function askAndStare(): Promise<IncomingMessage> {
-    const asked = httpRequest(`${service.url}/v1/events/export`, {
-      headers: { authorization: `Bearer ${large.key}` },
-    });
-    asked.end();
-    const [response] = (await once(asked, 'response')) as [IncomingMessage];
-    response.on('error', () => undefined);
-    return response;
-  }
+  const stare = () => askAndStare(large, '/v1/events/export');
 
   test('is whole', async () => {
     const { text } = await exported({}, {}, large);
@@ -251,7 +241,7 @@ describe('an export of many events', () => {
   });
 
   test('is cut off when nobody reads it, and leaves nothing behind', async () => {
-    const staring = await askAndStare();
+    const staring = await stare();
     const closed = new Promise((resolve) => staring.once('close', resolve));
     await until(
       () => Promise.resolve(service.ctx.requests.totalCount - service.ctx.requests.idleCount),
@@ -263,7 +253,7 @@ describe('an export of many events', () => {
   });
 
   test('waits for its turn', async () => {
-    const staring = await askAndStare();
+    const staring = await stare();
     const begun = performance.now();
     expect((await exported({ event_type: 'none' }, {}, large)).status).toBe(200);
     expect(performance.now() - begun).toBeGreaterThan(300);

@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
@@ -9,6 +7,7 @@ import { makeClient, type Client } from './support/client.js';
 import { untilSealed, wholeLog } from './support/event-log.js';
 import { allEvents, openEvents, type ServerEvent } from './support/events.js';
 import { startTestService, type TestService } from './support/service.js';
+import { askAndStare } from './support/stare.js';
 import { until } from './support/until.js';
 
 const settings = { logKeepAliveMs: 300, maxEventFollowers: 4, usageStallMs: 700 };
@@ -248,13 +247,8 @@ test('who takes nothing is cut off', async () => {
     [client.org.id],
   );
   await untilSealed(service.ctx.pool, client.org.id, 30_000);
-  const asked = httpRequest(`${service.url}${PATH}?since=2020-01-01T00:00:00Z`, {
-    headers: { authorization: `Bearer ${client.key}` },
-  });
-  asked.end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  const response = await askAndStare(client, `${PATH}?since=2020-01-01T00:00:00Z`);
   const closed = new Promise((resolve) => response.once('close', resolve));
-  response.on('error', () => undefined);
   // Whether it has been closed, a client that does not read cannot tell.
   await until(
     () => Promise.resolve(service.logs.filter((line) => line.includes('took too long')).length),

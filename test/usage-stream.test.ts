@@ -1,9 +1,8 @@
-import { once } from 'node:events';
-import { request, type IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from './support/client.js';
 import { plainUsage } from './support/plain-usage.js';
 import { startTestService, type TestService } from './support/service.js';
+import { askAndStare } from './support/stare.js';
 import { until } from './support/until.js';
 import { newOrgOfAYear } from './support/year.js';
 
@@ -18,17 +17,8 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** Asks for some 25 MB and reads none of it. */
-async function askAndStare(client: Client): Promise<IncomingMessage> {
-  const url = `${service.url}/v1/billing/usage/sandbox?${new URLSearchParams(WINDOW).toString()}`;
-  const asked = request(url, { headers: { authorization: `Bearer ${client.key}` } });
-  // Who is cut off is reset.
-  asked.on('error', () => undefined);
-  asked.end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
-  response.on('error', () => undefined);
-  return response;
-}
+const stare = (client: Client) =>
+  askAndStare(client, `/v1/billing/usage/sandbox?${new URLSearchParams(WINDOW).toString()}`);
 
 async function untilIdle(): Promise<void> {
   const { requests } = service.ctx;
@@ -52,7 +42,7 @@ test('months of many sandboxes are all there, in order', async () => {
 
 test('who asks and does not read is cut off, has one connection at most, and stands in nobody else’s way', async () => {
   const other = await service.newOrg();
-  const staring = await askAndStare(large);
+  const staring = await stare(large);
   const closed = new Promise((resolve) => staring.once('close', resolve));
   expect(service.ctx.requests.totalCount - service.ctx.requests.idleCount).toBe(1);
   const begun = performance.now();
@@ -65,7 +55,7 @@ test('who asks and does not read is cut off, has one connection at most, and sta
 });
 
 test('who goes away in the middle leaves no connection behind', async () => {
-  const staring = await askAndStare(large);
+  const staring = await stare(large);
   staring.destroy();
   await untilIdle();
   expect((await large.get('/v1/billing/usage/sandbox')).status).toBe(200);
@@ -73,7 +63,7 @@ test('who goes away in the middle leaves no connection behind', async () => {
 });
 
 test('reports of one organization wait for their turn', async () => {
-  const staring = await askAndStare(large);
+  const staring = await stare(large);
   const begun = performance.now();
   expect((await large.get('/v1/billing/usage/sandbox')).status).toBe(200);
   expect(performance.now() - begun).toBeGreaterThan(300);
