@@ -409,7 +409,8 @@ create table unsealed_events (
   queued_at timestamp with time zone not null default clock_timestamp(),
   event_type text collate "C" not null,
   category text collate "C" not null,
-  constraint unsealed_events_pkey PRIMARY KEY (org_id, place)
+  constraint unsealed_events_pkey PRIMARY KEY (org_id, place),
+  constraint unsealed_events_place_check CHECK ((place > 0))
 );
 CREATE INDEX unsealed_events_time ON public.unsealed_events USING btree (org_id, occurred_at, event_id);
 CREATE TRIGGER note_event_months AFTER DELETE ON public.unsealed_events REFERENCING OLD TABLE AS sealed FOR EACH STATEMENT EXECUTE FUNCTION note_event_months();

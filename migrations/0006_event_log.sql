@@ -32,7 +32,7 @@ create index events_resource on events (org_id, resource_id, occurred_at desc, i
 create table unsealed_events (
   org_id uuid not null,
   -- In the order of writing: what came of another event lies behind it, whatever the clocks said.
-  place bigint generated always as identity,
+  place bigint generated always as identity check (place > 0),
   occurred_at timestamptz not null,
   event_id uuid not null,
   queued_at timestamptz not null default clock_timestamp(),

@@ -1,9 +1,11 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Sql } from '../src/db/pool.js';
 import { sealEvents } from '../src/events/seal.js';
 import { rotateEventKey } from '../src/events/signing-key.js';
 import { verifyStore } from '../src/events/verify-store.js';
 import type { Client } from './support/client.js';
+import { wholeLog } from './support/event-log.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
 
@@ -45,6 +47,78 @@ test('who writes while the history of another organization is sealed does not wa
   expect(sealed).toContainEqual(['short', 1]);
   expect(sealed.at(-1)).toEqual(['long', 500]);
   expect(await pool.query('select from unsealed_events')).toMatchObject({ rowCount: 0 });
+});
+
+test('what came of an event is in the log behind it, although that was committed between two batches', async () => {
+  const { pool } = service.ctx;
+  const { org } = await service.newOrg();
+  const seal = () => sealEvents(service.ctx, new AbortController().signal);
+  await seal();
+  const write = (sql: Sql, type: string, count = 1) =>
+    sql.query(
+      `insert into events (${COLUMNS})
+       select $1, gen_random_uuid(), now(), 'test', $2, '{"kind":"system","code":"test","label":"test"}', 'null', 'system', 'test'
+       from generate_series(1, $3)`,
+      [org.id, type, count],
+    );
+  // Whoever seals waits in the middle of a batch, with its events in hand.
+  await pool.query(`
+    create function wait_for_test() returns trigger language plpgsql as $$
+    begin
+      perform pg_advisory_xact_lock(4711);
+      return null;
+    end $$;
+    create trigger wait_for_test after insert on event_log for each statement execute function wait_for_test()`);
+  const [first, holder] = [await pool.connect(), await pool.connect()];
+  try {
+    await first.query('begin');
+    await write(first, 'cause');
+    await write(pool, 'filler', 1500);
+    await holder.query('select pg_advisory_lock(4711)');
+    const sealing = seal();
+    await until(
+      () =>
+        pool.query(
+          "select from pg_stat_activity where datname = current_database() and wait_event = 'advisory'",
+        ),
+      ({ rowCount }) => rowCount === 1,
+    );
+    await first.query('commit');
+    await write(pool, 'effect');
+    await holder.query('select pg_advisory_unlock(4711)');
+    expect(await sealing).toEqual([]);
+  } finally {
+    // Not given back: they may be in the middle of something.
+    first.release(true);
+    holder.release(true);
+    await pool.query('drop function wait_for_test cascade');
+  }
+  await seal();
+  const log = await wholeLog(pool, org.id);
+  const types = log.map(({ event }) => event!.event_type).filter((type) => /cause|effect/.test(type));
+  expect(types).toEqual(['cause', 'effect']);
+});
+
+test('an event that somebody puts before the beginning of the queue is sealed like any other', async () => {
+  const { pool } = service.ctx;
+  const client = await service.newOrg();
+  const seal = () => sealEvents(service.ctx, new AbortController().signal);
+  await seal();
+  await pool.query('alter table unsealed_events drop constraint unsealed_events_place_check');
+  await pool.query(`insert into events (${COLUMNS}) select $1, ${VALUES}`, [client.org.id]);
+  await pool.query(
+    `with taken as (delete from unsealed_events returning *)
+     insert into unsealed_events overriding system value
+     select org_id, -5, occurred_at, event_id, 'infinity', event_type, category from taken`,
+  );
+  const trust = { keys: service.ctx.eventKeys().known };
+  expect((await verifyStore(pool, client.org.id, trust)).wrong).toMatch(
+    /^the event [0-9a-f-]{36} waits at a place of the queue that the service gives to none/,
+  );
+  expect(await seal()).toEqual([]);
+  expect((await verifyStore(pool, client.org.id, trust)).wrong).toMatch(
+    /was inserted: nobody wrote it who has the event keys/,
+  );
 });
 
 test('a new key that signs leaves one event in each log that goes on', async () => {

@@ -45,7 +45,8 @@ async function* only(place: KnownPlace): AsyncGenerator<KnownPlace> {
 function verify({ org }: Client, here = true) {
   const head = here ? service.ctx.eventHeads.get(org.id) : undefined;
   const witnesses = head ? [{ name: 'event-heads', places: only(head) }] : [];
-  return verifyStore(service.ctx.pool, org.id, { keys: service.ctx.eventKeys().known }, { witnesses });
+  const keys = service.ctx.eventKeys();
+  return verifyStore(service.ctx.pool, org.id, { keys: keys.known }, { witnesses, keys });
 }
 
 interface Victim {
@@ -255,10 +256,12 @@ describe('an event that somebody puts into the queue', () => {
     ['with a hash', { columns: ', leaf', values: leaf }],
     ['with the mark of another', { columns: ', leaf, mark', values: ', leaf, mark' }],
     ['with a hash and the mark of another', { columns: ', leaf, mark', values: `${leaf}, mark` }],
-  ])('%s is named once it is in the log', async (_, more) => {
+  ])('%s is named, before it is in the log and when it is', async (_, more) => {
     const { client, org, id } = await victim();
     await service.ctx.pool.query(copyOf(id, more));
-    expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 1 });
+    expect((await verify(client)).wrong).toMatch(
+      /^the event 01900000-0000-7000-8000-000000000000 of .*, which waits to be sealed, was (inserted|changed)/,
+    );
     await client.post('/v1/volumes', { name: 'one-more' });
     expect(await seal(org)).toEqual([]);
     const { seq } = (await wholeLog(service.ctx.pool, org)).find(({ event_id }) =>
@@ -273,12 +276,14 @@ describe('an event that somebody puts into the queue', () => {
   test('is taken when whoever verifies says that he knows of it', async () => {
     const { client, org, id } = await victim();
     await service.ctx.pool.query(copyOf(id));
-    await seal(org);
     const trust = {
       keys: service.ctx.eventKeys().known,
       accepted: new Set(['01900000-0000-7000-8000-000000000000']),
     };
-    expect(await verifyStore(service.ctx.pool, org, trust)).toMatchObject({ wrong: null, unmarked: 1 });
+    const taken = () => verifyStore(service.ctx.pool, org, trust, { keys: service.ctx.eventKeys() });
+    expect(await taken()).toMatchObject({ wrong: null, unsealed: 1 });
+    await seal(org);
+    expect(await taken()).toMatchObject({ wrong: null, unmarked: 1 });
     expect((await verify(client)).wrong).not.toBeNull();
   });
 });

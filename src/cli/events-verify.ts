@@ -57,6 +57,7 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
   const file = headsFileOf(options);
   // Before the database is looked at: what it has then is at least this.
   const heads = readHeads(file);
+  const keys = findEventKeys(eventKeySourceOf(options));
   return withDatabase(options, 'events verify', async (pool) => {
     const results = exported.filter(({ result }) => result.wrong !== null).map(({ result }) => result);
     const orgs = await orgsOf(pool, options.org);
@@ -66,7 +67,7 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
         ...exported.filter(({ part }) => part?.org_id === id).map(({ witness }) => witness),
       ];
       const verdict = await withProgress(slug, (onEntry) =>
-        verifyStore(pool, id, trust, { witnesses, onEntry }),
+        verifyStore(pool, id, trust, { witnesses, keys, onEntry }),
       );
       results.push({ name: slug, ...verdict });
     }

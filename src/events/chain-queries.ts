@@ -73,53 +73,67 @@ export async function linkAt(sql: Sql, orgId: string, seq: number): Promise<Buff
 export type Unsealed = EventContent & { place: number; leaf: Buffer | null; mark: Buffer | null };
 
 /**
- * Committed events that are not in the log, in the order in which they were written, for who holds the chain. `after`: of what was
- * sealed the traces stay in the queue as long as anybody has an old snapshot; who goes on behind it does not meet them. `limit` at
- * most, and fewer where events are long.
+ * A part of the queue, by places, both inclusive. Whoever goes through it in batches begins behind the last: of what was sealed the
+ * traces stay as long as anybody has an old snapshot. And he ends where the queue ended when he began: what came of an event that was
+ * not committed by then lies behind that.
+ */
+export interface Round {
+  from: number;
+  upTo: number;
+}
+
+/**
+ * Committed events that are not in the log, in the order in which they were written: of a round, or of a new one. `limit` at most, and
+ * fewer where events are long. `left`: what of the round is to be read after them. `whole`: also what those have a hash of that do.
  */
 export async function readUnsealed(
   tx: Sql,
   orgId: string,
-  after: number,
-  limit: number,
-): Promise<{ events: Unsealed[]; more: boolean }> {
-  const { rows: times } = await tx.query<{ first: Instant | null; last: Instant | null }>(
-    'select min(occurred_at) as first, max(occurred_at) as last from unsealed_events where org_id = $1',
+  round: Round | undefined,
+  { limit, whole = false }: { limit: number; whole?: boolean },
+): Promise<{ events: Unsealed[]; left: Round | undefined }> {
+  const { rows: bounds } = await tx.query<
+    Record<'first' | 'last', Instant | null> & Record<'low' | 'high', number>
+  >(
+    `select min(occurred_at) as first, max(occurred_at) as last, min(place) as low, max(place) as high
+     from unsealed_events where org_id = $1`,
     [orgId],
   );
-  const { first, last } = times[0]!;
-  if (first === null || last === null) return { events: [], more: false };
+  const { first, last, low, high } = bounds[0]!;
+  if (first === null || last === null) return { events: [], left: undefined };
+  const { from: lowest, upTo } = round ?? { from: low, upTo: high };
   // By whole months, for what comes between the two queries; what for: see months.ts.
   const [from, to] = [startOfMonth(first), monthAfter(startOfMonth(last))];
   // What is in the queue and not among the events was removed from them: it stays, for those who verify.
   const { rows } = await tx.query<Unsealed & { fits: boolean } & Record<string, unknown>>(
     `select place, org_id, id, occurred_at, leaf, mark, resource_id, fits,
-       case when leaf is null then category end as category,
-       case when leaf is null then event_type end as event_type,
-       case when leaf is null then actor end as actor,
-       case when leaf is null and fits then payload end as payload
+       case when leaf is null or $7 then category end as category,
+       case when leaf is null or $7 then event_type end as event_type,
+       case when leaf is null or $7 then actor end as actor,
+       case when (leaf is null or $7) and fits then payload end as payload
      from (
        select *, sum(length) over (order by place) - length < ${MOST_BYTES} as fits
        from (
          select u.place, e.*
          from unsealed_events u
          cross join lateral (
-           select *, case when leaf is null then ${lengthOf('payload')} else 0 end as length
+           select *, case when leaf is null or $7 then ${lengthOf('payload')} else 0 end as length
            from events
            where org_id = u.org_id and occurred_at = u.occurred_at and id = u.event_id
-             and occurred_at >= $4 and occurred_at < $5
+             and occurred_at >= $5 and occurred_at < $6
            offset 0
          ) e
-         where u.org_id = $1 and u.place > $2
+         where u.org_id = $1 and u.place >= $2 and u.place <= $3
          order by u.place
-         limit $3
+         limit $4
        ) waiting
      ) measured
      order by place`,
-    [orgId, after, limit, from, to],
+    [orgId, lowest, upTo, limit, from, to, whole],
   );
   const events = rows.filter(({ fits }) => fits);
-  return { events, more: rows.length === limit || events.length < rows.length };
+  const more = rows.length === limit || events.length < rows.length;
+  return { events, left: more ? { from: events.at(-1)!.place + 1, upTo } : undefined };
 }
 
 export interface NewEntry {

@@ -15,6 +15,7 @@ import {
   writeEnd,
   type Chain,
   type NewEntry,
+  type Round,
 } from './chain-queries.js';
 import { checkEnd, checkKnown } from './check-end.js';
 import { signPlace } from './checkpoint.js';
@@ -42,7 +43,7 @@ export interface Unsealable {
 export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise<Unsealable[]> {
   await checkKnown(ctx.pool, ctx.eventKeys());
   const failed = new Map<string, unknown>();
-  const reached = new Map<string, number>();
+  const rounds = new Map<string, Round>();
   // A batch of each in turn, also of those who come meanwhile: the history that one imports does not keep the others out.
   for (let more = true; more && !signal.aborted;) {
     more = false;
@@ -50,9 +51,10 @@ export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise
       if (signal.aborted) break;
       if (failed.has(orgId)) continue;
       try {
-        const last = await sealBatch(ctx, orgId, reached.get(orgId));
-        if (last === undefined) continue;
-        reached.set(orgId, last);
+        const left = await sealBatch(ctx, orgId, rounds.get(orgId));
+        rounds.delete(orgId);
+        if (!left) continue;
+        rounds.set(orgId, left);
         more = true;
       } catch (error) {
         failed.set(orgId, error);
@@ -62,18 +64,18 @@ export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise
   return [...failed].map(([orgId, error]) => ({ orgId, error }));
 }
 
-/** Returns the place in the queue behind which there may be more; undefined also while another process is at it. */
-async function sealBatch(ctx: SealContext, orgId: string, after?: number): Promise<number | undefined> {
+/** Returns what is left of the round; undefined also while another process is at it. */
+async function sealBatch(ctx: SealContext, orgId: string, round?: Round): Promise<Round | undefined> {
   const sealed = await inTransaction(ctx.pool, async (tx) => {
     const chain = await lockChain(tx, orgId);
     if (!chain) return undefined;
     await checkEnd(ctx, tx, orgId, chain);
-    return seal(ctx, tx, orgId, chain, after);
+    return seal(ctx, tx, orgId, chain, round);
   });
   if (!sealed) return undefined;
-  const { last, end } = sealed;
+  const { left, end } = sealed;
   if (end.link) ctx.eventHeads.note(orgId, { seq: end.seq, link: end.link });
-  return last;
+  return left;
 }
 
 /**
@@ -84,24 +86,24 @@ export async function sealAll(ctx: SealContext, tx: Sql, orgId: string, locked: 
   await checkKnown(tx, ctx.eventKeys());
   await checkEnd(ctx, tx, orgId, locked);
   let chain = locked;
-  for (let after: number | undefined; ;) {
-    const { last, end } = await seal(ctx, tx, orgId, chain, after);
+  let round: Round | undefined;
+  do {
+    const { left, end } = await seal(ctx, tx, orgId, chain, round);
     chain = end;
-    if (last === undefined) return chain;
-    after = last;
-  }
+    round = left;
+  } while (round);
+  return chain;
 }
 
-/** `after`: a place in the queue. `last`: the one behind which there may be more. */
 async function seal(
   ctx: SealContext,
   tx: Sql,
   orgId: string,
   chain: Chain,
-  after = 0,
-): Promise<{ last: number | undefined; end: Chain }> {
-  const { events, more } = await readUnsealed(tx, orgId, after, BATCH);
-  if (events.length === 0) return { last: undefined, end: chain };
+  round: Round | undefined,
+): Promise<{ left: Round | undefined; end: Chain }> {
+  const { events, left } = await readUnsealed(tx, orgId, round, { limit: BATCH });
+  if (events.length === 0) return { left: undefined, end: chain };
   const keys = ctx.eventKeys();
   let { seq, link } = { seq: chain.seq, link: chain.link ?? originOf(orgId) };
   const entries = events.map((event): NewEntry => {
@@ -122,10 +124,7 @@ async function seal(
   await writeEnd(tx, end, isTime(await latestCheckpoint(tx, orgId), seq, at));
   await announceLog(tx, orgId);
   const { key_id, signature } = end;
-  return {
-    last: more ? entries.at(-1)!.place : undefined,
-    end: { ...chain, seq, link, at, key_id, signature },
-  };
+  return { left, end: { ...chain, seq, link, at, key_id, signature } };
 }
 
 /** It is in the log behind the first entries that the new key signed. */

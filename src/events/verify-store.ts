@@ -8,11 +8,15 @@ import { readEntries, readPlaces } from './export-queries.js';
 import { isTrusted } from './kept-for.js';
 import { Comparison, type Witness } from './known-places.js';
 import { getKeptFor } from './retention-queries.js';
+import type { EventKeys } from './signing-key.js';
+import { checkQueue, countUnsealed, findLate } from './verify-queue.js';
 import { Walk, Wrong, type Trust, type Verdict } from './verify.js';
 
 export interface StoreOptions {
   /** What is known of the log from elsewhere. */
   witnesses?: readonly Witness[];
+  /** With which what is not in the log yet was marked; where they are not known, its marks cannot be checked. */
+  keys?: EventKeys | undefined;
   /** Called with the number of each entry. */
   onEntry?: (seq: number) => void;
 }
@@ -25,7 +29,7 @@ export async function verifyStore(
   pool: Pool,
   orgId: string,
   trust: Trust,
-  { witnesses = [], onEntry = () => undefined }: StoreOptions = {},
+  { witnesses = [], keys, onEntry = () => undefined }: StoreOptions = {},
 ): Promise<Verdict & { unsealed: number }> {
   return inTransaction(
     pool,
@@ -37,8 +41,10 @@ export async function verifyStore(
         walk = new Walk(orgId, trust, await readDrops(tx, orgId));
         await walkLog(tx, orgId, walk, new Comparison(witnesses), onEntry);
         await findInserted(tx, orgId);
+        await checkQueue(tx, orgId, walk.marked, { keys, accepted: trust.accepted });
         await checkRetention(tx, orgId, trust);
-        await findWaiting(tx, orgId);
+        await findLate(tx, orgId);
+        await findGone(tx, orgId);
       } catch (error) {
         if (!(error instanceof Wrong)) throw error;
         wrong = error;
@@ -105,18 +111,6 @@ async function findInserted(tx: Transaction, orgId: string): Promise<void> {
       `the event ${first.id} of ${shortInstant(first.occurred_at)} was inserted: it is not in the log`,
     );
   }
-  const { rows: lost } = await tx.query<{ event_id: string; occurred_at: Instant }>(
-    `select u.event_id, u.occurred_at from unsealed_events u
-     where u.org_id = $1 and not exists (
-       select from events e where e.org_id = $1 and e.occurred_at = u.occurred_at and e.id = u.event_id)
-     order by u.place limit 1`,
-    [orgId],
-  );
-  if (lost[0]) {
-    throw new Wrong(
-      `the event ${lost[0].event_id} of ${shortInstant(lost[0].occurred_at)} was removed before it was sealed`,
-    );
-  }
 }
 
 async function checkRetention(tx: Transaction, orgId: string, { keys }: Trust): Promise<void> {
@@ -125,39 +119,16 @@ async function checkRetention(tx: Transaction, orgId: string, { keys }: Trust): 
   throw new Wrong(`that events are kept for ${kept.retention_months} months was not set by the service`);
 }
 
-/** Sealing takes a second. What waits for longer is protected by nothing, and nobody may be there who seals. */
-async function findWaiting(tx: Transaction, orgId: string): Promise<void> {
-  const { rows } = await tx.query<{ event_id: string; queued_at: Instant }>(
-    `select event_id, queued_at from unsealed_events
-     where org_id = $1 and queued_at < clock_timestamp() - interval '1 minute'
-     order by place limit 1`,
-    [orgId],
-  );
-  const [first] = rows;
-  if (first) {
-    const { event_id, queued_at } = first;
-    throw new Wrong(
-      `the event ${event_id} waits since ${shortInstant(queued_at)} to be put into the log: nobody seals it, or there is much before it`,
-      'unsealed',
-    );
-  }
-  const { rows: empty } = await tx.query(
+/** An organization that has keys has the events of their making. */
+async function findGone(tx: Transaction, orgId: string): Promise<void> {
+  const { rows } = await tx.query(
     `select from api_keys where org_id = $1
        and not exists (select from event_chains where org_id = $1 and seq > 0)
        and not exists (select from unsealed_events where org_id = $1)
      limit 1`,
     [orgId],
   );
-  if (empty.length > 0)
-    throw new Wrong('the log is gone: there are keys, and not the events of their making');
-}
-
-async function countUnsealed(tx: Transaction, orgId: string): Promise<number> {
-  const { rows } = await tx.query<{ count: number }>(
-    'select count(*) from unsealed_events where org_id = $1',
-    [orgId],
-  );
-  return rows[0]!.count;
+  if (rows.length > 0) throw new Wrong('the log is gone: there are keys, and not the events of their making');
 }
 
 async function readCheckpointBehind(
