@@ -428,18 +428,28 @@ describe('waits', () => {
     }
   });
 
-  test('more waiters than there may be are told to come back, before anything is made', async () => {
-    const busy = await startTestService({ simulated: { startMs: 3_000 }, settings: { maxWaiters: 2 } });
+  test('more waiters of one organization than half of all are told to come back, before anything is made', async () => {
+    const busy = await startTestService({ worker: false, settings: { maxWaiters: 4 } });
     try {
-      const mine = await busy.newOrg();
-      const answers = await Promise.all(
-        ['w1', 'w2', 'w3'].map((name) => mine.post('/v1/sandboxes', smallRequest(name), running)),
-      );
-      expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 200, 429]);
-      const refused = answers.find(({ status }) => status === 429)!;
-      expect(refused.body.error.code).toBe('rate_limited');
-      expect(refused.headers.get('retry-after')).toBe('1');
-      expect((await mine.get('/v1/sandboxes')).body.data).toHaveLength(2);
+      const orgs = [await busy.newOrg(), await busy.newOrg()];
+      const wait = (by: Client, name: string, more = {}) =>
+        by.post('/v1/sandboxes', smallRequest(name), { start: true, wait_for: 'running', ...more });
+      const waiting = [];
+      for (const mine of orgs) {
+        waiting.push(wait(mine, 'w1'), wait(mine, 'w2'));
+        const list = async () => (await mine.get('/v1/sandboxes')).body.data;
+        await until(list, ({ length }) => length === 2);
+        const refused = await wait(mine, 'w3');
+        expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
+        expect(refused.headers.get('retry-after')).toBe('1');
+        expect(await list()).toHaveLength(2);
+      }
+      for (const mine of orgs) {
+        for (const name of ['w1', 'w2']) await mine.post(`/v1/sandboxes/by-name/${name}/stop`, {});
+      }
+      expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+      // The places are free again.
+      expect((await wait(orgs[0]!, 'w3', { wait_timeout: 0 })).status).toBe(200);
     } finally {
       await busy.close();
     }

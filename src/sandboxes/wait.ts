@@ -3,6 +3,7 @@ import type { Context } from '../context.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { settle } from '../idempotency/write.js';
+import { makePlaces, type Places } from '../lib/places.js';
 import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
 import type { SandboxResponse } from './schema.js';
@@ -19,12 +20,16 @@ export interface WaitQuery {
 }
 
 /**
- * Holds requests until a sandbox has left `starting`. Bounded, because each held request costs a connection and memory.
+ * Holds requests until a sandbox has left `starting`. Bounded, because each held request costs a connection and memory; one
+ * organization has half of the places.
  */
 export class Waiters {
-  private held = 0;
+  private readonly places: Places;
 
-  constructor(private readonly ctx: Context) {}
+  constructor(private readonly ctx: Context) {
+    const { maxWaiters } = ctx.settings;
+    this.places = makePlaces({ total: maxWaiters, each: Math.ceil(maxWaiters / 2) });
+  }
 
   /**
    * Runs `operation` and, when the request asks to, waits for the sandbox that it returns. The place among the waiters is
@@ -40,7 +45,8 @@ export class Waiters {
       if (wait_timeout === undefined) return operation();
       throw badParameter('wait_timeout', 'wait_timeout is valid only with wait_for');
     }
-    if (this.held >= this.ctx.settings.maxWaiters) {
+    const giveBack = this.places.take(caller.orgId);
+    if (!giveBack) {
       throw new ApiError(
         'rate_limited',
         'too many requests are waiting for sandboxes: poll, or try again',
@@ -50,7 +56,6 @@ export class Waiters {
         },
       );
     }
-    this.held += 1;
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());
     try {
@@ -61,7 +66,7 @@ export class Waiters {
       const cutOff = answer.status === 'starting' && (gone.signal.aborted || this.ctx.stopping.aborted);
       return cutOff ? answer : await settle(this.ctx, caller, answer);
     } finally {
-      this.held -= 1;
+      giveBack();
     }
   }
 
