@@ -89,6 +89,9 @@ test.each<[string, Record<string, unknown>]>([
   ['cidrs[1]', { cidrs: ['::1/128', '10.0.0.0/33'] }],
   ['cidrs[0]', { cidrs: ['localhost'] }],
   ['cidrs[0]', { cidrs: ['10.0.0.0/8/8'] }],
+  // It would match nothing: the address of a socket is taken as IPv4.
+  ['cidrs[1]', { cidrs: ['::/0', '::ffff:127.0.0.0/104'] }],
+  ['cidrs[0]', { cidrs: ['0:0:0:0:0:FFFF:7f00:1'] }],
   ['expires_at', { expires_at: 'tomorrow' }],
   ['expires_at', { expires_at: '2020-01-01T00:00:00Z' }],
 ])('what makes no sense is refused by %s: %j', async (field, body) => {

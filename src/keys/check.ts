@@ -9,6 +9,7 @@ const NAME_LENGTH = 200;
 /** A list takes as many at once, those of the key and those that are asked for. */
 const MOST_LABELS = 8;
 const MOST_NETWORKS = 100;
+const IPV4_IN_IPV6 = '::ffff:0:0/96';
 
 /** What is asked for of a new key. */
 export interface Asked {
@@ -49,6 +50,13 @@ export function readAccess(asked: Asked, at: Instant): Access {
     throw refusal(
       `cidrs[${badNetwork}]`,
       'a network is written like 10.0.0.0/8, 2001:db8::/32, or as an address',
+    );
+  }
+  const mapped = cidrs.findIndex((network) => liesWithin(network, [IPV4_IN_IPV6]));
+  if (mapped !== -1) {
+    throw refusal(
+      `cidrs[${mapped}]`,
+      'addresses of IPv4 are compared as such: write ::ffff:10.0.0.0/104 as 10.0.0.0/8',
     );
   }
   const expiresAt = readExpiry(asked.expires_at ?? null, at);
