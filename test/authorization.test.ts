@@ -1,5 +1,7 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
+import type { App } from '../src/http/route.js';
 import { documentScope } from '../src/http/scope.js';
 import { FULL_ACCESS, type Access } from '../src/keys/access.js';
 import { createKey } from '../src/keys/create.js';
@@ -23,7 +25,12 @@ const ROUTES = operations.map(({ method, path, operation }) => {
 /** Operations that a key narrowed to labels may ask for and that name no sandbox. What each does is in keys-access.test.ts. */
 const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
 
+/** What stands before the door, beside the files of the API reference. */
+const OPEN = ['GET /healthz', 'GET /openapi.json', 'GET /readyz'];
+
 let service: TestService;
+/** Every method and path that was registered, shown in the document or not, behind the door or not. */
+const registered: string[] = [];
 let owner: Fixture;
 let bad: Record<string, string | null>;
 
@@ -34,8 +41,17 @@ async function keyWith(access: Partial<Access>, name = 'tried'): Promise<{ id: s
   });
 }
 
+function watchRoutes(message: unknown): void {
+  const { fastify } = message as { fastify: App };
+  fastify.addHook('onRoute', ({ method, url }) => {
+    registered.push(...[method].flat().map((name) => `${name} ${url}`));
+  });
+}
+
 beforeAll(async () => {
+  subscribe('fastify.initialization', watchRoutes);
   service = await startTestService();
+  unsubscribe('fastify.initialization', watchRoutes);
   owner = await makeFixture(service);
   const [revoked, expired, replaced] = [await keyWith({}), await keyWith({}), await keyWith({})];
   await revokeKey(service.ctx.pool, revoked.id, operator('test'));
@@ -79,6 +95,22 @@ test('every operation is classified, and names its scope', () => {
   }
   // What every key may see is chosen one by one.
   expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual(['get_org']);
+});
+
+test('there is no route that the document does not show', async () => {
+  const shown = new Set(ROUTES.map(({ method, pattern }) => `${method} ${pattern}`));
+  const others: string[] = [];
+  for (const route of registered) {
+    const [method, url] = route.split(' ') as [string, string];
+    const pattern = url.replaceAll(/:(\w+)/g, '{$1}');
+    if (shown.delete(`${method} ${pattern}`) || url.startsWith('/docs')) continue;
+    // Comes with it.
+    if (method === 'HEAD' && registered.includes(`GET ${url}`)) continue;
+    const { status } = await fetch(service.url + url.replaceAll(/:\w+|\*/g, 'x'), { method });
+    if (status !== 405) others.push(route);
+  }
+  expect([...shown]).toEqual([]);
+  expect(others.toSorted()).toEqual(OPEN);
 });
 
 test('a route that names no scope does not register', () => {
