@@ -168,36 +168,36 @@ create trigger never_emptied before truncate on event_drops execute function ref
 create table events_other partition of events default;
 create trigger never_emptied before truncate on events_other execute function refuse_event_change();
 
--- Makes the partition of the UTC month of a moment, unless it is there. What of it is in events_other moves over; where that is too
--- much for so short a time as others may have to wait, it stays there.
+-- Makes the partition of the UTC month of a moment, unless it is there, or there are events of that month in events_other: these
+-- would have to move, and who began to read before does not look for them in the new partition, or does not see them there.
 create function make_event_partition(of_month timestamptz) returns boolean language plpgsql as $$
 declare
   from_at constant timestamptz := date_trunc('month', of_month at time zone 'UTC') at time zone 'UTC';
   to_at constant timestamptz := (date_trunc('month', of_month at time zone 'UTC') + interval '1 month') at time zone 'UTC';
   partition constant text := 'events_' || to_char(from_at at time zone 'UTC', 'YYYY_MM');
-  before constant text := coalesce(current_setting('sandkeep.event_retention', true), '');
 begin
   if to_regclass(partition) is not null then
     return false;
   end if;
   perform pg_advisory_xact_lock(hashtextextended('event partitions', 0));
-  if to_regclass(partition) is not null or (
-    select count(*) > 50000
-    from (select from events_other where occurred_at >= from_at and occurred_at < to_at limit 50001) of_this_month
-  ) then
+  if to_regclass(partition) is not null
+    or exists (select from events_other where occurred_at >= from_at and occurred_at < to_at) then
     return false;
   end if;
+  if to_at > now() then
+    -- Whoever writes an event of this month meanwhile waits here. Before events_other he would wait to be refused by it.
+    lock table only events in share row exclusive mode;
+  end if;
   execute format('create table %I (like events including all)', partition);
-  perform set_config('sandkeep.event_retention', 'on', true);
-  lock table events_other in access exclusive mode;
-  execute format(
-    'with moved as (delete from events_other where occurred_at >= %L and occurred_at < %L returning *)
-     insert into %I select * from moved', from_at, to_at, partition);
-  perform set_config('sandkeep.event_retention', before, true);
-  execute format('alter table events attach partition %I for values from (%L) to (%L)', partition, from_at, to_at);
   execute format(
     'create trigger never_emptied before truncate on %I execute function refuse_event_change()', partition);
+  -- Nobody reads or writes events_other until the transaction ends.
+  execute format('alter table events attach partition %I for values from (%L) to (%L)', partition, from_at, to_at);
   return true;
+exception
+  -- Somebody wrote one to events_other meanwhile.
+  when check_violation then
+    return false;
 end
 $$;
 

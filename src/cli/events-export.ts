@@ -8,6 +8,7 @@ import { inTransaction } from '../db/transaction.js';
 import { operator } from '../events/actor.js';
 import { beginExport, exportText, type Begun } from '../events/export.js';
 import type { FilterQuery } from '../events/filter.js';
+import { keepPartitions } from '../events/partitions.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
 import { explained } from './explained.js';
@@ -67,6 +68,7 @@ export function exportCommand(): Command {
           pool,
           async (tx) => {
             await tx.query('set transaction isolation level repeatable read, read only');
+            await keepPartitions(tx);
             const begun = await beginExport(pool, tx, { ...asked, format }, now()).catch(explained);
             const entries = await withProgress(begun, async (onEntries) => {
               for await (const text of exportText(tx, begun, onEntries)) await target.write(text);

@@ -13,6 +13,8 @@ const CANCEL_EVERY_MS = 100;
 export class ReaderGone extends Error {}
 
 export interface StreamOptions {
+  /** Run before there is a snapshot: takes the locks without which what is in it could go. */
+  beforeSnapshot?: ((tx: Transaction) => Promise<void>) | undefined;
   /** Aborts when nobody reads any more: the statement under way is cancelled. */
   gone: AbortSignal;
   /** Called when it fails after the first of it was handed out, just before the stream breaks off. */
@@ -27,7 +29,7 @@ export interface StreamOptions {
  */
 export async function streamSnapshot(
   pool: Pool,
-  { gone, onBreak, onEnd }: StreamOptions,
+  { beforeSnapshot, gone, onBreak, onEnd }: StreamOptions,
   produce: (tx: Transaction) => AsyncIterable<string>,
 ): Promise<Readable> {
   let wanted: () => void = () => undefined;
@@ -59,6 +61,7 @@ export async function streamSnapshot(
         await tx.query(
           `set local statement_timeout = ${STATEMENT_TIMEOUT_MS}; set local cursor_tuple_fraction = 0.01`,
         );
+        await beforeSnapshot?.(tx);
         await cancelledBy(pool, tx, gone, async () => {
           for await (const text of produce(tx)) {
             const written = write(text);

@@ -35,8 +35,8 @@ export interface Begun extends Part {
 }
 
 /**
- * Decides what is exported: the log as it is in the snapshot of `tx`, which only reads. Writes the audit event, by a connection of
- * its own, before anything is handed out. Throws the refusal of what is not understood.
+ * Decides what is exported: the log as it is in the snapshot of `tx`, which only reads and keeps the partitions. Writes the audit
+ * event, by a connection of its own, before anything is handed out. Throws the refusal of what is not understood.
  */
 export async function beginExport(
   pool: Pool,

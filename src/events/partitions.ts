@@ -12,7 +12,15 @@ const LOCK_TIMEOUT_MS = 100;
 const LOCK_NOT_AVAILABLE = '55P03';
 const UNDEFINED_TABLE = '42P01';
 
-/** Makes the partitions of the months to come. Until there is one, events of its month are in events_other. */
+/**
+ * Keeps every month where it is until the transaction ends. For who reads from a snapshot, as the first thing, before there is one:
+ * what is in it could otherwise go with its month before it is looked at.
+ */
+export async function keepPartitions(tx: Transaction): Promise<void> {
+  await tx.query('lock table only events in access share mode');
+}
+
+/** Makes the partitions of the months to come. What is written before there is one keeps its month in events_other for good. */
 export async function makePartitionsAhead({ pool, now }: Pick<Context, 'pool' | 'now'>): Promise<void> {
   const first = startOfMonth(now());
   for (let months = 0; months <= MONTHS_AHEAD; months += 1) {
@@ -22,7 +30,10 @@ export async function makePartitionsAhead({ pool, now }: Pick<Context, 'pool' | 
   }
 }
 
-/** Makes partitions for the events that an import has staged, by another connection than that of the import. */
+/**
+ * Makes partitions for the events that an import has staged, by another connection than that of the import: who writes and reads
+ * is held up for a moment, and not until all is loaded.
+ */
 export async function makePartitionsFor(pool: Pool, staged: Sql): Promise<void> {
   const { rows } = await staged.query<{ month: Instant }>(
     `select date_trunc('month', occurred_at) as month from staged_event
@@ -34,11 +45,12 @@ export async function makePartitionsFor(pool: Pool, staged: Sql): Promise<void> 
   }
 }
 
-/** Drops the partitions of months that ended at `before` or earlier and have nothing in them. */
+/** Drops the partitions of months that ended at `before` or earlier and have nothing in them, unless somebody is in the way. */
 export async function dropEmptyPartitions(pool: Pool, before: Instant, signal: AbortSignal): Promise<void> {
   for (const name of await partitionsBefore(pool, before)) {
     if (signal.aborted) return;
-    await unlessBusy(pool, (tx) => dropIfEmpty(tx, name));
+    // Who reads all months for long is in the way of each: to wait for every one would hold up all others as often.
+    if (!(await unlessBusy(pool, (tx) => dropIfEmpty(tx, name)))) return;
   }
 }
 
@@ -59,8 +71,8 @@ async function dropIfEmpty(tx: Transaction, name: string): Promise<void> {
   if (rows[0]!.empty) await tx.query(`drop table ${name}`);
 }
 
-/** Somebody who reads for long, such as an export, may be in the way: then it is done another time. Or another did it. */
-async function unlessBusy(pool: Pool, work: (tx: Transaction) => Promise<unknown>): Promise<void> {
+/** Somebody who reads for long, such as an export, may be in the way: then it is false, and done another time. */
+async function unlessBusy(pool: Pool, work: (tx: Transaction) => Promise<unknown>): Promise<boolean> {
   try {
     await inTransaction(
       pool,
@@ -70,7 +82,12 @@ async function unlessBusy(pool: Pool, work: (tx: Transaction) => Promise<unknown
       },
       { unhurried: true },
     );
+    return true;
   } catch (error) {
-    if (![LOCK_NOT_AVAILABLE, UNDEFINED_TABLE].includes(sqlState(error) ?? '')) throw error;
+    const state = sqlState(error);
+    // Another process dropped it.
+    if (state === UNDEFINED_TABLE) return true;
+    if (state !== LOCK_NOT_AVAILABLE) throw error;
+    return false;
   }
 }

@@ -11,6 +11,7 @@ import { makeStreamed } from '../http/streamed.js';
 import { beginExport, EXPORT_FORMATS, exportText } from './export.js';
 import { FilterParameters, readEventFilter } from './filter.js';
 import { list, presentEvent } from './list.js';
+import { keepPartitions } from './partitions.js';
 import { encodePlace, readPlace } from './place.js';
 import { getEvent } from './queries.js';
 import { EventResponse, PaginatedEventResponse } from './schema.js';
@@ -37,7 +38,11 @@ const exported = {
 };
 
 export function eventRoutes(app: App, ctx: Context): void {
-  const exportStreamed = makeStreamed(ctx, { most: ctx.settings.maxExports, what: 'of the audit trail' });
+  const exportStreamed = makeStreamed(ctx, {
+    most: ctx.settings.maxExports,
+    what: 'of the audit trail',
+    beforeSnapshot: keepPartitions,
+  });
   const places = new Places(
     ctx.settings.maxEventFollowers,
     'too many streams of events are followed: try again later',

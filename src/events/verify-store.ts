@@ -7,6 +7,7 @@ import type { Checkpoint, Drop } from './checkpoint.js';
 import { readEntries, readPlaces } from './export-queries.js';
 import { isTrusted } from './kept-for.js';
 import { Comparison, type Witness } from './known-places.js';
+import { keepPartitions } from './partitions.js';
 import { getKeptFor } from './retention-queries.js';
 import type { EventKeys } from './signing-key.js';
 import { checkQueue, countUnsealed, findLate } from './verify-queue.js';
@@ -35,6 +36,7 @@ export async function verifyStore(
     pool,
     async (tx) => {
       await tx.query('set transaction isolation level repeatable read, read only');
+      await keepPartitions(tx);
       let walk: Walk | undefined;
       let wrong: Wrong | undefined;
       try {

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
 import type { Context } from '../context.js';
-import { ReaderGone, streamSnapshot } from '../db/stream.js';
+import { ReaderGone, streamSnapshot, type StreamOptions } from '../db/stream.js';
 import type { Transaction } from '../db/transaction.js';
 import { makeTurns } from '../lib/turns.js';
 import { callerOf } from './auth.js';
@@ -19,7 +19,10 @@ export type Streamed = (
  * Makes the sender of one kind of answers. Each under way has a database connection, so there are `most` of them at a time, and
  * half as many of one organization; who does not read gives way to who waits. `what`: for messages, such as `usage`.
  */
-export function makeStreamed(ctx: Context, { most, what }: { most: number; what: string }): Streamed {
+export function makeStreamed(
+  ctx: Context,
+  { most, what, beforeSnapshot }: { most: number; what: string } & Pick<StreamOptions, 'beforeSnapshot'>,
+): Streamed {
   const { settings } = ctx;
   const turns = makeTurns({
     places: { total: most, each: Math.ceil(most / 2) },
@@ -49,7 +52,7 @@ export function makeStreamed(ctx: Context, { most, what }: { most: number; what:
       if (reply.raw.headersSent) reader.cutOff();
     };
     try {
-      return await streamSnapshot(ctx.pool, { gone: reader.gone, onBreak, onEnd }, produce);
+      return await streamSnapshot(ctx.pool, { beforeSnapshot, gone: reader.gone, onBreak, onEnd }, produce);
     } catch (error) {
       // Nobody hears it, and nothing is wrong on our side.
       if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');
