@@ -2,6 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import { FULL_ACCESS, type Access } from '../src/keys/access.js';
 import { createKey } from '../src/keys/create.js';
+import type { Limits } from '../src/quotas/limits.js';
+import { setQuotas } from '../src/quotas/set.js';
 import { makeClient, type Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
@@ -157,12 +159,67 @@ describe('a key that is narrowed to a label', () => {
     expect((await ml.delete(`/v1/sandboxes/${body.id}`)).status).toBe(200);
   });
 
+  test('learns that a quota is used up and not how much others have', async () => {
+    const org = await service.newOrg();
+    const { key } = await createKey(service.ctx.pool, org.org.id, 'narrow', operator('test'), {
+      ...FULL_ACCESS,
+      ...{ scopes: ['sandboxes:write'], labels: { team: 'ml' } },
+    });
+    const narrow = makeClient(service.url, { ...org, key });
+    await org.post('/v1/sandboxes', smallRequest('one'));
+    const idle = (await narrow.post('/v1/sandboxes', smallRequest('two'))).body.id;
+    const limit = (limits: Partial<Limits>) =>
+      setQuotas(service.ctx.pool, org.org.id, limits, operator('test'));
+
+    await limit({ max_sandboxes: 2, included_vcpu_hours: 0, hard_cap: true });
+    const [told, untold] = [
+      await org.post('/v1/sandboxes', smallRequest('three')),
+      await narrow.post('/v1/sandboxes', smallRequest('three')),
+    ];
+    expect(told.body.error.details).toEqual({ quota: 'max_sandboxes', limit: 2, used: 2 });
+    expectError(untold, 403, 'quota_exceeded');
+    expect([untold.body.error.message, untold.body.error.details]).toEqual([
+      'max_sandboxes: the organization has used it up',
+      { quota: 'max_sandboxes', limit: null, used: null },
+    ]);
+    const hours = await narrow.post(`/v1/sandboxes/${idle}/start`, {});
+    expectError(hours, 403, 'quota_exceeded');
+    expect(hours.body.error.details).toEqual({ quota: 'included_vcpu_hours', limit: null, used: null });
+    // How large each may be is no secret: who is to make one has to know.
+    await limit({ max_sandboxes: null, max_vcpus_per_sandbox: 1 });
+    const large = await narrow.post('/v1/sandboxes', smallRequest('four', { resources: { vcpus: 8 } }));
+    expect(large.body.error.details).toEqual({ quota: 'max_vcpus_per_sandbox', limit: 1, used: 8 });
+  });
+
+  test('has idempotency keys of its own, together with those of the same labels', async () => {
+    const labels = {
+      team: 'ml',
+      long: 'x'.repeat(1_024),
+      longer: 'y'.repeat(1_024),
+      longest: 'z'.repeat(1_024),
+    };
+    const [one, same] = [
+      await keyWith({ scopes: ['sandboxes:write'], labels }),
+      await keyWith({ scopes: ['sandboxes:write'], labels }),
+    ];
+    const headers = { 'idempotency-key': 'deploy-2' };
+    const send = async (by: Client, name: string) => {
+      const answer = await by.request('POST', '/v1/sandboxes', { headers, body: smallRequest(name) });
+      return [answer.status, answer.headers.get('idempotency-replayed'), answer.body.name];
+    };
+    expect(await send(one, 'deployed-1')).toEqual([200, null, 'deployed-1']);
+    expect(await send(client, 'deployed-2')).toEqual([200, null, 'deployed-2']);
+    expect(await send(ml, 'deployed-3')).toEqual([200, null, 'deployed-3']);
+    expect(await send(same, 'deployed-1')).toEqual([200, 'true', 'deployed-1']);
+    expect((await send(same, 'deployed-4'))[0]).toBe(409);
+  });
+
   test('is not given the answer of a request that another key made', async () => {
     const headers = { 'idempotency-key': 'the same' };
     const path = `/v1/sandboxes/${other.id}`;
     const patch = { headers, body: { name: 'web-2' } };
     expect((await client.request('PATCH', path, patch)).status).toBe(200);
-    expectError(await ml.request('PATCH', path, patch), 409, 'idempotency_conflict');
+    expectError(await ml.request('PATCH', path, patch), 404, 'sandbox_not_found');
   });
 });
 

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { createHash } from 'node:crypto';
 import type { Context } from '../context.js';
 import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
@@ -11,6 +12,7 @@ const KEY = /^[ -~]{1,255}$/;
 
 /** What `Idempotency-Key` makes of a write. */
 export interface Keyed {
+  /** What it is stored under. */
   readonly key: string;
   /** Each tells the request from others under the same key. The first is kept; an older key of ours made the others. */
   readonly fingerprints: readonly [Buffer, ...Buffer[]];
@@ -41,8 +43,8 @@ export function writerOf(
   return {
     ...caller,
     keyed: {
-      key,
-      fingerprints: fingerprintsOf(ctx.keyring(), request, body, caller.access),
+      key: namedBy(caller.access, key),
+      fingerprints: fingerprintsOf(ctx.keyring(), request, body),
       waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
       settled: false,
       replayed: () => void reply.header('idempotency-replayed', 'true'),
@@ -50,15 +52,22 @@ export function writerOf(
   };
 }
 
+/**
+ * API keys that are narrowed to labels have names of their own, those with the same labels together: they neither learn nor take
+ * the names of others, and are not given their answers. None of theirs can be that of another: no text of a client has a line feed.
+ */
+function namedBy(access: Access, key: string): string {
+  if (!isNarrowed(access)) return key;
+  // Hashed, as they may be longer than an index takes.
+  return `${createHash('sha256').update(JSON.stringify(access.labels)).digest('base64url')}\n${key}`;
+}
+
 /** Under keys that are not in the database, so that who reads it cannot try out what a body may have been. */
 function fingerprintsOf(
   keyring: Keyring,
   { method, url, headers }: FastifyRequest,
   body: unknown,
-  access: Access,
 ): Keyed['fingerprints'] {
   const asked = HEADERS.map((name) => headers[name] ?? null);
-  // A key that is narrowed to labels is not given the answers of one that sees more.
-  const narrowed = isNarrowed(access) ? [access.labels] : [];
-  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null, ...narrowed]));
+  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null]));
 }

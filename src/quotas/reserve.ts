@@ -1,5 +1,7 @@
 import type { Sql } from '../db/pool.js';
+import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { isNarrowed } from '../keys/access.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import { exhaustedPool, hasWall, storageLimit, type Limit, type Limits } from './limits.js';
@@ -23,11 +25,12 @@ export interface Reservation {
  * To be called after the rows of sandboxes and volumes are locked and before any is written: all take the locks in this
  * order.
  */
-export async function reserve(tx: Sql, orgId: string, wanted: Reservation): Promise<Limits> {
+export async function reserve(tx: Sql, caller: Caller, wanted: Reservation): Promise<Limits> {
+  const { orgId } = caller;
   const counted = countedBy(wanted);
   const limits = await getLimits(tx, orgId);
   if (!limits) throw new ApiError('org_not_found');
-  if (wanted.start) await refuseStart(tx, orgId, limits, wanted.start.at);
+  if (wanted.start) await refuseStart(tx, caller, limits, wanted.start.at);
   if (counted.every(({ quota }) => limitOf(limits, quota) === null)) return limits;
   // A look without the lock: who does not fit need not queue, and holds up nobody who does.
   await check(limits);
@@ -41,8 +44,9 @@ export async function reserve(tx: Sql, orgId: string, wanted: Reservation): Prom
       const limit = limitOf(current, quota);
       if (limit === null) continue;
       const used = await count(tx);
-      if (used + more > limit)
-        refuse(quota, limit, used, `the organization uses ${used} of at most ${limit}`);
+      if (used + more > limit) {
+        refuseTotal(caller, quota, limit, used, `the organization uses ${used} of at most ${limit}`);
+      }
     }
   }
 
@@ -100,7 +104,7 @@ export function effectiveDuration(
   return wantedSecs === null ? minutes * 60 : Math.min(minutes * 60, wantedSecs);
 }
 
-async function refuseStart(tx: Sql, orgId: string, limits: Limits, at: Instant): Promise<void> {
+async function refuseStart(tx: Sql, caller: Caller, limits: Limits, at: Instant): Promise<void> {
   if (limits.is_suspended) {
     const details = { quota: 'is_suspended', limit: null, used: null };
     throw new ApiError(
@@ -110,9 +114,10 @@ async function refuseStart(tx: Sql, orgId: string, limits: Limits, at: Instant):
     );
   }
   if (!hasWall(limits)) return;
-  const pool = exhaustedPool(limits, await poolUsage(tx, orgId, startOfMonth(at), at));
+  const pool = exhaustedPool(limits, await poolUsage(tx, caller.orgId, startOfMonth(at), at));
   if (!pool) return;
-  refuse(
+  refuseTotal(
+    caller,
     pool.quota,
     pool.limit,
     pool.used,
@@ -120,6 +125,12 @@ async function refuseStart(tx: Sql, orgId: string, limits: Limits, at: Instant):
   );
 }
 
-function refuse(quota: Limit, limit: number, used: number | null, what: string): never {
+/** How much all of the organization has is not for a key that sees a part of it, and the limit that was reached would tell. */
+function refuseTotal({ access }: Caller, quota: Limit, limit: number, used: number, what: string): never {
+  if (isNarrowed(access)) refuse(quota, null, null, 'the organization has used it up');
+  refuse(quota, limit, used, what);
+}
+
+function refuse(quota: Limit, limit: number | null, used: number | null, what: string): never {
   throw new ApiError('quota_exceeded', `${quota}: ${what}`, { quota, limit, used });
 }

@@ -50,15 +50,16 @@ export async function create(
 async function insert(
   ctx: Context,
   tx: Sql,
-  { orgId, actor }: Caller,
+  caller: Caller,
   request: CreateSandboxRequest & { slug: string },
   start: boolean,
 ): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
   const id = uuidv7();
   const at = ctx.now();
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
-  const limits = await reserve(tx, orgId, {
+  const limits = await reserve(tx, caller, {
     sandbox: true,
     ...(start ? { start: { ephemeral, at } } : {}),
   });

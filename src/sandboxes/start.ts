@@ -22,7 +22,7 @@ export async function start(ctx: Context, caller: Caller, key: SandboxKey): Prom
     if (outcome === 'same') return presentSandbox(sandbox);
     const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
     const at = ctx.now();
-    const limits = await reserve(tx, orgId, { start: { ephemeral: sandbox.ephemeral, at } });
+    const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
     checkSize(limits, runSpec);
     const row = await requestRun(tx, { ...sandbox, run_spec: runSpec }, limits, actor, at);
     await announceChange(tx, sandbox.id);
