@@ -159,6 +159,14 @@ describe('a key that is narrowed to a label', () => {
     expect((await ml.delete(`/v1/sandboxes/${body.id}`)).status).toBe(200);
   });
 
+  test('named like what every object has takes what is made without it', async () => {
+    const odd = await keyWith({ scopes: ['sandboxes:write'], labels: { constructor: 'x', toString: 'y' } });
+    const made = await odd.post('/v1/sandboxes', { ...smallRequest('odd'), labels: {} });
+    expect([made.status, made.body.spec?.labels]).toEqual([200, { constructor: 'x', toString: 'y' }]);
+    const refused = await odd.post('/v1/sandboxes', { ...smallRequest('x'), labels: { constructor: 'y' } });
+    expectError(refused, 403, 'label_not_allowed');
+  });
+
   test('learns that a quota is used up and not how much others have', async () => {
     const org = await service.newOrg();
     const { key } = await createKey(service.ctx.pool, org.org.id, 'narrow', operator('test'), {

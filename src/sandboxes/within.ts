@@ -14,8 +14,8 @@ export function labelsWithin(
 ): Record<string, string> | undefined {
   if (!isNarrowed(access)) return labels;
   for (const [key, value] of Object.entries(access.labels)) {
-    const asked = labels?.[key];
-    if (asked === undefined || asked === value) continue;
+    // Only what was asked for: `constructor` is a label as good as any, and every object has one.
+    if (!labels || !Object.hasOwn(labels, key) || labels[key] === value) continue;
     throw new ApiError('label_not_allowed', `the key is narrowed to sandboxes with ${key}=${value}`, {
       field: `labels.${key}`,
       labels: access.labels,
