@@ -70,3 +70,40 @@ test('those that an earlier release left are sealed in parts, too', async () => 
   }
   await expectReadInParts(client.org.id);
 });
+
+test('pages of long events are short, none is empty, and each event comes exactly once', async () => {
+  const org = line.org();
+  const lengths = [1, 2, 3, 1, 5, 0, 0, 2, 5, 5, 0, 4, 0, 1, 1, 1, 0];
+  const events = lengths.map((length, index) =>
+    line.event(org, {
+      timestamp: `2026-0${index < 6 ? 3 : 2}-01T00:00:${String(59 - index)}Z`,
+      payload: {
+        text: longText(index)
+          .slice(0, 0.9 * MIB)
+          .repeat(length),
+      },
+    }),
+  );
+  await importAll(service, [org, ...events]);
+  const client = await clientOf(service, org);
+  const found: { id: string; payload: { text: string } }[] = [];
+  const counts: number[] = [];
+  for (let cursor: string | undefined, reading = true; reading;) {
+    const { status, body, text } = await client.get('/v1/events', {
+      ...{ event_type: 'sandbox_started', limit: counts.length === 1 ? 3 : 100 },
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    expect(status).toBe(200);
+    expect(body.data.length === 1 || text.length < 4.1 * MIB).toBe(true);
+    found.push(...body.data);
+    counts.push(body.data.length);
+    reading = body.has_more;
+    cursor = body.next_cursor;
+  }
+  expect(found.map(({ id, payload }) => [id, payload.text])).toEqual(
+    events.map(({ id, payload }: any) => [id, payload.text]),
+  );
+  expect(Math.min(...counts)).toBeGreaterThan(0);
+  // What fits into 4 MiB with what is before it, or is the first.
+  expect(counts).toEqual([2, 2, 1, 3, 1, 1, 3, 4]);
+}, 120_000);

@@ -60,14 +60,14 @@ test('who reads events opens the months in which they are, and no others', async
   ];
   await write(client, '2030-04-11T00:00:00.000000Z');
   await seal();
-  await write(client, '2030-07-10T00:00:00.000000Z');
+  for (const day of [10, 11]) await write(client, `2030-07-${day}T00:00:00.000000Z`);
   const page = (query: FilterQuery, limit: number) =>
     opened((tx) => listEvents(tx, orgId, readEventFilter(query), undefined, limit));
   const [until, since] = ['2030-06-30T00:00:00Z', '2030-02-01T00:00:00Z'];
   // Not sealed yet.
   expect(await page({ since }, 1)).toEqual(['events_2030_07']);
-  expect(await page({ until }, 2)).toEqual(['events_2030_04']);
-  expect(await page({ until, since: '2030-05-01T00:00:00Z' }, 2)).toEqual([]);
+  expect(await page({ until }, 1)).toEqual(['events_2030_04']);
+  expect(await page({ until, since: '2030-05-01T00:00:00Z' }, 1)).toEqual([]);
   expect(await page({ until, since, event_type: ['rare_event'] }, 5)).toEqual(['events_2030_02']);
   expect(await page({ until, since, category: ['rare'] }, 5)).toEqual(['events_2030_02']);
   expect(await page({ until, since, event_type: ['nothing'] }, 5)).toEqual([]);

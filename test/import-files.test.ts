@@ -107,6 +107,11 @@ describe('bad lines', () => {
       (org) => line.sandbox(org, spec({ labels: { a: '☃'.repeat(834) } })),
       /^the label "a" is longer than 2500 bytes/,
     ],
+    [
+      'an actor that no index holds',
+      (org) => line.event(org, { actor: { kind: 'system', code: 'x'.repeat(3_000), label: 'x' } }),
+      /^the actor is longer than 2000 bytes/,
+    ],
     ['a fraction of a CPU', (_org, sandbox) => line.run(sandbox, { vcpus: 0.5 }), /^vcpus must be integer/],
     [
       'too many CPUs',

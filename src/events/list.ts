@@ -1,7 +1,7 @@
 import type { Context } from '../context.js';
 import { readCursor } from '../http/parameters.js';
 import { shortInstant } from '../lib/instant.js';
-import { toPage, type Page } from '../lib/page.js';
+import { makePage, type Page } from '../lib/page.js';
 import { readEventFilter, type FilterQuery } from './filter.js';
 import { listEvents, type EventRow } from './queries.js';
 import type { EventResponse } from './schema.js';
@@ -21,8 +21,8 @@ export async function list(
   const filter = readEventFilter(query);
   const binding = ['events', filter];
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
-  const rows = await listEvents(ctx.pool, orgId, filter, after, limit + 1);
-  return toPage(rows, limit, presentEvent, ({ occurred_at, id }) =>
+  const { events, more } = await listEvents(ctx.pool, orgId, filter, after, limit);
+  return makePage(events, more, presentEvent, ({ occurred_at, id }) =>
     ctx.cursors.encode(orgId, binding, [occurred_at, id]),
   );
 }

@@ -2,6 +2,7 @@ import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import { monthAfter, startOfMonth, type Instant } from '../lib/instant.js';
 import { leafOf } from './canonical.js';
+import { lengthOf, MOST_BYTES } from './length.js';
 import { markFor } from './mark.js';
 import { monthsWithEvents } from './months.js';
 import type { EventActor } from './schema.js';
@@ -93,51 +94,82 @@ export function addFilter(
 
 type Place = readonly [occurredAt: Instant, id: string];
 
-/** Newest first, `limit` at most, after `after`. */
+/** Newest first, after `after`: `limit` at most, and fewer where they are long. `more`: there are others behind them. */
 export async function listEvents(
   sql: Sql,
   orgId: string,
   filter: EventFilter,
   after: Place | undefined,
   limit: number,
-): Promise<EventRow[]> {
+): Promise<{ events: EventRow[]; more: boolean }> {
   const included = (name: FilterColumn) =>
     filter.columns.find(({ column }) => column === name)?.include ?? [];
   const asked = { types: included('event_type'), categories: included('category'), since: filter.since };
   const last = after?.[0] ?? filter.until;
   let before = last === undefined ? undefined : monthAfter(startOfMonth(last));
-  const found: EventRow[] = [];
+  const events: EventRow[] = [];
+  let bytes = MOST_BYTES;
   // Most pages are filled by the newest month; who has few events in each needs many, and then not each by itself.
   for (let count = 1; ; count *= 4) {
     const months = await monthsWithEvents(sql, orgId, { ...asked, before }, count);
     if (months.length > 0) {
       const within = [months.at(-1)!, monthAfter(months[0]!)] as const;
-      found.push(...(await listWithin(sql, orgId, filter, within, after, limit - found.length)));
+      const room = { events: limit - events.length, bytes, first: events.length === 0 };
+      for (const { fits, length, ...event } of await listWithin(sql, orgId, filter, within, after, room)) {
+        if (!fits) return { events, more: true };
+        events.push(event);
+        bytes -= length;
+      }
     }
-    if (found.length === limit || months.length < count) return found;
+    if (months.length < count) return { events, more: false };
     before = months.at(-1);
   }
 }
 
+/** The bytes are those of payloads. What is `first` on a page fits at any length. */
+interface Room {
+  events: number;
+  bytes: number;
+  first: boolean;
+}
+
+/** One more than there is room for, so that it shows whether there is one; what does not fit comes without its payload. */
 async function listWithin(
   sql: Sql,
   orgId: string,
   filter: EventFilter,
   [from, to]: readonly [from: Instant, to: Instant],
   after: Place | undefined,
-  limit: number,
-): Promise<EventRow[]> {
+  room: Room,
+): Promise<(EventRow & { fits: boolean; length: number })[]> {
   const where = new Conditions()
     .add((p) => `org_id = ${p(orgId)}`)
     .add((p) => `occurred_at >= ${p(from)}::timestamptz`)
     .add((p) => `occurred_at < ${p(to)}::timestamptz`);
   addFilter(where, filter);
   if (after) where.add((p) => `(occurred_at, id) < (${p(after[0])}::timestamptz, ${p(after[1])}::uuid)`);
-  const { rows } = await sql.query<EventRow & Record<string, unknown>>(
-    `select ${COLUMNS} from events
-     where ${where.text}
-     order by occurred_at desc, id desc
-     limit ${where.parameter(limit)}`,
+  const [most, bytes] = [where.parameter(room.events), where.parameter(room.bytes)];
+  // Behind what is too much already as it is stored nothing is unpacked to measure it.
+  const { rows } = await sql.query<EventRow & { fits: boolean; length: number } & Record<string, unknown>>(
+    `select ${COLUMNS.replace(/payload$/, 'case when fits then payload end as payload')}, length, fits
+     from (
+       select *, row_number() over newest <= ${most}::int
+         and (sum(length) over newest <= ${bytes}::int
+           or row_number() over newest = 1 and ${where.parameter(room.first)}::boolean) as fits
+       from (
+         select *, case when sum(pg_column_size(payload)) over newest - pg_column_size(payload) < ${MOST_BYTES}
+           then ${lengthOf('payload')} else ${MOST_BYTES} end as length
+         from (
+           select ${COLUMNS} from events
+           where ${where.text}
+           order by occurred_at desc, id desc
+           limit ${most}::int + 1
+         ) found
+         window newest as (order by occurred_at desc, id desc)
+       ) measured
+       window newest as (order by occurred_at desc, id desc)
+     ) compared
+     order by occurred_at desc, id desc`,
     where.values,
   );
   return rows;

@@ -2,6 +2,7 @@ import type { ValidateFunction } from 'ajv';
 import { actorId } from '../events/actor.js';
 import { leafOf } from '../events/canonical.js';
 import { redactEmail } from '../events/redact.js';
+import type { EventActor } from '../events/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
@@ -90,6 +91,7 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         line.actor.kind === 'user'
           ? { ...line.actor, redacted_email: redactEmail(line.actor.redacted_email) }
           : line.actor;
+      checkActor(actor);
       const payload = JSON.stringify(line.payload ?? null);
       const { category, event_type } = line;
       const occurred_at = time('timestamp', line.timestamp)!;
@@ -134,6 +136,14 @@ function checkLabels(labels: Record<string, string>): void {
       );
     }
   }
+}
+
+/** An index holds his id, and a page of events or a batch of the log all of them: what may be long is the payload. */
+const LONGEST_ACTOR = 2_000;
+
+function checkActor(actor: EventActor): void {
+  if (Buffer.byteLength(JSON.stringify(actor)) <= LONGEST_ACTOR) return;
+  throw new BadLine(`the actor is longer than ${LONGEST_ACTOR} bytes as JSON`);
 }
 
 function time(name: string, text: string | null | undefined): Instant | null {

@@ -15,7 +15,15 @@ export function toPage<Row, T>(
   present: (row: Row) => T,
   cursorAt: (row: Row) => string,
 ): Page<T> {
-  const shown = rows.slice(0, limit);
-  const has_more = rows.length > limit;
+  return makePage(rows.slice(0, limit), rows.length > limit, present, cursorAt);
+}
+
+/** Makes a page of `shown`, of which there is at least one when there is more. */
+export function makePage<Row, T>(
+  shown: readonly Row[],
+  has_more: boolean,
+  present: (row: Row) => T,
+  cursorAt: (row: Row) => string,
+): Page<T> {
   return { data: shown.map(present), has_more, next_cursor: has_more ? cursorAt(shown.at(-1)!) : null };
 }
