@@ -1,5 +1,7 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { BlockList } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { operator } from '../src/events/actor.js';
+import { FULL_ACCESS } from '../src/keys/access.js';
 import { createKey } from '../src/keys/create.js';
 import { revokeKey } from '../src/keys/revoke.js';
 import { sleep } from '../src/lib/sleep.js';
@@ -96,6 +98,22 @@ describe('a key that is remembered', () => {
       expect(looks).toBeLessThanOrEqual(1 + Math.ceil(seconds / 0.9));
     } finally {
       pool.query = query;
+    }
+  });
+
+  test('has its networks read once as long as it is remembered', async () => {
+    const cidrs = Array.from({ length: 100 }, (_, index) => `10.${index}.0.0/16`);
+    const access = { ...FULL_ACCESS, cidrs: [...cidrs, '127.0.0.0/8'] };
+    ({ key } = await createKey(first.ctx.pool, client.org.id, 'near', operator('test'), access));
+    const read = vi.spyOn(BlockList.prototype, 'addSubnet');
+    try {
+      const began = performance.now();
+      for (let count = 0; count < 50; count += 1) expect(await ask(second)).toBe(200);
+      const seconds = (performance.now() - began) / 1000;
+      expect(read.mock.calls.length).toBeLessThanOrEqual(101 * (2 + Math.ceil(seconds / 0.9)));
+      expect(read.mock.calls.length).toBeLessThan(101 * 50);
+    } finally {
+      read.mockRestore();
     }
   });
 
