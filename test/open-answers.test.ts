@@ -24,6 +24,34 @@ test('an answer whose client left before it was watched is not looked at', async
   await watched;
   await delay(1_200);
   expect(looks).toBe(0);
-  await open.close();
+  open.close();
+  await app.close();
+});
+
+test('an answer is cut off whatever becomes of the looks at others', async () => {
+  const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
+  const app = Fastify();
+  const looks: (() => Promise<boolean>)[] = [
+    () => new Promise<never>(() => undefined),
+    () => Promise.reject(new Error('not now')),
+    () => Promise.resolve(true),
+    () => Promise.resolve(false),
+  ];
+  app.get('/:index', (request, reply) => {
+    open.watch(reply, looks[Number((request.params as { index: string }).index)]!);
+    reply.hijack();
+  });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  const over: number[] = [];
+  const asked = looks.map((_, index) =>
+    fetch(`${url}/${index}`).catch(() => {
+      over.push(index);
+    }),
+  );
+  await asked[3];
+  expect(over).toEqual([3]);
+  open.close();
+  app.server.closeAllConnections();
+  await Promise.all(asked);
   await app.close();
 });

@@ -1,34 +1,43 @@
 import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
-import { startLoop } from '../lib/loop.js';
 
 const LOOK_EVERY_MS = 500;
 
 export interface OpenAnswers {
   /** Watches an answer until it is complete or its client has left. `isOpened`: whether its key still opens it. */
   watch(reply: FastifyReply, isOpened: () => Promise<boolean>): void;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /**
- * Answers that take long, such as followed logs, end when their key does: those under way are looked at twice a second, and cut
- * off when it no longer opens them. An answer that is done before costs nothing but its place in a set.
+ * Answers that take long, such as followed logs, end when their key does: those under way are looked at twice a second, all at
+ * once, and cut off when it no longer opens them. An answer that is done before costs nothing but its place in a set.
  */
 export function watchOpenAnswers({ log }: Pick<Context, 'log'>): OpenAnswers {
   const open = new Map<FastifyReply, () => Promise<boolean>>();
-  const loop = startLoop(
-    async () => {
-      for (const [reply, isOpened] of open) {
-        if (!(await isOpened())) reply.raw.destroy();
-      }
-    },
-    {
-      intervalMs: LOOK_EVERY_MS,
+  /** Those whose last look is still under way. One that hangs holds up no other. */
+  const looking = new Set<FastifyReply>();
+  let failure: { err: unknown } | undefined;
+
+  async function look(reply: FastifyReply, isOpened: () => Promise<boolean>): Promise<void> {
+    if (looking.has(reply)) return;
+    looking.add(reply);
+    try {
+      if (!(await isOpened())) reply.raw.destroy();
+    } catch (error) {
       // Without the database nobody can be told to be refused; what is served from it ends by itself.
-      onError: (error) => log.warn({ err: error }, 'the keys of open answers could not be looked at'),
-      maxBackoffMs: LOOK_EVERY_MS,
-    },
-  );
+      failure = { err: error };
+    } finally {
+      looking.delete(reply);
+    }
+  }
+
+  const timer = setInterval(() => {
+    // As a rule all fail alike: one line will do.
+    if (failure) log.warn(failure, 'the keys of open answers could not be looked at');
+    failure = undefined;
+    for (const [reply, isOpened] of open) void look(reply, isOpened);
+  }, LOOK_EVERY_MS);
   return {
     watch(reply, isOpened) {
       // The client left before: nothing would tell of it again.
@@ -36,6 +45,6 @@ export function watchOpenAnswers({ log }: Pick<Context, 'log'>): OpenAnswers {
       open.set(reply, isOpened);
       reply.raw.once('close', () => open.delete(reply));
     },
-    close: () => loop.stop(),
+    close: () => clearInterval(timer),
   };
 }
