@@ -5,6 +5,11 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { operator } from '../src/events/actor.js';
+import { FULL_ACCESS } from '../src/keys/access.js';
+import { createKey } from '../src/keys/create.js';
+import { makeKey } from '../src/keys/secret.js';
+import { sleep } from '../src/lib/sleep.js';
 import type { Client } from './support/client.js';
 import { startTestService, type TestService } from './support/service.js';
 
@@ -110,6 +115,56 @@ describe('who takes its time', () => {
     );
     expect(text).toContain('HTTP/1.1 408 ');
   });
+
+  test('with an upload that was refused is cut off as with any other body', async () => {
+    const path = '/v1/volumes/0199c0de-0000-7000-8000-000000000000/files/content';
+    const head = `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${makeKey()}\r\n`;
+    const { text } = await talk([`${head}x-msb-file-path: a\r\ncontent-length: 100\r\n\r\n{`], 0);
+    expect(text).toContain('HTTP/1.1 401 ');
+  });
+});
+
+test('any number who ask at once whether it is ready cost two looks at the database at a time', async () => {
+  const { pool } = service.ctx;
+  const query = pool.query.bind(pool);
+  let [atOnce, most] = [0, 0];
+  pool.query = (async (...args: Parameters<typeof query>) => {
+    atOnce += 1;
+    most = Math.max(most, atOnce);
+    return Promise.resolve(query(...args)).finally(() => (atOnce -= 1));
+  }) as typeof pool.query;
+  try {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => fetch(`${service.url}/readyz`)));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(most).toBeLessThanOrEqual(2);
+  } finally {
+    pool.query = query;
+  }
+});
+
+test('who hangs up is no error: at once, with a key that is bound to networks, or within a body', async () => {
+  const access = { ...FULL_ACCESS, cidrs: ['127.0.0.0/8'] };
+  const { key } = await createKey(service.ctx.pool, client.org.id, 'near', operator('test'), access);
+  const { hostname, port } = new URL(service.url);
+  const hangUp = (request: string) =>
+    new Promise<void>((resolve) => {
+      const socket = connect(Number(port), hostname, () => {
+        socket.write(request);
+        socket.resetAndDestroy();
+      });
+      socket.on('close', () => resolve());
+    });
+  const head = (line: string, by: string) => `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${by}\r\n`;
+  service.logs.length = 0;
+  for (let count = 0; count < 10; count += 1) {
+    await hangUp(`${head('GET /v1/me/org', key)}\r\n`);
+    await hangUp(
+      `${head('POST /v1/keys', client.key)}content-type: application/json\r\ncontent-length: 9\r\n\r\n{`,
+    );
+  }
+  await client.get('/v1/me/org');
+  await sleep(500);
+  expect(service.logs.filter((line) => line.includes('request failed'))).toEqual([]);
 });
 
 test('more headers than there is room for are refused before anything is looked at', async () => {

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openPool } from '../src/db/pool.js';
 import { operator } from '../src/events/actor.js';
-import { findKey } from '../src/keys/authenticate.js';
+import { KeyCache } from '../src/keys/cache.js';
 import { createKey } from '../src/keys/create.js';
 import { revokeKey } from '../src/keys/revoke.js';
 import { isWellFormedKey, makeKey } from '../src/keys/secret.js';
@@ -107,10 +107,12 @@ describe('the form of a key', () => {
   test('a key that cannot be one is refused without asking the database', async () => {
     const unreachable = openPool(service.database, () => undefined);
     await unreachable.end();
+    const keys = new KeyCache(unreachable, service.ctx.changes);
     const damaged = client.key.slice(0, -1) + (client.key.endsWith('0') ? '1' : '0');
-    expect(await findKey(unreachable, damaged)).toBeUndefined();
-    expect(await findKey(unreachable, '')).toBeUndefined();
-    await expect(findKey(unreachable, client.key)).rejects.toThrow(/after calling end/);
+    expect(await keys.find(damaged)).toBeUndefined();
+    expect(await keys.find('')).toBeUndefined();
+    await expect(keys.find(client.key)).rejects.toThrow(/after calling end/);
+    keys.close();
   });
 });
 

@@ -20,8 +20,6 @@ export interface Limits {
    * IPv6, of the 64 bits that a customer is given.
    */
   ofFailures(request: FastifyRequest): Promise<void>;
-  /** Would one more be too many? Counts nothing. */
-  hasFailedOften(request: FastifyRequest): Promise<boolean>;
 }
 
 /**
@@ -64,11 +62,6 @@ export async function makeLimits(
       if (count.isAllowed || !count.isExceeded) return;
       const fields = fieldsOf('failures', failurePolicy, count.remaining, count.ttlInSeconds);
       refuse('the address, without a key that opens anything', fields, count.ttlInSeconds);
-    },
-    async hasFailedOften(request) {
-      if (perMinute === 0) return false;
-      const count = await countFailure(request, { increment: false });
-      return !count.isAllowed && count.remaining === 0;
     },
   };
 }

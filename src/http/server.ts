@@ -30,6 +30,8 @@ const BODY_LIMIT = 16 * 1024 * 1024;
 const DEEPEST_BODY = 64;
 /** How long a client of broken HTTP has to read what was wrong. */
 const LAST_WORD_MS = 2_000;
+/** How many requests of one connection may be under way. Who sends so many before the first is answered is no client. */
+const MOST_OF_CONNECTION = 100;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
 const UPLOAD_TIMEOUT_MS = 60 * 60_000;
 /**
@@ -77,11 +79,22 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);
   app.decorateRequest('caller', null);
 
+  const underWay = new WeakMap<Socket, number>();
   app.addHook('onRequest', async (request, reply) => {
     void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
     // Nothing here speaks another protocol, and who asks for one is not going to go on with this one.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
-    if (request.routeOptions.config.upload !== true) hurry(request, bodyTimeoutMs);
+    hurry(request, reply, bodyTimeoutMs);
+    const { socket } = request.raw;
+    const count = (underWay.get(socket) ?? 0) + 1;
+    underWay.set(socket, count);
+    reply.raw.once('close', () => underWay.set(socket, underWay.get(socket)! - 1));
+    if (count > MOST_OF_CONNECTION) {
+      const message = `more than ${MOST_OF_CONNECTION} requests are under way on this connection`;
+      return Promise.reject(
+        new ApiError('rate_limited', message, null, { headers: { connection: 'close', 'retry-after': '1' } }),
+      );
+    }
     return Promise.resolve();
   });
   app.addHook('onResponse', async (request, reply) => {
@@ -114,11 +127,14 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   return app;
 }
 
-/** Who sends a body slowly holds a connection and memory: cut off after this time, as Node does it for all routes alike. */
-function hurry({ raw }: FastifyRequest, millis: number): void {
+/**
+ * Who sends a body slowly holds a connection and memory: cut off after this time, as Node does it for all routes alike. An
+ * upload may go on, unless it was refused.
+ */
+function hurry({ raw, routeOptions }: FastifyRequest, reply: FastifyReply, millis: number): void {
   if (raw.headers['content-length'] === undefined && raw.headers['transfer-encoding'] === undefined) return;
   const late = () => {
-    if (!raw.complete) {
+    if (!raw.complete && (routeOptions.config.upload !== true || reply.sent)) {
       answerBrokenRequest(Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket);
     }
   };
@@ -182,6 +198,8 @@ const FRAMEWORK_ERRORS: Record<string, ErrorName> = {
 
 function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (error instanceof ApiError) return error;
+  // Nobody reads it: the client hung up, or was too slow.
+  if (error === request.raw.errored) return new ApiError('invalid_request', 'the body did not come whole');
   const code = (error as FastifyError).code;
   const known = FRAMEWORK_ERRORS[code];
   if (known === 'payload_too_large') return new ApiError(known, undefined, { limit_bytes: BODY_LIMIT });

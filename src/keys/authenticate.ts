@@ -2,14 +2,16 @@ import { timingSafeEqual } from 'node:crypto';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import { findSecrets, type SecretRow } from './queries.js';
-import { hashOf, isWellFormedKey, prefixOf } from './secret.js';
+import { hashOf, prefixOf } from './secret.js';
 
-/** The key that a secret is of, in whatever state; undefined for every kind of text that is no secret alike. */
-export async function findKey(sql: Sql, secret: string): Promise<SecretRow | undefined> {
-  if (!isWellFormedKey(secret)) return undefined;
-  const hash = hashOf(secret);
-  // The index finds by the public prefix only; the secret part is compared here, in constant time.
-  return (await findSecrets(sql, prefixOf(secret))).find((row) => timingSafeEqual(row.hash, hash));
+/** The keys that these secrets are of, in whatever state, in the same order; undefined for what is none. */
+export async function findKeys(sql: Sql, secrets: readonly string[]): Promise<(SecretRow | undefined)[]> {
+  const rows = await findSecrets(sql, secrets.map(prefixOf));
+  return secrets.map((secret) => {
+    const [prefix, hash] = [prefixOf(secret), hashOf(secret)];
+    // The index finds by the public prefix only; the secret part is compared here, in constant time.
+    return rows.find((row) => row.secret_prefix === prefix && timingSafeEqual(row.hash, hash));
+  });
 }
 
 /** Why a key that is known is not taken; undefined when it is. */

@@ -1,6 +1,7 @@
 import type { Changes } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { findKey } from './authenticate.js';
+import { inBatches } from '../lib/batches.js';
+import { findKeys } from './authenticate.js';
 import type { SecretRow } from './queries.js';
 import { hashOf, isWellFormedKey } from './secret.js';
 
@@ -10,6 +11,11 @@ import { hashOf, isWellFormedKey } from './secret.js';
  */
 const REMEMBER_MS = 900;
 const MOST = 10_000;
+/**
+ * How many looks at the database are under way at once, and of how many keys each. Whoever makes keys up, and from wherever,
+ * takes no more of the connections that all else needs, and holds a good key up for no longer than a look takes.
+ */
+const LOOKS = { atOnce: 4, most: 200 };
 
 /**
  * Finds keys, and remembers those it found for a moment: a client that polls costs one look at the database a second.
@@ -22,16 +28,18 @@ export class KeyCache {
   private readonly looking = new Map<string, { at: number; key: Promise<SecretRow | undefined> }>();
   /** Grows with every change: what was read before it is not used after it. */
   private generation = 0;
+  private readonly findKey: (secret: string) => Promise<SecretRow | undefined>;
   private readonly unsubscribe: () => void;
 
   constructor(
-    private readonly sql: Sql,
+    sql: Sql,
     private readonly changes: Changes,
   ) {
+    this.findKey = inBatches((secrets: readonly string[]) => findKeys(sql, secrets), LOOKS);
     this.unsubscribe = changes.subscribe(undefined, () => this.forget(), 'key');
   }
 
-  /** As `findKey`. */
+  /** The key that a secret is of, in whatever state; undefined for every kind of text that is no secret alike. */
   async find(secret: string): Promise<SecretRow | undefined> {
     if (!isWellFormedKey(secret)) return undefined;
     const place = placeOf(secret);
@@ -49,11 +57,6 @@ export class KeyCache {
     return key;
   }
 
-  /** Was it found lately, whatever has become of it? */
-  hasFound(secret: string): boolean {
-    return this.found.has(placeOf(secret));
-  }
-
   forget(): void {
     this.generation += 1;
     this.looking.clear();
@@ -65,7 +68,7 @@ export class KeyCache {
 
   private async look(secret: string, place: string, at: number): Promise<SecretRow | undefined> {
     const { generation } = this;
-    const key = await findKey(this.sql, secret);
+    const key = await this.findKey(secret);
     if (key) {
       if (this.found.size >= MOST) this.found.clear();
       this.found.set(place, { key, generation, until: this.changes.live ? at + REMEMBER_MS : at });

@@ -64,20 +64,21 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
 }
 
 /** A key and one of its secrets. `until`: of a secret that was replaced, when it stops working. */
-export type SecretRow = KeyRow & { hash: Buffer; until: Instant | null };
+export type SecretRow = KeyRow & { secret_prefix: string; hash: Buffer; until: Instant | null };
 
 /**
- * The keys, revoked and expired ones too, that have a secret with this prefix. The one question that names no
+ * The keys, revoked and expired ones too, that have a secret with one of these prefixes. The one question that names no
  * organization: it is what tells which it is.
  */
-export async function findSecrets(sql: Sql, prefix: string): Promise<SecretRow[]> {
+export async function findSecrets(sql: Sql, prefixes: readonly string[]): Promise<SecretRow[]> {
   const { rows } = await sql.query<SecretRow & Row>(
-    `select ${K_COLUMNS}, k.hash, null::timestamptz as until from api_keys k where k.prefix = $1
+    `select ${K_COLUMNS}, k.prefix as secret_prefix, k.hash, null::timestamptz as until from api_keys k
+     where k.prefix = any ($1)
      union all
-     select ${K_COLUMNS}, r.hash, r.until from api_key_replaced_secrets r
+     select ${K_COLUMNS}, r.prefix, r.hash, r.until from api_key_replaced_secrets r
      join api_keys k on k.org_id = r.org_id and k.id = r.key_id
-     where r.prefix = $1`,
-    [prefix],
+     where r.prefix = any ($1)`,
+    [prefixes],
   );
   return rows;
 }
@@ -127,6 +128,22 @@ export async function listKeys(
 export async function findOrgOfKey(sql: Sql, id: string): Promise<string | undefined> {
   const { rows } = await sql.query<{ org_id: string }>('select org_id from api_keys where id = $1', [id]);
   return rows[0]?.org_id;
+}
+
+/**
+ * Locks the rows until the transaction ends, in one order, so that no two wait for each other. `share`: others may do the
+ * same, and nobody may change them.
+ */
+export async function lockKeys(
+  sql: Sql,
+  orgId: string,
+  ids: readonly string[],
+  strength: 'share' | 'update',
+): Promise<void> {
+  await sql.query(
+    `select from api_keys where org_id = $1 and id = any ($2::uuid[]) order by id for ${strength}`,
+    [orgId, ids],
+  );
 }
 
 /** Locks the row until the transaction ends. */
