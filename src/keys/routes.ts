@@ -12,8 +12,9 @@ import type { Transaction } from '../db/transaction.js';
 import { toPage } from '../lib/page.js';
 import { readAccess, refuseMore } from './check.js';
 import { addKey } from './create.js';
+import { holdKey } from './hold.js';
 import { presentKey } from './present.js';
-import { accessOf, getKey, lockKey, pageKeys, type KeyRow } from './queries.js';
+import { accessOf, getKey, pageKeys, type KeyRow } from './queries.js';
 import { revokeLocked } from './revoke.js';
 import { DEFAULT_OVERLAP_SECS, rotateLocked } from './rotate.js';
 import {
@@ -70,9 +71,11 @@ export function keyRoutes(app: App, ctx: Context): void {
       const { name } = request.body;
       const at = ctx.now();
       const access = readAccess(request.body, at);
-      refuseMore(caller.access, access);
       const { orgId, actor } = caller;
-      return withSecret(ctx, caller, (tx) => addKey(tx, { orgId, name, access, actor, at }));
+      return withSecret(ctx, caller, async (tx) => {
+        refuseMore(await holdKey(tx, caller, ctx.now()), access);
+        return addKey(tx, { orgId, name, access, actor, at });
+      });
     },
   );
 
@@ -120,10 +123,12 @@ export function keyRoutes(app: App, ctx: Context): void {
       const caller = writerOf(ctx, request, reply);
       const { overlap_secs = DEFAULT_OVERLAP_SECS } = request.body;
       return withSecret(ctx, caller, async (tx) => {
-        const key = await lockKey(tx, caller.orgId, request.params.id);
+        const { id } = request.params;
+        const own = await holdKey(tx, caller, ctx.now(), id);
+        const key = await getKey(tx, caller.orgId, id);
         if (!key) throw new ApiError('key_not_found');
         // The new secret would open all that the key opens.
-        refuseMore(caller.access, accessOf(key));
+        refuseMore(own, accessOf(key));
         return rotateLocked(tx, key, caller.actor, overlap_secs, ctx.now());
       });
     },
@@ -145,7 +150,9 @@ export function keyRoutes(app: App, ctx: Context): void {
     (request, reply) => {
       const caller = writerOf(ctx, request, reply);
       return inWrite(ctx, caller, async (tx) => {
-        const key = await lockKey(tx, caller.orgId, request.params.id);
+        const { id } = request.params;
+        await holdKey(tx, caller, ctx.now(), id);
+        const key = await getKey(tx, caller.orgId, id);
         if (!key) throw new ApiError('key_not_found');
         await revokeLocked(tx, key, caller.actor, ctx.now());
         return { message: `the key "${key.name}" is revoked` };
