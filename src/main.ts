@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { doctorCommand } from './cli/doctor.js';
 import { eventsCommand } from './cli/events.js';
+import { readFlags } from './cli/flags.js';
 import { importCommand } from './cli/import.js';
 import { keyCommand } from './cli/key.js';
 import { memberCommand } from './cli/member.js';
@@ -22,6 +23,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .description('The self-hosted control plane for sandboxes and volumes.')
     .version(VERSION)
     .showHelpAfterError('(--help says more)')
+    .hook('preAction', (_, command) => readFlags(command))
     .addCommand(serveCommand())
     .addCommand(doctorCommand())
     .addCommand(migrateCommand())

@@ -241,9 +241,13 @@ function integer(what: string, min: number, max: number): (text: string) => numb
   };
 }
 
+/** Between commas; nothing, as a variable often holds, is none. */
+function words(text: string): string[] {
+  return text.trim() === '' ? [] : text.split(',').map((word) => word.trim());
+}
+
 function networks(text: string): string[] {
-  return text.split(',').map((part) => {
-    const block = part.trim();
+  return words(text).map((block) => {
     if (!isNetwork(block)) {
       throw new InvalidArgumentError('It takes addresses and CIDR blocks, separated by commas.');
     }
@@ -252,8 +256,8 @@ function networks(text: string): string[] {
 }
 
 function guardedGroups(text: string): Guarded[] {
-  return text.split(',').map((part) => {
-    const group = GUARDED.find((known) => known === part.trim());
+  return words(text).map((word) => {
+    const group = GUARDED.find((known) => known === word);
     if (group === undefined)
       throw new InvalidArgumentError(`It takes ${GUARDED.join(' and ')}, separated by a comma.`);
     return group;
