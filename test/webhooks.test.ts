@@ -139,7 +139,10 @@ describe('a webhook', () => {
 
   test('has a bounded number of others beside it', async () => {
     for (let count = 0; count < 20; count += 1) {
-      const made = await client.post('/v1/webhooks', { url: receiver.url, event_types: ['none'] });
+      const made = await client.post('/v1/webhooks', {
+        url: receiver.url,
+        event_types: ['webhook_disabled'],
+      });
       expect(made.status).toBe(200);
     }
     const refused = await hook();
@@ -305,7 +308,7 @@ test('who loses the new secret rotates again, and what the receiver has still si
 });
 
 test('one that was sent very much is deleted with all of it', async () => {
-  const { id } = (await hook({ event_types: ['none'] })).body;
+  const { id } = (await hook({ event_types: ['webhook_disabled'] })).body;
   const { pool } = service.ctx;
   await pool.query(
     `insert into webhook_deliveries

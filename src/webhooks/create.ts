@@ -7,6 +7,7 @@ import { originOf, presentWebhook } from './present.js';
 import { countWebhooks, insertWebhook } from './queries.js';
 import type { CreateWebhookRequest, WebhookWithSecret } from './schema.js';
 import { makeSecret, sealSecret } from './secret.js';
+import { checkTypes } from './types.js';
 import type { By, Means } from './means.js';
 
 /** Each follows the log by itself, so there are not any number of them. */
@@ -19,6 +20,7 @@ export async function createWebhook(
   request: CreateWebhookRequest,
 ): Promise<WebhookWithSecret> {
   const { description = null, event_types = [] } = request;
+  checkTypes(event_types);
   const url = checkUrl(request.url, ctx.settings.webhooks.reach);
   const id = uuidv7();
   const at = ctx.now();

@@ -7,6 +7,7 @@ import type { By, Means } from './means.js';
 import { originOf, presentWebhook } from './present.js';
 import { deleteWebhook, lockWebhook, updateWebhook, type WebhookRow } from './queries.js';
 import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
+import { checkTypes } from './types.js';
 
 const BATCH = 2_000;
 
@@ -17,6 +18,7 @@ export async function changeWebhook(
   id: string,
   request: UpdateWebhookRequest,
 ): Promise<WebhookResponse> {
+  checkTypes(request.event_types ?? []);
   const url = request.url === undefined ? undefined : checkUrl(request.url, ctx.settings.webhooks.reach);
   return inTransaction(ctx.pool, async (tx) => {
     const before = await lockWebhook(tx, orgId, id);

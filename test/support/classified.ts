@@ -116,7 +116,10 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
      values ($1, $2, now() - interval '1 hour', now(), 7)`,
     [client.org.id, volume.id],
   );
-  const hook = await client.post('/v1/webhooks', { url: 'https://victim.invalid/', event_types: ['none'] });
+  const hook = await client.post('/v1/webhooks', {
+    url: 'https://victim.invalid/',
+    event_types: ['webhook_disabled'],
+  });
   const webhook = { id: hook.body.id, delivery: '' };
   await client.patch(`/v1/webhooks/${webhook.id}`, { status: 'disabled' });
   webhook.delivery = (await client.post(`/v1/webhooks/${webhook.id}/test`)).body.id;
