@@ -1,11 +1,12 @@
 import { InvalidArgumentError, Option } from 'commander';
-import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from '../keys/rotate.js';
+import * as keyRotation from '../keys/rotate.js';
 import { ADMIN, SCOPES } from '../keys/scopes.js';
 import { addMillis, now } from '../lib/instant.js';
 import { LOG_LEVELS } from '../log.js';
 import { isNetwork } from '../lib/cidr.js';
 import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
+import * as webhookRequests from '../webhooks/schema.js';
 
 /** Every option, declared once: its help, its environment variable and its default come from here. */
 
@@ -185,6 +186,17 @@ export const webhookAllow = () =>
 export const webhookHttp = () =>
   new Option('--webhook-http', 'webhooks may be sent by http, in clear, too').env('SANDKEEP_WEBHOOK_HTTP');
 
+export const webhookTypes = () =>
+  new Option(
+    '--type <type>',
+    'send this event type, or with ! in front leave it out; may be repeated; "" for all',
+  ).argParser((text: string, before: string[] = []) => (text === '' ? before : [...before, text]));
+
+export const webhookOverlap = () =>
+  new Option('--overlap-secs <n>', 'how long the secret before, and those that sign beside it, go on')
+    .default(webhookRequests.DEFAULT_OVERLAP_SECS)
+    .argParser(integer('a number of seconds', 0, webhookRequests.LONGEST_OVERLAP_SECS));
+
 export const logLevel = () =>
   new Option('--log-level <level>', 'least severe log line, on standard error')
     .env('SANDKEEP_LOG_LEVEL')
@@ -229,8 +241,8 @@ export const keyExpires = () =>
 
 export const keyOverlap = () =>
   new Option('--overlap-secs <n>', 'how long what the key was until now still works')
-    .default(DEFAULT_OVERLAP_SECS)
-    .argParser(integer('a number of seconds', 0, LONGEST_OVERLAP_SECS));
+    .default(keyRotation.DEFAULT_OVERLAP_SECS)
+    .argParser(integer('a number of seconds', 0, keyRotation.LONGEST_OVERLAP_SECS));
 
 function integer(what: string, min: number, max: number): (text: string) => number {
   return (text) => {

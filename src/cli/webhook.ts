@@ -17,7 +17,6 @@ import { rotateSecret } from '../webhooks/rotate.js';
 import {
   CreateWebhookRequest,
   DELIVERY_STATUSES,
-  RotateWebhookSecretRequest,
   UpdateWebhookRequest,
   type DeliveryResponse,
   type WebhookResponse,
@@ -58,11 +57,7 @@ function createCommand(): Command {
   return reaching(orgCommand('create'))
     .description('make a webhook; the secret that signs what it is sent is printed once')
     .argument('<url>', 'where events are posted to')
-    .option(
-      '--type <type>',
-      'send this event type, or with ! in front leave it out; may be repeated',
-      collect,
-    )
+    .addOption(option.webhookTypes())
     .option('--description <text>', 'what it is for')
     .action(async (url: string, options: WebhookOptions & { type?: string[]; description?: string }) => {
       const { type: event_types = [], description = null } = options;
@@ -96,21 +91,24 @@ function updateCommand(): Command {
     .description('change what is said; one that is made active is sent what it has missed')
     .argument('<id>', 'id of the webhook')
     .option('--url <url>', 'where events are posted to')
-    .option('--type <types>', 'event types in place of those before, separated by commas; "" for all')
+    .addOption(option.webhookTypes())
     .option('--description <text>', 'what it is for')
     .option('--status <status>', 'active or disabled')
     .action(
       async (
         id: string,
-        options: WebhookOptions & { url?: string; type?: string; description?: string; status?: string },
+        options: WebhookOptions & { url?: string; type?: string[]; description?: string; status?: string },
       ) => {
         const { url, type, description, status } = options;
         const request = checked(UpdateWebhookRequest, {
           ...(url === undefined ? {} : { url }),
-          ...(type === undefined ? {} : { event_types: type.split(',').filter((word) => word !== '') }),
+          ...(type === undefined ? {} : { event_types: type }),
           ...(description === undefined ? {} : { description }),
           ...(status === undefined ? {} : { status }),
         } as UpdateWebhookRequest);
+        if (Object.keys(request).length === 0) {
+          throw new ExplainedError('nothing is to be changed: say --url, --type, --description or --status');
+        }
         const changed = await operate(options, 'update', (means, by) =>
           changeWebhook(means, by, named(id), request),
         );
@@ -133,15 +131,11 @@ function rotateCommand(): Command {
   return orgCommand('rotate-secret')
     .description('give a webhook a new secret, printed once; the one before signs as well for a time')
     .argument('<id>', 'id of the webhook')
-    .option('--overlap-secs <n>', 'how long both sign (default: a day)', Number)
-    .action(async (id: string, options: WebhookOptions & { overlapSecs?: number }) => {
-      const request = checked(
-        RotateWebhookSecretRequest,
-        options.overlapSecs === undefined ? {} : { overlap_secs: options.overlapSecs },
-      );
+    .addOption(option.webhookOverlap())
+    .action(async (id: string, options: WebhookOptions & { overlapSecs: number }) => {
       const made = await operate(options, 'rotate-secret', async (means, by) => {
         await checkSeal(means, options);
-        return rotateSecret(means, by, named(id), request);
+        return rotateSecret(means, by, named(id), { overlap_secs: options.overlapSecs });
       });
       const until = made.previous_secret_until;
       const before =
@@ -155,7 +149,10 @@ function testCommand(): Command {
     .description('send a webhook an event of the type webhook_tested from here, once')
     .argument('<id>', 'id of the webhook')
     .action(async (id: string, options: WebhookOptions) => {
-      const delivery = await operate(options, 'test', (means, by) => tryWebhook(means, by, named(id)));
+      const delivery = await operate(options, 'test', async (means, by) => {
+        await checkSeal(means, options);
+        return tryWebhook(means, by, named(id));
+      });
       print(options, delivery, deliveryTable([delivery]));
       if (delivery.status !== 'delivered') process.exitCode = 1;
     });
@@ -228,7 +225,7 @@ function inWords(error: unknown): never {
   return explained(error);
 }
 
-/** Of a command that makes a secret: it is sealed under a key that the services have, or not made. */
+/** Of a command that seals a secret or opens one: it has the keys of the services, or does nothing. */
 async function checkSeal({ pool, keyring }: Means, options: WebhookOptions): Promise<void> {
   await checkKeys(pool, keyring(), describeSource(keySourceOf(options)));
 }
@@ -236,10 +233,6 @@ async function checkSeal({ pool, keyring }: Means, options: WebhookOptions): Pro
 function named(id: string): string {
   if (!isUuid(id)) throw new ExplainedError(`"${id}" is not an id`);
   return id;
-}
-
-function collect(value: string, before: string[] = []): string[] {
-  return [...before, value];
 }
 
 function webhookTable(rows: readonly WebhookResponse[]): string {
