@@ -1,13 +1,13 @@
 import { Command } from 'commander';
 import { operator } from '../events/actor.js';
 import { ExplainedError } from '../lib/explained.js';
-import { addKey, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
+import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import { sleep } from '../lib/sleep.js';
 import type { Pool } from '../db/pool.js';
 import type { EventActor } from '../events/schema.js';
 import type { Keyring } from '../secrets/keyring.js';
 import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
-import { forgetAll, resealAll } from '../secrets/secrets.js';
+import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
 import { setKey } from '../secrets/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import * as option from './options.js';
@@ -43,6 +43,8 @@ function rotateCommand(): Command {
       }
       const actor = operator('secrets rotate');
       const resealed = await withDatabase(options, 'secrets rotate', async (pool) => {
+        // A new key before others than those of the installation would seal what no service can open.
+        await checkKeys(pool, openKeyring(source)(), describeSource(source));
         if ('file' in source) addKey(source.file);
         const keyring = openKeyring(source);
         await setKey(pool, keyring().currentId);

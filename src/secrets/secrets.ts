@@ -92,7 +92,13 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
     const done = await inTransaction(pool, async (tx) => {
       const rows = await lockOutdated(tx, keys.currentId, BATCH);
       for (const row of rows) {
-        await replaceSealed(tx, { ...row, sealed: keys.seal(open(keys, row), aboutOf(row)) });
+        const text = keys.open(row.sealed, aboutOf(row));
+        if (text === undefined) {
+          throw new ExplainedError(
+            `a secret of the sandbox ${row.sandbox_id} was sealed under the key ${row.sealed.keyId}, which is not there: put the key back, or delete the sandbox`,
+          );
+        }
+        await replaceSealed(tx, { ...row, sealed: keys.seal(text, aboutOf(row)) });
       }
       const at = now();
       for (const [orgId, count] of countByOrg(rows)) {

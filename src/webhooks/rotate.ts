@@ -6,7 +6,7 @@ import type { By, Means } from './means.js';
 import { originOf, presentWebhook } from './present.js';
 import { lockWebhook, replaceSecrets } from './queries.js';
 import { DEFAULT_OVERLAP_SECS, type RotateWebhookSecretRequest, type WebhookWithSecret } from './schema.js';
-import { makeSecret, sealSecret } from './secret.js';
+import { makeSecret, replacedSecrets, sealSecret } from './secret.js';
 
 /** So many replaced secrets sign at most: each is a signature in a header of every delivery. */
 const MOST_OLD = 4;
@@ -28,11 +28,11 @@ export async function rotateSecret(
     if (!webhook) throw new ApiError('sandbox_not_found');
     const at = ctx.now();
     const until = addMillis(at, overlap_secs * 1000);
-    const older = webhook.old_until !== null && webhook.old_until > at ? webhook.old_sealed : [];
-    const replaced = webhook.sealed ? [webhook.sealed, ...older] : older;
+    const keyring = ctx.keyring();
+    const replaced = replacedSecrets(keyring, webhook, at);
     const row = await replaceSecrets(tx, {
       ...{ org_id: orgId, id },
-      sealed: sealSecret(ctx.keyring(), webhook, secret),
+      sealed: sealSecret(keyring, webhook, secret),
       old_sealed: overlap_secs === 0 ? [] : replaced.slice(0, MOST_OLD),
       old_until: until,
     });

@@ -42,17 +42,38 @@ export function signatures(
     .join(' ');
 }
 
-/** The secrets that sign at this instant, the newest first. Throws ExplainedError when one cannot be opened. */
+/**
+ * The secrets that sign at this instant, the newest first. One of those before that cannot be opened is left out. Throws
+ * ExplainedError when the newest cannot.
+ */
 export function openSecrets(keyring: Keyring, webhook: WebhookRow, at: string): string[] {
-  const { sealed, old_sealed, old_until } = webhook;
-  const overlaps = old_until !== null && old_until > at;
-  return [sealed, ...(overlaps ? old_sealed : [])].map((each) => {
-    const secret = each === null ? undefined : keyring.open(each, aboutOf(webhook));
-    if (secret === undefined) {
-      throw new ExplainedError('the secret of the webhook cannot be opened: rotate it');
-    }
-    return secret;
-  });
+  const { sealed } = webhook;
+  if (!sealed) throw new ExplainedError('the secret of the webhook is lost: rotate it');
+  const newest = openSecret(keyring, webhook, sealed);
+  if (newest === undefined) {
+    throw new ExplainedError(
+      `the secret of the webhook cannot be read: it was sealed under the key ${sealed.keyId}, which the service must be given, or was tampered with; a rotation gives it another`,
+    );
+  }
+  const older = overlapping(webhook, at).map((each) => openSecret(keyring, webhook, each));
+  return [newest, ...older.filter((each) => each !== undefined)];
+}
+
+/** Those that sign beside the newest at this instant. */
+function overlapping({ old_sealed, old_until }: WebhookRow, at: string): Sealed[] {
+  return old_until !== null && old_until > at ? old_sealed : [];
+}
+
+/** What a new secret replaces, the newest first: of a secret that cannot be opened nothing can go on. */
+export function replacedSecrets(keyring: Keyring, webhook: WebhookRow, at: string): Sealed[] {
+  const { sealed } = webhook;
+  return [...(sealed ? [sealed] : []), ...overlapping(webhook, at)].filter(
+    (each) => openSecret(keyring, webhook, each) !== undefined,
+  );
+}
+
+function openSecret(keyring: Keyring, owner: Owner, sealed: Sealed): string | undefined {
+  return keyring.open(sealed, aboutOf(owner));
 }
 
 /** Seals again whatever is sealed under an older key. Returns how many webhooks that were. */
@@ -63,10 +84,10 @@ export async function resealWebhooks(pool: Pool, keyring: () => Keyring, actor: 
     const done = await inTransaction(pool, async (tx) => {
       const rows = await lockSealedElsewhere(tx, keys.currentId, BATCH);
       const again = (row: WebhookRow, sealed: Sealed) => {
-        const secret = keys.open(sealed, aboutOf(row));
+        const secret = openSecret(keys, row, sealed);
         if (secret === undefined) {
           throw new ExplainedError(
-            `the secret of the webhook ${row.id} was sealed under the key ${sealed.keyId}, which is not there`,
+            `a secret of the webhook ${row.id} was sealed under the key ${sealed.keyId}, which is not there: put the key back, or rotate the secret with "sandkeep webhook rotate-secret"`,
           );
         }
         return sealSecret(keys, row, secret);
