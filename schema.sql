@@ -149,6 +149,8 @@ create table event_months (
   constraint event_months_pkey PRIMARY KEY (org_id, event_type, month, category)
 );
 CREATE INDEX event_months_month ON public.event_months USING btree (org_id, month);
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_months FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
+CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_months FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 create policy own_organization on event_months using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table events (

@@ -179,6 +179,10 @@ const TAMPERINGS: Record<string, [Tampering, RegExp]> = {
     ({ org }) => EVERYTHING.map((table) => `delete from ${table} where org_id = '${org}'`),
     /^the log ends at entry [01], and event-heads knows more of it/,
   ],
+  'events that lists are kept from': [
+    ({ org }) => [`delete from event_months where org_id = '${org}' and event_type = 'api_key_created'`],
+    /^lists do not show the api_key_created events of \d{4}-\d\d/,
+  ],
   'a history that was written anew and linked': [
     relinked,
     /entry \d+ is not the one that event-heads knows|does not bear the signature/,

@@ -125,7 +125,7 @@ describe('the log', () => {
   test('is refused to be changed, emptied or shortened', async () => {
     const { pool } = service.ctx;
     await orgWithEvents(1);
-    for (const table of ['events', 'event_log', 'event_checkpoints']) {
+    for (const table of ['events', 'event_log', 'event_checkpoints', 'event_months']) {
       const refused = `is refused: audit events are only ever added`;
       await expect(pool.query(`update ${table} set org_id = org_id`)).rejects.toThrow(refused);
       await expect(pool.query(`delete from ${table}`)).rejects.toThrow(refused);
