@@ -11,9 +11,15 @@ import { startTestService, type TestService } from './support/service.js';
 
 /** One that seals and looks for webhooks when it is told to. */
 let service: TestService;
+/** How far its clock is ahead, in milliseconds. */
+let ahead = 0;
 beforeAll(async () => {
   const webhooks = webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true });
-  service = await startTestService({ worker: false, settings: { webhooks } });
+  service = await startTestService({
+    worker: false,
+    settings: { webhooks },
+    now: () => addMillis(now(), ahead),
+  });
 });
 afterAll(() => service.close());
 
@@ -46,10 +52,19 @@ test('what a process with a clock that is behind writes is sent, and history is 
   expect((await followed(client, id)).toSorted()).toEqual(['ahead', 'behind']);
 });
 
+test('a webhook that is made by a process with a clock that is ahead misses nothing', async () => {
+  const client = await service.newOrg();
+  ahead = 3_600_000;
+  const id = await make(client, ['sandbox_failed']);
+  ahead = 0;
+  await write(client, 'sandbox_failed', now());
+  expect(await followed(client, id)).toEqual(['sandbox_failed']);
+});
+
 test('the log is looked at again when half of what was found there has been tried', async () => {
   const client = await service.newOrg();
-  const id = await make(client, ['test_event']);
-  for (let count = 0; count < 130; count += 1) await write(client, 'test_event', now());
+  const id = await make(client, ['sandbox_failed']);
+  for (let count = 0; count < 130; count += 1) await write(client, 'sandbox_failed', now());
   expect(await followed(client, id)).toHaveLength(100);
   const tryAll = (count: number) =>
     service.ctx.pool.query(

@@ -6,7 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { checkUrl, findDestination, mayReach } from '../src/webhooks/destination.js';
 import { post } from '../src/webhooks/post.js';
 import { addressesIn, type Resolve } from '../src/webhooks/resolve.js';
-import { lookDelay, readRetryAfter, retryDelay } from '../src/webhooks/retry.js';
+import { lookDelay, outcomeOf } from '../src/webhooks/receiver.js';
+import { readRetryAfter, retryDelay } from '../src/webhooks/retry.js';
 import { webhookSettings } from '../src/webhooks/settings.js';
 import { addMillis, now } from '../src/lib/instant.js';
 import { expectRefused, run, runJson, urlOf } from './support/cli.js';
@@ -189,7 +190,7 @@ test('pauses grow threefold up to four hours, some thirteen attempts in a day, a
   let [sum, attempts] = [0, 0];
   while (sum < 86_400_000) sum += pauses[Math.min(attempts++, 13)]!;
   expect(attempts).toBe(13);
-  expect([lookDelay(4), lookDelay(5), lookDelay(50)]).toEqual([undefined, 10_000, 900_000]);
+  expect([lookDelay(4), lookDelay(5), lookDelay(7), lookDelay(50)]).toEqual([0, 10_000, 40_000, 900_000]);
   const at = Date.parse('2026-11-21T10:00:00Z');
   const asked = [
     undefined,
@@ -201,6 +202,14 @@ test('pauses grow threefold up to four hours, some thirteen attempts in a day, a
     'Sat, 21 Nov 2026 09:00:00 GMT',
   ];
   expect(asked.map((text) => readRetryAfter(text, at))).toEqual([0, 90_000, 4 * 3_600_000, 0, 0, 120_000, 0]);
+});
+
+test('an answer is about the receiver or about the event', () => {
+  const of = (statuses: number[]) => [...new Set(statuses.map(outcomeOf))];
+  expect(of([200, 204, 299])).toEqual(['delivered']);
+  expect(of([400, 409, 413, 415, 422, 451])).toEqual(['refused']);
+  expect(of([301, 302, 307, 401, 403, 404, 405, 408, 429, 500, 503, 599])).toEqual(['failed']);
+  expect(outcomeOf(410)).toBe('gone');
 });
 
 describe('several processes', () => {

@@ -4,6 +4,7 @@ import { untilSealed } from './support/event-log.js';
 import { startReceiver, verify, type Receiver } from './support/receiver.js';
 import { startTestService, type TestService } from './support/service.js';
 import { until } from './support/until.js';
+import { inTransaction } from '../src/db/transaction.js';
 import { addMillis, now } from '../src/lib/instant.js';
 import { sweepDeliveries } from '../src/webhooks/jobs.js';
 import { webhookSettings } from '../src/webhooks/settings.js';
@@ -138,15 +139,19 @@ describe('a webhook', () => {
   });
 
   test('has a bounded number of others beside it', async () => {
+    let id = '';
     for (let count = 0; count < 20; count += 1) {
       const made = await client.post('/v1/webhooks', {
         url: receiver.url,
         event_types: ['webhook_disabled'],
       });
       expect(made.status).toBe(200);
+      id = made.body.id;
     }
     const refused = await hook();
     expect([refused.status, refused.body.error.details]).toEqual([403, { limit: 20, used: 20 }]);
+    await client.delete(`/v1/webhooks/${id}`);
+    expect((await hook()).status).toBe(200);
     const { body } = await client.get('/v1/webhooks', { limit: 15 });
     const rest = await client.get('/v1/webhooks', { limit: 15, cursor: body.next_cursor });
     const ids = [...body.data, ...rest.body.data].map(({ id }: any) => id);
@@ -307,7 +312,7 @@ test('who loses the new secret rotates again, and what the receiver has still si
   expect(await signs()).toEqual([false, false, false, false, true]);
 });
 
-test('one that was sent very much is deleted with all of it', async () => {
+test('one that was sent very much is deleted at once, and what it was sent goes later', async () => {
   const { id } = (await hook({ event_types: ['webhook_disabled'] })).body;
   const { pool } = service.ctx;
   await pool.query(
@@ -317,9 +322,33 @@ test('one that was sent very much is deleted with all of it', async () => {
      from generate_series(1, 4100)`,
     [client.org.id, id],
   );
-  expect((await client.delete(`/v1/webhooks/${id}`)).status).toBe(200);
-  const { rows } = await pool.query('select 1 from webhook_deliveries where webhook_id = $1', [id]);
-  expect(rows).toEqual([]);
+  const left = async () => {
+    const { rows } = await pool.query(
+      `select (select count(*) from webhooks where id = $1) as webhooks,
+         (select count(*) from webhook_deliveries where webhook_id = $1) as deliveries`,
+      [id],
+    );
+    return rows[0];
+  };
+  const sweep = () => sweepDeliveries(service.ctx, new AbortController().signal);
+  // While somebody is at one of them.
+  await inTransaction(pool, async (tx) => {
+    await tx.query('select from webhook_deliveries where webhook_id = $1 limit 1 for update', [id]);
+    expect((await client.delete(`/v1/webhooks/${id}`)).status).toBe(200);
+    await sweep();
+  });
+  const requests = [
+    ...[client.get(`/v1/webhooks/${id}`), client.delete(`/v1/webhooks/${id}`)],
+    ...[client.patch(`/v1/webhooks/${id}`, { status: 'active' }), client.post(`/v1/webhooks/${id}/test`)],
+    ...[client.post(`/v1/webhooks/${id}/rotate-secret`, {}), client.get(`/v1/webhooks/${id}/deliveries`)],
+  ];
+  expect((await Promise.all(requests)).map(({ status }) => status)).toEqual(Array(6).fill(404));
+  expect((await client.get('/v1/webhooks')).body.data).toEqual([]);
+  const { rows } = await pool.query('select url, sealed, old_sealed from webhooks where id = $1', [id]);
+  expect(rows).toEqual([{ url: '', sealed: null, old_sealed: [] }]);
+  expect(await left()).toEqual({ webhooks: 1, deliveries: 1 });
+  await sweep();
+  expect(await left()).toEqual({ webhooks: 0, deliveries: 0 });
 });
 
 test('a field that is not known is refused, and the answer says who made it', async () => {

@@ -1,8 +1,6 @@
 import { inTransaction, type Transaction } from '../db/transaction.js';
-import { WEBHOOKS } from '../events/actor.js';
 import { presentEvent } from '../events/list.js';
 import { getEvent, type EventRow } from '../events/queries.js';
-import { recordEvent } from '../events/record.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import type { Keyring } from '../secrets/keyring.js';
 import { VERSION } from '../version.js';
@@ -15,18 +13,18 @@ import {
 } from './delivery-queries.js';
 import type { Means } from './means.js';
 import { post, storable } from './post.js';
-import { originOf } from './present.js';
-import { getWebhook, noteFailure, noteSuccess, setDisabled, setResume, type WebhookRow } from './queries.js';
-import { lookDelay, readRetryAfter, retryDelay } from './retry.js';
+import { getWebhook, type WebhookRow } from './queries.js';
+import { noteOutcome, outcomeOf, type Outcome } from './receiver.js';
+import { readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
 import { openSecrets, signatures } from './secret.js';
 
 /** Of what went wrong so much is kept: a certificate can bring along any number of names. */
 const ERROR_LENGTH = 500;
-/** The receiver is not there any more, and says so. */
-const GONE = 410;
 
 interface Sent {
+  outcome: Outcome;
+  begun: Instant;
   result: AttemptResponse;
   /** How long the receiver asks not to be sent it again, in milliseconds. */
   restMs: number;
@@ -53,7 +51,7 @@ export async function attempt(
   const keyring = ctx.keyring();
   const sent = event
     ? await send(ctx, keyring, { webhook, event, seq: delivery.seq }, signal)
-    : failed(ctx.now(), 0, 'retention has dropped the event');
+    : failed('unsent', ctx.now(), 0, 'retention has dropped the event');
   signal?.throwIfAborted();
   return inTransaction(ctx.pool, (tx) => settle(ctx, tx, delivery, sent, event !== undefined));
 }
@@ -67,97 +65,71 @@ async function send(
   const at = ctx.now();
   const begun = performance.now();
   const spent = () => Math.round(performance.now() - begun);
+  let secrets: string[];
   try {
-    const secrets = openSecrets(keyring, webhook, at);
-    const data = presentEvent(event);
-    const body = JSON.stringify({ type: event.event_type, timestamp: data.timestamp, seq, data });
-    const timestamp = Math.floor(Date.parse(at) / 1000);
-    const headers = {
-      'content-type': 'application/json; charset=utf-8',
-      'user-agent': `Sandkeep/${VERSION}`,
-      // The same whenever the event is sent, so that a receiver can tell what it has had already.
-      'webhook-id': event.id,
-      'webhook-timestamp': String(timestamp),
-      'webhook-signature': signatures(secrets, { id: event.id, timestamp, body }),
-    };
+    secrets = openSecrets(keyring, webhook, at);
+  } catch (error) {
+    // What is wrong with our keys tells nothing of the receiver.
+    return failed('unsent', at, 0, (error as Error).message);
+  }
+  const data = presentEvent(event);
+  const body = JSON.stringify({ type: event.event_type, timestamp: data.timestamp, seq, data });
+  const timestamp = Math.floor(Date.parse(at) / 1000);
+  const headers = {
+    'content-type': 'application/json; charset=utf-8',
+    'user-agent': `Sandkeep/${VERSION}`,
+    // The same whenever the event is sent, so that a receiver can tell what it has had already.
+    'webhook-id': event.id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': signatures(secrets, { id: event.id, timestamp, body }),
+  };
+  try {
     const answer = await post(ctx.settings.webhooks, webhook.url, headers, body, signal);
     const answered = { response_status: answer.status, response_body: answer.body, error: null };
-    const result = { at: shortInstant(at), duration_ms: spent(), ...answered };
-    return { result, restMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())) };
+    return {
+      ...{ outcome: outcomeOf(answer.status), begun: at },
+      result: { at: shortInstant(at), duration_ms: spent(), ...answered },
+      restMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())),
+    };
   } catch (error) {
-    return failed(at, spent(), (error as Error).message);
+    return failed('failed', at, spent(), (error as Error).message);
   }
 }
 
-function failed(at: Instant, duration_ms: number, message: string): Sent {
+function failed(outcome: Outcome, at: Instant, duration_ms: number, message: string): Sent {
   const error = storable(message.slice(0, ERROR_LENGTH));
   const result = { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
-  return { result, restMs: 0 };
+  return { outcome, begun: at, result, restMs: 0 };
 }
 
 async function settle(
   ctx: Means,
   tx: Transaction,
   delivery: Claimed,
-  { result, restMs }: Sent,
+  sent: Sent,
   exists: boolean,
 ): Promise<DeliveryRow | undefined> {
   const { org_id: orgId, webhook_id: webhookId } = delivery;
-  const { firstRetryMs } = ctx.settings.webhooks;
+  const { outcome, result } = sent;
   const at = ctx.now();
-  const { response_status: status } = result;
-  if (status !== null && status >= 200 && status < 300) {
-    await noteSuccess(tx, orgId, webhookId);
-    return finishAttempt(tx, delivery, result, { status: 'delivered', dueAt: null, settledAt: at });
-  }
-  // Somebody looks at a test; it does not tell how deliveries go.
-  if (delivery.seq !== null && exists) await countFailure(ctx, tx, delivery, at, status === GONE);
+  await noteOutcome(ctx, tx, delivery, { ...sent, status: result.response_status }, at);
+  if (outcome === 'delivered') return finishAttempt(tx, delivery, result, settledAs('delivered', at));
   // Somebody may have asked meanwhile for it to be sent again.
   const row = await lockDelivery(tx, orgId, webhookId, delivery.id);
   if (!row) return undefined;
   const expiresAt = row.expires_at ?? delivery.expires_at;
-  if (!exists || at >= expiresAt) {
-    return finishAttempt(tx, delivery, result, { status: 'failed', dueAt: null, settledAt: at });
-  }
-  const pause = retryDelay(row.attempts - row.tried_before, firstRetryMs);
-  const next = addMillis(at, Math.max(pause, restMs));
-  // The last attempt is made when it expires.
-  const dueAt = next < expiresAt ? next : expiresAt;
-  return finishAttempt(tx, delivery, result, { status: 'pending', dueAt, settledAt: null });
+  if (!exists || at >= expiresAt) return finishAttempt(tx, delivery, result, settledAs('failed', at));
+  const pause = retryDelay(row.attempts - row.tried_before, ctx.settings.webhooks.firstRetryMs);
+  const next = addMillis(at, Math.max(pause, sent.restMs));
+  return finishAttempt(tx, delivery, result, {
+    status: 'pending',
+    // The last attempt is made when it expires.
+    dueAt: next < expiresAt ? next : expiresAt,
+    settledAt: null,
+    refused: outcome === 'refused',
+  });
 }
 
-async function countFailure(
-  ctx: Means,
-  tx: Transaction,
-  { org_id: orgId, webhook_id: id }: Claimed,
-  at: Instant,
-  gone: boolean,
-): Promise<void> {
-  const counted = await noteFailure(tx, orgId, id, at);
-  if (!counted) return;
-  const { failures, failing_since, url } = counted;
-  const pause = lookDelay(failures);
-  if (!gone) {
-    if (pause === undefined) return;
-    if (addMillis(failing_since, ctx.settings.webhooks.disableAfterMs) > at) {
-      await setResume(tx, orgId, id, addMillis(at, pause));
-      return;
-    }
-  }
-  const reason = gone ? 'gone' : 'failing';
-  await setDisabled(tx, orgId, id, reason, at);
-  await recordEvent(tx, {
-    orgId,
-    type: 'webhook_disabled',
-    actor: WEBHOOKS,
-    resourceId: id,
-    at,
-    payload: {
-      webhook_id: id,
-      destination: originOf(url),
-      reason,
-      failing_since: shortInstant(failing_since),
-      failures,
-    },
-  });
+function settledAs(status: 'delivered' | 'failed', at: Instant): Parameters<typeof finishAttempt>[3] {
+  return { status, dueAt: null, settledAt: at, refused: false };
 }

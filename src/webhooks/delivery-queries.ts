@@ -15,6 +15,8 @@ export interface DeliveryRow {
   /** Of the attempts, those made before somebody asked for it to be sent again. */
   tried_before: number;
   results: AttemptResponse[];
+  /** What the receiver answered last is that it does not want this event. */
+  refused: boolean;
   due_at: Instant | null;
   /** Null until it is tried first. */
   expires_at: Instant | null;
@@ -26,7 +28,7 @@ export interface DeliveryRow {
 export type Claimed = DeliveryRow & { claim: string; expires_at: Instant };
 
 const COLUMNS =
-  'org_id, webhook_id, id, event_id, event_type, seq, status, attempts, tried_before, results, due_at, expires_at, created_at, settled_at';
+  'org_id, webhook_id, id, event_id, event_type, seq, status, attempts, tried_before, results, refused, due_at, expires_at, created_at, settled_at';
 /** So many attempts of one delivery are remembered. */
 const RESULTS = 20;
 
@@ -53,7 +55,7 @@ export async function insertDeliveries(tx: Sql, deliveries: readonly NewDelivery
   );
 }
 
-/** How many are not settled yet; `fresh` of them were never tried. */
+/** How many are not settled yet, but for what the receiver refused; `fresh` of them were never tried. */
 export async function countPending(
   sql: Sql,
   orgId: string,
@@ -62,7 +64,7 @@ export async function countPending(
   const { rows } = await sql.query<{ pending: number; fresh: number }>(
     `select count(*) as pending, count(*) filter (where attempts = 0) as fresh
      from webhook_deliveries
-     where org_id = $1 and webhook_id = $2 and status = 'pending'`,
+     where org_id = $1 and webhook_id = $2 and status = 'pending' and not refused`,
     [orgId, webhookId],
   );
   return rows[0]!;
@@ -78,23 +80,26 @@ export interface Claim {
 }
 
 /**
- * Takes deliveries that are due, in the order of the log, while the webhook is active. Nobody else gets them until `until`. A
- * test is only sent by who was asked for it, unless somebody wants it sent again.
+ * Takes deliveries that are due, in the order of the log, while the webhook is active and its receiver is not resting. What was
+ * refused comes last. Nobody else gets them until `until`. A test is only sent by who was asked for it, unless somebody wants it
+ * sent again. `rarest`: those first that were tried the fewest times, so that a receiver which only cannot cope with some events
+ * is not taken to be down for them.
  */
 export async function claimDue(
   sql: Sql,
   orgId: string,
   webhookId: string,
   { at, until, claim, expiresAt }: Claim,
-  limit: number,
+  { limit, rarest }: { limit: number; rarest: boolean },
 ): Promise<Claimed[]> {
   const { rows } = await sql.query<Claimed & Record<string, unknown>>(
     `with due as materialized (
        select id from webhook_deliveries
        where org_id = $1 and webhook_id = $2 and status = 'pending' and due_at <= $3
          and (seq is not null or expires_at > $3)
-         and exists (select from webhooks where org_id = $1 and id = $2 and status = 'active')
-       order by due_at, seq
+         and exists (select from webhooks where org_id = $1 and id = $2 and status = 'active'
+           and (resume_at is null or resume_at <= $3))
+       order by refused, ${rarest ? 'attempts - tried_before, ' : ''}due_at, seq
        limit $6
        for update skip locked
      )
@@ -131,16 +136,16 @@ export async function finishAttempt(
   sql: Sql,
   { org_id, webhook_id, id, claim }: Claimed,
   result: AttemptResponse,
-  next: { status: DeliveryRow['status']; dueAt: Instant | null; settledAt: Instant | null },
+  next: { status: DeliveryRow['status']; dueAt: Instant | null; settledAt: Instant | null; refused: boolean },
 ): Promise<DeliveryRow | undefined> {
   const { rows } = await sql.query<DeliveryRow & Record<string, unknown>>(
     `update webhook_deliveries
-     set status = $5, due_at = $6, settled_at = $7, claim = null,
-       results = case when jsonb_array_length(results) >= $9 then results - 0 else results end || $8::jsonb
+     set status = $5, due_at = $6, settled_at = $7, refused = $8, claim = null,
+       results = case when jsonb_array_length(results) >= $10 then results - 0 else results end || $9::jsonb
      where org_id = $1 and webhook_id = $2 and id = $3 and claim = $4
      returning ${COLUMNS}`,
     [
-      ...[org_id, webhook_id, id, claim, next.status, next.dueAt, next.settledAt],
+      ...[org_id, webhook_id, id, claim, next.status, next.dueAt, next.settledAt, next.refused],
       ...[JSON.stringify([result]), RESULTS],
     ],
   );
@@ -183,7 +188,7 @@ export async function makeDue(
   const { rows } = await tx.query<DeliveryRow & Record<string, unknown>>(
     `update webhook_deliveries
      set status = 'pending', due_at = case when claim is null then $4 else due_at end, settled_at = null,
-       expires_at = $5, tried_before = attempts - case when claim is null then 0 else 1 end
+       refused = false, expires_at = $5, tried_before = attempts - case when claim is null then 0 else 1 end
      where org_id = $1 and webhook_id = $2 and id = $3
      returning ${COLUMNS}`,
     [org_id, webhook_id, id, at, expiresAt],

@@ -45,7 +45,10 @@ function toRow({ key_id, sealed, old_key_ids, old_sealed, ...row }: RawRow): Web
   };
 }
 
-/** It begins with what is written to the log from now on. */
+/**
+ * It begins with what is written to the log from now on. When its clock is ahead, who makes it takes the time of the database:
+ * what others write until then would count as what was before.
+ */
 export async function insertWebhook(
   tx: Sql,
   webhook: Pick<
@@ -57,7 +60,7 @@ export async function insertWebhook(
     `insert into webhooks
        (org_id, id, url, description, event_types, status, key_id, sealed, position, created_at, updated_at, created_by)
      values ($1, $2, $3, $4, $5, 'active', $6, $7,
-       coalesce((select seq from event_chains where org_id = $1), 0), $8, $8, $9)
+       coalesce((select seq from event_chains where org_id = $1), 0), least($8, clock_timestamp()), $8, $9)
      returning ${COLUMNS}`,
     [
       ...[webhook.org_id, webhook.id, webhook.url, webhook.description, webhook.event_types],
@@ -71,9 +74,10 @@ export async function insertWebhook(
 /** How many an organization has. Its row is locked until the transaction ends, so that none is added meanwhile. */
 export async function countWebhooks(tx: Sql, orgId: string): Promise<number> {
   await tx.query('select 1 from orgs where id = $1 for update', [orgId]);
-  const { rows } = await tx.query<{ count: number }>('select count(*) from webhooks where org_id = $1', [
-    orgId,
-  ]);
+  const { rows } = await tx.query<{ count: number }>(
+    'select count(*) from webhooks where org_id = $1 and deleted_at is null',
+    [orgId],
+  );
   return rows[0]!.count;
 }
 
@@ -92,7 +96,7 @@ export async function lockFreeWebhook(tx: Sql, orgId: string, id: string): Promi
 
 async function first(sql: Sql, orgId: string, id: string, lock: string): Promise<WebhookRow | undefined> {
   const { rows } = await sql.query<RawRow>(
-    `select ${COLUMNS} from webhooks where org_id = $1 and id = $2 ${lock}`,
+    `select ${COLUMNS} from webhooks where org_id = $1 and id = $2 and deleted_at is null ${lock}`,
     [orgId, id],
   );
   return rows[0] && toRow(rows[0]);
@@ -107,7 +111,7 @@ export async function listWebhooks(
 ): Promise<WebhookRow[]> {
   const { rows } = await sql.query<RawRow>(
     `select ${COLUMNS} from webhooks
-     where org_id = $1 and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
+     where org_id = $1 and deleted_at is null and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
      order by created_at, id
      limit $4`,
     [orgId, after?.[0] ?? null, after?.[1] ?? null, limit],
@@ -127,7 +131,9 @@ export async function listActive(
        and (exists (select from event_chains c where c.org_id = w.org_id and c.seq > w.position)
          or exists (
            select from webhook_deliveries d
-           where d.org_id = w.org_id and d.webhook_id = w.id and d.status = 'pending' and d.due_at <= $1))`,
+           where d.org_id = w.org_id and d.webhook_id = w.id and d.status = 'pending' and d.due_at <= $1
+             -- Each by the index: it may have any number that are not due.
+             and d.refused in (false, true)))`,
     [at],
   );
   return rows;
@@ -173,54 +179,93 @@ export async function replaceSecrets(
   return toRow(rows[0]!);
 }
 
-export async function deleteWebhook(tx: Sql, orgId: string, id: string): Promise<void> {
-  await tx.query('delete from webhooks where org_id = $1 and id = $2', [orgId, id]);
+/** Nobody finds it any more, and it does not keep where it led and what signed. */
+export async function markDeleted(tx: Sql, orgId: string, id: string, at: Instant): Promise<void> {
+  await tx.query(
+    `update webhooks
+     set deleted_at = $3, status = 'disabled', url = '', key_id = null, sealed = null, old_key_ids = '{}',
+       old_sealed = '{}', old_until = null
+     where org_id = $1 and id = $2`,
+    [orgId, id, at],
+  );
+}
+
+/** Those that were deleted and may have deliveries left. Of all organizations. */
+export async function listDeleted(sql: Sql): Promise<Pick<WebhookRow, 'org_id' | 'id'>[]> {
+  const { rows } = await sql.query<Pick<WebhookRow, 'org_id' | 'id'>>(
+    'select org_id, id from webhooks where deleted_at is not null',
+  );
+  return rows;
+}
+
+/** Removes one that was deleted, unless there are deliveries left. */
+export async function removeDeleted(sql: Sql, orgId: string, id: string): Promise<void> {
+  await sql.query(
+    `delete from webhooks w
+     where org_id = $1 and id = $2 and deleted_at is not null
+       and not exists (select from webhook_deliveries d where d.org_id = $1 and d.webhook_id = $2)`,
+    [orgId, id],
+  );
 }
 
 export async function setPosition(tx: Sql, orgId: string, id: string, position: number): Promise<void> {
   await tx.query('update webhooks set position = $3 where org_id = $1 and id = $2', [orgId, id, position]);
 }
 
-export async function noteSuccess(sql: Sql, orgId: string, id: string): Promise<void> {
+/** The receiver is there. An attempt that began before the end of a rest does not end it; null: whatever there is. */
+export async function noteAnswer(sql: Sql, orgId: string, id: string, begun: Instant | null): Promise<void> {
   await sql.query(
     `update webhooks set failures = 0, failing_since = null, resume_at = null
-     where org_id = $1 and id = $2 and failures > 0`,
-    [orgId, id],
+     where org_id = $1 and id = $2 and (failures > 0 or resume_at is not null)
+       and ($3::timestamptz is null or resume_at is null or resume_at <= $3)`,
+    [orgId, id, begun],
   );
 }
 
-/** Counts a failure. Returns how many there were in a row, and since when; undefined when it is gone or disabled. */
-export async function noteFailure(
+/**
+ * Counts a failure. Returns how many there are, and since when; undefined when it does not count: the attempt began before the
+ * end of a rest, was not the first of its delivery while fewer than `downAfter` had failed, or the webhook is not active.
+ */
+export async function countFailure(
   tx: Sql,
   orgId: string,
   id: string,
-  at: Instant,
-): Promise<{ failures: number; failing_since: Instant; url: string } | undefined> {
-  const { rows } = await tx.query<{ failures: number; failing_since: Instant; url: string }>(
+  { at, begun, isFirst, downAfter }: { at: Instant; begun: Instant; isFirst: boolean; downAfter: number },
+): Promise<{ failures: number; failing_since: Instant } | undefined> {
+  const { rows } = await tx.query<{ failures: number; failing_since: Instant }>(
     `update webhooks set failures = failures + 1, failing_since = coalesce(failing_since, $3)
      where org_id = $1 and id = $2 and status = 'active'
-     returning failures, failing_since, url`,
-    [orgId, id, at],
+       and (resume_at is null or resume_at <= $4) and ($5 or failures >= $6)
+     returning failures, failing_since`,
+    [orgId, id, at, begun, isFirst, downAfter],
   );
   return rows[0];
 }
 
+/** Until then nothing is sent; a longer rest stays. */
 export async function setResume(tx: Sql, orgId: string, id: string, at: Instant): Promise<void> {
-  await tx.query('update webhooks set resume_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
+  await tx.query(
+    `update webhooks set resume_at = greatest(resume_at, $3::timestamptz)
+     where org_id = $1 and id = $2 and status = 'active'`,
+    [orgId, id, at],
+  );
 }
 
-export async function setDisabled(
+/** Undefined when it is not active. */
+export async function disableWebhook(
   tx: Sql,
   orgId: string,
   id: string,
   reason: NonNullable<WebhookRow['disabled_reason']>,
   at: Instant,
-): Promise<void> {
-  await tx.query(
+): Promise<Pick<WebhookRow, 'url' | 'failures' | 'failing_since'> | undefined> {
+  const { rows } = await tx.query<Pick<WebhookRow, 'url' | 'failures' | 'failing_since'>>(
     `update webhooks set status = 'disabled', disabled_reason = $3, resume_at = null, updated_at = $4
-     where org_id = $1 and id = $2`,
+     where org_id = $1 and id = $2 and status = 'active'
+     returning url, failures, failing_since`,
     [orgId, id, reason, at],
   );
+  return rows[0];
 }
 
 /** Locks some webhooks with a secret that is sealed under another key than this one, of whatever organization. */

@@ -1,10 +1,5 @@
 /** The longest pause between two attempts of one delivery, in milliseconds. */
 const LONGEST_RETRY_MS = 4 * 60 * 60 * 1000;
-/** So many failures in a row, of whatever deliveries, and the receiver is taken to be down. */
-const DOWN_AFTER = 5;
-/** Between two looks at a receiver that is down, in milliseconds: at first, and at most. */
-const FIRST_LOOK_MS = 10_000;
-const LONGEST_LOOK_MS = 15 * 60 * 1000;
 
 /**
  * The pause before the next attempt, in milliseconds: 5 s, 15 s, 45 s and so on, up to four hours, some thirteen attempts in a
@@ -13,15 +8,6 @@ const LONGEST_LOOK_MS = 15 * 60 * 1000;
 export function retryDelay(attempts: number, firstMs: number, random = Math.random()): number {
   const pause = Math.min(firstMs * 3 ** Math.max(attempts - 1, 0), LONGEST_RETRY_MS);
   return pause * (0.8 + 0.4 * random);
-}
-
-/**
- * How long nothing is sent to a receiver that is down, in milliseconds; undefined while it is not. Then one delivery finds out
- * whether it is back: a thousand that wait for their next attempt do not all have to run into the same wall.
- */
-export function lookDelay(failures: number): number | undefined {
-  if (failures < DOWN_AFTER) return undefined;
-  return Math.min(FIRST_LOOK_MS * 2 ** (failures - DOWN_AFTER), LONGEST_LOOK_MS);
 }
 
 /**

@@ -2,14 +2,11 @@ import { inTransaction } from '../db/transaction.js';
 import { recordEvent } from '../events/record.js';
 import { ApiError } from '../http/errors.js';
 import { checkUrl } from './destination.js';
-import { deleteDeliveries } from './delivery-queries.js';
 import type { By, Means } from './means.js';
 import { originOf, presentWebhook } from './present.js';
-import { deleteWebhook, lockWebhook, updateWebhook, type WebhookRow } from './queries.js';
+import { lockWebhook, markDeleted, updateWebhook, type WebhookRow } from './queries.js';
 import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
 import { checkTypes } from './types.js';
-
-const BATCH = 2_000;
 
 /** Changes what is said and leaves the rest. One that is made active again goes on in the log where it stopped. */
 export async function changeWebhook(
@@ -62,19 +59,19 @@ function spokenOf({ url, description, event_types, status }: WebhookRow) {
   return { destination: originOf(url), description, event_types, status };
 }
 
-/** Removes a webhook with its deliveries. Most of them go first: of a busy one there are more than one statement has time for. */
+/** Nothing is sent to it from now on. Its deliveries go later: of a busy one there are more than a request has time for. */
 export async function removeWebhook(ctx: Means, { orgId, actor }: By, id: string): Promise<void> {
-  while ((await deleteDeliveries(ctx.pool, orgId, id, BATCH)) === BATCH);
   await inTransaction(ctx.pool, async (tx) => {
     const webhook = await lockWebhook(tx, orgId, id);
     if (!webhook) throw new ApiError('sandbox_not_found');
-    await deleteWebhook(tx, orgId, id);
+    const at = ctx.now();
+    await markDeleted(tx, orgId, id, at);
     await recordEvent(tx, {
       orgId,
       type: 'webhook_deleted',
       actor,
       resourceId: id,
-      at: ctx.now(),
+      at,
       payload: { webhook_id: id, destination: originOf(webhook.url) },
     });
   });

@@ -10,14 +10,14 @@ interface Message {
   at: number;
 }
 
-type Answer = number | 'endless' | null;
+type Answer = number | { status: number; headers: Record<string, string> } | 'endless' | null;
 
 /** Somebody who takes webhooks, over real HTTP. */
 export interface Receiver {
   url: string;
   messages: Message[];
   paths: string[];
-  /** A status, now or later, `endless` for an answer that does not end, null for none. A redirect leads to `/elsewhere`. */
+  /** A status, now or later, perhaps with headers, `endless` for an answer that does not end, null for none. A redirect leads to `/elsewhere`. */
   answer: (message: Message) => Answer | Promise<Answer>;
   /** Headers of every answer. */
   headers: Record<string, string>;
@@ -40,7 +40,8 @@ export async function startReceiver(port = 0): Promise<Receiver> {
       const answer = await receiver.answer(message);
       if (answer === null) return;
       if (answer !== 'endless') {
-        response.writeHead(answer, { location: '/elsewhere', ...receiver.headers }).end('thanks');
+        const { status, headers } = typeof answer === 'number' ? { status: answer, headers: {} } : answer;
+        response.writeHead(status, { location: '/elsewhere', ...receiver.headers, ...headers }).end('thanks');
         return;
       }
       response.writeHead(200);
