@@ -5,7 +5,7 @@ import { now } from '../../src/lib/instant.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
 import { createWebhook } from '../../src/webhooks/create.js';
 import { webhookSettings } from '../../src/webhooks/settings.js';
-import { startReceiver, type Receiver } from './receiver.js';
+import { startReceiver, verify, type Receiver } from './receiver.js';
 
 /** What a process was sending when it was killed is sent again soon. */
 export const WEBHOOKS = {
@@ -16,15 +16,23 @@ export const WEBHOOKS = {
 /** Takes the events of several organizations, and some only when they come again. */
 export class CrashReceiver {
   private readonly arrived = new Set<string>();
+  /** By organization. */
+  private readonly secrets = new Map<string, string>();
+  private readonly wrong: string[] = [];
 
   private constructor(private readonly receiver: Receiver) {
     let count = 0;
-    receiver.answer = ({ body }) => {
+    receiver.answer = ({ body, headers, text }) => {
       count += 1;
+      const { id, org_id: orgId } = body.data as { id: string; org_id: string };
+      const secret = this.secrets.get(orgId);
+      if (secret === undefined || headers['webhook-id'] !== id || !verify(secret, headers, text)) {
+        this.wrong.push(`${body.type} ${id} came to the webhook without the signature of its organization`);
+      }
       // Kept for their ids alone: there are many.
       receiver.messages = [];
       if (count % 20 === 0) return 503;
-      this.arrived.add(body.data.id as string);
+      this.arrived.add(id);
       return 200;
     };
   }
@@ -39,7 +47,18 @@ export class CrashReceiver {
       ...{ pool, now, settings: { webhooks: WEBHOOKS } },
       keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     };
-    await createWebhook(means, { orgId, actor: operator('test') }, { url: this.receiver.url });
+    const by = { orgId, actor: operator('test') };
+    const { secret } = await createWebhook(means, by, { url: this.receiver.url });
+    this.secrets.set(orgId, secret);
+  }
+
+  /** What arrived and was never written down, and what was not signed. */
+  async invented(pool: Pool): Promise<string[]> {
+    const { rows } = await pool.query<{ id: string }>(
+      `select id from unnest($1::uuid[]) as arrived (id) where id not in (select event_id from event_log)`,
+      [[...this.arrived]],
+    );
+    return [...this.wrong, ...rows.map(({ id }) => `${id} came to the webhook and is not in the event log`)];
   }
 
   /** What has been written down and has not arrived, and what came of the attempts. */

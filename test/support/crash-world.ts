@@ -96,6 +96,8 @@ export class World {
       (missing) => missing.length === 0,
       DELIVERS_WITHIN_MS,
     );
+    const invented = await this.receiver.invented(this.database.pool);
+    if (invented.length > 0) throw new Error(invented.join('\n'));
     const held = [...readJournal(this.directory).held.keys()];
     if (held.length > 0) throw new Error(`still held when all were deleted: ${held.join(', ')}`);
     await this.fleet.stop();
