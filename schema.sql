@@ -64,6 +64,7 @@ create table event_chains (
   seq bigint not null default 0,
   link bytea,
   at timestamp with time zone,
+  marked_from bigint,
   key_id text,
   signature bytea,
   retention_months integer,
@@ -74,6 +75,7 @@ create table event_chains (
   constraint event_chains_check CHECK (((seq = 0) = (link IS NULL))),
   constraint event_chains_check1 CHECK ((((link IS NULL) = (signature IS NULL)) AND ((link IS NULL) = (at IS NULL)) AND ((link IS NULL) = (key_id IS NULL)))),
   constraint event_chains_link_check CHECK ((octet_length(link) = 32)),
+  constraint event_chains_marked_from_check CHECK ((marked_from >= 1)),
   constraint event_chains_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint event_chains_retention_months_check CHECK ((retention_months >= 1)),
   constraint event_chains_seq_check CHECK ((seq >= 0))
@@ -85,10 +87,12 @@ create table event_checkpoints (
   seq bigint not null,
   link bytea not null,
   at timestamp with time zone not null,
+  marked_from bigint,
   key_id text not null,
   signature bytea not null,
   constraint event_checkpoints_pkey PRIMARY KEY (org_id, seq),
   constraint event_checkpoints_link_check CHECK ((octet_length(link) = 32)),
+  constraint event_checkpoints_marked_from_check CHECK ((marked_from >= 1)),
   constraint event_checkpoints_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
 );
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();

@@ -100,6 +100,8 @@ create table event_chains (
   -- Null before the first.
   link bytea check (octet_length(link) = 32),
   at timestamptz,
+  -- The first entry of an event that bears a mark. What comes later without one was inserted. Signed with the end.
+  marked_from bigint check (marked_from >= 1),
   key_id text,
   signature bytea,
   -- How many whole months events are kept. Null: for ever.
@@ -118,6 +120,7 @@ create table event_checkpoints (
   seq bigint not null,
   link bytea not null check (octet_length(link) = 32),
   at timestamptz not null,
+  marked_from bigint check (marked_from >= 1),
   key_id text not null,
   signature bytea not null,
   primary key (org_id, seq)
@@ -159,12 +162,10 @@ create trigger only_added before update or delete on events for each row execute
 create trigger only_added before update or delete on event_log for each row execute function refuse_event_change();
 create trigger only_added before update or delete on event_checkpoints for each row execute function refuse_event_change();
 create trigger only_added before update or delete on event_drops for each row execute function refuse_event_change();
-create trigger only_added before update or delete on event_months for each row execute function refuse_event_change();
 create trigger never_emptied before truncate on events execute function refuse_event_change();
 create trigger never_emptied before truncate on event_log execute function refuse_event_change();
 create trigger never_emptied before truncate on event_checkpoints execute function refuse_event_change();
 create trigger never_emptied before truncate on event_drops execute function refuse_event_change();
-create trigger never_emptied before truncate on event_months execute function refuse_event_change();
 
 -- Takes what has no month of its own, so that writing an event never fails for want of one.
 create table events_other partition of events default;

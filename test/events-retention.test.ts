@@ -72,17 +72,17 @@ test('a month before another, over the turn of years', () => {
   expect(monthsBefore(month, 999_999)).toBe('0001-01-01T00:00:00.000000Z');
 });
 
-test('the months to come have their partitions, and what came before them moves in', async () => {
+test('the months to come have their partitions, but for those of which there were events before', async () => {
   const client = await service.newOrg();
   await write(client, '2031-08-01T00:00:00.000000Z');
-  await write(client, '2031-07-31T23:59:59.999999Z');
   await makePartitionsAhead(service.ctx);
+  await write(client, '2031-07-31T23:59:59.999999Z');
   await makePartitionsAhead(service.ctx);
   const { rows } = await service.ctx.pool.query(
     `select tableoid::regclass::text as name from events where org_id = $1 and event_type = 'test_event' order by occurred_at`,
     [client.org.id],
   );
-  expect(rows.map(({ name }) => name)).toEqual(['events_2031_07', 'events_2031_08']);
+  expect(rows.map(({ name }) => name)).toEqual(['events_2031_07', 'events_other']);
   await seal();
   expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
 });
@@ -235,6 +235,25 @@ test('what an export knows of what was kept is missed, whoever signed that the l
   expect((await check()).wrong).toBe(
     'the log begins after entry 5, and an export knows entry 5 of 2031-05-01T00:00:00Z: it was removed, and retention did not drop it',
   );
+  await keep(client, null);
+});
+
+test('an event that somebody put in is named also when the log begins with it', async () => {
+  const client = await service.newOrg();
+  await write(client, '2031-01-01T00:00:00.000000Z');
+  await service.ctx.pool.query(
+    `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id)
+     values ($1, $2, '2031-05-01', 'test', 'test_event', '{"kind":"system","code":"test","label":"Test"}', '{}', 'system', 'test')`,
+    [client.org.id, uuidv7()],
+  );
+  await seal();
+  await keep(client, 3);
+  const inserted = /^entry 5 .* was inserted: nobody wrote it who has the event keys/;
+  expect((await verify(client)).wrong).toMatch(inserted);
+  await enforce();
+  await seal();
+  expect((await wholeLog(service.ctx.pool, client.org.id))[0]!.seq).toBe(5);
+  expect((await verify(client)).wrong).toMatch(inserted);
   await keep(client, null);
 });
 

@@ -31,7 +31,9 @@ export function verifyCommand(): Command {
       many('--file <file>', 'an exported log in place of the database, or parts of one in their order'),
     )
     .addOption(many('--against <file>', 'an exported log that must be what the database still has'))
-    .addOption(many('--public-key <key>', 'a key to trust beside those of this installation'))
+    .addOption(
+      many('--public-key <key>', 'a key to trust beside those of this installation, the newest first'),
+    )
     .addOption(
       many('--accept <event>', 'the id of an event that the release before the log wrote in an upgrade'),
     )
@@ -49,7 +51,12 @@ function many(flags: string, description: string): Option {
     .default([], 'none');
 }
 
-type Result = Verdict & { name: string; unsealed?: number; begins_after?: number };
+type Result = Verdict & {
+  name: string;
+  unsealed?: number;
+  begins_after?: number;
+  replaced_key?: string | null;
+};
 
 async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
   const trust = trustOf(options);
@@ -176,11 +183,15 @@ const VERDICTS: Record<Fault, string> = {
 
 function sentence(result: Result): string {
   const { name, wrong, fault, entries, checkpoints, unmarked, unsealed = 0, begins_after = 0 } = result;
+  const { replaced_key: replaced = null } = result;
   if (wrong !== null) return `${name}: ${VERDICTS[fault ?? 'tampered']}: ${wrong}`;
   const notes = [
     begins_after > 0 ? `; it begins after entry ${begins_after}` : '',
     unmarked > 0 ? `; ${unmarked} events were not written under the event keys` : '',
     unsealed > 0 ? `; ${unsealed} events are not sealed yet` : '',
+    replaced === null
+      ? ''
+      : `; it ends in what the key ${replaced} signed, which was replaced: whoever has that one may have written it`,
   ];
   return `${name}: in order: ${entries} events, ${checkpoints} signed checkpoints${notes.join('')}`;
 }

@@ -5,6 +5,15 @@ import type { Checkpoint } from './checkpoint.js';
 import { lengthOf, MOST_BYTES } from './length.js';
 import type { PublicKey } from './signing-key.js';
 
+/** The organizations whose log ends in what another key signed. */
+export async function orgsSignedByOthers(sql: Sql, { id }: PublicKey): Promise<string[]> {
+  const { rows } = await sql.query<{ org_id: string }>(
+    'select org_id from event_chains where key_id <> $1 order by org_id',
+    [id],
+  );
+  return rows.map(({ org_id }) => org_id);
+}
+
 /** The organizations of which events are not in the log yet. */
 export async function orgsWithUnsealed(sql: Sql): Promise<string[]> {
   // From one organization to the next by the index: after an import there may be millions of one.
@@ -25,12 +34,14 @@ export interface Chain {
   /** Null before the first entry. */
   link: Buffer | null;
   at: Instant | null;
+  /** The first entry of an event of our own; null before that. */
+  marked_from: number | null;
   key_id: string | null;
   signature: Buffer | null;
   retention_months: number | null;
 }
 
-const CHAIN = 'seq, link, at, key_id, signature, retention_months';
+const CHAIN = 'seq, link, at, marked_from, key_id, signature, retention_months';
 
 /** Locks the end of an organization's log; undefined while another holds it, unless `wait`. */
 export async function lockChain(tx: Sql, orgId: string, { wait = false } = {}): Promise<Chain | undefined> {
@@ -171,15 +182,17 @@ export async function appendEntries(tx: Sql, orgId: string, entries: readonly Ne
 
 /** The end of the log, signed; kept among the checkpoints too when `keep`. */
 export async function writeEnd(tx: Sql, end: Checkpoint, keep: boolean): Promise<void> {
-  const { org_id, seq, link, at, key_id, signature } = end;
-  const values = [org_id, seq, link, at, key_id, signature];
+  const { org_id, seq, link, at, marked_from, key_id, signature } = end;
+  const values = [org_id, seq, link, at, marked_from, key_id, signature];
   await tx.query(
-    `update event_chains set seq = $2, link = $3, at = $4, key_id = $5, signature = $6 where org_id = $1`,
+    `update event_chains set seq = $2, link = $3, at = $4, marked_from = $5, key_id = $6, signature = $7
+     where org_id = $1`,
     values,
   );
   if (!keep) return;
   await tx.query(
-    `insert into event_checkpoints (org_id, seq, link, at, key_id, signature) values ($1, $2, $3, $4, $5, $6)`,
+    `insert into event_checkpoints (org_id, seq, link, at, marked_from, key_id, signature)
+     values ($1, $2, $3, $4, $5, $6, $7)`,
     values,
   );
 }

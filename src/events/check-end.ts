@@ -22,11 +22,14 @@ export async function checkKnown(sql: Sql, keys: EventKeys): Promise<void> {
  */
 export async function checkEnd(ctx: SealContext, tx: Sql, orgId: string, chain: Chain): Promise<void> {
   const last = await lastKnownPlace(tx, orgId);
-  const { seq, link, at, key_id, signature } = chain;
+  const { seq, link, at, marked_from, key_id, signature } = chain;
   const same = last ? last.seq === seq && last.link.equals(link ?? Buffer.alloc(0)) : seq === 0;
   if (!same) throw new BrokenLog(`the log goes to entry ${last?.seq ?? 0}, and its end is signed at ${seq}`);
   if (link && at && key_id !== null && signature) {
-    const wrong = checkSignature({ org_id: orgId, seq, link, at, key_id, signature }, ctx.eventKeys().known);
+    const wrong = checkSignature(
+      { org_id: orgId, seq, link, at, marked_from, key_id, signature },
+      ctx.eventKeys().known,
+    );
     if (wrong !== undefined) throw new BrokenLog(wrong.sentence);
   }
   const head = ctx.eventHeads.get(orgId);

@@ -37,7 +37,7 @@ export async function readPlaces(
   entries: readonly Entry[],
 ): Promise<Map<number, Checkpoint>> {
   const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
-    `select org_id, seq, link, at, key_id, signature from event_checkpoints
+    `select org_id, seq, link, at, marked_from, key_id, signature from event_checkpoints
      where org_id = $1 and seq between $2 and $3`,
     [orgId, entries[0]!.seq, entries.at(-1)!.seq],
   );

@@ -11,7 +11,8 @@ import { writeLogLine } from './log-file.js';
 import type { EventFilter } from './queries.js';
 import { recordEvent } from './record.js';
 import type { EventActor } from './schema.js';
-import { readDrops, readEnd } from './verify-store.js';
+import { readDrops } from './retention-queries.js';
+import { readEnd } from './verify-store.js';
 
 export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;
 type ExportFormat = (typeof EXPORT_FORMATS)[number];

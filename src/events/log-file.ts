@@ -3,7 +3,7 @@ import { DateTime, Nullable, Uuid } from '../http/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained.js';
 import { parseInstant, shortInstant, type Instant } from '../lib/instant.js';
-import type { Checkpoint, Drop } from './checkpoint.js';
+import type { Checkpoint, Drop, Place, Signature } from './checkpoint.js';
 import { EventActor } from './schema.js';
 import type { Entry } from './verify.js';
 
@@ -16,14 +16,16 @@ const Hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const Seq = Type.Integer({ minimum: 0 });
 /** 64 bytes, in the one way in which they are written: the bits that the last letter does not need are 0. */
 const SignatureText = Type.String({ pattern: '^[A-Za-z0-9+/]{85}[AQgw]==$' });
-const signed = {
+const SignedPlace = Type.Object({
   org_id: Uuid,
   seq: Seq,
   link: Hash,
   at: DateTime,
   key_id: Type.String(),
   signature: SignatureText,
-};
+});
+const signed = SignedPlace.properties;
+const signedEnd = { ...signed, marked_from: Nullable(Type.Integer({ minimum: 1 })) };
 const closed = { additionalProperties: false };
 
 /** Where the file begins: after this entry, with this link. */
@@ -36,8 +38,8 @@ const DropLine = Type.Object(
   closed,
 );
 /** Where the whole of it ends, said at the beginning: a file that was cut off behind a checkpoint is not taken for whole. */
-const EndLine = Type.Object({ end: Type.Object(signed, closed) }, closed);
-const CheckpointLine = Type.Object({ checkpoint: Type.Object(signed, closed) }, closed);
+const EndLine = Type.Object({ end: Type.Object(signedEnd, closed) }, closed);
+const CheckpointLine = Type.Object({ checkpoint: Type.Object(signedEnd, closed) }, closed);
 const place = {
   seq: Seq,
   id: Uuid,
@@ -91,8 +93,8 @@ export function writeLogLine(line: LogLine): string {
 
 function toLine(line: LogLine): Line {
   if ('begin' in line) return { log: { ...line.begin, link: line.begin.link.toString('hex') } };
-  if ('end' in line) return { end: toSigned(line.end) };
-  if ('checkpoint' in line) return { checkpoint: toSigned(line.checkpoint) };
+  if ('end' in line) return { end: toEnd(line.end) };
+  if ('checkpoint' in line) return { checkpoint: toEnd(line.checkpoint) };
   if ('drop' in line) {
     const { dropped_before, base_seq, base_link } = line.drop;
     const base = {
@@ -111,7 +113,11 @@ function toLine(line: LogLine): Line {
   return { ...at, org_id, category, event_type, actor, payload, resource_id };
 }
 
-function toSigned({ org_id, seq, link, at, key_id, signature }: Checkpoint) {
+function toEnd(end: Checkpoint) {
+  return { ...toSigned(end), marked_from: end.marked_from };
+}
+
+function toSigned({ org_id, seq, link, at, key_id, signature }: Checkpoint | Drop) {
   const text = { link: link.toString('hex'), signature: signature.toString('base64') };
   return { org_id, seq, at: shortInstant(at), key_id, ...text };
 }
@@ -143,8 +149,8 @@ export function readLogLine(text: string, number: number): LogLine {
 
 function fromLine(line: Line, time: (text: string) => Instant): LogLine {
   if ('log' in line) return { begin: { ...line.log, link: bytes(line.log.link) } };
-  if ('end' in line) return { end: fromSigned(line.end, time) };
-  if ('checkpoint' in line) return { checkpoint: fromSigned(line.checkpoint, time) };
+  if ('end' in line) return { end: fromEnd(line.end, time) };
+  if ('checkpoint' in line) return { checkpoint: fromEnd(line.checkpoint, time) };
   if ('drop' in line) {
     const { dropped_before, base_seq, base_link } = line.drop;
     const base = { dropped_before: time(dropped_before), base_seq, base_link: bytes(base_link) };
@@ -168,10 +174,14 @@ function fromLine(line: Line, time: (text: string) => Instant): LogLine {
   return { entry: { ...at, event } };
 }
 
+function fromEnd(end: Static<typeof EndLine>['end'], time: (text: string) => Instant): Checkpoint {
+  return { ...fromSigned(end, time), marked_from: end.marked_from };
+}
+
 function fromSigned(
-  { org_id, seq, link, at, key_id, signature }: Static<typeof CheckpointLine>['checkpoint'],
+  { org_id, seq, link, at, key_id, signature }: Static<typeof SignedPlace>,
   time: (text: string) => Instant,
-): Checkpoint {
+): Place & Signature {
   const binary = { link: bytes(link), signature: Buffer.from(signature, 'base64') };
   return { org_id, seq, at: time(at), key_id, ...binary };
 }

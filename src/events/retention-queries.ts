@@ -6,6 +6,7 @@ import type { KeptFor } from './kept-for.js';
 import type { Entry } from './verify.js';
 
 const KEPT_FOR = 'org_id, retention_months, retention_at, retention_key_id, retention_signature';
+const DROP = 'org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature';
 
 export async function orgsWithRetention(sql: Sql): Promise<(KeptFor & { retention_months: number })[]> {
   const { rows } = await sql.query<KeptFor & { retention_months: number } & Record<string, unknown>>(
@@ -73,26 +74,30 @@ export async function readLinks(
 export async function insertDrop(tx: Sql, drop: Drop): Promise<void> {
   const { org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature } = drop;
   await tx.query(
-    `insert into event_drops (org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature)
+    `insert into event_drops (${DROP})
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
     [org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature],
   );
 }
 
-/** The last drop of an organization: the log begins where it says. */
-export async function lastDrop(tx: Sql, orgId: string): Promise<Drop | undefined> {
-  const { rows } = await tx.query<Drop & Record<string, unknown>>(
-    `select org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature from event_drops
-     where org_id = $1 order by seq desc limit 1`,
+/** For who puts it back, signed anew. */
+export async function deleteDrop(tx: Sql, { org_id, seq }: Drop): Promise<void> {
+  await tx.query('delete from event_drops where org_id = $1 and seq = $2', [org_id, seq]);
+}
+
+/** All that was dropped of an organization, in order. The log begins where the last one says. */
+export async function readDrops(sql: Sql, orgId: string): Promise<Drop[]> {
+  const { rows } = await sql.query<Drop & Record<string, unknown>>(
+    `select ${DROP} from event_drops where org_id = $1 order by seq`,
     [orgId],
   );
-  return rows[0];
+  return rows;
 }
 
 /** What is to be gone: the drops of all organizations of which no later one says all that they say. */
 export async function standingDrops(sql: Sql): Promise<Drop[]> {
   const { rows } = await sql.query<Drop & Record<string, unknown>>(
-    `select org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature from event_drops d
+    `select ${DROP} from event_drops d
      where not exists (
        select from event_drops later
        where later.org_id = d.org_id and later.seq > d.seq

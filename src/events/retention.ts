@@ -19,8 +19,8 @@ import {
   forgetMonths,
   getKeptFor,
   insertDrop,
-  lastDrop,
   orgsWithRetention,
+  readDrops,
   standingDrops,
   secondsFrom,
   updateKeptFor,
@@ -78,9 +78,10 @@ export async function setRetention(
  */
 export async function enforceRetention(ctx: SealContext, signal: AbortSignal): Promise<void> {
   const failed: unknown[] = [];
+  // Of what older keys signed that the sealer believed, it was signed anew when the last one came.
   const forged = new Set<string>();
   for (const drop of await standingDrops(ctx.pool)) {
-    const wrong = checkSignature(drop, ctx.eventKeys().known);
+    const wrong = checkSignature(drop, [ctx.eventKeys().current]);
     if (!wrong) continue;
     forged.add(drop.org_id);
     failed.push(notDropped(drop.org_id, new BrokenLog(wrong.sentence)));
@@ -119,7 +120,7 @@ function notDropped(orgId: string, cause: unknown): Error {
 
 async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promise<void> {
   const orgId = kept.org_id;
-  if (!isTrusted(kept, ctx.eventKeys().known)) {
+  if (!isTrusted(kept, [ctx.eventKeys().current])) {
     throw new BrokenLog('how long they are kept was not set by the service');
   }
   const held = <T>(work: (tx: Transaction, chain: Chain) => Promise<T>) =>
@@ -132,8 +133,8 @@ async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promis
   const { last, count, base } = await inTransaction(
     ctx.pool,
     async (tx) => {
-      const last = await lastDrop(tx, orgId);
-      const wrong = last && checkSignature(last, ctx.eventKeys().known);
+      const last = (await readDrops(tx, orgId)).at(-1);
+      const wrong = last && checkSignature(last, [ctx.eventKeys().current]);
       if (wrong) throw new BrokenLog(wrong.sentence);
       const count = await countDue(tx, orgId, before, seq);
       const base = last ? { seq: last.base_seq, link: last.base_link } : { seq: 0, link: originOf(orgId) };
@@ -144,7 +145,7 @@ async function dropDue(ctx: SealContext, kept: KeptFor, before: Instant): Promis
   if (count === 0) return;
   await held(async (tx) => {
     // Another process was faster.
-    if ((await lastDrop(tx, orgId))?.seq !== last?.seq) return;
+    if ((await readDrops(tx, orgId)).at(-1)?.seq !== last?.seq) return;
     const at = ctx.now();
     await insertDrop(
       tx,

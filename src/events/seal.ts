@@ -10,6 +10,7 @@ import {
   keepPublicKey,
   latestCheckpoint,
   lockChain,
+  orgsSignedByOthers,
   orgsWithUnsealed,
   readUnsealed,
   writeEnd,
@@ -20,6 +21,7 @@ import {
 import { checkEnd, checkKnown } from './check-end.js';
 import { signPlace } from './checkpoint.js';
 import { recordEvent } from './record.js';
+import { signAnew } from './sign-anew.js';
 
 /** What sealing needs of the context. */
 export type SealContext = Pick<Context, 'pool' | 'eventKeys' | 'eventHeads' | 'now'>;
@@ -44,10 +46,12 @@ export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise
   await checkKnown(ctx.pool, ctx.eventKeys());
   const failed = new Map<string, unknown>();
   const rounds = new Map<string, Round>();
+  // Also where nothing happens: whoever has the key before could write that history anew.
+  const old = await orgsSignedByOthers(ctx.pool, ctx.eventKeys().current);
   // A batch of each in turn, also of those who come meanwhile: the history that one imports does not keep the others out.
   for (let more = true; more && !signal.aborted;) {
     more = false;
-    for (const orgId of await orgsWithUnsealed(ctx.pool)) {
+    for (const orgId of new Set([...old.splice(0), ...(await orgsWithUnsealed(ctx.pool))])) {
       if (signal.aborted) break;
       if (failed.has(orgId)) continue;
       try {
@@ -103,31 +107,33 @@ async function seal(
   round: Round | undefined,
 ): Promise<{ left: Round | undefined; end: Chain }> {
   const { events, left } = await readUnsealed(tx, orgId, round, { limit: BATCH });
-  if (events.length === 0) return { left: undefined, end: chain };
   const keys = ctx.eventKeys();
+  const replaced = chain.key_id === keys.current.id ? null : chain.key_id;
+  if (events.length === 0 && replaced === null) return { left: undefined, end: chain };
+  const at = ctx.now();
   let { seq, link } = { seq: chain.seq, link: chain.link ?? originOf(orgId) };
   const entries = events.map((event): NewEntry => {
     const { place, mark } = event;
     const leaf = event.leaf ?? leafOf(event);
-    const unmarked = mark === null || !keys.isMarked(leaf, mark);
+    const unmarked = mark === null || !keys.isMarked(leaf, mark, at);
     const entry = { seq: (seq += 1), event_id: event.id, occurred_at: event.occurred_at, leaf, unmarked };
     link = linkOf(link, entry);
     return { place, ...entry, link };
   });
   await appendEntries(tx, orgId, entries);
-  const at = ctx.now();
-  if (chain.key_id !== keys.current.id) {
-    await keepPublicKey(tx, keys.current, at);
-    if (chain.key_id !== null) await noteNewKey(tx, orgId, chain.key_id, keys.current.id, at);
+  if (chain.key_id !== keys.current.id) await keepPublicKey(tx, keys.current, at);
+  if (replaced !== null) {
+    await signAnew(tx, keys, orgId, replaced);
+    await noteNewKey(tx, orgId, replaced, keys.current.id, at);
   }
-  const end = signPlace(keys, { org_id: orgId, seq, link, at });
-  await writeEnd(tx, end, isTime(await latestCheckpoint(tx, orgId), seq, at));
+  const marked_from = chain.marked_from ?? entries.find(({ unmarked }) => !unmarked)?.seq ?? null;
+  const end = signPlace(keys, { org_id: orgId, seq, link, at, marked_from });
+  await writeEnd(tx, end, entries.length > 0 && isTime(await latestCheckpoint(tx, orgId), seq, at));
   await announceLog(tx, orgId);
-  const { key_id, signature } = end;
-  return { left, end: { ...chain, seq, link, at, key_id, signature } };
+  return { left, end: { ...chain, ...end } };
 }
 
-/** It is in the log behind the first entries that the new key signed. */
+/** It is in the log behind what the new key signed first. */
 async function noteNewKey(tx: Sql, orgId: string, before: string, after: string, at: Instant): Promise<void> {
   await recordEvent(tx, {
     ...{ orgId, type: 'event_key_rotated', actor: LOG, resourceId: null, at },

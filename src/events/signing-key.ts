@@ -13,12 +13,18 @@ import {
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ExplainedError } from '../lib/explained.js';
+import { addMillis, now, parseInstant, shortInstant, type Instant } from '../lib/instant.js';
 import { privateFile, replacePrivateFile } from '../lib/private-file.js';
 
 /** Ed25519, raw: 32 bytes in base64. */
 const KEY = /^[A-Za-z0-9+/]{43}=$/;
-/** What is left of a key that does not sign any more: its public half, and what it marked with when it was the last. */
-const RETIRED = /^public ([A-Za-z0-9+/]{43}=)(?: marked ([A-Za-z0-9+/]{43}=))?$/;
+/** What is left of a key that does not sign any more: its public half, and for a while what it marked with when it was the last. */
+const RETIRED = /^public ([A-Za-z0-9+/]{43}=)(?: marked ([A-Za-z0-9+/]{43}=) until (\S+))?$/;
+/**
+ * How long an event that was written under the key before may take into the log, in milliseconds: until all processes have the new key,
+ * and one that stands still has been started again.
+ */
+const MARKED_UNTIL_MS = 7 * 86_400_000;
 const MARK_BYTES = 16;
 /** What stands before the 32 bytes in DER (RFC 8410). */
 const PRIVATE_DER = Buffer.from('302e020100300506032b657004220420', 'hex');
@@ -40,7 +46,8 @@ export interface EventKeys {
   known: readonly PublicKey[];
   /** By what events show that one of us wrote them. `leaf`: of the event. */
   mark(leaf: Buffer): Buffer;
-  isMarked(leaf: Buffer, mark: Buffer): boolean;
+  /** `at`: when it is sealed; now, unless it is said. */
+  isMarked(leaf: Buffer, mark: Buffer, at?: Instant): boolean;
 }
 
 /** Where the keys come from: given as text, or a file that is made when it is missing. */
@@ -81,13 +88,14 @@ export function findEventKeys(source: EventKeySource): EventKeys | undefined {
 }
 
 /**
- * Puts a new key before those that are there, of which only the public halves stay; and of the last what it marked with, for
- * events that are not in the log yet. There must be a key.
+ * Puts a new key before those that are there, of which only the public halves stay; and of the last, for a week, what it marked
+ * with, for events that are not in the log yet. There must be a key.
  */
-export function rotateEventKey(file: string): void {
+export function rotateEventKey(file: string, at = now()): void {
   const [last, ...older] = readHalves(readFileSync(file, 'utf8'), file).halves;
+  const until = shortInstant(addMillis(at, MARKED_UNTIL_MS));
   const lines = [
-    `public ${base64(last!.key.bytes)} marked ${base64(last!.marks!)}\n`,
+    `public ${base64(last!.key.bytes)} marked ${base64(last!.marks!.bytes)} until ${until}\n`,
     ...older.map(({ key }) => `public ${base64(key.bytes)}\n`),
   ];
   replacePrivateFile(file, `${makeKeyLine()}${lines.join('')}`);
@@ -104,6 +112,12 @@ export function parsePublicKey(text: string): PublicKey {
   return { id: createHash('sha256').update(bytes).digest('hex').slice(0, 16), bytes };
 }
 
+/** The key of that id and those that came after it. All where it is unknown. `known`: the newest first. */
+export function keysSince(known: readonly PublicKey[], id: string | undefined): readonly PublicKey[] {
+  const at = known.findIndex((key) => key.id === id);
+  return at === -1 ? known : known.slice(0, at + 1);
+}
+
 export function isSignedBy({ bytes }: PublicKey, text: string, signature: Buffer): boolean {
   const key = createPublicKey({ key: Buffer.concat([PUBLIC_DER, bytes]), format: 'der', type: 'spki' });
   return verify(null, Buffer.from(text), key, signature);
@@ -115,8 +129,14 @@ function makeKeyLine(): string {
 
 interface Half {
   key: PublicKey;
-  /** The key of its marks; undefined when that is gone. */
-  marks: Buffer | undefined;
+  /** Undefined when that is gone. */
+  marks: MarkKey | undefined;
+}
+
+interface MarkKey {
+  bytes: Buffer;
+  /** Whoever has an old one must not write events for ever. Undefined for a private key: it is there, and may be in use elsewhere. */
+  until: Instant | undefined;
 }
 
 /** The first is the private key that signs; the others are private, or public ones of which only that is left. */
@@ -124,12 +144,12 @@ function readHalves(text: string, source: string): { current: KeyObject; halves:
   const lines = text.split(/[\s,]*[\n,][\s,]*/).filter((line) => line !== '');
   const [first = '', ...others] = lines;
   const halves = others.map((line): Half => {
-    const [, key, marks] = RETIRED.exec(line) ?? [];
+    const [, key, marks, end] = RETIRED.exec(line) ?? [];
     if (key === undefined) return halfOf(line, source);
-    return {
-      key: parsePublicKey(key),
-      marks: marks === undefined ? undefined : Buffer.from(marks, 'base64'),
-    };
+    if (marks === undefined || end === undefined) return { key: parsePublicKey(key), marks: undefined };
+    const until = parseInstant(end);
+    if (until === undefined) throw new ExplainedError(`${source}: "until ${end}" is no time`);
+    return { key: parsePublicKey(key), marks: { bytes: Buffer.from(marks, 'base64'), until } };
   });
   return { current: readPrivate(first, source), halves: [halfOf(first, source), ...halves] };
 }
@@ -137,7 +157,7 @@ function readHalves(text: string, source: string): { current: KeyObject; halves:
 function halfOf(line: string, source: string): Half {
   const key = publicOf(readPrivate(line, source));
   const marks = hkdfSync('sha256', Buffer.from(line, 'base64'), '', 'sandkeep event mark', 32);
-  return { key, marks: Buffer.from(marks) };
+  return { key, marks: { bytes: Buffer.from(marks), until: undefined } };
 }
 
 function parseKeys(text: string, source: string): EventKeys {
@@ -148,9 +168,13 @@ function parseKeys(text: string, source: string): EventKeys {
     current: known[0]!,
     sign: (signed) => sign(null, Buffer.from(signed), current),
     known,
-    mark: (leaf) => markOf(marks[0]!, leaf),
-    isMarked: (leaf, mark) =>
-      mark.length === MARK_BYTES && marks.some((key) => timingSafeEqual(markOf(key, leaf), mark)),
+    mark: (leaf) => markOf(marks[0]!.bytes, leaf),
+    isMarked: (leaf, mark, at = now()) =>
+      mark.length === MARK_BYTES &&
+      marks.some(
+        ({ bytes, until }) =>
+          (until === undefined || at < until) && timingSafeEqual(markOf(bytes, leaf), mark),
+      ),
   };
 }
 

@@ -16,7 +16,11 @@ export interface LogPart {
   end: KnownPlace | undefined;
 }
 
-export type FileVerdict = Verdict & { begins_after: number };
+export type FileVerdict = Verdict & {
+  begins_after: number;
+  /** The key that signed its end, when another has replaced it since: whoever has that key may have written the file. */
+  replaced_key: string | null;
+};
 
 /**
  * Walks an exported log, in bounded memory. Returns the first thing that is wrong with it. Throws ExplainedError for a file
@@ -38,7 +42,7 @@ export async function verifyFile(
   function walked(): Walk {
     if (!begin) throw new ExplainedError('the file does not begin like an exported log');
     if (walk) return walk;
-    walk = new Walk(begin.org_id, trust, drops);
+    walk = new Walk(begin.org_id, trust, drops, whole);
     const { seq, link } = walk.place;
     // A part of a log: what lies before it is for another file.
     if (begin.after_seq > seq) walk.beginAfter(begin.after_seq, begin.link);
@@ -96,6 +100,7 @@ export async function verifyFile(
     ...{ entries, checkpoints, unmarked },
     ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
     begins_after: begin?.after_seq ?? 0,
+    replaced_key: whole && whole.key_id !== trust.keys[0]?.id ? whole.key_id : null,
   };
   if (!begin) return { verdict, part: undefined };
   const { org_id, after_seq, link } = begin;

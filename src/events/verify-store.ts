@@ -3,14 +3,13 @@ import { inTransaction, type Transaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { shortInstant } from '../lib/instant.js';
 import { actorId } from './actor.js';
-import type { Checkpoint, Drop } from './checkpoint.js';
+import type { Checkpoint } from './checkpoint.js';
 import { readEntries, readPlaces } from './export-queries.js';
 import { isTrusted } from './kept-for.js';
 import { Comparison, type Witness } from './known-places.js';
-import { MonthsMet } from './months-met.js';
 import { keepPartitions } from './partitions.js';
-import { getKeptFor } from './retention-queries.js';
-import type { EventKeys } from './signing-key.js';
+import { getKeptFor, readDrops } from './retention-queries.js';
+import { keysSince, type EventKeys } from './signing-key.js';
 import { checkQueue, countUnsealed, findLate } from './verify-queue.js';
 import { Walk, Wrong, type Trust, type Verdict } from './verify.js';
 
@@ -41,13 +40,15 @@ export async function verifyStore(
       let walk: Walk | undefined;
       let wrong: Wrong | undefined;
       try {
-        walk = new Walk(orgId, trust, await readDrops(tx, orgId));
+        const end = await readEnd(tx, orgId);
+        walk = new Walk(orgId, trust, await readDrops(tx, orgId), end);
         await walkLog(tx, orgId, walk, new Comparison(witnesses), onEntry);
         await findInserted(tx, orgId);
         await checkQueue(tx, orgId, walk.marked, { keys, accepted: trust.accepted });
-        await checkRetention(tx, orgId, trust);
+        await checkRetention(tx, orgId, trust, end);
         await findLate(tx, orgId);
         await findGone(tx, orgId);
+        checkEndKey(end, trust);
       } catch (error) {
         if (!(error instanceof Wrong)) throw error;
         wrong = error;
@@ -70,7 +71,6 @@ async function walkLog(
   comparison: Comparison,
   onEntry: (seq: number) => void,
 ): Promise<void> {
-  const months = new MonthsMet();
   await comparison.begin(walk);
   for await (const entries of readEntries(tx, orgId, { afterSeq: walk.place.seq })) {
     const places = await readPlaces(tx, orgId, entries);
@@ -83,7 +83,6 @@ async function walkLog(
           `entry ${seq} (event ${event_id} of ${shortInstant(occurred_at)}) was changed: it is filed under another actor than it names`,
         );
       }
-      if (event) months.meet(event);
       await comparison.meet(seq, link);
       onEntry(seq);
       const checkpoint = places.get(seq);
@@ -94,7 +93,6 @@ async function walkLog(
   const beyond = await readCheckpointBehind(tx, orgId, walk.place.seq);
   walk.finish(beyond ?? (await readEnd(tx, orgId)));
   comparison.finish(walk.place.seq);
-  await months.finish(tx, orgId);
 }
 
 /** Events that nobody sealed and nobody will. */
@@ -119,9 +117,14 @@ async function findInserted(tx: Transaction, orgId: string): Promise<void> {
   }
 }
 
-async function checkRetention(tx: Transaction, orgId: string, { keys }: Trust): Promise<void> {
+async function checkRetention(
+  tx: Transaction,
+  orgId: string,
+  { keys }: Trust,
+  end: Checkpoint | undefined,
+): Promise<void> {
   const kept = await getKeptFor(tx, orgId);
-  if (!kept || isTrusted(kept, keys)) return;
+  if (!kept || isTrusted(kept, keysSince(keys, end?.key_id))) return;
   throw new Wrong(`that events are kept for ${kept.retention_months} months was not set by the service`);
 }
 
@@ -137,31 +140,32 @@ async function findGone(tx: Transaction, orgId: string): Promise<void> {
   if (rows.length > 0) throw new Wrong('the log is gone: there are keys, and not the events of their making');
 }
 
+/** The service signs all that it has with a new key at once: with the one before somebody else could write a history anew. */
+function checkEndKey(end: Checkpoint | undefined, { keys }: Trust): void {
+  const [current] = keys;
+  if (!end || !current || end.key_id === current.id) return;
+  throw new Wrong(
+    `its end is signed by the key ${end.key_id}, which ${current.id} has replaced: the service has not signed it anew yet, or somebody else has that key`,
+    'unsealed',
+  );
+}
+
 async function readCheckpointBehind(
   tx: Transaction,
   orgId: string,
   seq: number,
 ): Promise<Checkpoint | undefined> {
   const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
-    `select org_id, seq, link, at, key_id, signature from event_checkpoints
+    `select org_id, seq, link, at, marked_from, key_id, signature from event_checkpoints
      where org_id = $1 and seq > $2 order by seq desc limit 1`,
     [orgId, seq],
   );
   return rows[0];
 }
 
-export async function readDrops(tx: Transaction, orgId: string): Promise<Drop[]> {
-  const { rows } = await tx.query<Drop & Record<string, unknown>>(
-    `select org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature
-     from event_drops where org_id = $1 order by seq`,
-    [orgId],
-  );
-  return rows;
-}
-
 export async function readEnd(tx: Transaction, orgId: string): Promise<Checkpoint | undefined> {
   const { rows } = await tx.query<Checkpoint & Record<string, unknown>>(
-    `select org_id, seq, link, at, key_id, signature from event_chains where org_id = $1 and seq > 0`,
+    `select org_id, seq, link, at, marked_from, key_id, signature from event_chains where org_id = $1 and seq > 0`,
     [orgId],
   );
   return rows[0];

@@ -45,6 +45,7 @@ export class Wrong extends Error {
 
 /** Whom and what one who verifies believes. */
 export interface Trust {
+  /** The one that signs now first, then those before it. */
   keys: readonly PublicKey[];
   /** Events of which he knows that the release before the log wrote them during an upgrade, by id. */
   accepted?: ReadonlySet<string>;
@@ -60,14 +61,14 @@ export class Walk {
   unmarked = 0;
   private seq = 0;
   private link: Buffer;
-  /** An event of our own was met. */
-  marked = false;
 
   constructor(
     private readonly orgId: string,
     private readonly trust: Trust,
     /** What retention took, in their order. */
     private readonly drops: readonly Drop[],
+    /** What is said to be the signed end. It is not believed before the walk has come there. */
+    private readonly end: Checkpoint | undefined,
   ) {
     this.link = originOf(orgId);
     for (const drop of drops) this.believe(drop);
@@ -76,6 +77,11 @@ export class Walk {
       undefined,
     );
     if (base) this.beginAfter(base.base_seq, base.base_link);
+  }
+
+  /** Whether the log has events of our own. */
+  get marked(): boolean {
+    return (this.end?.marked_from ?? null) !== null;
   }
 
   /** Where the walk is: the last entry that was found to be in order. */
@@ -109,11 +115,11 @@ export class Walk {
       );
     }
     // A log begins with what was there before it. Later, and without a mark, an event was put in past the service.
-    if (entry.unmarked && this.marked && !this.trust.accepted?.has(entry.event_id)) {
+    const isLate = entry.seq > (this.end?.marked_from ?? Infinity);
+    if (entry.unmarked && isLate && !this.trust.accepted?.has(entry.event_id)) {
       throw new Wrong(`${which} was inserted: nobody wrote it who has the event keys`);
     }
     if (entry.unmarked) this.unmarked += 1;
-    else this.marked = true;
     this.seq = entry.seq;
     this.link = link;
     this.entries += 1;
@@ -157,7 +163,9 @@ export class Walk {
 
   /** Throws unless a key that is trusted signed it, for this log. */
   believe(checkpoint: Checkpoint | Drop): void {
-    const wrong = checkSignature(checkpoint, this.trust.keys);
+    // A signed place before the end needs no more: the end is linked to it.
+    const endKey = 'dropped_before' in checkpoint ? this.end?.key_id : undefined;
+    const wrong = checkSignature(checkpoint, this.trust.keys, endKey);
     if (wrong) throw new Wrong(wrong.sentence, wrong.unknownKey ? 'unknown_key' : 'tampered');
     if (checkpoint.org_id !== this.orgId) throw new Wrong('a checkpoint is of another organization');
   }
