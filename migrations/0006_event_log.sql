@@ -162,10 +162,12 @@ create trigger only_added before update or delete on events for each row execute
 create trigger only_added before update or delete on event_log for each row execute function refuse_event_change();
 create trigger only_added before update or delete on event_checkpoints for each row execute function refuse_event_change();
 create trigger only_added before update or delete on event_drops for each row execute function refuse_event_change();
+create trigger only_added before update or delete on event_months for each row execute function refuse_event_change();
 create trigger never_emptied before truncate on events execute function refuse_event_change();
 create trigger never_emptied before truncate on event_log execute function refuse_event_change();
 create trigger never_emptied before truncate on event_checkpoints execute function refuse_event_change();
 create trigger never_emptied before truncate on event_drops execute function refuse_event_change();
+create trigger never_emptied before truncate on event_months execute function refuse_event_change();
 
 -- Takes what has no month of its own, so that writing an event never fails for want of one.
 create table events_other partition of events default;

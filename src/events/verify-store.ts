@@ -8,6 +8,7 @@ import { readEntries, readPlaces } from './export-queries.js';
 import { isTrusted } from './kept-for.js';
 import { Comparison, type Witness } from './known-places.js';
 import { keepPartitions } from './partitions.js';
+import { MonthsMet } from './months-met.js';
 import { getKeptFor, readDrops } from './retention-queries.js';
 import { keysSince, type EventKeys } from './signing-key.js';
 import { checkQueue, countUnsealed, findLate } from './verify-queue.js';
@@ -71,6 +72,7 @@ async function walkLog(
   comparison: Comparison,
   onEntry: (seq: number) => void,
 ): Promise<void> {
+  const months = new MonthsMet();
   await comparison.begin(walk);
   for await (const entries of readEntries(tx, orgId, { afterSeq: walk.place.seq })) {
     const places = await readPlaces(tx, orgId, entries);
@@ -83,6 +85,7 @@ async function walkLog(
           `entry ${seq} (event ${event_id} of ${shortInstant(occurred_at)}) was changed: it is filed under another actor than it names`,
         );
       }
+      if (event) months.meet(event);
       await comparison.meet(seq, link);
       onEntry(seq);
       const checkpoint = places.get(seq);
@@ -93,6 +96,7 @@ async function walkLog(
   const beyond = await readCheckpointBehind(tx, orgId, walk.place.seq);
   walk.finish(beyond ?? (await readEnd(tx, orgId)));
   comparison.finish(walk.place.seq);
+  await months.finish(tx, orgId);
 }
 
 /** Events that nobody sealed and nobody will. */
