@@ -479,6 +479,7 @@ create table webhook_deliveries (
   attempts integer not null default 0,
   tried_before integer not null default 0,
   results jsonb not null default '[]'::jsonb,
+  refused boolean not null default false,
   due_at timestamp with time zone,
   claim uuid,
   expires_at timestamp with time zone,
@@ -488,10 +489,10 @@ create table webhook_deliveries (
   constraint webhook_deliveries_check CHECK (((status = 'pending'::text) = (due_at IS NOT NULL))),
   constraint webhook_deliveries_check1 CHECK (((status = 'pending'::text) = (settled_at IS NULL))),
   constraint webhook_deliveries_check2 CHECK (((expires_at IS NOT NULL) OR ((attempts = 0) AND (claim IS NULL)))),
-  constraint webhook_deliveries_org_id_webhook_id_fkey FOREIGN KEY (org_id, webhook_id) REFERENCES webhooks(org_id, id) ON DELETE CASCADE,
+  constraint webhook_deliveries_org_id_webhook_id_fkey FOREIGN KEY (org_id, webhook_id) REFERENCES webhooks(org_id, id),
   constraint webhook_deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])))
 );
-CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (org_id, webhook_id, due_at) WHERE (status = 'pending'::text);
+CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (org_id, webhook_id, refused, due_at) WHERE (status = 'pending'::text);
 CREATE INDEX webhook_deliveries_listed ON public.webhook_deliveries USING btree (org_id, webhook_id, created_at DESC, id DESC);
 CREATE INDEX webhook_deliveries_listed_status ON public.webhook_deliveries USING btree (org_id, webhook_id, status, created_at DESC, id DESC);
 CREATE UNIQUE INDEX webhook_deliveries_seq ON public.webhook_deliveries USING btree (org_id, webhook_id, seq) WHERE (seq IS NOT NULL);
@@ -519,11 +520,13 @@ create table webhooks (
   created_at timestamp with time zone not null,
   created_by json not null,
   updated_at timestamp with time zone not null,
+  deleted_at timestamp with time zone,
   constraint webhooks_pkey PRIMARY KEY (org_id, id),
   constraint webhooks_check CHECK (((key_id IS NULL) = (sealed IS NULL))),
   constraint webhooks_check1 CHECK (((cardinality(old_key_ids) = cardinality(old_sealed)) AND ((cardinality(old_sealed) = 0) = (old_until IS NULL)))),
   constraint webhooks_check2 CHECK (((disabled_reason IS NULL) OR (status = 'disabled'::text))),
   constraint webhooks_check3 CHECK (((failures = 0) = (failing_since IS NULL))),
+  constraint webhooks_check4 CHECK (((deleted_at IS NULL) OR ((status = 'disabled'::text) AND (sealed IS NULL)))),
   constraint webhooks_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['failing'::text, 'gone'::text, 'secret_lost'::text]))),
   constraint webhooks_failures_check CHECK ((failures >= 0)),
   constraint webhooks_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
@@ -531,6 +534,7 @@ create table webhooks (
   constraint webhooks_status_check CHECK ((status = ANY (ARRAY['active'::text, 'disabled'::text])))
 );
 CREATE INDEX webhooks_active ON public.webhooks USING btree (org_id, id) WHERE (status = 'active'::text);
+CREATE INDEX webhooks_deleted ON public.webhooks USING btree (org_id, id) WHERE (deleted_at IS NOT NULL);
 CREATE INDEX webhooks_old_secrets ON public.webhooks USING btree (old_until) WHERE (old_until IS NOT NULL);
 create policy own_organization on webhooks using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
