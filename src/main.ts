@@ -18,12 +18,12 @@ import { isUnreachable, sqlState } from './db/pool.js';
 import { VERSION } from './version.js';
 
 /** The command line. Options and their environment variables are declared in `cli/options.ts`. */
-export async function main(argv: readonly string[]): Promise<void> {
+export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
   const program = new Command('sandkeep')
     .description('The self-hosted control plane for sandboxes and volumes.')
     .version(VERSION)
     .showHelpAfterError('(--help says more)')
-    .hook('preAction', (_, command) => readFlags(command))
+    .hook('preAction', (_, command) => readFlags(command, env))
     .addCommand(serveCommand())
     .addCommand(doctorCommand())
     .addCommand(migrateCommand())

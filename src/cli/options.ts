@@ -190,7 +190,9 @@ export const webhookTypes = () =>
   new Option(
     '--type <type>',
     'send this event type, or with ! in front leave it out; may be repeated; "" for all',
-  ).argParser((text: string, before: string[] = []) => (text === '' ? before : [...before, text]));
+  ).argParser((text: string, before: string[] | undefined) =>
+    text === '' ? (before ?? []) : [...(before ?? []), text],
+  );
 
 export const webhookOverlap = () =>
   new Option('--overlap-secs <n>', 'how long the secret before, and those that sign beside it, go on')
