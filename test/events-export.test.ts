@@ -292,6 +292,60 @@ describe('sandkeep events export', () => {
     expect(readdirSync(folder)).toEqual(['all.ndjson']);
   });
 
+  test('that broke off is whole with what goes on at its last whole line, and only with that', async () => {
+    const { text } = await exported();
+    const lines = text.split('\n').slice(0, -1);
+    const file = (name: string, content: string) => {
+      writeFileSync(join(folder, name), content);
+      return join(folder, name);
+    };
+    const printed = (await run(['events', 'key', '--data-dir', service.directory])).out;
+    // As after a rotation.
+    const keys = `${printed}${Buffer.alloc(32, 1).toString('base64')}  0123456789abcdef\n`;
+    const check = async (...files: string[]) => {
+      const args = files.flatMap((each) => ['--file', each]);
+      const { code, out } = await run(['events', 'verify', ...args, '--public-key', keys]);
+      return { code, said: out.trimEnd().split('\n') };
+    };
+    const at = lines.findIndex((each) => each.startsWith('{"seq":5,'));
+    const half = file('half', [...lines.slice(0, at + 1), lines[at + 1]!.slice(0, 100)].join('\n'));
+    const unsigned = file('unsigned', lines.slice(0, -1).join('\n'));
+    const lastOf = (path: string) => Number(/.*\n\{"seq":(\d+),/s.exec(readFileSync(path, 'utf8'))![1]);
+    const last = lastOf(unsigned);
+    await client.post('/v1/volumes', { name: `later-${uuidv7()}` });
+    await untilSealed(service.ctx.pool, client.org.id);
+    const rest = file('rest', (await exported({ after_seq: '5' })).text);
+    const tail = file('tail', (await exported({ after_seq: String(last) })).text);
+
+    expect((await verify(readFileSync(half, 'utf8'))).wrong).toMatch(
+      /ends at entry 5, .* its end was cut off$/,
+    );
+    expect((await verify(readFileSync(unsigned, 'utf8'))).wrong).toMatch(/no signed end/);
+    const middle = file('middle', readFileSync(rest, 'utf8').slice(0, -10));
+    const end = file('end', (await exported({ after_seq: String(lastOf(rest)) })).text);
+    for (const [files, after] of [
+      [[half, middle, end], 5],
+      [[unsigned, tail], last],
+    ] as const) {
+      const { code, said } = await check(...files);
+      expect([code, said[0], said.at(-1)]).toEqual([
+        0,
+        expect.stringContaining(`it broke off after entry ${after}, where the next goes on`),
+        expect.stringContaining('in order'),
+      ]);
+    }
+    // What goes on begins elsewhere, is older than what broke off, or that was changed.
+    expect((await check(half, tail)).said).toEqual([
+      expect.stringContaining('its end was cut off'),
+      expect.stringContaining('it does not go on where'),
+    ]);
+    const newer = (await exported()).text.split('\n').slice(0, at + 1);
+    const later = file('later', newer.join('\n'));
+    expect((await check(later, rest)).said[1]).toMatch(/the one before was made up to/);
+    const forged = file('forged', readFileSync(half, 'utf8').replace('volume_', 'other_'));
+    expect((await check(forged, rest)).said[0]).toMatch(/TAMPERED/);
+  }, 240_000);
+
   test('replaces a file only when told to', async () => {
     const out = join(folder, 'kept.csv');
     writeFileSync(out, 'mine');

@@ -32,7 +32,10 @@ export function verifyCommand(): Command {
     )
     .addOption(many('--against <file>', 'an exported log that must be what the database still has'))
     .addOption(
-      many('--public-key <key>', 'a key to trust beside those of this installation, the newest first'),
+      many(
+        '--public-key <key>',
+        'a key to trust beside those of this installation, the newest first; all lines of "events key" in one will do',
+      ),
     )
     .addOption(
       many('--accept <event>', 'the id of an event that the release before the log wrote in an upgrade'),
@@ -56,6 +59,7 @@ type Result = Verdict & {
   unsealed?: number;
   begins_after?: number;
   replaced_key?: string | null;
+  broke_off_after?: number;
 };
 
 async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
@@ -123,30 +127,43 @@ async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
   // With a key that is named nothing of an installation is needed: who checks may be somebody else.
   const trust = trustOf(options);
   const results: Result[] = [];
-  let before: { file: string; part: LogPart | undefined } | undefined;
+  let before: Verified | undefined;
   for (const file of options.file) {
-    const { result, part } = await verifyOne(file, trust);
-    results.push({ ...result, ...(result.wrong === null && before ? goesOn(before, part) : {}) });
-    before = { file, part };
+    const { result, part } = await verifyOne(file, trust, before?.part?.promised);
+    const seq = before?.part?.end?.seq;
+    if (before && seq !== undefined && goesOn(before.part!, part)) {
+      // All that was wrong is that it broke off: what goes on there is signed, and so is what it is linked to.
+      if (before.result.wrong !== null) {
+        Object.assign(before.result, { wrong: null, fault: null, broke_off_after: seq });
+      }
+    } else if (before && result.wrong === null) {
+      Object.assign(result, {
+        ...{ wrong: `it does not go on where ${before.result.name} ends`, fault: 'tampered' },
+      });
+    }
+    results.push(result);
+    before = { result, part };
   }
   return results;
 }
 
-/** What is wrong with where a file begins, after the one before it. */
-function goesOn(
-  before: { file: string; part: LogPart | undefined },
-  part: LogPart | undefined,
-): Partial<Result> {
-  const end = before.part?.end;
-  if (end && part && end.seq === part.after.seq && end.link.equals(part.after.link)) return {};
-  return { wrong: `it does not go on where ${before.file} ends`, fault: 'tampered' };
+/** Whether a part of a log begins exactly where the one before it ends. */
+function goesOn({ end }: LogPart, part: LogPart | undefined): boolean {
+  return (
+    end !== undefined && part !== undefined && end.seq === part.after.seq && end.link.equals(part.after.link)
+  );
 }
 
-async function verifyOne(file: string, trust: Trust): Promise<{ result: Result; part: LogPart | undefined }> {
+interface Verified {
+  result: Result;
+  part: LogPart | undefined;
+}
+
+async function verifyOne(file: string, trust: Trust, promised: LogPart['promised'] = []): Promise<Verified> {
   // Loaded only here: what checks lines takes as long to load as all else.
   const { verifyFile } = await import('../events/verify-file.js');
   const { verdict, part } = await withProgress(file, (onEntry) =>
-    verifyFile(explained(file, createReadStream(file)), trust, onEntry),
+    verifyFile(explained(file, createReadStream(file)), trust, promised, onEntry),
   );
   return { result: { name: file, ...verdict }, part };
 }
@@ -162,7 +179,9 @@ async function* explained<T>(file: string, source: AsyncIterable<T>): AsyncGener
 
 /** Throws ExplainedError where there is nothing to trust: a key that is made now would have signed nothing. */
 function trustOf(options: VerifyOptions): Trust {
-  const named = options.publicKey.map(parsePublicKey);
+  // A line may have the id of the key behind it, as "sandkeep events key" prints them.
+  const lines = options.publicKey.flatMap((text) => text.trim().split('\n'));
+  const named = lines.map((line) => parsePublicKey(line.split('  ')[0]!));
   const source = eventKeySourceOf(options);
   const own = options.file.length > 0 && named.length > 0 ? [] : (findEventKeys(source)?.known ?? []);
   const keys = [...own, ...named];
@@ -187,6 +206,9 @@ function sentence(result: Result): string {
   if (wrong !== null) return `${name}: ${VERDICTS[fault ?? 'tampered']}: ${wrong}`;
   const notes = [
     begins_after > 0 ? `; it begins after entry ${begins_after}` : '',
+    result.broke_off_after === undefined
+      ? ''
+      : `; it broke off after entry ${result.broke_off_after}, where the next goes on`,
     unmarked > 0 ? `; ${unmarked} events were not written under the event keys` : '',
     unsealed > 0 ? `; ${unsealed} events are not sealed yet` : '',
     replaced === null

@@ -1,4 +1,4 @@
-import { numberedLines } from '../lib/lines.js';
+import { numberedLines, type NumberedLine } from '../lib/lines.js';
 import { ExplainedError } from '../lib/explained.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
 import type { KnownPlace } from './known-places.js';
@@ -12,9 +12,14 @@ export interface LogPart {
   org_id: string;
   /** It begins behind this entry. */
   after: KnownPlace;
-  /** Undefined when something is wrong with it. */
+  /** Undefined when anything is wrong with it but that it broke off here. */
   end: KnownPlace | undefined;
+  /** The signed places that a part which broke off does not come to: those that go on from it must. */
+  promised: readonly Checkpoint[];
 }
+
+/** The last line is missing, or more: what was exported after the last entry that is there makes it whole. */
+class BrokeOff extends Wrong {}
 
 export type FileVerdict = Verdict & {
   begins_after: number;
@@ -24,11 +29,12 @@ export type FileVerdict = Verdict & {
 
 /**
  * Walks an exported log, in bounded memory. Returns the first thing that is wrong with it. Throws ExplainedError for a file
- * that is none. `onEntry`: called with the number of each entry.
+ * that is none. `promised`: of the part before it. `onEntry`: called with the number of each entry.
  */
 export async function verifyFile(
   chunks: AsyncIterable<Buffer>,
   trust: Trust,
+  promised: readonly Checkpoint[] = [],
   onEntry: (seq: number) => void = () => undefined,
 ): Promise<{ verdict: FileVerdict; part: LogPart | undefined }> {
   let begin: { org_id: string; after_seq: number; link: Buffer } | undefined;
@@ -49,7 +55,26 @@ export async function verifyFile(
     else if (begin.after_seq < seq || !begin.link.equals(link)) {
       throw new Wrong('the file says another beginning than the log of its organization has');
     }
+    meetPromised(walk);
     return walk;
+  }
+
+  function meetPromised(walk: Walk): void {
+    for (const one of promised) if (one.seq === walk.place.seq) walk.meet(one);
+  }
+
+  /** Where a file broke off there may be half a line. */
+  let unread: ExplainedError | undefined;
+  function read(line: NumberedLine): LogLine | undefined {
+    if (unread) throw unread;
+    try {
+      if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
+      return readLogLine(line.text, line.number);
+    } catch (error) {
+      if (!(error instanceof ExplainedError)) throw error;
+      unread = error;
+      return undefined;
+    }
   }
 
   function take(line: LogLine): void {
@@ -68,6 +93,7 @@ export async function verifyFile(
       if (end.seq <= walked().place.seq) walked().meet(end);
     } else {
       walked().next(line.entry);
+      meetPromised(walked());
       onEntry(line.entry.seq);
     }
   }
@@ -78,18 +104,24 @@ export async function verifyFile(
       throw new Wrong('the file does not say in its first lines where it ends: its end was cut off');
     walked().believe(whole);
     const { seq, link } = walked().place;
-    if (whole.seq === seq && whole.link.equals(link)) return;
-    throw new Wrong(
-      `the file ends at entry ${seq}, and was made up to entry ${whole.seq}: its end was cut off`,
-    );
+    const missing = (upTo: number) =>
+      `the file ends at entry ${seq}, and was made up to entry ${upTo}: its end was cut off`;
+    if (seq <= whole.seq && (end?.seq ?? 0) < whole.seq) {
+      throw new BrokeOff(seq < whole.seq ? missing(whole.seq) : 'the file has no signed end: it was cut off');
+    }
+    walked().finish(end);
+    if (whole.seq !== seq || !whole.link.equals(link)) throw new Wrong(missing(whole.seq));
+    const missed = promised.find((one) => one.seq > seq);
+    if (missed)
+      throw new Wrong(`the file ends at entry ${seq}, and the one before was made up to ${missed.seq}`);
   }
 
   try {
     for await (const line of numberedLines(chunks, LONGEST_LINE)) {
-      if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
-      take(readLogLine(line.text, line.number));
+      const said = read(line);
+      if (said) take(said);
     }
-    walked().finish(end);
+    if (unread && !begin) throw unread;
     checkWhole();
   } catch (error) {
     if (!(error instanceof Wrong)) throw error;
@@ -104,7 +136,12 @@ export async function verifyFile(
   };
   if (!begin) return { verdict, part: undefined };
   const { org_id, after_seq, link } = begin;
-  return { verdict, part: { org_id, after: { seq: after_seq, link }, end: wrong ? undefined : walk?.place } };
+  const after = { seq: after_seq, link };
+  if (wrong && !(wrong instanceof BrokeOff)) {
+    return { verdict, part: { org_id, after, end: undefined, promised: [] } };
+  }
+  const ahead = wrong && whole ? [...promised, whole].filter(({ seq }) => seq >= walked().place.seq) : [];
+  return { verdict, part: { org_id, after, end: walk?.place, promised: ahead } };
 }
 
 /** The places of the entries of a file that is in order. */
