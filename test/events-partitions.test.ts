@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { Pool } from '../src/db/pool.js';
 import { inTransaction } from '../src/db/transaction.js';
 import { operator } from '../src/events/actor.js';
@@ -83,17 +83,21 @@ const untilWaiting = (tables: readonly string[], mode: string) =>
     (waiting) => waiting > 0,
   );
 
-/** Does something in a transaction that stays open until it is told to commit. */
+const open = new Set<() => Promise<void>>();
+afterEach(() => Promise.all([...open].map((commit) => commit())));
+
+/** Does something in a transaction that stays open until it is told to commit, at the latest to the end of the test. */
 async function held(...statements: readonly string[]): Promise<{ commit: () => Promise<void> }> {
   const client = await pool.connect();
   await client.query('begin; set local idle_in_transaction_session_timeout = 0');
   for (const statement of statements) await client.query(statement);
-  return {
-    async commit() {
-      await client.query('commit');
-      client.release();
-    },
+  const commit = async () => {
+    open.delete(commit);
+    await client.query('commit');
+    client.release();
   };
+  open.add(commit);
+  return { commit };
 }
 
 test('a month of which there are events gets no partition when more are imported: whoever began to read before finds them', async () => {
