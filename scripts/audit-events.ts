@@ -49,7 +49,8 @@ function describeEvent(type: EventType): string {
 function fieldsOf(schema: Schema, path = ''): [string, Schema][] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
     const optional = schema.required?.includes(name) ? '' : '?';
-    return field.properties
+    // One that may have any has none by name.
+    return Object.keys(field.properties ?? {}).length > 0
       ? fieldsOf(field, `${path}${name}.`)
       : [[`${path}${name}${optional}`, field] as [string, Schema]];
   });
