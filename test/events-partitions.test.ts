@@ -124,7 +124,7 @@ test('a month of which there are events gets no partition when more are imported
   const { status, body, text } = await client.get('/v1/events', { event_type: 'sandbox_started', limit: 1 });
   expect([status, text]).toEqual([200, expect.anything()]);
   expect(await partitionOf(body.data[0].id)).toBe('events_other');
-});
+}, 180_000);
 
 test.each(['2013-04', '2033-04'])(
   'an event of %s that comes while the partition is made stays where it is, and there is no partition',
@@ -192,7 +192,7 @@ test.each([
   }
   await dropEmptyPartitions(pool, '2015-01-01T00:00:00.000000Z', never);
   expect(await partitions('2014')).toEqual([]);
-});
+}, 180_000);
 
 test('who is in the way of one month is waited for once, and not for each', async () => {
   const months = ['2016-01', '2016-02', '2016-03'];
