@@ -7,12 +7,12 @@ import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
 import { openRequests } from './db/requests.js';
-import { inTransaction } from './db/transaction.js';
 import { operator } from './events/actor.js';
-import { keepFirstKey, otherKeys } from './events/chain-queries.js';
+import { BrokenLog } from './events/check-end.js';
 import { EventHeads, headsFileOf } from './events/heads.js';
-import { markEvents } from './events/mark.js';
-import { eventKeySourceOf, openEventKeys } from './events/signing-key.js';
+import { keysOf, markEvents } from './events/mark.js';
+import { describeEventKeys, eventKeySourceOf, openEventKeys, type EventKeys } from './events/signing-key.js';
+import { useKeys } from './events/use-keys.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
 import { createKey } from './keys/create.js';
@@ -136,19 +136,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const requests = await openRequestPool(database, pool, log);
     opened.push({ what: 'the pool of requests', close: () => requests.end() });
 
-    const eventKeys = openEventKeys(eventKeySourceOf(options));
     const eventHeads = new EventHeads(headsFileOf(options));
-    markEvents(pool, eventKeys);
-    markEvents(requests, eventKeys);
-    const keys = eventKeys();
-    await inTransaction(pool, (tx) => keepFirstKey(tx, keys.current, now()));
-    const others = await otherKeys(pool, keys.known);
-    if (others.length > 0) {
-      log.error(
-        { others },
-        'the event log was signed by keys that are not known here: this process puts nothing into it. Give every process the same keys; in place of one that is lost, its public half',
-      );
-    }
+    const eventKeys = await openKeysOfLog(pool, options);
+    markEvents(requests, () => keysOf(pool));
     await notePriceBook(pool, priceBook);
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
@@ -208,6 +198,20 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await stop();
     throw error;
   }
+}
+
+/** Who writes under other keys than those of the log leaves events in it that look like those of an intruder, for ever. */
+async function openKeysOfLog(pool: Pool, options: ServiceOptions): Promise<() => EventKeys> {
+  const source = eventKeySourceOf(options);
+  const eventKeys = openEventKeys(source);
+  await useKeys(pool, eventKeys(), now()).catch((cause: unknown) => {
+    if (!(cause instanceof BrokenLog)) throw cause;
+    throw new ExplainedError(
+      `${cause.message}: give this process the keys of the others, in ${describeEventKeys(source)}; in place of one that is lost, its public half behind the key there ("public …", as "sandkeep events key" printed it)`,
+      { cause },
+    );
+  });
+  return eventKeys;
 }
 
 async function openRequestPool({ address }: Database, pool: Pool, log: Logger): Promise<Pool> {

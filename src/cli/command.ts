@@ -3,6 +3,7 @@ import { migrate } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address, type Pool } from '../db/pool.js';
 import { otherKeys } from '../events/chain-queries.js';
+import { BrokenLog } from '../events/check-end.js';
 import { markEvents } from '../events/mark.js';
 import {
   describeEventKeys,
@@ -11,6 +12,8 @@ import {
   openEventKeys,
   type EventKeys,
 } from '../events/signing-key.js';
+import { noteKey } from '../events/use-keys.js';
+import { now } from '../lib/instant.js';
 import { dataDir, databaseUrl, eventKeys, eventKeysFile, json } from './options.js';
 
 /** What every command takes. */
@@ -50,7 +53,8 @@ export async function withDatabase<T>(
     await migrate(database.address);
     const pool = openPool(database.address, () => undefined);
     try {
-      markEvents(pool, await writerKeys(pool, options));
+      let keys: Promise<EventKeys | undefined> | undefined;
+      markEvents(pool, () => (keys ??= writerKeys(pool, options)));
       return await work(pool, database.address);
     } finally {
       await pool.end();
@@ -61,26 +65,32 @@ export async function withDatabase<T>(
 }
 
 /**
- * What marks the events that a command writes. It makes a key only for a database that is in the data directory, and that has
- * none: any other would be one that nobody knows. Without one of those that signed a command works as well, and says so.
+ * What marks the events that a command writes; looked for when it writes the first. It makes a key only for a database that is in the
+ * data directory, and that has none: any other would be one that nobody knows. Without those of the service a command works as well,
+ * and says so.
  */
-async function writerKeys(pool: Pool, options: CommonOptions): Promise<() => EventKeys | undefined> {
+async function writerKeys(pool: Pool, options: CommonOptions): Promise<EventKeys | undefined> {
   const source = eventKeySourceOf(options);
-  const signers = await otherKeys(pool, []);
-  if (signers.length === 0 && options.databaseUrl === undefined) return openEventKeys(source);
-  let found: { keys: EventKeys | undefined } | undefined;
-  return () => {
-    if (found) return found.keys;
-    const keys = findEventKeys(source);
-    const isOurs = signers.length === 0 || keys?.known.some(({ id }) => signers.includes(id));
-    found = { keys: isOurs ? keys : undefined };
-    if (!isOurs) {
-      process.stderr.write(
-        `sandkeep: the event keys of the service are not in ${describeEventKeys(source)}: "sandkeep events verify" will name what this command does as put in by others\n`,
-      );
-    }
-    return found.keys;
-  };
+  const noted = await otherKeys(pool, []);
+  const isOwn = noted.length === 0 && options.databaseUrl === undefined;
+  const keys = isOwn ? openEventKeys(source)() : findEventKeys(source);
+  if (keys ? await areOfLog(pool, keys, noted) : noted.length === 0) return keys;
+  process.stderr.write(
+    `sandkeep: the event keys of the service are not in ${describeEventKeys(source)}: "sandkeep events verify" will name what this command does as put in by others\n`,
+  );
+  return undefined;
+}
+
+async function areOfLog(pool: Pool, keys: EventKeys, noted: readonly string[]): Promise<boolean> {
+  // Also one that another has replaced: the service takes for a while what it marked.
+  if (noted.includes(keys.current.id)) return true;
+  try {
+    await noteKey(pool, keys, now());
+    return true;
+  } catch (error) {
+    if (error instanceof BrokenLog) return false;
+    throw error;
+  }
 }
 
 /** Prints a result: JSON for programs, `text` for people. */

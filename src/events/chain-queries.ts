@@ -209,17 +209,12 @@ export async function latestCheckpoint(
   return rows[0];
 }
 
-/** Notes the public half of the key that signs at first. Of several processes that begin at once one does. */
-export async function keepFirstKey(tx: Sql, { id, bytes }: PublicKey, at: Instant): Promise<void> {
+/** Until the transaction ends nobody else who locks them notes a key. */
+export async function lockKeys(tx: Sql): Promise<void> {
   await tx.query("select pg_advisory_xact_lock(hashtextextended('event keys', 0))");
-  await tx.query(
-    `insert into event_keys (id, public_key, added_at)
-     select $1, $2, $3 where not exists (select from event_keys)`,
-    [id, bytes, at],
-  );
 }
 
-/** Notes the public half of a key that signs. */
+/** Notes the public half of a key that signs and marks. */
 export async function keepPublicKey(sql: Sql, { id, bytes }: PublicKey, at: Instant): Promise<void> {
   await sql.query(
     'insert into event_keys (id, public_key, added_at) values ($1, $2, $3) on conflict do nothing',
@@ -227,7 +222,7 @@ export async function keepPublicKey(sql: Sql, { id, bytes }: PublicKey, at: Inst
   );
 }
 
-/** The keys that signed and are not among these. */
+/** The keys that were noted and are not among these. */
 export async function otherKeys(sql: Sql, known: readonly PublicKey[]): Promise<string[]> {
   const { rows } = await sql.query<{ id: string }>(
     'select id from event_keys where not (id = any ($1)) order by added_at',

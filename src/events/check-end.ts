@@ -7,12 +7,12 @@ import type { EventKeys } from './signing-key.js';
 /** Nobody must sign what goes on from here: it would make good what somebody did to the tables. */
 export class BrokenLog extends Error {}
 
-/** Throws BrokenLog when others signed, whose keys are not known here: what one wrote the other would take for tampering. */
+/** Throws BrokenLog when others sign and mark, whose keys are not known here: what one wrote the other would take for tampering. */
 export async function checkKnown(sql: Sql, keys: EventKeys): Promise<void> {
   const others = await otherKeys(sql, keys.known);
   if (others.length === 0) return;
   throw new BrokenLog(
-    `the log was signed by ${others.join(' and ')}, which is not among the keys that are known here`,
+    `the log is written under ${others.join(' and ')}, which is not among the keys that are known here`,
   );
 }
 

@@ -28,7 +28,7 @@ export interface NewEventRow extends EventRow {
 const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';
 
 export async function insertEvent(sql: Sql, event: NewEventRow): Promise<void> {
-  const mark = markFor(sql, event.leaf ?? leafOf(event));
+  const mark = await markFor(sql, event.leaf ?? leafOf(event));
   await sql.query(
     `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,

@@ -49,7 +49,7 @@ export async function setRetention(
     const chain = (await lockChain(tx, orgId, { wait: true }))!;
     const change = { before_months: chain.retention_months, after_months: months };
     if (months === null && change.before_months === null) return change;
-    const keys = keysOf(tx);
+    const keys = await keysOf(tx);
     if (!keys) {
       throw new ExplainedError(
         'how long events are kept is signed with the event keys of the service, which are not here',

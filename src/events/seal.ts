@@ -22,6 +22,7 @@ import { checkEnd, checkKnown } from './check-end.js';
 import { signPlace } from './checkpoint.js';
 import { recordEvent } from './record.js';
 import { signAnew } from './sign-anew.js';
+import { useKeys } from './use-keys.js';
 
 /** What sealing needs of the context. */
 export type SealContext = Pick<Context, 'pool' | 'eventKeys' | 'eventHeads' | 'now'>;
@@ -43,7 +44,7 @@ export interface Unsealable {
  * log cannot be gone on with: none holds up the others. Throws BrokenLog when no log can.
  */
 export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise<Unsealable[]> {
-  await checkKnown(ctx.pool, ctx.eventKeys());
+  await useKeys(ctx.pool, ctx.eventKeys(), ctx.now());
   const failed = new Map<string, unknown>();
   const rounds = new Map<string, Round>();
   // Also where nothing happens: whoever has the key before could write that history anew.
@@ -110,6 +111,8 @@ async function seal(
   const keys = ctx.eventKeys();
   const replaced = chain.key_id === keys.current.id ? null : chain.key_id;
   if (events.length === 0 && replaced === null) return { left: undefined, end: chain };
+  // Not before they were read: a key is noted before anything is marked with it.
+  await checkKnown(tx, keys);
   const at = ctx.now();
   let { seq, link } = { seq: chain.seq, link: chain.link ?? originOf(orgId) };
   const entries = events.map((event): NewEntry => {

@@ -1,6 +1,6 @@
 import { inTransaction } from '../db/transaction.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
-import { markFor } from '../events/mark.js';
+import { keysOf } from '../events/mark.js';
 import { makePartitionsFor } from '../events/partitions.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
@@ -57,7 +57,8 @@ export async function importLines(
       async (tx) => {
         await makeStaging(tx);
         const stager = new Stager(tx);
-        const mark = (leaf: Buffer) => markFor(tx, leaf);
+        const keys = await keysOf(tx);
+        const mark = (leaf: Buffer) => keys?.mark(leaf) ?? null;
         for await (const line of numberedLines(chunks, LONGEST_LINE)) {
           lines = line.number;
           onLine?.(lines);

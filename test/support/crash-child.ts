@@ -5,7 +5,7 @@ import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
 import { openRequests } from '../../src/db/requests.js';
 import { EventHeads } from '../../src/events/heads.js';
-import { markEvents } from '../../src/events/mark.js';
+import { keysOf, markEvents } from '../../src/events/mark.js';
 import { openEventKeys } from '../../src/events/signing-key.js';
 import { listen } from '../../src/http/listen.js';
 import { Cursors } from '../../src/lib/cursor.js';
@@ -59,7 +59,7 @@ async function serve(orders: Orders): Promise<void> {
   const changes = listenForChanges(database, () => undefined);
   const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
   markEvents(pool, eventKeys);
-  markEvents(requests, eventKeys);
+  markEvents(requests, () => keysOf(pool));
   const stopping = new AbortController();
   const ctx: Context = {
     ...{ pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },

@@ -10,7 +10,7 @@ import { openPool, type Address } from '../../src/db/pool.js';
 import { openRequests } from '../../src/db/requests.js';
 import { operator } from '../../src/events/actor.js';
 import { EventHeads } from '../../src/events/heads.js';
-import { markEvents } from '../../src/events/mark.js';
+import { keysOf, markEvents } from '../../src/events/mark.js';
 import { openEventKeys } from '../../src/events/signing-key.js';
 import { listen } from '../../src/http/listen.js';
 import { createKey } from '../../src/keys/create.js';
@@ -99,7 +99,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
   const eventHeads = new EventHeads(join(directory, 'event-heads'));
   markEvents(pool, eventKeys);
-  markEvents(requests, eventKeys);
+  markEvents(requests, () => keysOf(pool));
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: Context = {
