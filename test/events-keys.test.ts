@@ -45,21 +45,21 @@ function another() {
 }
 
 test('who has not the newest key puts nothing into the log, and takes nothing for inserted', async () => {
-  const { org, post } = await service.newOrg();
+  const client = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   const behind = another();
   rotateEventKey(keysFile());
   expect(await sealEvents(service.ctx, never)).toEqual([]);
-  await post('/v1/volumes', { name: 'under-the-new-key' });
+  await client.post('/v1/volumes', { name: 'under-the-new-key' });
   await expect(sealEvents(behind, never)).rejects.toThrow(BrokenLog);
   expect(await sealEvents(service.ctx, never)).toEqual([]);
-  expect(await wrong(org.id)).toBeNull();
+  expect(await wrong(client.org.id)).toBeNull();
   await behind.pool.end();
 });
 
 test('so it is when the key came after it had looked', async () => {
   const { pool } = service.ctx;
-  const { org, post } = await service.newOrg();
+  const client = await service.newOrg();
   const behind = another();
   // It waits at the beginning of its batch.
   await pool.query(`
@@ -82,15 +82,15 @@ test('so it is when the key came after it had looked', async () => {
     );
     rotateEventKey(keysFile());
     await useKeys(pool, service.ctx.eventKeys(), now());
-    await post('/v1/volumes', { name: 'under-the-new-key' });
+    await client.post('/v1/volumes', { name: 'under-the-new-key' });
     await holder.query('select pg_advisory_unlock(4711)');
-    expect(await sealing).toContainEqual({ orgId: org.id, error: expect.any(BrokenLog) });
+    expect(await sealing).toContainEqual({ orgId: client.org.id, error: expect.any(BrokenLog) });
   } finally {
     holder.release(true);
     await pool.query('drop function wait_for_test cascade');
   }
   expect(await sealEvents(service.ctx, never)).toEqual([]);
-  expect(await wrong(org.id)).toBeNull();
+  expect(await wrong(client.org.id)).toBeNull();
   await behind.pool.end();
 });
 
@@ -109,14 +109,14 @@ test('a command notes the key before it marks with it, also one that the service
 
 test('a key that somebody else noted leaves who writes with his own as he is', async () => {
   const { pool } = service.ctx;
-  const { org, post } = await service.newOrg();
+  const client = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   await pool.query("insert into event_keys values ('somebody', decode(repeat('00', 32), 'hex'), now())");
   await expect(sealEvents(service.ctx, never)).rejects.toThrow('the log is written under somebody');
-  expect((await post('/v1/volumes', { name: 'meanwhile' })).status).toBe(200);
+  expect((await client.post('/v1/volumes', { name: 'meanwhile' })).status).toBe(200);
   await pool.query("delete from event_keys where id = 'somebody'");
   expect(await sealEvents(service.ctx, never)).toEqual([]);
-  expect(await wrong(org.id)).toBeNull();
+  expect(await wrong(client.org.id)).toBeNull();
 });
 
 test('of two services that begin with keys of their own one does; later only who has its keys', async () => {
