@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
@@ -10,7 +10,7 @@ import { writeLogLine } from '../src/events/log-file.js';
 import { openEventKeys, parsePublicKey, rotateEventKey } from '../src/events/signing-key.js';
 import { verifyFile } from '../src/events/verify-file.js';
 import { verifyStore } from '../src/events/verify-store.js';
-import { run, runJson, urlOf } from './support/cli.js';
+import { expectRefused, run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
 import { tamper, untilSealed, wholeLog } from './support/event-log.js';
 import { importAll, line } from './support/history.js';
@@ -334,6 +334,22 @@ describe('an exported log', () => {
       ...lines.slice(at + 1),
     ];
     expect(await check(part)).toMatchObject({ wrong: null, begins_after: 5 });
+  });
+
+  test('that was cut off within a line is not whole: the line is named, and so is the file', async () => {
+    const client = await orgWithEvents(3);
+    const lines = await exported(client);
+    const number = lines.length - 2;
+    const cut = lines.slice(0, number).join('').slice(0, -20);
+    const wrong = `line ${number} is not of an exported log: it is not valid JSON; it was changed, or the file was cut off within it`;
+    expect(await check([cut])).toMatchObject({ wrong, fault: 'tampered' });
+    const file = join(service.directory, 'cut.ndjson');
+    writeFileSync(file, cut);
+    const verified = await run(['events', 'verify', '--file', file, '--data-dir', service.directory]);
+    expect(verified).toEqual({ code: 1, out: `${file}: TAMPERED WITH: ${wrong}\n`, err: '' });
+    writeFileSync(file, lines[0]!.slice(0, 20));
+    const none = await run(['events', 'verify', '--file', file, '--data-dir', service.directory]);
+    expectRefused(none, `${file}: line 1 is not of an exported log`);
   });
 
   test('each single byte that is changed is noticed', async () => {

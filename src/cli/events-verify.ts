@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import type { Pool } from '../db/pool.js';
 import { headsFileOf, readHeads, type Head } from '../events/heads.js';
 import type { KnownPlace, Witness } from '../events/known-places.js';
-import { eventKeySourceOf, findEventKeys, parsePublicKey } from '../events/signing-key.js';
+import { describeEventKeys, eventKeySourceOf, findEventKeys, parsePublicKey } from '../events/signing-key.js';
 import type { LogPart } from '../events/verify-file.js';
 import { verifyStore } from '../events/verify-store.js';
 import type { Fault, Trust, Verdict } from '../events/verify.js';
@@ -113,7 +113,7 @@ async function readExports(
   for (const file of options.against) {
     const { placesOf } = await import('../events/verify-file.js');
     const { result, part } = await verifyOne(file, trust);
-    const places = explained(file, placesOf(createReadStream(file)));
+    const places = named(file, placesOf(createReadStream(file)));
     all.push({ result, part: part?.end && part, witness: { name: file, places } });
   }
   return all;
@@ -163,18 +163,24 @@ async function verifyOne(file: string, trust: Trust, promised: LogPart['promised
   // Loaded only here: what checks lines takes as long to load as all else.
   const { verifyFile } = await import('../events/verify-file.js');
   const { verdict, part } = await withProgress(file, (onEntry) =>
-    verifyFile(explained(file, createReadStream(file)), trust, promised, onEntry),
-  );
+    verifyFile(createReadStream(file), trust, promised, onEntry),
+  ).catch((cause: unknown) => explain(file, cause));
   return { result: { name: file, ...verdict }, part };
 }
 
-async function* explained<T>(file: string, source: AsyncIterable<T>): AsyncGenerator<T> {
+async function* named<T>(file: string, source: AsyncIterable<T>): AsyncGenerator<T> {
   try {
     yield* source;
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).syscall === undefined) throw cause;
-    throw new ExplainedError(`${file} cannot be read: ${(cause as Error).message}`, { cause });
+    explain(file, cause);
   }
+}
+
+/** What keeps a file from being judged, with the name of it. */
+function explain(file: string, cause: unknown): never {
+  if (cause instanceof ExplainedError) throw new ExplainedError(`${file}: ${cause.message}`, { cause });
+  if ((cause as NodeJS.ErrnoException).syscall === undefined) throw cause;
+  throw new ExplainedError(`${file} cannot be read: ${(cause as Error).message}`, { cause });
 }
 
 /** Throws ExplainedError where there is nothing to trust: a key that is made now would have signed nothing. */
@@ -186,9 +192,8 @@ function trustOf(options: VerifyOptions): Trust {
   const own = options.file.length > 0 && named.length > 0 ? [] : (findEventKeys(source)?.known ?? []);
   const keys = [...own, ...named];
   if (keys.length === 0) {
-    const where = 'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS';
     throw new ExplainedError(
-      `there is no key in ${where}: name the data directory of the service, or its public key with --public-key`,
+      `there is no key in ${describeEventKeys(source)}: name the data directory of the service, or its public key with --public-key`,
     );
   }
   return { keys, accepted: new Set(options.accept.map((id) => id.toLowerCase())) };

@@ -29,7 +29,7 @@ export type FileVerdict = Verdict & {
 
 /**
  * Walks an exported log, in bounded memory. Returns the first thing that is wrong with it. Throws ExplainedError for a file
- * that is none. `promised`: of the part before it. `onEntry`: called with the number of each entry.
+ * that does not begin like one. `promised`: of the part before it. `onEntry`: called with the number of each entry.
  */
 export async function verifyFile(
   chunks: AsyncIterable<Buffer>,
@@ -59,22 +59,21 @@ export async function verifyFile(
     return walk;
   }
 
-  function meetPromised(walk: Walk): void {
-    for (const one of promised) if (one.seq === walk.place.seq) walk.meet(one);
-  }
-
-  /** Where a file broke off there may be half a line. */
-  let unread: ExplainedError | undefined;
-  function read(line: NumberedLine): LogLine | undefined {
+  /** A file that has begun like a log is judged, whatever comes. Where it broke off there may be half a line. */
+  let unread: Wrong | undefined;
+  function readOn(line: NumberedLine): LogLine | undefined {
     if (unread) throw unread;
     try {
-      if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
-      return readLogLine(line.text, line.number);
+      return read(line);
     } catch (error) {
-      if (!(error instanceof ExplainedError)) throw error;
-      unread = error;
+      if (!begin || !(error instanceof ExplainedError)) throw error;
+      unread = new Wrong(`${error.message}; it was changed, or the file was cut off within it`);
       return undefined;
     }
+  }
+
+  function meetPromised(walk: Walk): void {
+    for (const one of promised) if (one.seq === walk.place.seq) walk.meet(one);
   }
 
   function take(line: LogLine): void {
@@ -107,8 +106,10 @@ export async function verifyFile(
     const missing = (upTo: number) =>
       `the file ends at entry ${seq}, and was made up to entry ${upTo}: its end was cut off`;
     if (seq <= whole.seq && (end?.seq ?? 0) < whole.seq) {
-      throw new BrokeOff(seq < whole.seq ? missing(whole.seq) : 'the file has no signed end: it was cut off');
+      const cut = seq < whole.seq ? missing(whole.seq) : 'the file has no signed end: it was cut off';
+      throw new BrokeOff(unread?.message ?? cut);
     }
+    if (unread) throw unread;
     walked().finish(end);
     if (whole.seq !== seq || !whole.link.equals(link)) throw new Wrong(missing(whole.seq));
     const missed = promised.find((one) => one.seq > seq);
@@ -118,10 +119,9 @@ export async function verifyFile(
 
   try {
     for await (const line of numberedLines(chunks, LONGEST_LINE)) {
-      const said = read(line);
+      const said = readOn(line);
       if (said) take(said);
     }
-    if (unread && !begin) throw unread;
     checkWhole();
   } catch (error) {
     if (!(error instanceof Wrong)) throw error;
@@ -147,10 +147,15 @@ export async function verifyFile(
 /** The places of the entries of a file that is in order. */
 export async function* placesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<KnownPlace> {
   for await (const line of numberedLines(chunks, LONGEST_LINE)) {
-    if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
-    const read = readLogLine(line.text, line.number);
-    if (!('entry' in read)) continue;
-    const { seq, link, occurred_at } = read.entry;
+    const found = read(line);
+    if (!('entry' in found)) continue;
+    const { seq, link, occurred_at } = found.entry;
     yield { seq, link, occurred_at };
   }
+}
+
+/** Throws ExplainedError. */
+function read(line: NumberedLine): LogLine {
+  if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
+  return readLogLine(line.text, line.number);
 }
