@@ -52,7 +52,7 @@ function loseKey(): string {
   return lost;
 }
 
-test('a secret whose key is gone is named as such, and a rotation mends it', async () => {
+test('a secret whose key is gone is named as such, is not the fault of the receiver, and a rotation mends it', async () => {
   const lost = loseKey();
   await client.post('/v1/volumes', { name: 'while-the-key-is-gone' });
   const [waiting] = await until(
@@ -63,6 +63,7 @@ test('a secret whose key is gone is named as such, and a rotation mends it', asy
     response_status: null,
     error: expect.stringContaining(`sealed under the key ${lost}`),
   });
+  expect((await client.get(`/v1/webhooks/${hook.id}`)).body.failing_since).toBe(null);
   const rotated = await rotate();
   expect(rotated.previous_secret_until).toBe(null);
   const messages = await until(
