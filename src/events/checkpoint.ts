@@ -15,7 +15,7 @@ export interface Signature {
 }
 
 /** What is signed at the end of a log, of all of it. */
-export interface End extends Place {
+interface End extends Place {
   /** The first event of our own; one that comes later and bears no mark was put in by somebody else. Null: there is none yet. */
   marked_from: number | null;
 }

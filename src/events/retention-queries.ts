@@ -54,7 +54,7 @@ export async function countDue(tx: Sql, orgId: string, before: Instant, upToSeq:
   return rows[0]!.count;
 }
 
-export type DueEntry = Omit<Entry, 'event' | 'event_id'>;
+type DueEntry = Omit<Entry, 'event' | 'event_id'>;
 
 /** The next entries of the log up to one, in order, `limit` at most. */
 export async function readLinks(
