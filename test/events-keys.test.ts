@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
@@ -55,6 +55,26 @@ test('who has not the newest key puts nothing into the log, and takes nothing fo
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   expect(await wrong(client.org.id)).toBeNull();
   await behind.pool.end();
+});
+
+test('who has the newest key and another before it signs nothing: two would sign each log anew in turns', async () => {
+  const client = await service.newOrg();
+  expect(await sealEvents(service.ctx, never)).toEqual([]);
+  const [before] = readFileSync(keysFile(), 'utf8').split('\n');
+  rotateEventKey(keysFile());
+  const reversed = {
+    ...another(),
+    eventKeys: openEventKeys({ keys: `${before}\n${readFileSync(keysFile(), 'utf8')}` }),
+  };
+  expect(await sealEvents(service.ctx, never)).toEqual([]);
+  await client.post('/v1/volumes', { name: 'in-between' });
+  const failed = await sealEvents(reversed, never);
+  expect(failed).toContainEqual({ orgId: client.org.id, error: expect.any(BrokenLog) });
+  expect(await sealEvents(service.ctx, never)).toEqual([]);
+  const { body } = await client.get('/v1/events', { event_type: 'event_key_rotated' });
+  expect(body.data).toHaveLength(1);
+  expect(await wrong(client.org.id)).toBeNull();
+  await reversed.pool.end();
 });
 
 test('so it is when the key came after it had looked', async () => {

@@ -214,12 +214,22 @@ export async function lockKeys(tx: Sql): Promise<void> {
   await tx.query("select pg_advisory_xact_lock(hashtextextended('event keys', 0))");
 }
 
-/** Notes the public half of a key that signs and marks. */
+/** Notes the public half of a key that signs and marks, as the newest, whatever the clocks say. */
 export async function keepPublicKey(sql: Sql, { id, bytes }: PublicKey, at: Instant): Promise<void> {
   await sql.query(
-    'insert into event_keys (id, public_key, added_at) values ($1, $2, $3) on conflict do nothing',
+    `insert into event_keys (id, public_key, added_at)
+     select $1, $2, greatest($3::timestamptz, max(added_at) + interval '1 microsecond') from event_keys
+     on conflict do nothing`,
     [id, bytes, at],
   );
+}
+
+/** The key that was noted last. */
+export async function newestKey(sql: Sql): Promise<string | undefined> {
+  const { rows } = await sql.query<{ id: string }>(
+    'select id from event_keys order by added_at desc limit 1',
+  );
+  return rows[0]?.id;
 }
 
 /** The keys that were noted and are not among these. */

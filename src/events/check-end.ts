@@ -1,5 +1,5 @@
 import type { Sql } from '../db/pool.js';
-import { lastKnownPlace, linkAt, otherKeys, type Chain } from './chain-queries.js';
+import { lastKnownPlace, linkAt, newestKey, otherKeys, type Chain } from './chain-queries.js';
 import { checkSignature } from './checkpoint.js';
 import type { SealContext } from './seal.js';
 import type { EventKeys } from './signing-key.js';
@@ -13,6 +13,18 @@ export async function checkKnown(sql: Sql, keys: EventKeys): Promise<void> {
   if (others.length === 0) return;
   throw new BrokenLog(
     `the log is written under ${others.join(' and ')}, which is not among the keys that are known here`,
+  );
+}
+
+/**
+ * Throws BrokenLog unless the first of these keys is the one that was noted last. Two processes that have the same keys in another
+ * order would each take the other's for replaced, and sign every log anew in turns.
+ */
+export async function checkNewest(sql: Sql, { current }: EventKeys): Promise<void> {
+  const newest = await newestKey(sql);
+  if (newest === undefined || newest === current.id) return;
+  throw new BrokenLog(
+    `the key ${newest} came after ${current.id}, which is the first here: the newest goes first`,
   );
 }
 

@@ -18,7 +18,7 @@ import {
   type NewEntry,
   type Round,
 } from './chain-queries.js';
-import { checkEnd, checkKnown } from './check-end.js';
+import { checkEnd, checkKnown, checkNewest } from './check-end.js';
 import { signPlace } from './checkpoint.js';
 import { recordEvent } from './record.js';
 import { signAnew } from './sign-anew.js';
@@ -113,6 +113,7 @@ async function seal(
   if (events.length === 0 && replaced === null) return { left: undefined, end: chain };
   // Not before they were read: a key is noted before anything is marked with it.
   await checkKnown(tx, keys);
+  await checkNewest(tx, keys);
   const at = ctx.now();
   let { seq, link } = { seq: chain.seq, link: chain.link ?? originOf(orgId) };
   const entries = events.map((event): NewEntry => {

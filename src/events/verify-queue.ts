@@ -26,7 +26,7 @@ export async function checkQueue(
   await findMisplaced(tx, orgId);
   await findLost(tx, orgId);
   // What was marked under a key that came meanwhile looks as if it were not. It was noted before.
-  const isMarked = keys && (await otherKeys(tx, keys.known)).length === 0 ? keys.isMarked : undefined;
+  const trusted = keys && (await otherKeys(tx, keys.known)).length === 0 ? keys : undefined;
   let own = marked;
   let round: Round | undefined;
   do {
@@ -39,8 +39,8 @@ export async function checkQueue(
           `${which}, which waits to be sealed, was changed: its content does not have its hash`,
         );
       }
-      if (!isMarked) continue;
-      if (event.mark && isMarked(leaf, event.mark)) own = true;
+      if (!trusted) continue;
+      if (event.mark && trusted.isMarked(leaf, event.mark)) own = true;
       else if (own && !accepted?.has(event.id)) {
         throw new Wrong(
           `${which}, which waits to be sealed, was inserted: nobody wrote it who has the event keys`,

@@ -18,7 +18,7 @@ import { PACKAGE_ROOT } from '../../src/lib/root.js';
 import { sleep } from '../../src/lib/sleep.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
-const START_TIMEOUT_MS = 25_000;
+const START_TIMEOUT_MS = 90_000;
 
 /** A process that runs the built program. */
 export interface Launched {
