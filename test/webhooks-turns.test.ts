@@ -47,6 +47,12 @@ afterEach(async () => {
   await Promise.all([good.close(), bad.close()]);
 });
 
+/** With a log in which everything is that was there before: it would be for a webhook that is made now. */
+async function newOrg(): Promise<Client> {
+  const client = await service.newOrg();
+  await untilSealed(service.ctx.pool, client.org.id, 60_000);
+  return client;
+}
 const make = (client: Client, name: string) => client.post('/v1/volumes', { name });
 const received = (receiver: Receiver, count: number) =>
   until(
@@ -57,7 +63,7 @@ const received = (receiver: Receiver, count: number) =>
 
 test('receivers of one organization that are silent leave places to others', async () => {
   bad.answer = () => null;
-  const [many, few] = [await service.newOrg(), await service.newOrg()];
+  const [many, few] = [await newOrg(), await newOrg()];
   for (let index = 0; index < 6; index += 1) {
     await many.post('/v1/webhooks', { url: `${bad.url}${index}`, ...only });
   }
@@ -70,7 +76,7 @@ test('receivers of one organization that are silent leave places to others', asy
 });
 
 test('an organization with many that are slow leaves the next place to another that has none', async () => {
-  const [first, second, few] = [await service.newOrg(), await service.newOrg(), await service.newOrg()];
+  const [first, second, few] = [await newOrg(), await newOrg(), await newOrg()];
   const held: (() => void)[] = [];
   bad.answer = () => new Promise((resolve) => held.push(() => resolve(200)));
   for (const many of [first, second]) {
@@ -105,7 +111,7 @@ test('an organization with many that are slow leaves the next place to another t
 }, 180_000);
 
 test('one that is slow and has much to be sent gives up its place while another waits', async () => {
-  const [slow, quick] = [await service.newOrg(), await service.newOrg()];
+  const [slow, quick] = [await newOrg(), await newOrg()];
   const count = 40;
   bad.answer = async () => {
     if (good.messages.length === 0) await sleep(300);
@@ -117,7 +123,7 @@ test('one that is slow and has much to be sent gives up its place while another 
     const { body } = await slow.post('/v1/webhooks', { url: bad.url, ...only });
     paths.push(`/v1/webhooks/${body.id}`);
   }
-  const held = await service.newOrg();
+  const held = await newOrg();
   const silent = await startReceiver();
   silent.answer = () => null;
   for (let index = 0; index < 2; index += 1) await held.post('/v1/webhooks', { url: silent.url, ...only });
@@ -136,7 +142,7 @@ test('one that is slow and has much to be sent gives up its place while another 
 }, 180_000);
 
 test('when one attempt breaks off, others that are under way are waited for', async () => {
-  const client = await service.newOrg();
+  const client = await newOrg();
   let release: () => void = () => undefined;
   const released = new Promise<void>((resolve) => (release = resolve));
   bad.answer = () => released.then(() => 200);
@@ -148,7 +154,7 @@ test('when one attempt breaks off, others that are under way are waited for', as
   await client.patch(`/v1/webhooks/${body.id}`, { status: 'active' });
   await received(bad, 3);
   // Whatever went on would have come before what is sent to another one.
-  const other = await service.newOrg();
+  const other = await newOrg();
   await other.post('/v1/webhooks', { url: good.url, ...only });
   for (let looks = 1; looks <= 2; looks += 1) {
     await make(other, `look-${looks}`);
@@ -163,7 +169,7 @@ test('few webhooks are tested at once over the API, and fewer of one organizatio
   let release: () => void = () => undefined;
   const released = new Promise<void>((resolve) => (release = resolve));
   bad.answer = () => released.then(() => 200);
-  const clients = [await service.newOrg(), await service.newOrg()];
+  const clients = [await newOrg(), await newOrg()];
   const testers = [];
   for (const client of clients) {
     const { body } = await client.post('/v1/webhooks', { url: bad.url, ...only });
