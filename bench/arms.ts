@@ -1,19 +1,13 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request, type IncomingMessage } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { table } from '../src/cli/table.js';
-import { migrate } from '../src/db/migrate.js';
-import { openForServer } from '../src/db/open.js';
-import { openPool, type Pool } from '../src/db/pool.js';
+import type { Pool } from '../src/db/pool.js';
 import { operator } from '../src/events/actor.js';
 import { createKey } from '../src/keys/create.js';
 import { createOrg } from '../src/orgs/create.js';
+import { openStore } from './store.js';
 
 const ORGS = 8;
 const SANDBOXES = 5_000;
@@ -52,29 +46,14 @@ export async function auth(requests: number): Promise<void> {
 
 /** Times the service beside another that lacks one thing, on one database, in turns. */
 async function compare(arm: string, names: string[], orgCounts: number[], requests: number): Promise<void> {
-  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const database = await openForServer({
-    ...{ databaseUrl: undefined, dataDir: join(directory, 'data'), command: 'bench' },
-    onCrash: (error) => console.error('the database ended', error),
-  });
-  const { address } = database;
-  if (!('socket' in address)) throw new Error('the bench has a database of its own');
-  const url = `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`;
-  const pool = openPool(address, () => undefined);
-  const children: ChildProcess[] = [];
+  const store = await openStore();
+  const { pool } = store;
   try {
-    await migrate(address);
     const orgs: (Org & { id: string })[] = [];
     for (let index = 0; index < ORGS; index += 1) orgs.push(await load(pool, index));
-    const start = async (name: string) => {
-      const script = fileURLToPath(new URL('arm-server.js', import.meta.url));
-      const child = spawn(process.execPath, [script, name, url, directory, orgs[0]!.id], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      children.push(child);
-      const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-      return (JSON.parse(line) as { address: string }).address;
-    };
+    const script = fileURLToPath(new URL('arm-server.js', import.meta.url));
+    const start = async (name: string) =>
+      (await store.start([script, name, store.url, store.directory, orgs[0]!.id])).url;
     const bases = [await start(arm), await start('as it is')] as const;
     for (const org of orgs) await multiply(pool, bases[1], org);
     await pool.query('analyze');
@@ -89,13 +68,7 @@ async function compare(arm: string, names: string[], orgCounts: number[], reques
     );
     console.log(table(['REQUEST', 'ORGANIZATIONS', `${arm.toUpperCase()} ms`, 'AS IT IS ms', 'RATIO'], rows));
   } finally {
-    for (const child of children) {
-      child.kill('SIGKILL');
-      await once(child, 'exit');
-    }
-    await pool.end();
-    await database.close();
-    rmSync(directory, { recursive: true, force: true });
+    await store.close();
   }
 }
 

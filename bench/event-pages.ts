@@ -1,16 +1,12 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
-import { migrate } from '../src/db/migrate.js';
-import { openForServer } from '../src/db/open.js';
-import { connectAlone, openPool, type Pool } from '../src/db/pool.js';
+import { connectAlone, type Pool } from '../src/db/pool.js';
 import { operator } from '../src/events/actor.js';
 import { readEventFilter, type FilterQuery } from '../src/events/filter.js';
 import { addFilter, listEvents, type EventFilter } from '../src/events/queries.js';
 import { Conditions } from '../src/lib/conditions.js';
 import { addMillis, monthsBefore, now, startOfMonth } from '../src/lib/instant.js';
 import { createOrg } from '../src/orgs/create.js';
+import { openStore } from './store.js';
 
 const MONTHS = 124;
 const RECENT = 20_000;
@@ -69,14 +65,10 @@ export async function eventPages(events: number): Promise<void> {
 
 /** A database with the events of a day, and so many before them over 124 months. */
 async function makeStore(history: number) {
-  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const database = await openForServer({
-    ...{ databaseUrl: undefined, dataDir: directory, command: 'bench', onCrash: () => undefined },
-  });
-  await migrate(database.address);
-  const pool = openPool(database.address, () => undefined);
+  const store = await openStore();
+  const { pool } = store;
   const { id: orgId } = await createOrg(pool, { name: 'Bench', slug: 'bench' }, operator('bench'));
-  const loader = await connectAlone(database.address);
+  const loader = await connectAlone(store.address);
   await loader.query('set statement_timeout = 0');
   const thisMonth = startOfMonth(now());
   const months = history > 0 ? MONTHS : 1;
@@ -97,14 +89,7 @@ async function makeStore(history: number) {
   await loader.query('delete from unsealed_events');
   await loader.query('vacuum analyze');
   await loader.end();
-  return {
-    ...{ pool, orgId },
-    close: async () => {
-      await pool.end();
-      await database.close();
-      rmSync(directory, { recursive: true, force: true });
-    },
-  };
+  return { pool, orgId, close: () => store.close() };
 }
 
 type Read = (filter: EventFilter, limit: number) => Promise<unknown>;

@@ -1,13 +1,8 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
 import { DEFAULT_SETTINGS, type Context } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
-import { migrate } from '../src/db/migrate.js';
-import { openForServer } from '../src/db/open.js';
-import { openPool } from '../src/db/pool.js';
 import { operator } from '../src/events/actor.js';
 import { startSealing } from '../src/events/jobs.js';
 import { EventHeads } from '../src/events/heads.js';
@@ -25,6 +20,7 @@ import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import { create } from '../src/sandboxes/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { VolumeStore } from '../src/volumes/store.js';
+import { openStore } from './store.js';
 
 /** Each is the same creates, with another way to keep events. */
 const ARMS = ['no log', 'as it is', 'linked at once'] as const;
@@ -51,12 +47,8 @@ const LINK_AT_ONCE = `
 
 /** Prints what the log costs those who write at once into one organization, in turns with and without it. */
 export async function events(writers: number, creates: number, rounds: number): Promise<void> {
-  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const database = await openForServer({
-    ...{ databaseUrl: undefined, dataDir: directory, command: 'bench', onCrash: () => undefined },
-  });
-  await migrate(database.address);
-  const pool = openPool(database.address, () => undefined);
+  const store = await openStore();
+  const { pool, directory } = store;
   await pool.query(LINK_AT_ONCE);
   const key = createHash('sha256').update('bench').digest('base64');
   const eventKeys = openEventKeys({ keys: key });
@@ -69,7 +61,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     eventKeys,
     eventHeads: new EventHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
-    changes: listenForChanges(database.address, () => undefined),
+    changes: listenForChanges(store.address, () => undefined),
     log: makeLog('silent', { write: () => undefined }),
     stopping: new AbortController().signal,
   };
@@ -113,9 +105,7 @@ export async function events(writers: number, creates: number, rounds: number): 
   console.log(table(['EVENTS ARE', 'CREATES/s', 'OF NO LOG', 'p99 ms'], rows));
   console.log(`\nthe log was complete at most ${behind.toFixed(0)} ms after the last create`);
   await ctx.changes.close();
-  await pool.end();
-  await database.close();
-  rmSync(directory, { recursive: true, force: true });
+  await store.close();
 }
 
 async function load(

@@ -1,21 +1,17 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { table } from '../src/cli/table.js';
-import { migrate } from '../src/db/migrate.js';
-import { openForServer } from '../src/db/open.js';
-import { openPool, type Pool } from '../src/db/pool.js';
+import type { Pool } from '../src/db/pool.js';
 import { inTransaction } from '../src/db/transaction.js';
 import { operator } from '../src/events/actor.js';
 import { createKey } from '../src/keys/create.js';
 import { PACKAGE_ROOT } from '../src/lib/root.js';
 import { createOrg } from '../src/orgs/create.js';
 import { plainUsage } from '../test/support/plain-usage.js';
+import { openStore } from './store.js';
 
 const MONTH = { since: '2025-10-01', until: '2025-11-01' };
 const YEAR = { since: '2025-01-01', until: '2026-01-01' };
@@ -136,20 +132,9 @@ async function year({ pool, orgId, service }: Subject, sandboxes: number): Promi
 }
 
 async function withSubject<T>(work: (subject: Subject) => Promise<T>): Promise<T> {
-  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const database = await openForServer({
-    databaseUrl: undefined,
-    dataDir: join(directory, 'data'),
-    command: 'bench',
-    onCrash: (error) => console.error('the database ended', error),
-  });
-  const { address } = database;
-  if (!('socket' in address)) throw new Error('the bench has a database of its own');
-  const url = `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`;
-  const pool = openPool(address, () => undefined);
-  const children: ChildProcess[] = [];
+  const store = await openStore();
+  const { pool, url, directory } = store;
   try {
-    await migrate(address);
     const org = await createOrg(pool, { name: 'Bench', slug: 'bench' }, operator('bench'));
     const { key } = await createKey(pool, org.id, 'bench', operator('bench'));
     const args = ['serve', '--json', '--port', '0', '--runtime', 'simulated', '--log-level', 'error'];
@@ -161,33 +146,13 @@ async function withSubject<T>(work: (subject: Subject) => Promise<T>): Promise<T
       '--data-dir',
       directory,
     ];
-    const service = await startServer(children, serve, { authorization: `Bearer ${key}` });
-    const bare = await startServer(
-      children,
-      [fileURLToPath(new URL('bare-server.js', import.meta.url)), url],
-      {},
-    );
+    const service = { ...(await store.start(serve)), headers: { authorization: `Bearer ${key}` } };
+    const script = fileURLToPath(new URL('bare-server.js', import.meta.url));
+    const bare = { ...(await store.start([script, url])), headers: {} };
     return await work({ pool, orgId: org.id, service, bare });
   } finally {
-    for (const child of children) {
-      child.kill('SIGKILL');
-      await once(child, 'exit');
-    }
-    await pool.end();
-    await database.close();
-    rmSync(directory, { recursive: true, force: true });
+    await store.close();
   }
-}
-
-async function startServer(
-  children: ChildProcess[],
-  args: string[],
-  headers: Record<string, string>,
-): Promise<Server> {
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  children.push(child);
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  return { child, url: (JSON.parse(line) as { address: string }).address, headers };
 }
 
 async function loadSandboxes(pool: Pool, orgId: string, count: number): Promise<void> {

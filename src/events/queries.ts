@@ -1,26 +1,18 @@
 import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import { monthAfter, startOfMonth, type Instant } from '../lib/instant.js';
-import { leafOf } from './canonical.js';
+import { leafOf, type EventContent } from './canonical.js';
 import { lengthOf, MOST_BYTES } from './length.js';
 import { markFor } from './mark.js';
 import { monthsWithEvents } from './months.js';
 import type { EventActor } from './schema.js';
 
-export interface EventRow {
-  org_id: string;
-  id: string;
-  occurred_at: Instant;
-  category: string;
-  event_type: string;
-  actor: EventActor;
-  payload: unknown;
-}
+/** What lists and answers are made of. */
+export type EventRow = Omit<EventContent, 'resource_id'>;
 
-export interface NewEventRow extends EventRow {
+export interface NewEventRow extends EventContent {
   actor_kind: EventActor['kind'];
   actor_id: string;
-  resource_id: string | null;
   /** See canonical.ts. Null: it is made when the event is put into the log. */
   leaf: Buffer | null;
 }
