@@ -356,6 +356,16 @@ describe('routes and protocol', () => {
     }
   });
 
+  test('an unknown route is 404 route_not_found whatever the body', async () => {
+    for (const headers of [{ 'content-type': 'text/plain' }, { 'content-type': 'application/json' }]) {
+      const response = await fetch(`${service.url}/v1/nothing`, { method: 'PUT', headers, body: '{broken' });
+      expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([
+        404,
+        'route_not_found',
+      ]);
+    }
+  });
+
   test('another method is 405 with Allow, whatever the body', async () => {
     for (const [method, path, allow] of [
       ['PUT', '/v1/sandboxes', 'GET, HEAD, POST'],

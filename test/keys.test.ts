@@ -199,11 +199,19 @@ describe('a request whose key is not good', () => {
     }
   });
 
-  test('a key that is revoked while it is used is refused from the next request on', async () => {
+  test('a key that is revoked while it is used is refused within a second', async () => {
     const { id, key } = await createKey(service.ctx.pool, client.org.id, 'short', operator('test'));
     expect((await ask('GET', '/v1/sandboxes', `Bearer ${key}`)).status).toBe(200);
     const at = await revokeKey(service.ctx.pool, id, operator('test'));
-    expect((await ask('GET', '/v1/sandboxes', `Bearer ${key}`)).text).toBe(UNAUTHORIZED);
+    const revoked = performance.now();
+    let text: string;
+    let begun: number;
+    // The service hears of it on a connection of its own. Whatever asks later than that is refused.
+    do {
+      begun = performance.now();
+      ({ text } = await ask('GET', '/v1/sandboxes', `Bearer ${key}`));
+    } while (text !== UNAUTHORIZED && begun < revoked + 1_000);
+    expect(text).toBe(UNAUTHORIZED);
     expect(await revokeKey(service.ctx.pool, id, operator('test'))).toBe(at);
     const { body } = await client.get('/v1/events', { event_type: 'api_key_revoked', resource_id: id });
     expect(body.data).toHaveLength(1);

@@ -125,7 +125,7 @@ async function rotate(pool: Pool, id: string, overlapSecs: number): Promise<stri
 
 function revokeCommand(): Command {
   return databaseCommand('revoke')
-    .description('revoke an API key: the next request with it is refused')
+    .description('revoke an API key: within a second it is refused')
     .argument('<id>', 'id of the key, as "sandkeep key list" shows it')
     .action(async (id: string, options: CommonOptions) => {
       refuseNoId(id);
