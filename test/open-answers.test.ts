@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { watchOpenAnswers } from '../src/http/open-answers.js';
 import { makeLog } from '../src/log.js';
+import { until } from './support/until.js';
 
 test('an answer whose client left before it was watched is not looked at', async () => {
   const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
@@ -22,6 +23,33 @@ test('an answer whose client left before it was watched is not looked at', async
   const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
   socket.write('GET / HTTP/1.1\r\nhost: test\r\n\r\n');
   await watched;
+  await delay(1_200);
+  expect(looks).toBe(0);
+  open.close();
+  await app.close();
+});
+
+test('an answer that waits for others on a connection whose client left is not looked at for ever', async () => {
+  const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
+  const app = Fastify();
+  let looks = 0;
+  let watched = 0;
+  app.get('/', (_request, reply) => {
+    open.watch(reply, () => Promise.resolve((looks += 1) > 0));
+    watched += 1;
+    // Nobody answers: those behind the first have no socket.
+    reply.hijack();
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+  socket.write('GET / HTTP/1.1\r\nhost: test\r\n\r\n'.repeat(5));
+  await until(
+    () => Promise.resolve(watched),
+    (count) => count === 5,
+  );
+  socket.destroy();
+  await delay(1_200);
+  looks = 0;
   await delay(1_200);
   expect(looks).toBe(0);
   open.close();

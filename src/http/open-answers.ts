@@ -36,7 +36,11 @@ export function watchOpenAnswers({ log }: Pick<Context, 'log'>): OpenAnswers {
     // As a rule all fail alike: one line will do.
     if (failure) log.warn(failure, 'the keys of open answers could not be looked at');
     failure = undefined;
-    for (const [reply, isOpened] of open) void look(reply, isOpened);
+    for (const [reply, isOpened] of open) {
+      // Of answers that wait behind others on a connection, only its socket shows that the client left.
+      if (reply.request.raw.socket.destroyed) open.delete(reply);
+      else void look(reply, isOpened);
+    }
   }, LOOK_EVERY_MS);
   return {
     watch(reply, isOpened) {
