@@ -92,11 +92,17 @@ test('keys that are made up, however many at once, take few connections, and goo
   }
 });
 
-test('who sends more requests on a connection than anybody would wait for is refused and cut off', async () => {
-  const answers = await pipeline(service.url, Array.from({ length: 300 }, makeKey));
-  expect(answers).toContain('more than 100 requests are under way on this connection');
-  expect(statusesOf(answers).length).toBeLessThan(300);
-});
+test.each([
+  ['requests', '/v1/me/org'],
+  ['requests for what is not there', '/v1/nothing'],
+])(
+  'who sends more %s on a connection than anybody would wait for is refused and cut off',
+  async (_, path) => {
+    const answers = await pipeline(service.url, Array.from({ length: 300 }, makeKey), path);
+    expect(answers).toContain('more than 100 requests are under way on this connection');
+    expect(statusesOf(answers).length).toBeLessThan(300);
+  },
+);
 
 test('a customer of IPv6 has one limit for all addresses, and others do not push what is counted out', async () => {
   const limits = await makeLimits(Fastify(), { ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
@@ -120,13 +126,13 @@ test('unless said, fifty clients in a wait can poll ten times a second with one 
 });
 
 /** Sends a request with each key at once over one connection, and gives what comes until it is closed. */
-function pipeline(url: string, keys: readonly string[]): Promise<string> {
+function pipeline(url: string, keys: readonly string[], path = '/v1/me/org'): Promise<string> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
     let text = '';
     const socket = connect(Number(port), hostname, () => {
       const head = (key: string, last: boolean) =>
-        `GET /v1/me/org HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n${last ? 'connection: close\r\n' : ''}\r\n`;
+        `GET ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n${last ? 'connection: close\r\n' : ''}\r\n`;
       socket.write(keys.map((key, index) => head(key, index === keys.length - 1)).join(''));
     });
     socket.on('data', (chunk) => (text += chunk.toString()));

@@ -85,8 +85,6 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     // Nothing here speaks another protocol, and who asks for one is not going to go on with this one.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     hurry(request, reply, bodyTimeoutMs);
-    // Before the body is looked at: whatever it is, nothing here takes it.
-    if (request.is404) return Promise.reject(new ApiError('route_not_found'));
     const { socket } = request.raw;
     const count = (underWay.get(socket) ?? 0) + 1;
     underWay.set(socket, count);
@@ -97,6 +95,8 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
         new ApiError('rate_limited', message, null, { headers: { connection: 'close', 'retry-after': '1' } }),
       );
     }
+    // Before the body is looked at: whatever it is, nothing here takes it.
+    if (request.is404) return Promise.reject(new ApiError('route_not_found'));
     return Promise.resolve();
   });
   app.addHook('onResponse', async (request, reply) => {
