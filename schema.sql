@@ -141,6 +141,7 @@ create table event_log (
   constraint event_log_seq_check CHECK ((seq >= 1))
 );
 CREATE UNIQUE INDEX event_log_event ON public.event_log USING btree (org_id, event_id);
+CREATE INDEX event_log_time ON public.event_log USING btree (org_id, occurred_at, seq);
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_log FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 create policy own_organization on event_log using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
@@ -175,9 +176,9 @@ create table events (
   constraint events_mark_check CHECK ((octet_length(mark) = 16)),
   constraint events_org_id_fkey1 FOREIGN KEY (org_id) REFERENCES orgs(id)
 ) partition by RANGE (occurred_at);
-CREATE INDEX events_actor ON ONLY public.events USING btree (org_id, actor_id, occurred_at DESC, id DESC);
-CREATE INDEX events_resource ON ONLY public.events USING btree (org_id, resource_id, occurred_at DESC, id DESC) WHERE (resource_id IS NOT NULL);
-CREATE INDEX events_type ON ONLY public.events USING btree (org_id, event_type, occurred_at DESC, id DESC);
+CREATE INDEX events_of_actor ON ONLY public.events USING btree (org_id, actor_id, occurred_at, id);
+CREATE INDEX events_of_resource ON ONLY public.events USING btree (org_id, resource_id, occurred_at, id) WHERE (resource_id IS NOT NULL);
+CREATE INDEX events_of_type ON ONLY public.events USING btree (org_id, event_type, occurred_at, id);
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.events FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER queue_events AFTER INSERT ON public.events REFERENCING NEW TABLE AS new_events FOR EACH STATEMENT EXECUTE FUNCTION queue_events();
@@ -320,6 +321,16 @@ CREATE TRIGGER count_deleted_run AFTER DELETE ON public.runs FOR EACH ROW WHEN (
 CREATE TRIGGER count_new_runs AFTER INSERT ON public.runs REFERENCING NEW TABLE AS new_runs FOR EACH STATEMENT EXECUTE FUNCTION count_new_runs();
 create policy own_organization on runs using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table sandbox_counts (
+  org_id uuid not null,
+  id bigint not null,
+  existing integer not null,
+  ephemeral_running integer not null,
+  persistent_running integer not null,
+  constraint sandbox_counts_pkey PRIMARY KEY (org_id, id)
+);
+create policy own_organization on sandbox_counts using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table sandbox_labels (
   org_id uuid not null,
   key text collate "C" not null,
@@ -395,6 +406,9 @@ CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE 
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
+CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND (old.runtime IS NOT NULL) AND (old.status = ANY (ARRAY['starting'::text, 'running'::text]))) <> ((new.removed_at IS NULL) AND (new.runtime IS NOT NULL) AND (new.status = ANY (ARRAY['starting'::text, 'running'::text])))))) EXECUTE FUNCTION count_changed_sandbox();
+CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
+CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
 CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
 CREATE TRIGGER rename_usage AFTER UPDATE OF name ON public.sandboxes FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION rename_usage();
 create policy own_organization on sandboxes using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
@@ -437,6 +451,18 @@ create table usage_days (
 );
 CREATE UNIQUE INDEX usage_days_sandbox ON public.usage_days USING btree (org_id, sandbox_id, day);
 create policy own_organization on usage_days using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table usage_totals (
+  org_id uuid not null,
+  day date not null,
+  part integer not null,
+  micros numeric not null,
+  vcpu_micros numeric not null,
+  memory_mib_micros numeric not null,
+  disk_mib_micros numeric not null,
+  constraint usage_totals_pkey PRIMARY KEY (org_id, day, part)
+);
+create policy own_organization on usage_totals using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table volumes (
   org_id uuid not null,
@@ -604,6 +630,8 @@ CREATE OR REPLACE FUNCTION public.count_changed_run()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
+declare
+  own_part int := usage_part();
 begin
   perform from sandboxes where org_id = old.org_id and id = old.sandbox_id for no key update;
   if old.stopped_at is not null then
@@ -630,6 +658,39 @@ begin
         memory_mib_micros = u.memory_mib_micros + excluded.memory_mib_micros,
         disk_mib_micros = u.disk_mib_micros + excluded.disk_mib_micros;
   end if;
+  -- What it was is taken back and what it is added. A run that is open, or was, has no days here; nor has what a deleted one is.
+  insert into usage_totals as t (org_id, day, part, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
+  select r.org_id, d.day, own_part, sum(r.sign * d.micros), sum(r.sign * d.micros::numeric * r.vcpus),
+    sum(r.sign * d.micros::numeric * r.memory_mib), sum(r.sign * d.micros::numeric * r.disk_mib)
+  from (values
+    (-1, old.org_id, old.started_at, old.stopped_at, old.vcpus, old.memory_mib, old.disk_mib),
+    (1, new.org_id, new.started_at, new.stopped_at, new.vcpus, new.memory_mib, new.disk_mib)
+  ) r (sign, org_id, started_at, stopped_at, vcpus, memory_mib, disk_mib)
+  cross join lateral days_of(r.started_at, r.stopped_at) d
+  group by r.org_id, d.day
+  on conflict (org_id, day, part) do update
+    set micros = t.micros + excluded.micros,
+      vcpu_micros = t.vcpu_micros + excluded.vcpu_micros,
+      memory_mib_micros = t.memory_mib_micros + excluded.memory_mib_micros,
+      disk_mib_micros = t.disk_mib_micros + excluded.disk_mib_micros;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.count_changed_sandbox()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  existed constant boolean := old.removed_at is null;
+  ran constant boolean := existed and old.runtime is not null and old.status in ('starting', 'running');
+  exists_now constant boolean := tg_op = 'UPDATE' and new.removed_at is null;
+  runs constant boolean := exists_now and new.runtime is not null and new.status in ('starting', 'running');
+begin
+  insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
+  values (old.org_id, exists_now::int - existed::int,
+    case when old.ephemeral then runs::int - ran::int else 0 end,
+    case when old.ephemeral then 0 else runs::int - ran::int end);
   return null;
 end
 $function$;
@@ -638,6 +699,8 @@ CREATE OR REPLACE FUNCTION public.count_new_runs()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
+declare
+  own_part int;
 begin
   -- Most runs are inserted before they start.
   if not exists (select from new_runs where stopped_at is not null) then
@@ -664,6 +727,34 @@ begin
       vcpu_micros = u.vcpu_micros + excluded.vcpu_micros,
       memory_mib_micros = u.memory_mib_micros + excluded.memory_mib_micros,
       disk_mib_micros = u.disk_mib_micros + excluded.disk_mib_micros;
+  own_part := usage_part();
+  insert into usage_totals as t (org_id, day, part, micros, vcpu_micros, memory_mib_micros, disk_mib_micros)
+  select r.org_id, d.day, own_part, sum(d.micros), sum(d.micros::numeric * r.vcpus),
+    sum(d.micros::numeric * r.memory_mib), sum(d.micros::numeric * r.disk_mib)
+  from new_runs r
+  cross join lateral days_of(r.started_at, r.stopped_at) d
+  where r.stopped_at is not null
+  group by r.org_id, d.day
+  on conflict (org_id, day, part) do update
+    set micros = t.micros + excluded.micros,
+      vcpu_micros = t.vcpu_micros + excluded.vcpu_micros,
+      memory_mib_micros = t.memory_mib_micros + excluded.memory_mib_micros,
+      disk_mib_micros = t.disk_mib_micros + excluded.disk_mib_micros;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.count_new_sandboxes()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
+  select org_id, count(*), count(*) filter (where runs and ephemeral), count(*) filter (where runs and not ephemeral)
+  from (
+    select org_id, ephemeral, runtime is not null and status in ('starting', 'running') as runs
+    from new_sandboxes where removed_at is null) existing
+  group by org_id;
   return null;
 end
 $function$;
@@ -787,4 +878,27 @@ AS $function$
     || '","vcpu_seconds":' || (vcpu_micros * 0.000001)::float8
     || ',"mem_mib_seconds":' || (memory_mib_micros * 0.000001)::float8
     || ',"disk_mib_seconds":' || (disk_mib_micros * 0.000001)::float8 || '}'
+$function$;
+
+CREATE OR REPLACE FUNCTION public.usage_part()
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+declare
+  said text := current_setting('sandkeep.usage_part', true);
+  -- Of advisory locks: "usag".
+  locks constant int := 1970496871;
+  parts constant int := 32;
+begin
+  if said <> '' then
+    return said;
+  end if;
+  for part in 0 .. parts - 1 loop
+    if pg_try_advisory_xact_lock(locks, part) then
+      return part;
+    end if;
+  end loop;
+  perform pg_advisory_xact_lock(locks, pg_backend_pid() % parts);
+  return pg_backend_pid() % parts;
+end
 $function$;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
-import { DEFAULT_SETTINGS, type Context } from '../src/context.js';
+import { DEFAULT_SETTINGS, type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
 import { operator } from '../src/events/actor.js';
 import { startSealing } from '../src/events/jobs.js';
@@ -53,8 +53,8 @@ export async function events(writers: number, creates: number, rounds: number): 
   const key = createHash('sha256').update('bench').digest('base64');
   const eventKeys = openEventKeys({ keys: key });
   markEvents(pool, eventKeys);
-  const ctx: Context = {
-    ...{ pool, requests: pool, now, settings: DEFAULT_SETTINGS },
+  const ctx: WorkerContext = {
+    ...{ pool, reads: pool, now, settings: DEFAULT_SETTINGS },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
     cursors: new Cursors(Buffer.alloc(32)),
@@ -109,7 +109,7 @@ export async function events(writers: number, creates: number, rounds: number): 
 }
 
 async function load(
-  ctx: Context,
+  ctx: WorkerContext,
   caller: Caller,
   writers: number,
   creates: number,
@@ -131,7 +131,7 @@ async function load(
   return { rate, slow: took.toSorted((a, b) => a - b)[Math.floor(took.length * 0.99)]! };
 }
 
-async function untilSealed({ pool }: Context, orgId: string): Promise<void> {
+async function untilSealed({ pool }: WorkerContext, orgId: string): Promise<void> {
   for (;;) {
     const { rowCount } = await pool.query('select from unsealed_events where org_id = $1 limit 1', [orgId]);
     if (rowCount === 0) return;

@@ -1,14 +1,50 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { dockerSocket } from '../src/cli/options.js';
 import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { firstStart } from './first-start.js';
+import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
+import { scaleOut } from './speed/scale-out.js';
+import type { SpeedOptions } from './speed/sides.js';
+import { soak } from './speed/soak.js';
+import { speedTable } from './speed/table.js';
 import { usage } from './usage.js';
 
 await new Command('bench')
-  .description('measures the service; every number in docs/performance.md comes from here')
+  .description(
+    'measures the service; every number in docs/performance.md comes from here. Without a command: every read and the writes, beside the least that can answer them, in a store with much in it',
+  )
+  // What stands behind a command is the command's.
+  .enablePositionalOptions()
+  .option(
+    '--scale <n>',
+    'of the data set: 1 has 100,000 sandboxes, 1,000,000 runs and 10,000,000 events',
+    positive,
+    1,
+  )
+  .option('--rounds <n>', 'how often each is measured', positive, 5)
+  .option('--seconds <n>', 'how long each time', positive, 1)
+  .option('--connections <n,n>', 'how many clients at once, one measurement each', numbers, [1, 32])
+  .option('--only <names>', 'only measures with one of these, separated by commas, in their names', words, [])
+  .option('--store <dir>', 'keeps what is loaded in this directory, and uses what it has from before')
+  .option('--profile <dir>', "writes a profile of the service's CPU time (for Chrome's DevTools) there")
+  .option(
+    '--soak <minutes>',
+    'in place of the table: the memory of each minute, under all reads and writes',
+    positive,
+  )
+  .option(
+    '--processes <n,n>',
+    'in place of the table: so many processes of the service on one database',
+    numbers,
+  )
+  .action((options: SpeedOptions & { soak?: number; processes?: number[] }) => {
+    if (options.soak !== undefined) return soak(options, options.soak);
+    if (options.processes !== undefined) return scaleOut(options, options.processes);
+    return speedTable(options);
+  })
   .addCommand(
     new Command('first-start')
       .description('from starting the program to the first answered request, on an empty directory and again')
@@ -34,6 +70,14 @@ await new Command('bench')
       .action(({ writers, creates, rounds }: { writers: number; creates: number; rounds: number }) =>
         events(writers, creates, rounds),
       ),
+  )
+  .addCommand(
+    new Command('pgbench')
+      .description('what the database alone can do: pgbench with the statements of one create')
+      .option('--program <path>', 'pgbench, of version 13 or later', 'pgbench')
+      .option('--clients <n>', 'at once', Number, 16)
+      .option('--seconds <n>', 'how long', Number, 10)
+      .action((options: PgbenchOptions) => pgbench(options)),
   )
   .addCommand(
     new Command('event-pages')
@@ -66,4 +110,17 @@ await new Command('bench')
 
 function numbers(text: string): number[] {
   return text.split(',').filter(Boolean).map(Number);
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!(value > 0)) throw new InvalidArgumentError('It must be a number above zero.');
+  return value;
+}
+
+function words(text: string): string[] {
+  return text
+    .split(',')
+    .map((word) => word.trim())
+    .filter(Boolean);
 }

@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -6,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
-import { openPool, type Address, type Pool } from '../src/db/pool.js';
+import { openPool, type Address } from '../src/db/pool.js';
 
 /** A database of its own for one measurement, with the schema of this release, and what is started on it. */
 export interface Store {
@@ -15,7 +16,7 @@ export interface Store {
   address: Address;
   /** The same as `address`, for a command line. */
   url: string;
-  pool: Pool;
+  pool: pg.Pool;
   /** Starts a Node program that prints a line of JSON with its `address` when it serves. */
   start(args: readonly string[]): Promise<{ child: ChildProcess; url: string }>;
   /** Kills what was started, and removes everything. */

@@ -40,8 +40,10 @@ const schema = await dumpSchema(client);
 await client.end();
 
 const pool = openPool(database.address, () => undefined);
+// No request is served.
+const unserved = { of: () => ({ pool, reads: pool }), watched: pool, close: () => Promise.resolve() };
 const app = await buildApp({
-  ...{ pool, requests: pool, now, settings: DEFAULT_SETTINGS },
+  ...{ pool, reads: pool, requests: unserved, now, settings: DEFAULT_SETTINGS },
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),

@@ -1,9 +1,9 @@
-import type { Context } from './context.js';
-import { serveOrg } from './db/requests.js';
+import type { ServiceContext } from './context.js';
 import { eventRoutes } from './events/routes.js';
-import { callerOf, makeDoor } from './http/auth.js';
+import { makeDoor } from './http/auth.js';
 import { healthRoutes } from './http/health.js';
 import { registerOpenapi } from './http/openapi.js';
+import { giveContexts } from './http/request-context.js';
 import type { App } from './http/route.js';
 import { documentScope } from './http/scope.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
@@ -30,12 +30,12 @@ export function warmUp(): void {
 }
 
 /**
- * The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. What stands before them can be
+ * The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. The door before them can be
  * replaced, to measure what it costs.
  */
 export async function buildApp(
-  ctx: Context,
-  { doorOf = makeDoor, serve = serveOrg }: { doorOf?: typeof makeDoor; serve?: typeof serveOrg } = {},
+  ctx: ServiceContext,
+  { doorOf = makeDoor }: { doorOf?: typeof makeDoor } = {},
 ): Promise<App> {
   const app = makeServer(ctx.log, ctx.settings);
   const routes = new Map<string, Set<string>>();
@@ -49,27 +49,25 @@ export async function buildApp(
   healthRoutes(app, ctx);
   await app.register(async (api) => {
     api.addHook('onRequest', await doorOf(api, ctx));
-    // The last hook before the handlers: what reads the body begins in the connection and not in the request.
-    api.addHook('preHandler', (request, _reply, done) => serve(callerOf(request).orgId, done));
+    // Behind the door there is nothing but what the caller's organization has.
+    giveContexts(api, ctx);
     // A parameter that is not understood is refused, also where none is.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
-    // Behind the door there is nothing but what the caller's organization has.
-    const own: Context = { ...ctx, pool: ctx.requests };
-    sandboxRoutes(api, own);
-    logRoutes(api, own);
-    agentRoute(api, own);
-    eventRoutes(api, own);
-    webhookRoutes(api, own);
-    usageRoutes(api, own);
-    volumeRoutes(api, own);
-    volumeFileRoutes(api, own);
-    orgRoutes(api, own);
-    memberRoutes(api, own);
-    quotaRoutes(api, own);
-    keyRoutes(api, own);
+    sandboxRoutes(api, ctx);
+    logRoutes(api, ctx);
+    agentRoute(api);
+    eventRoutes(api, ctx);
+    webhookRoutes(api, ctx);
+    usageRoutes(api, ctx);
+    volumeRoutes(api);
+    volumeFileRoutes(api);
+    orgRoutes(api);
+    memberRoutes(api);
+    quotaRoutes(api, ctx);
+    keyRoutes(api, ctx);
     return Promise.resolve();
   });
   refuseOtherMethods(app, routes);

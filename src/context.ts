@@ -1,6 +1,8 @@
+import type pg from 'pg';
 import type { Logger } from 'pino';
 import type { Changes } from './db/changes.js';
-import type { Pool } from './db/pool.js';
+import type { Pool, Sql } from './db/pool.js';
+import type { Requests } from './db/requests.js';
 import type { EventHeads } from './events/heads.js';
 import type { EventKeys } from './events/signing-key.js';
 import type { Cursors } from './lib/cursor.js';
@@ -12,11 +14,26 @@ import type { VolumeStore } from './volumes/store.js';
 import { DEFAULT_WEBHOOK_SETTINGS, type WebhookSettings } from './webhooks/settings.js';
 
 /** What operations are given. Tests override any of it. */
-export interface Context {
-  /** Sees every organization. */
+export interface Context extends Shared {
+  /** What a request works with shows its own organization; what the worker works with, all of them. */
   pool: Pool;
-  /** What serves requests in place of it; see db/requests.ts. */
-  requests: Pool;
+  /** Beside it, for reads of one short statement. */
+  reads: Sql;
+}
+
+/** What the loops of the worker are given. */
+export interface WorkerContext extends Context {
+  pool: pg.Pool;
+}
+
+/** What the whole service is given. */
+export interface ServiceContext extends WorkerContext {
+  /** What serves requests in place of `pool`; see db/requests.ts. */
+  requests: Requests;
+}
+
+/** What is the same for everybody: no connections are among it. */
+export interface Shared {
   runtime: Runtime;
   /** Where the data of volumes is. */
   volumes: VolumeStore;

@@ -14,6 +14,27 @@ export function makeLog(level: LogLevel, destination: DestinationStream): Logger
   );
 }
 
+/**
+ * Writes the lines of one turn of the event loop together: a write takes longer than all else a line does, and under load a turn
+ * has many. A line is out before anything later is begun, and when the process ends; of one that is killed the lines of the
+ * turn it was in are lost, as are its answers.
+ */
+export function inTurns(destination: DestinationStream): DestinationStream {
+  let lines = '';
+  const write = () => {
+    const text = lines;
+    lines = '';
+    if (text !== '') destination.write(text);
+  };
+  process.once('exit', write);
+  return {
+    write(line) {
+      if (lines === '') setImmediate(write);
+      lines += line;
+    },
+  };
+}
+
 /** PostgreSQL adds the values of rows in `detail` and `where`: they stay out. So do keys, wherever they turn up. */
 function describe(error: unknown): unknown {
   if (!(error instanceof Error)) return { message: redact(String(error)) };

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
+import type pg from 'pg';
 import { pino, type Logger } from 'pino';
-import { DEFAULT_SETTINGS, type Context } from './context.js';
+import { DEFAULT_SETTINGS, type ServiceContext } from './context.js';
 import { listenForChanges } from './db/changes.js';
 import { migrate, readInstance } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
@@ -20,7 +21,7 @@ import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained.js';
 import { now } from './lib/instant.js';
 import { sleep } from './lib/sleep.js';
-import { makeLog, type LogLevel } from './log.js';
+import { inTurns, makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
 import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
@@ -100,7 +101,7 @@ export interface Service {
 
 /** Everything `sandkeep serve` is, started in order; what was opened is closed again when a later step fails. */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const log = makeLog(options.logLevel, pino.destination({ fd: 2, sync: true }));
+  const log = makeLog(options.logLevel, inTurns(pino.destination({ fd: 2, sync: true })));
   const opened: { what: string; close: () => Promise<unknown> }[] = [];
   const stopping = new AbortController();
 
@@ -129,16 +130,16 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const database = await opening;
     opened.push({ what: 'the database', close: () => database.close() });
     await migrate(database.address);
-    const pool = openPool(database.address, (error) =>
-      log.warn({ err: error }, 'a database connection broke'),
-    );
+    const onBreak = (error: Error) => log.warn({ err: error }, 'a database connection broke');
+    const pool = openPool(database.address, onBreak);
     opened.push({ what: 'the pool', close: () => pool.end() });
-    const requests = await openRequestPool(database, pool, log);
-    opened.push({ what: 'the pool of requests', close: () => requests.end() });
+    const apart = await areApart(pool, log);
+    const requests = openRequests(database.address, apart, onBreak);
+    opened.push({ what: 'the connections for requests', close: () => requests.close() });
 
     const eventHeads = new EventHeads(headsFileOf(options));
     const eventKeys = await openKeysOfLog(pool, options);
-    markEvents(requests, () => keysOf(pool));
+    markEvents(requests.watched, () => keysOf(pool));
     await notePriceBook(pool, priceBook);
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
@@ -170,8 +171,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     );
     opened.push({ what: 'notifications', close: () => changes.close() });
 
-    const ctx: Context = {
-      ...{ pool, requests, runtime, volumes, changes, now, log, keyring, eventKeys, eventHeads },
+    const ctx: ServiceContext = {
+      ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring, eventKeys, eventHeads },
       cursors: new Cursors(instance.cursorKey),
       stopping: stopping.signal,
       settings: {
@@ -201,7 +202,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 }
 
 /** Who writes under other keys than those of the log leaves events in it that look like those of an intruder, for ever. */
-async function openKeysOfLog(pool: Pool, options: ServiceOptions): Promise<() => EventKeys> {
+async function openKeysOfLog(pool: pg.Pool, options: ServiceOptions): Promise<() => EventKeys> {
   const source = eventKeySourceOf(options);
   const eventKeys = openEventKeys(source);
   await useKeys(pool, eventKeys(), now()).catch((cause: unknown) => {
@@ -214,7 +215,8 @@ async function openKeysOfLog(pool: Pool, options: ServiceOptions): Promise<() =>
   return eventKeys;
 }
 
-async function openRequestPool({ address }: Database, pool: Pool, log: Logger): Promise<Pool> {
+/** Whether the database keeps organizations apart in the sessions of requests. */
+async function areApart(pool: Pool, log: Logger): Promise<boolean> {
   const apart = await canServe(pool);
   if (!apart) {
     log.warn(
@@ -222,7 +224,7 @@ async function openRequestPool({ address }: Database, pool: Pool, log: Logger): 
       `the user of the database may not make the role ${REQUEST_ROLE}: organizations are kept apart by the statements alone`,
     );
   }
-  return openRequests(address, apart, (error) => log.warn({ err: error }, 'a database connection broke'));
+  return apart;
 }
 
 /** Before anything is opened: whoever changed the file wants to know at once whether it is right. */

@@ -1,11 +1,11 @@
-import type { Context } from './context.js';
+import type { WorkerContext } from './context.js';
 import { startSealing } from './events/jobs.js';
 import { makePartitionsAhead } from './events/partitions.js';
 import { enforceInTime } from './events/retention.js';
 import { forgetKeys } from './idempotency/jobs.js';
 import { endKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
-import { enforcePools } from './quotas/jobs.js';
+import { enforcePools, foldAllCounts } from './quotas/jobs.js';
 import { removeLingering } from './sandboxes/linger.js';
 import { Reconciler } from './sandboxes/reconcile.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
@@ -18,6 +18,8 @@ import { placeWaiting } from './workers/place.js';
 const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
+/** Who creates adds up what is not folded yet. */
+const FOLD_COUNTS_EVERY_MS = 500;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
@@ -27,7 +29,7 @@ const LOOKS_PER_SAMPLE = 20;
 const LONGEST_BETWEEN_LOOKS_MS = 60_000;
 
 /** Every loop of the worker role. */
-export function startWorker(ctx: Context): { stop(): Promise<void> } {
+export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   const logError = (loop: string) => (error: unknown) => ctx.log.error({ err: error, loop }, 'a loop failed');
   const watching = new AbortController();
 
@@ -43,7 +45,7 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
       await placeWaiting(ctx, term);
       await reconciler.pass(term);
     },
-    { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, onError: logError('reconcile') },
+    { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, rests: true, onError: logError('reconcile') },
   );
   let standingBy = false;
   const renewEveryMs = ctx.settings.workerLeaseMs / RENEWALS_PER_LEASE;
@@ -63,11 +65,12 @@ export function startWorker(ctx: Context): { stop(): Promise<void> } {
   })().catch(logError('watch'));
 
   // A loop each: one that fails, or has much to do, holds none of the others up.
-  const job = (work: (ctx: Context, signal: AbortSignal) => Promise<void>, intervalMs: number) =>
+  const job = (work: (ctx: WorkerContext, signal: AbortSignal) => Promise<void>, intervalMs: number) =>
     startLoop((signal) => work(ctx, signal), { intervalMs, onError: logError(work.name) });
   const jobs = [
     job(removeLingering, SWEEP_EVERY_MS),
     job(enforcePools, SWEEP_EVERY_MS),
+    job(foldAllCounts, FOLD_COUNTS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
     job(endKeys, SWEEP_EVERY_MS),

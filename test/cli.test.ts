@@ -290,6 +290,10 @@ describe('doctor', () => {
     ],
     ['postgres://keeper:S3cretPw@127.0.0.1:99999/db', /^the database URL cannot be read/],
     ['mysql://keeper:S3cretPw@127.0.0.1/db', /^the database URL cannot be read/],
+    [
+      'postgres://keeper:S3cretPw@127.0.0.1/db?options=-c%20role%3Dkeeper',
+      /^the database URL must not have "options"/,
+    ],
   ])('a database that is not usable is broken, and the exit code says so: %s', async (databaseUrl, found) => {
     const { code, out, err } = await run(['doctor', '--json', ...NO_DOCKER], {
       env: { DATABASE_URL: databaseUrl },

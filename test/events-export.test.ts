@@ -244,7 +244,7 @@ describe('an export of many events', () => {
     const staring = await stare();
     const closed = new Promise((resolve) => staring.once('close', resolve));
     await until(
-      () => Promise.resolve(service.ctx.requests.totalCount - service.ctx.requests.idleCount),
+      () => Promise.resolve(service.ctx.requests.watched.totalCount - service.ctx.requests.watched.idleCount),
       (busy) => busy === 0,
     );
     staring.resume();

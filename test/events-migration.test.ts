@@ -1,46 +1,20 @@
-import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { expect, inject, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { migrate } from '../src/db/migrate.js';
-import { connectionConfig, openPool } from '../src/db/pool.js';
 import { sealEvents } from '../src/events/seal.js';
 import { EventHeads } from '../src/events/heads.js';
 import { openEventKeys } from '../src/events/signing-key.js';
 import { verifyStore } from '../src/events/verify-store.js';
 import { now } from '../src/lib/instant.js';
-import { PACKAGE_ROOT } from '../src/lib/root.js';
-import { withDatabase } from './support/database.js';
 import { wholeLog } from './support/event-log.js';
+import { withOlderDatabase } from './support/older-database.js';
 
-const FOLDER = join(PACKAGE_ROOT, 'migrations');
 const EVENTS = 12_000;
 
 test('events of a database from before the log are in it afterwards, each as it was', async () => {
-  const name = `sandkeep_events_migration_${process.pid}`;
-  const admin = new pg.Client(connectionConfig(withDatabase(inject('server'), 'template1')));
-  await admin.connect();
-  await admin.query(`drop database if exists ${name} with (force)`);
-  await admin.query(`create database ${name} template template0`);
-  const address = withDatabase(inject('server'), name);
-  const pool = openPool(address, () => undefined);
-  try {
-    await pool.query(
-      'create table schema_migrations (number int primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())',
-    );
-    for (const file of readdirSync(FOLDER).toSorted().slice(0, 5)) {
-      const text = readFileSync(join(FOLDER, file), 'utf8');
-      await pool.query(text);
-      const checksum = createHash('sha256').update(text).digest('hex');
-      await pool.query('insert into schema_migrations values ($1, $2, $3)', [
-        Number(file.slice(0, 4)),
-        file,
-        checksum,
-      ]);
-    }
+  await withOlderDatabase(5, async (address, pool, name) => {
     const orgs = [uuidv7(), uuidv7()];
     for (const id of orgs) {
       await pool.query("insert into orgs values ($1, 'Org', $2, now(), now())", [id, `org-${id}`]);
@@ -82,9 +56,5 @@ test('events of a database from before the log are in it afterwards, each as it 
       const times = (await wholeLog(pool, org, 1_000)).map(({ occurred_at }) => occurred_at);
       expect(times).toEqual(times.toSorted());
     }
-  } finally {
-    await pool.end();
-    await admin.query(`drop database ${name} with (force)`);
-    await admin.end();
-  }
+  });
 }, 120_000);

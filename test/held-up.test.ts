@@ -8,7 +8,7 @@ import { sleep } from '../src/lib/sleep.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import { startTestService, type TestOptions, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
-import { untilStatus } from './support/until.js';
+import { until, untilStatus } from './support/until.js';
 
 /** What one does, or what befalls it, holds nobody else up. */
 
@@ -78,4 +78,53 @@ test('a wait ends with its budget also when the garbage collector has been there
     collect();
   }
   expect((await waiting).body.status).toBe('starting');
+});
+
+/** The database refuses, in this way, to write that a run of this organization has started. */
+async function refuseStarts({ ctx }: TestService, orgId: string, sqlState: string): Promise<void> {
+  await ctx.pool.query(
+    `create function refuse_start() returns trigger language plpgsql as $$ begin
+       if new.started_at is not null and new.org_id = '${orgId}' then
+         raise exception 'refused' using errcode = '${sqlState}';
+       end if;
+       return new;
+     end $$;
+     create trigger refuse_start before update on runs for each row execute function refuse_start()`,
+  );
+}
+
+test('what cannot be written down of one is tried again once a second, and all others are written', async () => {
+  const service = await start(() => ({}));
+  const [refused, other] = [await service.newOrg(), await service.newOrg()];
+  await refuseStarts(service, refused.org.id, '23514');
+  const failures = () => service.logs.filter((line) => line.includes('could not be reconciled')).length;
+  const made = [];
+  for (const client of [other, refused, other]) {
+    made.push(await client.post('/v1/sandboxes', smallRequest(`s-${made.length}`), { start: true }));
+  }
+  await untilStatus(other, made[0]!.body.id, 'running');
+  await untilStatus(other, made[2]!.body.id, 'running');
+  await until(
+    () => Promise.resolve(failures()),
+    (count) => count > 0,
+  );
+  const before = failures();
+  await sleep(5_000);
+  expect(failures() - before).toBeLessThan(8);
+  await service.ctx.pool.query('drop trigger refuse_start on runs');
+  await untilStatus(refused, made[1]!.body.id, 'running');
+});
+
+test('while the database is away, what was seen is not tried one by one', async () => {
+  const service = await start(() => ({}));
+  const client = await service.newOrg();
+  await refuseStarts(service, client.org.id, '57P03');
+  const { body } = await client.post('/v1/sandboxes', smallRequest('s'), { start: true });
+  await until(
+    () => Promise.resolve(service.logs.some((line) => line.includes('a loop failed'))),
+    (failed) => failed,
+  );
+  expect(service.logs.filter((line) => line.includes('could not be reconciled'))).toEqual([]);
+  await service.ctx.pool.query('drop trigger refuse_start on runs');
+  await untilStatus(client, body.id, 'running');
 });

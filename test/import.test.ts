@@ -161,6 +161,19 @@ describe('what is imported is read back over HTTP', () => {
     expect(body.sandboxes).toEqual([here, gone].map(({ id, name, slug }) => ({ id, name, slug })));
   });
 
+  test('runs are counted where nobody waits who closes others meanwhile', async () => {
+    const org = line.org();
+    const sandbox = line.sandbox(org);
+    await importAll(service, [org, sandbox, line.run(sandbox)]);
+    const { rows } = await service.ctx.pool.query(
+      'select distinct part from usage_totals where org_id = $1',
+      [org['id']],
+    );
+    expect(rows).toEqual([{ part: -1 }]);
+    const part = await service.ctx.pool.query('select usage_part() between 0 and 15 as of_sessions');
+    expect(part.rows).toEqual([{ of_sessions: true }]);
+  });
+
   test('an open run counts until now, and until its sandbox is deleted', async () => {
     const org = line.org();
     const sandbox = line.sandbox(org, { status: 'running', started_at: '2026-03-19T00:00:00Z' });

@@ -6,6 +6,7 @@ import {
   addMillis,
   instantFromMicros,
   instantFromPostgres,
+  shortFromPostgres,
   microsOf,
   now,
   parseDate,
@@ -234,6 +235,9 @@ describe('instants', () => {
       expect(rows.map(({ read }) => instantFromPostgres(read))).toEqual(
         texts.map((text) => parseInstant(text)),
       );
+      expect(rows.map(({ read }) => shortFromPostgres(read))).toEqual(
+        texts.map((text) => shortInstant(parseInstant(text)!)),
+      );
     } finally {
       await client.end();
     }
@@ -247,6 +251,7 @@ describe('instants', () => {
       'infinity',
     ]) {
       expect(() => instantFromPostgres(text)).toThrow(text);
+      expect(() => shortFromPostgres(text)).toThrow(text);
     }
   });
 });

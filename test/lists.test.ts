@@ -3,6 +3,9 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { insertEvent } from '../src/events/queries.js';
 import { instantFromMicros, microsOf, shortInstant } from '../src/lib/instant.js';
+import { listSandboxes, type Sort } from '../src/sandboxes/list-query.js';
+import { positionOf } from '../src/sandboxes/present-text.js';
+import type { SandboxStatus } from '../src/sandboxes/schema.js';
 import type { Client } from './support/client.js';
 import { dropEvents } from './support/event-log.js';
 import { startTestService, type TestService } from './support/service.js';
@@ -119,6 +122,53 @@ describe('sandboxes', () => {
             .toSorted(orders[sort ?? '-created_at']);
           const found = await walk(client, '/v1/sandboxes', query);
           expect(found.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+
+  test('labels that are walked side by side give the pages that walking the first of them gives', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          labels: fc.shuffledSubarray(
+            [
+              ['team', 'ml'],
+              ['gpu', ''],
+              ['a"b\\c', 'ü%_'],
+              ['team', 'web'],
+              ['team', 'ml'],
+            ] as [string, string][],
+            { minLength: 2 },
+          ),
+          statuses: fc.subarray(['created', 'starting'] as SandboxStatus[]),
+          createdAfter: fc.option(fc.nat(12), { nil: undefined }),
+          createdBefore: fc.option(fc.nat(12), { nil: undefined }),
+          sort: fc.constantFrom<Sort>('-created_at', 'created_at', 'name'),
+          limit: fc.integer({ min: 1, max: 20 }),
+        }),
+        async ({ createdAfter, createdBefore, sort, limit, ...rest }) => {
+          const time = (offset?: number) =>
+            offset === undefined ? undefined : instantFromMicros(base + BigInt(offset));
+          const filter = {
+            ...rest,
+            namePrefix: undefined,
+            createdAfter: time(createdAfter),
+            createdBefore: time(createdBefore),
+          };
+          const by = sort === 'name' ? 'name' : 'created_at';
+          let after: [string, string] | undefined;
+          for (let more = true; more;) {
+            const [one, other] = await Promise.all(
+              [false, true].map((sideBySide) =>
+                listSandboxes(service.ctx.pool, client.org.id, filter, sort, after, limit, { sideBySide }),
+              ),
+            );
+            expect(other).toEqual(one);
+            more = one!.length === limit;
+            if (more) after = positionOf(one!.at(-1)!, by) as [string, string];
+          }
         },
       ),
       { numRuns: 150 },

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { migrate } from '../src/db/migrate.js';
-import { openPool, type Address, type Pool } from '../src/db/pool.js';
+import { openPool, type Address } from '../src/db/pool.js';
 import { canServe, REQUEST_ROLE } from '../src/db/request-role.js';
-import { openRequests, serveOrg } from '../src/db/requests.js';
+import { openRequests, type Requests } from '../src/db/requests.js';
 import { inTransaction } from '../src/db/transaction.js';
 import { makeFixture, snapshot, type Fixture } from './support/classified.js';
 import type { Client } from './support/client.js';
@@ -10,7 +10,7 @@ import { withDatabase } from './support/database.js';
 import { startTestService, type TestService } from './support/service.js';
 
 let service: TestService;
-let requests: Pool;
+let requests: Requests;
 let victim: Fixture;
 let intruder: Client;
 let tables: string[];
@@ -46,7 +46,7 @@ test('a statement that forgets the organization sees the own one only', async ()
     const ofAll = `select distinct ${idOf(table)} as id from ${table}`;
     const all = (await service.ctx.pool.query<{ id: string }>(ofAll)).rows.map(({ id }) => id);
     for (const { org } of [victim.client, intruder]) {
-      const { rows } = await serveOrg(org.id, () => requests.query<{ id: string }>(ofAll));
+      const { rows } = await requests.of(org.id).pool.query<{ id: string }>(ofAll);
       expect([table, rows.map(({ id }) => id)]).toEqual([table, all.filter((id) => id === org.id)]);
     }
     if (all.includes(victim.client.org.id)) seen += 1;
@@ -57,24 +57,20 @@ test('a statement that forgets the organization sees the own one only', async ()
 
 test('a write that forgets the organization, or names another, changes nothing of it', async () => {
   const before = await snapshot(service, victim.client.org.id);
-  const asIntruder = <T>(work: () => Promise<T>) => serveOrg(intruder.org.id, work);
+  const { pool } = requests.of(intruder.org.id);
   for (const table of ['sandboxes', 'volumes', 'webhooks', 'api_keys']) {
     const column = table === 'webhooks' ? 'url' : 'name';
-    await asIntruder(() =>
-      inTransaction(requests, async (tx) => {
-        const updated = await tx.query(`update ${table} set ${column} = ${column} where org_id = $1`, [
-          victim.client.org.id,
-        ]);
-        expect(updated.rowCount).toBe(0);
-        const named = await tx.query(`delete from ${table} where org_id = $1`, [victim.client.org.id]);
-        expect(named.rowCount).toBe(0);
-      }),
-    );
+    await inTransaction(pool, async (tx) => {
+      const updated = await tx.query(`update ${table} set ${column} = ${column} where org_id = $1`, [
+        victim.client.org.id,
+      ]);
+      expect(updated.rowCount).toBe(0);
+      const named = await tx.query(`delete from ${table} where org_id = $1`, [victim.client.org.id]);
+      expect(named.rowCount).toBe(0);
+    });
   }
   await expect(
-    asIntruder(() =>
-      requests.query('insert into quotas (org_id, updated_at) values ($1, now())', [victim.client.org.id]),
-    ),
+    pool.query('insert into quotas (org_id, updated_at) values ($1, now())', [victim.client.org.id]),
   ).rejects.toThrow('row-level security');
   expect(await snapshot(service, victim.client.org.id)).toEqual(before);
 });
@@ -83,9 +79,9 @@ test('the months of the audit events cannot be read by themselves', async () => 
   const { rows } = await service.ctx.pool.query<{ name: string }>(
     "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'events'::regclass limit 1",
   );
-  await expect(
-    serveOrg(intruder.org.id, () => requests.query(`select from ${rows[0]!.name}`)),
-  ).rejects.toThrow('permission denied');
+  await expect(requests.of(intruder.org.id).pool.query(`select from ${rows[0]!.name}`)).rejects.toThrow(
+    'permission denied',
+  );
 });
 
 test('what belongs to no organization is not within the reach of requests', async () => {
@@ -99,34 +95,25 @@ test('what belongs to no organization is not within the reach of requests', asyn
   expect(others).toEqual(['event_keys', 'instance', 'schema_migrations', 'workers']);
   for (const name of others) {
     for (const statement of [`select from ${name}`, `delete from ${name}`, `truncate ${name}`]) {
-      await expect(serveOrg(intruder.org.id, () => requests.query(statement))).rejects.toThrow(
-        'permission denied',
-      );
+      await expect(requests.of(intruder.org.id).pool.query(statement)).rejects.toThrow('permission denied');
     }
   }
 });
 
 test('a connection that served one organization serves the next one alone, also after what failed', async () => {
-  const names = async () =>
-    (await requests.query<{ id: string }>('select id from orgs')).rows.map(({ id }) => id);
+  const names = async (id: string) =>
+    (await requests.of(id).pool.query<{ id: string }>('select id from orgs')).rows.map((row) => row.id);
   const ids = [victim.client.org.id, intruder.org.id];
   const asked = Array.from({ length: 200 }, (_, index) => ids[index % 2]!);
-  expect(await Promise.all(asked.map((id) => serveOrg(id, names)))).toEqual(asked.map((id) => [id]));
+  expect(await Promise.all(asked.map(names))).toEqual(asked.map((id) => [id]));
   for (const id of asked.slice(0, 20)) {
-    await serveOrg(id, async () => {
-      const failing = inTransaction(requests, async (tx) => {
-        expect((await tx.query<{ id: string }>('select id from orgs')).rows).toEqual([{ id }]);
-        await tx.query('select 1 / 0');
-      });
-      await expect(failing).rejects.toThrow('division by zero');
-      expect(await names()).toEqual([id]);
+    const failing = inTransaction(requests.of(id).pool, async (tx) => {
+      expect((await tx.query<{ id: string }>('select id from orgs')).rows).toEqual([{ id }]);
+      await tx.query('select 1 / 0');
     });
+    await expect(failing).rejects.toThrow('division by zero');
+    expect(await names(id)).toEqual([id]);
   }
-});
-
-test('outside of a request there is no connection', async () => {
-  await expect(requests.query('select 1')).rejects.toThrow('outside of a request');
-  await expect(requests.connect()).rejects.toThrow('outside of a request');
 });
 
 test('a user that may not make roles works without one, and with one that it is given', async () => {
@@ -144,9 +131,9 @@ test('a user that may not make roles works without one, and with one that it is 
     await migrate(address);
     expect(await canServe(pool)).toBe(true);
     const alone = openRequests(address, true, () => undefined);
-    const { rows } = await serveOrg(victim.client.org.id, () => alone.query('select current_user as name'));
+    const { rows } = await alone.of(victim.client.org.id).pool.query('select current_user as name');
     expect(rows).toEqual([{ name: REQUEST_ROLE }]);
-    await alone.end();
+    await alone.close();
   } finally {
     await pool.end();
     await admin.query(`drop database ${name} with (force)`);

@@ -1,14 +1,15 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inTransaction } from '../src/db/transaction.js';
-import { now } from '../src/lib/instant.js';
-import { recordObservation } from '../src/sandboxes/record.js';
+import { addMillis, now } from '../src/lib/instant.js';
+import { recordObservations } from '../src/sandboxes/record.js';
 import { STATUSES, type SandboxStatus } from '../src/sandboxes/schema.js';
 import { OPERATIONS, TRANSITIONS, type Occurrence } from '../src/sandboxes/state.js';
 import type { Client } from './support/client.js';
 import { describeDocker, IMAGE, makeImage } from './support/docker.js';
 import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestOptions, type TestService } from './support/service.js';
+import { smallRequest } from './support/specs.js';
 import { untilStatus } from './support/until.js';
 
 /**
@@ -167,12 +168,14 @@ describe('the lifecycle table, what happens:', () => {
     const before = await events();
     const observe = (run: string) =>
       inTransaction(pool, (tx) =>
-        recordObservation(service.ctx, tx, {
-          ...{ orgId: client.org.id, sandboxId: body.id, runId: run, occurrence },
-          startedAt: hasStarted ? startedAt : null,
-          stoppedAt: hasStarted && occurrence !== 'run_started' ? now() : null,
-          ...{ reason: occurrence, message: 'what happened', exit: null },
-        }),
+        recordObservations(service.ctx, tx, [
+          {
+            ...{ orgId: client.org.id, sandboxId: body.id, runId: run, occurrence },
+            startedAt: hasStarted ? startedAt : null,
+            stoppedAt: hasStarted && occurrence !== 'run_started' ? now() : null,
+            ...{ reason: occurrence, message: 'what happened', exit: null },
+          },
+        ]),
       );
     const statusNow = async () => (await client.get(`/v1/sandboxes/${body.id}`)).body.status;
     // Of another run than the one under way nothing is believed.
@@ -192,4 +195,35 @@ describe('the lifecycle table, what happens:', () => {
     await observe(runId);
     expect([await statusNow(), await events()]).toEqual([then, after]);
   });
+});
+
+test('what is written at once comes in the order in which it happened, also when the clock goes back', async () => {
+  let back = 0;
+  const service = await startTestService({ worker: false, now: () => addMillis(now(), (back -= 1_000)) });
+  try {
+    const client = await service.newOrg();
+    const { pool } = service.ctx;
+    const { body } = await client.post('/v1/sandboxes', smallRequest('back'), { start: true });
+    const { rows } = await pool.query('select run_id from sandboxes where id = $1', [body.id]);
+    await inTransaction(pool, (tx) =>
+      recordObservations(service.ctx, tx, [
+        {
+          ...{ orgId: client.org.id, sandboxId: body.id, runId: rows[0].run_id, occurrence: 'run_ended' },
+          ...{ startedAt: now(), stoppedAt: now(), reason: 'exited', message: null, exit: null },
+        },
+      ]),
+    );
+    const queued = await pool.query(
+      `select event_type from unsealed_events where org_id = $1 and category = 'sandbox' order by place`,
+      [client.org.id],
+    );
+    expect(queued.rows.map(({ event_type }) => event_type)).toEqual([
+      'sandbox_created',
+      'sandbox_start_requested',
+      'sandbox_started',
+      'sandbox_stopped',
+    ]);
+  } finally {
+    await service.close();
+  }
 });

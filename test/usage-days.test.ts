@@ -1,13 +1,18 @@
 import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { migrate } from '../src/db/migrate.js';
+import { connectAlone } from '../src/db/pool.js';
 import { inTransaction, type Transaction } from '../src/db/transaction.js';
 import { addMillis, instantFromMicros, microsOf, type Instant } from '../src/lib/instant.js';
-import { closeRun, insertRun, openRun, touchRuns } from '../src/runs/queries.js';
+import { sleep } from '../src/lib/sleep.js';
+import { insertRun, readRunTimes, touchRuns, writeRunTimes, type RunTimes } from '../src/runs/queries.js';
 import { sandboxBreakdown } from '../src/usage/breakdown.js';
+import { computeDays } from '../src/usage/summary-queries.js';
 import type { Window } from '../src/usage/window.js';
 import type { Client } from './support/client.js';
-import { plainUsage } from './support/plain-usage.js';
+import { withOlderDatabase } from './support/older-database.js';
+import { plainTotals, plainUsage } from './support/plain-usage.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
 
@@ -65,6 +70,11 @@ async function begin(): Promise<History> {
   return { client, sandboxes, open: new Map() };
 }
 
+async function writeTimes(orgId: string, runId: string, change: (run: RunTimes) => RunTimes): Promise<void> {
+  const { pool } = service.ctx;
+  await writeRunTimes(pool, (await readRunTimes(pool, [{ orgId, runId }])).map(change));
+}
+
 async function take({ client, sandboxes, open }: History, what: Step): Promise<void> {
   const { pool } = service.ctx;
   const orgId = client.org.id;
@@ -83,13 +93,16 @@ async function take({ client, sandboxes, open }: History, what: Step): Promise<v
       const runId = uuidv7();
       open.set(id, runId);
       await insertRun(pool, { org_id: orgId, id: runId, sandbox_id: id, ...resources });
-      await openRun(pool, orgId, runId, what.at);
+      await writeTimes(orgId, runId, (run) => ({ ...run, started_at: what.at, seen_at: what.at }));
       return;
     }
     case 'close':
       if (running === undefined) return;
       open.delete(id);
-      await closeRun(pool, orgId, running, { stoppedAt: what.at, reason: 'test' });
+      await writeTimes(orgId, running, ({ started_at, ...run }) => {
+        const stopped_at = started_at !== null && started_at > what.at ? started_at : what.at;
+        return { ...run, started_at, stopped_at, end_reason: 'test' };
+      });
       return;
     case 'touch':
       if (running !== undefined) await touchRuns(pool, [{ orgId, runId: running }], what.at);
@@ -132,12 +145,16 @@ function snapshot<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
   });
 }
 
-/** What is answered, and what summing over the runs gives, of one snapshot. */
+/**
+ * What is answered, and what summing over the runs gives, of one snapshot. What all sandboxes used together is compared here
+ * already: it is kept by itself.
+ */
 function bothWays(orgId: string, asked: Window): Promise<{ answered: any; plain: unknown[] }> {
   return snapshot(async (tx) => {
     const scope = { orgId, sandboxIds: undefined, labels: {} };
     let text = '';
     for await (const part of sandboxBreakdown(tx, scope, asked, 'json')) text += part;
+    expect(await computeDays(tx, orgId, asked)).toEqual(await plainTotals(tx, orgId, asked));
     return { answered: JSON.parse(text), plain: await plainUsage(tx, orgId, asked) };
   });
 }
@@ -189,6 +206,49 @@ test('they are the same while runs are opened, closed, imported and renamed at o
   await reading;
 });
 
+test('many that count for the days of an organization in any order do not wait for each other', async () => {
+  const { client, sandboxes } = await begin();
+  const orgId = client.org.id;
+  const days = ['2028-01-01', '2028-01-02'] as const;
+  const writers = Array.from({ length: 24 }, (_, index) => ({
+    id: uuidv7(),
+    order: index < 12 ? days : days.toReversed(),
+  }));
+  const { pool } = service.ctx;
+  await pool.query(
+    `insert into sandboxes select r.* from sandboxes t
+     cross join unnest($2::uuid[]) as made (own_id)
+     cross join lateral jsonb_populate_record(t, jsonb_build_object('id', own_id, 'name', own_id, 'slug', own_id)) r
+     where t.org_id = $1 and t.id = $3`,
+    [orgId, writers.map(({ id }) => id), sandboxes[0]],
+  );
+  const sessions = await Promise.all(writers.map(() => connectAlone(service.database)));
+  try {
+    await Promise.all(
+      writers.map(async ({ id, order }, index) => {
+        const session = sessions[index]!;
+        await session.query('begin');
+        for (const day of order) {
+          await session.query(
+            `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+             values ($1, gen_random_uuid(), $2, 1, 1, 1, $3::timestamptz, $3::timestamptz + interval '1 hour', 'test')`,
+            [orgId, id, `${day}T00:00:00Z`],
+          );
+          await sleep(100);
+        }
+        await session.query('commit');
+      }),
+    );
+  } finally {
+    await Promise.all(sessions.map((session) => session.end()));
+  }
+  const { rows } = await pool.query(
+    'select day::text, sum(micros)::bigint as micros from usage_totals where org_id = $1 group by day order by day',
+    [orgId],
+  );
+  expect(rows).toEqual(days.map((day) => ({ day, micros: writers.length * 3_600_000_000 })));
+});
+
 test('a run that is closed late takes back what it had accrued on the days after its end', async () => {
   const history = await begin();
   const [id] = history.sandboxes;
@@ -208,4 +268,35 @@ test('a run that is closed late takes back what it had accrued on the days after
   // The clock was set back to before the run: nothing of it has happened yet.
   expect(await days('2028-02-28T12:00:00.000000Z')).toEqual([]);
   expect(history.open.get(id!)).toBeUndefined();
+});
+
+test('what a release before has counted is in the sums of all sandboxes, and what comes is added', async () => {
+  await withOlderDatabase(9, async (address, pool) => {
+    const org = uuidv7();
+    await pool.query("insert into orgs values ($1, 'Org', 'org', now(), now())", [org]);
+    await pool.query(
+      `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
+       select $1, gen_random_uuid(), 's-' || n, 's-' || n, 'stopped', false, now(), now() from generate_series(1, 3) n`,
+      [org],
+    );
+    const runs = (begin: string) =>
+      pool.query(
+        `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+         select $1, gen_random_uuid(), id, 3, 700, 5, $2::timestamptz, $2::timestamptz + interval '30 hours', 'test'
+         from sandboxes`,
+        [org, begin],
+      );
+    await runs('2028-02-26T12:00:00.000001Z');
+    await migrate(address);
+    await runs('2028-02-27T01:02:03.000004Z');
+    await pool.query("update runs set vcpus = 4 where started_at < '2028-02-27Z'");
+    const asked = {
+      since: '2028-02-01T00:00:00.000000Z',
+      until: '2028-03-01T00:00:00.000000Z',
+      now: '2028-02-28T05:00:00.000000Z',
+    };
+    const days = await computeDays(pool, org, asked);
+    expect(days).toHaveLength(3);
+    expect(days).toEqual(await plainTotals(pool, org, asked));
+  });
 });

@@ -67,7 +67,7 @@ function ask(client: Client): ClientRequest {
 
 function untilBusy({ ctx }: TestService, wanted: number): Promise<unknown> {
   return until(
-    () => Promise.resolve(ctx.requests.totalCount - ctx.requests.idleCount),
+    () => Promise.resolve(ctx.requests.watched.totalCount - ctx.requests.watched.idleCount),
     (busy) => busy === wanted,
     30_000,
   );
@@ -107,7 +107,7 @@ describe('who does not read', () => {
     expect((await third.get('/v1/billing/usage')).status).toBe(200);
     expect((await third.get('/v1/billing/usage/sandbox')).status).toBe(200);
     // One of them was enough.
-    expect(service.ctx.requests.totalCount - service.ctx.requests.idleCount).toBe(5);
+    expect(service.ctx.requests.watched.totalCount - service.ctx.requests.watched.idleCount).toBe(5);
     for (const socket of sockets) socket.destroy();
     await untilBusy(service, 0);
   });
@@ -125,7 +125,7 @@ describe('who does not read', () => {
     socket.resume();
     await sleep(12_000);
     expect(socket.destroyed).toBe(false);
-    expect(strict.ctx.requests.totalCount - strict.ctx.requests.idleCount).toBe(1);
+    expect(strict.ctx.requests.watched.totalCount - strict.ctx.requests.watched.idleCount).toBe(1);
     // It goes on like that, and no report takes longer than the limit.
     await untilBusy(strict, 0);
     expect(performance.now() - begun).toBeGreaterThan(14_000);

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { keepHeapSmall } from '../lib/heap.js';
 import type { FirstKey, Service, ServiceOptions } from '../service.js';
 import { VERSION } from '../version.js';
 import { databaseCommand, type CommonOptions } from './command.js';
@@ -35,6 +36,7 @@ export function serveCommand(): Command {
     .addOption(option.webhookHttp())
     .addOption(option.logLevel())
     .action(async (options: ServeOptions) => {
+      keepHeapSmall();
       const stopped = stopOnSignal();
       // Loaded only here: other commands should not wait a second for the web framework.
       const { startService } = await import('../service.js');

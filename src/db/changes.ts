@@ -28,6 +28,11 @@ export async function announceChange(tx: Sql, sandboxId: string): Promise<void> 
   await tx.query(`select pg_notify('${CHANNELS.sandbox}', $1)`, [sandboxId]);
 }
 
+/** The same for several sandboxes. */
+export async function announceChanges(tx: Sql, sandboxIds: readonly string[]): Promise<void> {
+  await tx.query(`select pg_notify('${CHANNELS.sandbox}', id) from unnest($1::text[]) as id`, [sandboxIds]);
+}
+
 /** The same for entries that were added to the event log of an organization. */
 export async function announceLog(tx: Sql, orgId: string): Promise<void> {
   await tx.query(`select pg_notify('${CHANNELS.log}', $1)`, [orgId]);

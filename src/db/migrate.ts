@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
-import { prepareRequestRole } from './request-role.js';
+import { grantMigrated, prepareRequestRole } from './request-role.js';
 import { ExplainedError } from '../lib/explained.js';
 import { PACKAGE_ROOT } from '../lib/root.js';
+import { sleep } from '../lib/sleep.js';
 
 /** PostgreSQL 15 is the oldest the queries are tested on. */
 const OLDEST_SERVER = 150000;
@@ -119,14 +120,17 @@ function checkHistory(known: Migration[], applied: AppliedMigration[]): void {
   }
 }
 
-/** Beside a release that goes on working a migration may be ended to resolve a deadlock. */
-const ATTEMPTS = 10;
+/** Beside a release that goes on working a migration may be ended to resolve a deadlock, or give way to who holds a lock for long. */
+const ATTEMPTS = 30;
+const PAUSE_MS = 1_000;
+const LOCK_NOT_AVAILABLE = '55P03';
 
 async function apply(client: pg.Client, migration: Migration, attempt = 1): Promise<void> {
   const { number, name, text, checksum } = migration;
   await client.query('begin');
   try {
     await client.query(text);
+    await grantMigrated(client);
     await client.query('insert into schema_migrations (number, name, checksum) values ($1, $2, $3)', [
       number,
       name,
@@ -135,7 +139,15 @@ async function apply(client: pg.Client, migration: Migration, attempt = 1): Prom
     await client.query('commit');
   } catch (cause) {
     await client.query('rollback').catch(() => undefined);
-    if (sqlState(cause) === DEADLOCK && attempt < ATTEMPTS) return apply(client, migration, attempt + 1);
-    throw new ExplainedError(`migration ${name} failed: ${(cause as Error).message}`, { cause });
+    const state = sqlState(cause);
+    const gaveWay = state === LOCK_NOT_AVAILABLE;
+    if ((state === DEADLOCK || gaveWay) && attempt < ATTEMPTS) {
+      if (gaveWay) await sleep(PAUSE_MS);
+      return apply(client, migration, attempt + 1);
+    }
+    const hint = gaveWay
+      ? ': something that takes long is in its way, such as an export; start again after it'
+      : '';
+    throw new ExplainedError(`migration ${name} failed: ${(cause as Error).message}${hint}`, { cause });
   }
 }

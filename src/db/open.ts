@@ -78,15 +78,26 @@ function external(url: string): Database {
 
 /** The URL holds a password: no message repeats it, and no cause either. */
 function checkUrl(url: string): void {
+  if (optionsOf(url) === OWN_OPTIONS) return;
+  throw new ExplainedError(
+    optionsOf(url) === undefined
+      ? 'the database URL cannot be read: it must be like postgres://user:password@host:5432/database'
+      : 'the database URL must not have "options": sessions have those of the service, which keep organizations apart. Set others with ALTER ROLE … SET',
+  );
+}
+
+const OWN_OPTIONS = '-c timezone=UTC';
+
+/** The options of sessions that are given some, by the driver, for which those of the URL are in their place. Undefined: it cannot be read. */
+function optionsOf(url: string): string | undefined {
   try {
     // The driver's own reading: it takes forms that are no URL by the standard, such as postgres://user@/db?host=/socket.
-    if (/^postgres(ql)?:\/\//.test(url) && new pg.Client({ connectionString: url })) return;
+    if (!/^postgres(ql)?:\/\//.test(url)) return undefined;
+    const client = new pg.Client({ connectionString: url, options: OWN_OPTIONS });
+    return (client as unknown as { connectionParameters: { options: string } }).connectionParameters.options;
   } catch {
-    // Said below.
+    return undefined;
   }
-  throw new ExplainedError(
-    'the database URL cannot be read: it must be like postgres://user:password@host:5432/database',
-  );
 }
 
 async function embedded(

@@ -4,12 +4,25 @@ import { instantFromPostgres } from '../lib/instant.js';
 /** Anything that runs SQL: the pool (each statement by itself) or a transaction. */
 export interface Sql {
   query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
-    text: string,
+    statement: string | Statement,
     values?: readonly unknown[],
   ): Promise<{ rows: Row[]; rowCount: number | null }>;
 }
 
-export type Pool = pg.Pool;
+/** SQL with its values; see `prepared`. */
+export interface Statement {
+  /** With one, each connection parses and plans it once. */
+  name?: string;
+  text: string;
+  values: unknown[];
+  /** Rows as lists of values, in the order of the columns. */
+  rowMode?: 'array';
+}
+
+/** Connections to be shared: runs statements, and lends one for a transaction. */
+export interface Pool extends Sql {
+  connect(): Promise<pg.PoolClient>;
+}
 
 /** Where the database is: a URL, or the socket folder of the embedded one. */
 export type Address = { url: string } | { socket: string };
@@ -29,29 +42,29 @@ const SESSION = [
   'extra_float_digits=1',
 ];
 
-export function connectionConfig(address: Address): pg.ClientConfig {
+/** `options`: settings of the session beside those that every one has, as for the command line of the server. */
+export function connectionConfig(address: Address, options = ''): pg.ClientConfig {
   return {
     ...('url' in address
       ? { connectionString: address.url }
       : { host: address.socket, user: 'sandkeep', database: 'sandkeep' }),
     application_name: 'sandkeep',
-    options: SESSION.map((setting) => `-c ${setting}`).join(' '),
+    options: `${SESSION.map((setting) => `-c ${setting}`).join(' ')} ${options}`,
     connectionTimeoutMillis: 10_000,
     types,
   };
 }
 
-export function openPool(address: Address, onError: (error: Error) => void): Pool {
+export function openPool(address: Address, onError: (error: Error) => void): pg.Pool {
   return poolOf(new pg.Pool(poolConfig(address)), onError);
 }
 
-/** `options`: settings of its sessions beside those that every session has, as for the command line of the server. */
+/** `options`: as of a connection. */
 export function poolConfig(address: Address, options = ''): pg.PoolConfig {
-  const config = connectionConfig(address);
-  return { ...config, options: `${config.options} ${options}`, max: 16, allowExitOnIdle: true };
+  return { ...connectionConfig(address, options), max: 16, allowExitOnIdle: true };
 }
 
-export function poolOf(pool: pg.Pool, onError: (error: Error) => void): Pool {
+export function poolOf(pool: pg.Pool, onError: (error: Error) => void): pg.Pool {
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
   pool.on('error', onError);
   // One that breaks in use fails the statement under way or the next, and would end the process as well.
@@ -87,6 +100,8 @@ function safeInteger(text: string): number {
 }
 
 export const DEADLOCK = '40P01';
+/** A statement that took too long, or that somebody ended. */
+export const CANCELED = '57014';
 
 /** The codes by which PostgreSQL says why, read off an error of unknown kind. */
 export function sqlState(error: unknown): string | undefined {
@@ -98,8 +113,15 @@ export function violatedConstraint(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError && error.code?.startsWith('23') ? error.constraint : undefined;
 }
 
+/** A connection was lost, or given up, with a statement under way. */
+export class ConnectionLost extends Error {}
+
+/** There is more to do than the database keeps up with. */
+export class Overloaded extends Error {}
+
 /** The database is away or shutting down, as opposed to having refused a statement. */
 export function isUnreachable(error: unknown): boolean {
+  if (error instanceof ConnectionLost) return true;
   const state = sqlState(error);
   if (state !== undefined) return /^(08|57P0[123]|53300)/.test(state);
   const { code, message, syscall } = error as NodeJS.ErrnoException;
@@ -117,7 +139,7 @@ export function isUnreachable(error: unknown): boolean {
   ];
   return (
     (socket && codes.includes(code ?? '')) ||
-    /^(Connection terminated|timeout exceeded when trying to connect|Client .* is not queryable)/.test(
+    /^(Connection terminated|timeout expired$|timeout exceeded when trying to connect|Client .* is not queryable)/.test(
       message ?? '',
     )
   );

@@ -4,6 +4,17 @@ import { sqlState, type Sql } from './pool.js';
 /** What the sessions that serve requests become. Not their own user: that one owns the tables, and is bound by no policy. */
 export const REQUEST_ROLE = 'sandkeep_requests';
 
+/** Says whom a session serves that is one of the role. */
+export const NAME_ORG = {
+  name: 'serve_org',
+  text: "select set_config('sandkeep.org_id', $1, false)",
+};
+
+/** What sessions that serve requests have beside what every session has. `apart`: whether the role can be had. */
+export function sessionFor(apart: boolean): string {
+  return apart ? `-c role=${REQUEST_ROLE}` : '';
+}
+
 const INSUFFICIENT_PRIVILEGE = '42501';
 const DUPLICATE_ROLE = new Set<string | undefined>(['42710', '23505']);
 
@@ -22,8 +33,23 @@ export async function prepareRequestRole(sql: Sql): Promise<void> {
     );
   }
   if (!(await canServe(sql)) && !(await makeRole(sql))) return;
-  // Roles are those of the whole server, their rights those in each database. Of a partition it gets none: the policy is with the
-  // table it belongs to. Nor of what belongs to no organization: nothing a request does needs that.
+  await grantTables(sql);
+  await sql.query(`grant execute on function cancel_statement to ${REQUEST_ROLE}`);
+}
+
+/**
+ * Gives the role, where there is one, what it needs of the tables there are. In the transaction of each migration: from its commit on
+ * the triggers of the release before write into its tables, as the role.
+ */
+export async function grantMigrated(sql: Sql): Promise<void> {
+  if (await canServe(sql)) await grantTables(sql);
+}
+
+/**
+ * Roles are those of the whole server, their rights those in each database. Of a partition it gets none: the policy is with the
+ * table it belongs to. Nor of what belongs to no organization: nothing a request does needs that.
+ */
+async function grantTables(sql: Sql): Promise<void> {
   await sql.query(`
     do $$
     declare
@@ -39,8 +65,7 @@ export async function prepareRequestRole(sql: Sql): Promise<void> {
       end loop;
     end
     $$;
-    grant usage on all sequences in schema public to ${REQUEST_ROLE};
-    grant execute on function cancel_statement to ${REQUEST_ROLE}`);
+    grant usage on all sequences in schema public to ${REQUEST_ROLE}`);
 }
 
 /** Can sessions of this user become the role? */

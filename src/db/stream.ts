@@ -1,4 +1,3 @@
-import { AsyncResource } from 'node:async_hooks';
 import { Readable } from 'node:stream';
 import { sleep } from '../lib/sleep.js';
 import type { Pool } from './pool.js';
@@ -115,10 +114,10 @@ async function cancelledBy(
       await sleep(CANCEL_EVERY_MS, over.signal);
     }
   };
-  const onAbort = AsyncResource.bind(() => {
+  const onAbort = () => {
     // When it cannot be cancelled, it ends by its time limit.
     cancelling = cancel().catch(() => undefined);
-  });
+  };
   signal.addEventListener('abort', onAbort);
   if (signal.aborted) onAbort();
   try {

@@ -1,8 +1,12 @@
 import type pg from 'pg';
 import { DEADLOCK, sqlState, type Pool, type Sql } from './pool.js';
+import { isOutOfStep } from './prepared.js';
 
 const SERIALIZATION = '40001';
 const ATTEMPTS = 5;
+
+/** To be thrown by what finds that it has to begin anew, with nothing held: what it went by has changed meanwhile. */
+export class Overtaken extends Error {}
 
 /** A connection inside a transaction: runs SQL, and takes COPY streams. */
 export type Transaction = Sql & pg.PoolClient;
@@ -10,8 +14,8 @@ export type Transaction = Sql & pg.PoolClient;
 /**
  * Runs `work` in one transaction: committed when it returns, rolled back when it throws. The only place that opens one.
  *
- * `work` runs again from the start when PostgreSQL ended it to resolve a deadlock, so it must have no effects beside
- * its statements.
+ * `work` runs again from the start when PostgreSQL ended it to resolve a deadlock, when a table is not any more what it was when a
+ * statement was prepared, or when it throws `Overtaken`, so it must have no effects beside its statements.
  */
 export async function inTransaction<T>(
   pool: Pool,
@@ -35,7 +39,10 @@ export async function inTransaction<T>(
     } catch (error) {
       await client.query('rollback').catch((cause: unknown) => (broken = cause as Error));
       const state = sqlState(error);
-      const conflict = state === DEADLOCK || state === SERIALIZATION;
+      const outOfStep = isOutOfStep(error);
+      if (outOfStep) broken = error as Error;
+      const conflict =
+        outOfStep || error instanceof Overtaken || state === DEADLOCK || state === SERIALIZATION;
       if (!conflict || unhurried || attempt === ATTEMPTS) throw error;
     } finally {
       // A connection that could not roll back is not given to the next.

@@ -113,7 +113,7 @@ export async function readUnsealed(
   const { first, last, low, high } = bounds[0]!;
   if (first === null || last === null) return { events: [], left: undefined };
   const { from: lowest, upTo } = round ?? { from: low, upTo: high };
-  // By whole months, for what comes between the two queries; what for: see months.ts.
+  // By whole months, for what comes between the two queries; what for: see window.ts.
   const [from, to] = [startOfMonth(first), monthAfter(startOfMonth(last))];
   // What is in the queue and not among the events was removed from them: it stays, for those who verify.
   const { rows } = await tx.query<Unsealed & { fits: boolean } & Record<string, unknown>>(

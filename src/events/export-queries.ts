@@ -1,7 +1,7 @@
 import { fetchAhead } from '../db/rows.js';
 import type { Transaction } from '../db/transaction.js';
 import type { Checkpoint } from './checkpoint.js';
-import { readLog, type LogEntry, type LogPart } from './log.js';
+import { findSpan, readLog, type LogEntry, type LogPart } from './log.js';
 import type { Entry } from './verify.js';
 
 /** The part of a log that is exported: after one entry, up to another. */
@@ -22,12 +22,23 @@ export async function* readEntries(
   orgId: string,
   part: LogPart,
 ): AsyncGenerator<LogEntry[]> {
+  const asked = await narrow(tx, orgId, part);
+  if (!asked) return;
   const next = (before?: Batch) =>
-    readLog(tx, orgId, { ...part, afterSeq: before?.entries.at(-1)?.seq ?? part.afterSeq }, BATCH);
+    readLog(tx, orgId, { ...asked, afterSeq: before?.entries.at(-1)?.seq ?? asked.afterSeq }, BATCH);
   for await (const { entries } of fetchAhead<Batch>(next, ({ more }) => !more)) {
     const passed = part.filter ? entries.filter(({ event }) => event) : entries;
     if (passed.length > 0) yield passed;
   }
+}
+
+/** A part without what lies before and behind the entries of the time that its filter asks for; undefined when there are none. */
+async function narrow(tx: Transaction, orgId: string, part: LogPart): Promise<LogPart | undefined> {
+  const { filter } = part;
+  if (filter?.since === undefined && filter?.until === undefined) return part;
+  const during = { since: filter.since, until: filter.until };
+  const span = await findSpan(tx, orgId, during, part);
+  return span && { filter, during, afterSeq: span.first - 1, upToSeq: span.last };
 }
 
 /** The signed places of the log that are kept at these entries, by their numbers. */

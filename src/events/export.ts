@@ -1,5 +1,5 @@
-import type { Transaction } from '../db/transaction.js';
 import type { Pool } from '../db/pool.js';
+import { inTransaction, type Transaction } from '../db/transaction.js';
 import { badParameter } from '../http/errors.js';
 import type { Instant } from '../lib/instant.js';
 import { originOf } from './canonical.js';
@@ -52,14 +52,10 @@ export async function beginExport(
   if (afterSeq > upToSeq) {
     throw badParameter('after_seq', `after_seq is behind the end of the log, which is ${upToSeq}`);
   }
-  await recordEvent(pool, {
-    orgId,
-    type: 'events_exported',
-    actor,
-    resourceId: null,
-    at,
-    payload: { format, filters: spokenFilter(query), after_seq: afterSeq, up_to_seq: upToSeq },
-  });
+  const payload = { format, filters: spokenFilter(query), after_seq: afterSeq, up_to_seq: upToSeq };
+  await inTransaction(pool, (own) =>
+    recordEvent(own, { orgId, type: 'events_exported', actor, resourceId: null, at, payload }),
+  );
   return { orgId, afterSeq, upToSeq, format, query, filter, end };
 }
 

@@ -1,4 +1,4 @@
-import type { Context } from '../context.js';
+import type { WorkerContext } from '../context.js';
 import { startLoop } from '../lib/loop.js';
 import { sealEvents } from './seal.js';
 
@@ -8,7 +8,10 @@ const SEAL_EVERY_MS = 1_000;
 const GATHER_MS = 50;
 
 /** Seals events as they come. */
-export function startSealing(ctx: Context, onError: (error: unknown) => void): { stop(): Promise<void> } {
+export function startSealing(
+  ctx: WorkerContext,
+  onError: (error: unknown) => void,
+): { stop(): Promise<void> } {
   /** What was said already: it stays as it is until somebody looks at it. */
   let said = new Map<string, string>();
   const pass = async (signal: AbortSignal) => {

@@ -29,7 +29,12 @@ export interface LogPart {
   afterSeq: number;
   upToSeq?: number;
   filter?: EventFilter | undefined;
+  /** Entries of events of this time, and no others. */
+  during?: During;
 }
+
+/** Both inclusive. */
+export type During = Pick<EventFilter, 'since' | 'until'>;
 
 /**
  * The next entries of a part of the log, in order, `limit` at most and fewer where events are long. Each committed event comes in exactly once, within about a second. The first entry may be later than `afterSeq + 1`
@@ -41,12 +46,20 @@ export async function readLog(
   part: LogPart,
   limit: number,
 ): Promise<{ entries: LogEntry[]; more: boolean }> {
-  const { afterSeq, upToSeq = Number.MAX_SAFE_INTEGER, filter } = part;
+  const { afterSeq, upToSeq = Number.MAX_SAFE_INTEGER, filter, during } = part;
+  const where = new Conditions()
+    .add((p) => `org_id = ${p(orgId)}`)
+    .add((p) => `seq > ${p(afterSeq)} and seq <= ${p(upToSeq)}`);
+  if (during) {
+    const { since = '-infinity', until = 'infinity' } = during;
+    // A sum, so that the log is read in its order: along the index of times each batch would have to find and sort all of them.
+    where.add((p) => `occurred_at + interval '0' between ${p(since)} and ${p(until)}`);
+  }
   const { rows: places } = await sql.query<Place>(
     `select seq, event_id, occurred_at, leaf, unmarked, link from event_log
-     where org_id = $1 and seq > $2 and seq <= $3
-     order by seq limit $4`,
-    [orgId, afterSeq, upToSeq, limit],
+     where ${where.text}
+     order by seq limit ${where.parameter(limit)}`,
+    where.values,
   );
   const events = await readEvents(sql, orgId, places, filter);
   const tooMany = places.findIndex(({ event_id }) => events.get(event_id) === 'too long');
@@ -69,7 +82,7 @@ async function readEvents(
   const where = new Conditions()
     .add((p) => `e.org_id = ${p(orgId)}`)
     .add(() => 'e.occurred_at = place.occurred_at and e.id = place.event_id')
-    // For what the partitions are: see months.ts.
+    // For what the partitions are: see window.ts.
     .add((p) => `e.occurred_at between ${p(inOrder[0])} and ${p(inOrder.at(-1))}`);
   if (filter) addFilter(where, filter, 'e');
   const ids = where.parameter(places.map(({ event_id }) => event_id));
@@ -101,11 +114,25 @@ export async function readEndSeq(sql: Sql, orgId: string): Promise<number> {
   return rows[0]?.seq ?? 0;
 }
 
-/** The first entry whose event is of this time or later, if there is one. */
-export async function firstSeqSince(sql: Sql, orgId: string, since: Instant): Promise<number | undefined> {
-  const { rows } = await sql.query<{ seq: number }>(
-    'select seq from event_log where org_id = $1 and occurred_at >= $2 order by seq limit 1',
-    [orgId, since],
+/**
+ * The first and the last entry of a part of the log whose event is of this time; undefined when there is none. The log is in the order
+ * of sealing, so others may lie between them. What it costs is the number of entries of the part or of that time, whichever are fewer:
+ * a second for some millions.
+ */
+export async function findSpan(
+  sql: Sql,
+  orgId: string,
+  { since = '-infinity', until = 'infinity' }: During,
+  { afterSeq = 0, upToSeq = Number.MAX_SAFE_INTEGER }: Partial<LogPart> = {},
+): Promise<{ first: number; last: number } | undefined> {
+  // By `offset 0` along one of the indexes: a planner that looks for the lowest number first walks the log up to that.
+  const { rows } = await sql.query<Record<'first' | 'last', number | null>>(
+    `select min(seq) as first, max(seq) as last from (
+       select seq from event_log
+       where org_id = $1 and occurred_at >= $2 and occurred_at <= $3 and seq > $4 and seq <= $5 offset 0
+     ) entries`,
+    [orgId, since, until, afterSeq, upToSeq],
   );
-  return rows[0]?.seq;
+  const { first, last } = rows[0]!;
+  return first === null || last === null ? undefined : { first, last };
 }

@@ -1,4 +1,6 @@
-import type { Pool, Sql } from '../db/pool.js';
+import pg from 'pg';
+import type { Sql } from '../db/pool.js';
+import { Writes } from '../db/writes.js';
 import type { EventKeys } from './signing-key.js';
 
 /**
@@ -10,7 +12,7 @@ type Keys = EventKeys | undefined;
 type Marking = { [KEYS]?: () => Keys | Promise<Keys> };
 
 /** What is written through this pool from now on is marked. `keys`: undefined where there are none; then it is not. */
-export function markEvents(pool: Pool, keys: () => Keys | Promise<Keys>): void {
+export function markEvents(pool: Pick<pg.Pool, 'on'>, keys: () => Keys | Promise<Keys>): void {
   const marking = pool as Marking;
   if (!marking[KEYS]) {
     pool.on('acquire', (client) => {
@@ -20,9 +22,13 @@ export function markEvents(pool: Pool, keys: () => Keys | Promise<Keys>): void {
   marking[KEYS] = keys;
 }
 
-/** The keys of who writes with `sql`, if he has any. */
+/** The keys of who writes with `sql`, if he has any. Throws where nobody could tell: an event without its mark looks like a forged one. */
 export async function keysOf(sql: Sql): Promise<Keys> {
-  return (sql as Marking)[KEYS]?.();
+  const connection = sql instanceof Writes ? sql.tx : sql;
+  if (!(connection instanceof pg.Client || connection instanceof pg.Pool)) {
+    throw new TypeError('events are written by a connection, within a transaction');
+  }
+  return (connection as Marking)[KEYS]?.();
 }
 
 /** The mark of an event that is written with `sql`; null where there are no keys. */

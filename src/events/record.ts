@@ -4,7 +4,7 @@ import type { Instant } from '../lib/instant.js';
 import { actorId } from './actor.js';
 import { leafOf } from './canonical.js';
 import { CATALOGUE, type EventPayload, type EventType } from './catalogue.js';
-import { insertEvent } from './queries.js';
+import { insertEvent, insertEvents, type NewEventRow } from './queries.js';
 import type { EventActor } from './schema.js';
 
 export interface NewEvent<Type extends EventType> {
@@ -20,6 +20,20 @@ export interface NewEvent<Type extends EventType> {
 
 /** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. Returns its id. */
 export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEvent<Type>): Promise<string> {
+  const row = rowOf(event);
+  await insertEvent(tx, row);
+  return row.id;
+}
+
+/** The same for several, in the order of their times. */
+export async function recordEvents<Type extends EventType>(
+  tx: Sql,
+  events: readonly NewEvent<Type>[],
+): Promise<void> {
+  await insertEvents(tx, events.map(rowOf));
+}
+
+function rowOf<Type extends EventType>(event: NewEvent<Type>): NewEventRow {
   const content = {
     org_id: event.orgId,
     id: uuidv7(),
@@ -31,11 +45,10 @@ export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEve
     // As the database gives it back: a caller may have written it in capitals.
     resource_id: event.resourceId?.toLowerCase() ?? null,
   };
-  await insertEvent(tx, {
+  return {
     ...content,
     actor_kind: event.actor.kind,
     actor_id: actorId(event.actor),
     leaf: leafOf(content),
-  });
-  return content.id;
+  };
 }

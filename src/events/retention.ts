@@ -172,8 +172,7 @@ async function removeDropped(pool: Pool, drop: Drop, signal: AbortSignal): Promi
       return work(tx);
     });
   const { org_id: orgId, dropped_before: before } = drop;
-  const asked = { types: [], categories: [], since: undefined, before };
-  for (const month of await monthsWithEvents(pool, orgId, asked, Number.MAX_SAFE_INTEGER)) {
+  for (const month of await monthsWithEvents(pool, orgId, before)) {
     const within = [month, monthAfter(month)] as const;
     let reached: EventPlace | undefined;
     do {

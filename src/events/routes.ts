@@ -1,20 +1,22 @@
 import { Type } from 'typebox';
 import type { Readable } from 'node:stream';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { preferredType } from '../http/accept.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { eventStream, FollowHeaders, Places, sendEvents } from '../http/follow.js';
+import { sendJson } from '../http/json-text.js';
 import { answers, type App } from '../http/route.js';
 import { PageQuery, Uuid, Words } from '../http/schema.js';
 import { makeStreamed } from '../http/streamed.js';
+import { contextOf } from '../http/request-context.js';
 import { beginExport, EXPORT_FORMATS, exportText } from './export.js';
 import { FilterParameters, readEventFilter } from './filter.js';
-import { list, presentEvent } from './list.js';
+import { list } from './list.js';
 import { keepPartitions } from './partitions.js';
 import { encodePlace, readPlace } from './place.js';
-import { getEvent } from './queries.js';
 import { EventResponse, PaginatedEventResponse } from './schema.js';
+import { showEvent } from './show.js';
 import { stream } from './stream.js';
 
 const tags = ['events'];
@@ -37,7 +39,7 @@ const exported = {
   },
 };
 
-export function eventRoutes(app: App, ctx: Context): void {
+export function eventRoutes(app: App, ctx: Shared): void {
   const exportStreamed = makeStreamed(ctx, {
     most: ctx.settings.maxExports,
     what: 'of the audit trail',
@@ -60,7 +62,8 @@ export function eventRoutes(app: App, ctx: Context): void {
         response: answers(PaginatedEventResponse),
       },
     },
-    (request) => list(ctx, callerOf(request).orgId, request.query),
+    async (request, reply) =>
+      sendJson(reply, await list(contextOf(request), callerOf(request).orgId, request.query)),
   );
 
   app.get(
@@ -108,7 +111,7 @@ export function eventRoutes(app: App, ctx: Context): void {
       const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
       readEventFilter(query);
       return exportStreamed(request, reply, async function* (tx) {
-        const begun = await beginExport(ctx.pool, tx, asked, ctx.now());
+        const begun = await beginExport(contextOf(request).pool, tx, asked, ctx.now());
         void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
         void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
         yield* exportText(tx, begun);
@@ -145,7 +148,7 @@ export function eventRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const events = await stream(ctx, places, request, reply, request.query);
+      const events = await stream(contextOf(request), places, request, reply, request.query);
       return sendEvents(reply, events, ctx.settings.usageStallMs);
     },
   );
@@ -162,10 +165,10 @@ export function eventRoutes(app: App, ctx: Context): void {
         response: answers(EventResponse, 'sandbox_not_found'),
       },
     },
-    async (request) => {
-      const row = await getEvent(ctx.pool, callerOf(request).orgId, request.params.event_id);
-      if (!row) throw new ApiError('sandbox_not_found');
-      return presentEvent(row);
+    async (request, reply) => {
+      const text = await showEvent(contextOf(request), callerOf(request).orgId, request.params.event_id);
+      if (text === undefined) throw new ApiError('sandbox_not_found');
+      return sendJson(reply, text);
     },
   );
 }

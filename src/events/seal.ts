@@ -1,4 +1,4 @@
-import type { Context } from '../context.js';
+import type { WorkerContext } from '../context.js';
 import { announceLog } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
@@ -25,7 +25,7 @@ import { signAnew } from './sign-anew.js';
 import { useKeys } from './use-keys.js';
 
 /** What sealing needs of the context. */
-export type SealContext = Pick<Context, 'pool' | 'eventKeys' | 'eventHeads' | 'now'>;
+export type SealContext = Pick<WorkerContext, 'pool' | 'eventKeys' | 'eventHeads' | 'now'>;
 
 /** Entries of one transaction. */
 const BATCH = 1_000;

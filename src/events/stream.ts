@@ -5,8 +5,8 @@ import { callerOf } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { sleep } from '../lib/sleep.js';
 import { readEventFilter, type FilterQuery } from './filter.js';
-import { firstSeqSince, readEndSeq, readLog, type LogEntry } from './log.js';
-import { presentEvent } from './list.js';
+import { findSpan, readEndSeq, readLog, type LogEntry } from './log.js';
+import { presentEvent } from './present.js';
 import { encodePlace, readPlace } from './place.js';
 import type { EventFilter } from './queries.js';
 
@@ -51,8 +51,8 @@ async function beginning(
   { since }: EventFilter,
   end: number,
 ): Promise<number> {
-  const first = since === undefined ? undefined : await firstSeqSince(pool, orgId, since);
-  return first === undefined ? end : first - 1;
+  const span = since === undefined ? undefined : await findSpan(pool, orgId, { since, until: undefined });
+  return span ? span.first - 1 : end;
 }
 
 interface Following {

@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
@@ -11,7 +12,7 @@ import type { EventKeys } from './signing-key.js';
  * not got it would take what it marked for inserted, and stops when he sees it there. Throws BrokenLog when others are noted that are
  * not known here: then nothing is noted, and what marked before goes on.
  */
-export async function useKeys(pool: Pool, keys: EventKeys, at: Instant): Promise<void> {
+export async function useKeys(pool: pg.Pool, keys: EventKeys, at: Instant): Promise<void> {
   await noteKey(pool, keys, at);
   markEvents(pool, () => keys);
 }

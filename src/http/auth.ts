@@ -47,9 +47,16 @@ export async function makeDoor(
   const limits = await makeLimits(app, ctx.settings);
   const answers = watchOpenAnswers(ctx);
   // Who revoked a key over this process finds it refused at once, whenever the notification comes.
-  app.addHook('onSend', async (request, reply) => {
-    if (request.routeOptions.schema?.scope === 'keys:write' && reply.statusCode < 300) keys.forget();
-    return Promise.resolve();
+  app.addHook('onRoute', (route) => {
+    if (route.schema?.scope !== 'keys:write') return;
+    route.onSend = (_request, reply, _payload, done) => {
+      if (reply.statusCode < 300) keys.forget();
+      done();
+    };
+  });
+  app.addHook('onResponse', (_request, reply, done) => {
+    answers.done(reply);
+    done();
   });
   app.addHook('onClose', async () => {
     answers.close();
@@ -62,7 +69,7 @@ export async function makeDoor(
     const secret = match?.[1] ?? '';
     // Of the socket, which forgets it when it is closed.
     const { ip }: { ip: string | undefined } = request;
-    const key = await keys.find(secret);
+    const key = keys.remembered(secret) ?? (await keys.find(secret));
     const at = ctx.now();
     const dead = key && deadBecause(key, at);
     if (!key || dead !== undefined) {

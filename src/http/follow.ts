@@ -3,7 +3,6 @@ import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { makePlaces } from '../lib/places.js';
-import { servedAlong } from '../db/requests.js';
 import { sleep } from '../lib/sleep.js';
 import { ApiError } from './errors.js';
 
@@ -63,8 +62,7 @@ export function sendEvents(
     reply.log.info('a reader that took too long was cut off');
     reply.raw.destroy();
   };
-  const served = servedAlong(events);
-  const stream = Readable.from(stallMs === undefined ? served : watched(served, stallMs, cut), {
+  const stream = Readable.from(stallMs === undefined ? events : watched(events, stallMs, cut), {
     objectMode: false,
     highWaterMark: BUFFER_BYTES,
   });

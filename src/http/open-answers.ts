@@ -6,6 +6,8 @@ const LOOK_EVERY_MS = 500;
 export interface OpenAnswers {
   /** Watches an answer until it is complete or its client has left. `isOpened`: whether its key still opens it. */
   watch(reply: FastifyReply, isOpened: () => Promise<boolean>): void;
+  /** To be called when an answer is complete. */
+  done(reply: FastifyReply): void;
   close(): void;
 }
 
@@ -37,18 +39,16 @@ export function watchOpenAnswers({ log }: Pick<Context, 'log'>): OpenAnswers {
     if (failure) log.warn(failure, 'the keys of open answers could not be looked at');
     failure = undefined;
     for (const [reply, isOpened] of open) {
-      // Of answers that wait behind others on a connection, only its socket shows that the client left.
-      if (reply.request.raw.socket.destroyed) open.delete(reply);
+      // Its client left. Of answers that wait for others on the same connection only the socket shows it.
+      if (reply.raw.destroyed || reply.request.raw.socket.destroyed) open.delete(reply);
       else void look(reply, isOpened);
     }
   }, LOOK_EVERY_MS);
   return {
     watch(reply, isOpened) {
-      // The client left before: nothing would tell of it again.
-      if (reply.raw.destroyed) return;
       open.set(reply, isOpened);
-      reply.raw.once('close', () => open.delete(reply));
     },
+    done: (reply) => void open.delete(reply),
     close: () => clearInterval(timer),
   };
 }

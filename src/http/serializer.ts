@@ -12,8 +12,12 @@ const made = new WeakMap<object, Serializer>();
  * start. Errors have none: they are rendered, whole, by the error handler.
  */
 export const serializerCompiler: FastifySerializerCompiler<object> = ({ schema, httpStatus }) => {
-  if (Number(httpStatus) >= 400) return JSON.stringify;
+  return Number(httpStatus) >= 400 ? JSON.stringify : serializerOf(schema);
+};
+
+/** For what is written before it is sent. */
+export function serializerOf(schema: object): Serializer {
   const serializer = made.get(schema) ?? (build(schema) as Serializer);
   made.set(schema, serializer);
   return serializer;
-};
+}

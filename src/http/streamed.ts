@@ -1,12 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { ReaderGone, streamSnapshot, type StreamOptions } from '../db/stream.js';
 import type { Transaction } from '../db/transaction.js';
 import { makeTurns } from '../lib/turns.js';
 import { callerOf } from './auth.js';
 import { ApiError } from './errors.js';
 import { watchReader } from './reader.js';
+import { contextOf } from './request-context.js';
 
 /** Sends what `produce` yields as it is read, from one snapshot, once it is its turn. What it refuses before that is the answer. */
 export type Streamed = (
@@ -20,10 +21,9 @@ export type Streamed = (
  * half as many of one organization; who does not read gives way to who waits. `what`: for messages, such as `usage`.
  */
 export function makeStreamed(
-  ctx: Context,
+  { settings }: Shared,
   { most, what, beforeSnapshot }: { most: number; what: string } & Pick<StreamOptions, 'beforeSnapshot'>,
 ): Streamed {
-  const { settings } = ctx;
   const turns = makeTurns({
     places: { total: most, each: Math.ceil(most / 2) },
     waiting: { total: 1_000, each: 200 },
@@ -52,7 +52,11 @@ export function makeStreamed(
       if (reply.raw.headersSent) reader.cutOff();
     };
     try {
-      return await streamSnapshot(ctx.pool, { beforeSnapshot, gone: reader.gone, onBreak, onEnd }, produce);
+      return await streamSnapshot(
+        contextOf(request).pool,
+        { beforeSnapshot, gone: reader.gone, onBreak, onEnd },
+        produce,
+      );
     } catch (error) {
       // Nobody hears it, and nothing is wrong on our side.
       if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import type { Context } from '../context.js';
 import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
+import { contextOf } from '../http/request-context.js';
 import { isNarrowed, type Access } from '../keys/access.js';
 import type { Keyring } from '../secrets/keyring.js';
 
@@ -28,12 +28,7 @@ export interface Keyed {
  * The caller of a request that writes, with what its `Idempotency-Key` asks for. A key that is none is refused. `body`:
  * what stands for the body, where that is not held in memory.
  */
-export function writerOf(
-  ctx: Context,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  body: unknown = request.body,
-): Caller {
+export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unknown = request.body): Caller {
   const caller = callerOf(request);
   const key = request.headers['idempotency-key'];
   if (typeof key !== 'string') return caller;
@@ -44,7 +39,7 @@ export function writerOf(
     ...caller,
     keyed: {
       key: namedBy(caller.access, key),
-      fingerprints: fingerprintsOf(ctx.keyring(), request, body),
+      fingerprints: fingerprintsOf(contextOf(request).keyring(), request, body),
       waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
       settled: false,
       replayed: () => void reply.header('idempotency-replayed', 'true'),

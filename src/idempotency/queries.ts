@@ -2,37 +2,45 @@ import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
 
+/** What refuses a key that is taken. */
+export const KEY_CONSTRAINT = 'idempotency_keys_pkey';
+
 /**
- * Takes the key for this transaction; false when it is taken. While another transaction has it and is not done, this
- * waits for its end. One that was taken before `expired` is as good as free.
+ * Takes the key, with the answer; refused by `KEY_CONSTRAINT` when it is taken. While another transaction has it and is not done,
+ * this waits for its end.
  */
-export async function claimKey(
+export async function insertAnswer(
   sql: Sql,
   orgId: string,
   { key, fingerprints }: Keyed,
-  at: Instant,
-  expired: Instant,
-): Promise<boolean> {
-  const { rowCount } = await sql.query(
-    `insert into idempotency_keys as k (org_id, key, fingerprint, created_at)
-     values ($1, $2, $3, $4)
-     on conflict (org_id, key) do update
-       set fingerprint = excluded.fingerprint, created_at = excluded.created_at, answer = null, final = false
-       where k.created_at <= $5`,
-    [orgId, key, fingerprints[0], at, expired],
+  answer: unknown,
+  { at, final }: { at: Instant; final: boolean },
+): Promise<void> {
+  await sql.query(
+    `insert into idempotency_keys (org_id, key, fingerprint, answer, final, created_at) values ($1, $2, $3, $4, $5, $6)`,
+    [orgId, key, fingerprints[0], JSON.stringify(answer), final, at],
   );
-  return rowCount === 1;
+}
+
+/** Deletes a key that was taken before `expired`. */
+export async function deleteKey(sql: Sql, orgId: string, key: string, expired: Instant): Promise<void> {
+  await sql.query('delete from idempotency_keys where org_id = $1 and key = $2 and created_at <= $3', [
+    orgId,
+    key,
+    expired,
+  ]);
 }
 
 export interface Stored {
   fingerprint: Buffer;
   answer: unknown;
   final: boolean;
+  created_at: Instant;
 }
 
 export async function getStored(sql: Sql, orgId: string, key: string): Promise<Stored | undefined> {
   const { rows } = await sql.query<Stored & Record<string, unknown>>(
-    'select fingerprint, answer, final from idempotency_keys where org_id = $1 and key = $2',
+    'select fingerprint, answer, final, created_at from idempotency_keys where org_id = $1 and key = $2',
     [orgId, key],
   );
   return rows[0];

@@ -1,39 +1,60 @@
 import type { Context } from '../context.js';
+import { isUnreachable, violatedConstraint } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
+import { Writes } from '../db/writes.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
-import { claimKey, getStored, storeAnswer, type Stored } from './queries.js';
+import { deleteKey, getStored, insertAnswer, KEY_CONSTRAINT, storeAnswer, type Stored } from './queries.js';
 
 /** How long an answer can be repeated. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
 
+/** For a key that had expired and was not forgotten yet, or that was forgotten while it was looked at. */
+const ATTEMPTS = 3;
+
 /**
  * Runs the work of a write that a caller asked for in one transaction; see `inTransaction`. What it returns is the
- * answer. Under an idempotency key the key, the work and the answer commit together, so that whatever is cut off, the
- * work is never done twice and its answer never lost. A refusal leaves nothing: the next request is the first again.
+ * answer. `writes`: what the work gives to it is written together, when it has returned. Under an idempotency key the key, the
+ * work and the answer commit together, so that whatever is cut off, the work is never done twice and its answer never lost.
+ * A refusal leaves nothing: the next request is the first again.
+ *
+ * The key is taken last, with the answer: a repetition does the work as well, or is refused for what the first has done, and
+ * finds only then that there is an answer already. So the first, which nearly all are, is spared a look. What `work` makes must
+ * leave it in its answer alone, so that nothing is handed out that was rolled back. `kept`: what of the answer is stored, and
+ * repeated.
  */
 export async function inWrite<T>(
   ctx: Context,
   { orgId, keyed }: Caller,
-  work: (tx: Transaction) => Promise<T>,
+  work: (tx: Transaction, writes: Writes) => Promise<T>,
+  kept: (answer: T) => T = (answer) => answer,
 ): Promise<T> {
-  return inTransaction(ctx.pool, async (tx) => {
-    if (!keyed) return work(tx);
+  for (let attempt = 1; ; attempt += 1) {
     const at = ctx.now();
-    if (await claimKey(tx, orgId, keyed, at, addMillis(at, -KEEP_MS))) {
-      const answer = await work(tx);
-      await storeAnswer(tx, orgId, keyed, answer, !keyed.waits);
-      return answer;
+    try {
+      return await inTransaction(ctx.pool, async (tx) => {
+        const writes = new Writes(tx);
+        const answer = await work(tx, writes);
+        if (keyed) await insertAnswer(writes, orgId, keyed, kept(answer), { at, final: !keyed.waits });
+        await writes.send();
+        return answer;
+      });
+    } catch (error) {
+      if (!keyed || isUnreachable(error)) throw error;
+      const stored = await getStored(ctx.pool, orgId, keyed.key);
+      const expired = addMillis(at, -KEEP_MS);
+      if (stored && stored.created_at > expired) {
+        if (!isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
+        keyed.settled = stored.final;
+        keyed.replayed();
+        return stored.answer as T;
+      }
+      if (violatedConstraint(error) !== KEY_CONSTRAINT || attempt === ATTEMPTS) throw error;
+      await deleteKey(ctx.pool, orgId, keyed.key, expired);
     }
-    // The attempt to claim it has locked the row: it is still there.
-    const stored = (await getStored(tx, orgId, keyed.key))!;
-    if (!isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
-    keyed.settled = stored.final;
-    keyed.replayed();
-    return stored.answer as T;
-  });
+  }
 }
 
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */

@@ -5,6 +5,7 @@ import { redactEmail } from '../events/redact.js';
 import type { EventActor } from '../events/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
+import { specToKeep } from '../sandboxes/spec-text.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
@@ -58,7 +59,7 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         // Meaningful only while it is starting.
         line.status === 'starting' ? (line.status_reason ?? null) : null,
         ...[line.ephemeral, time('created_at', line.created_at), line.last_failure_message ?? null],
-        ...[line.spec == null ? null : JSON.stringify(line.spec), startedAt, stoppedAt],
+        ...[line.spec == null ? null : specToKeep(line.spec), startedAt, stoppedAt],
         time('removed_at', line.removed_at),
       ];
     }

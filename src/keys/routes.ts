@@ -1,10 +1,11 @@
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
+import type { Context, Shared } from '../context.js';
 import { callerOf, type Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { readCursor } from '../http/parameters.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
 import { MessageResponse, PageQuery, Uuid } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { inWrite } from '../idempotency/write.js';
@@ -28,7 +29,7 @@ import {
 const tags = ['keys'];
 const params = Type.Object({ id: Uuid });
 
-export function keyRoutes(app: App, ctx: Context): void {
+export function keyRoutes(app: App, ctx: Shared): void {
   app.get(
     '/v1/keys',
     {
@@ -46,7 +47,7 @@ export function keyRoutes(app: App, ctx: Context): void {
       const { cursor, limit = 20 } = request.query;
       const binding = ['keys'];
       const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
-      const rows = await pageKeys(ctx.pool, orgId, after, limit + 1);
+      const rows = await pageKeys(contextOf(request).pool, orgId, after, limit + 1);
       return toPage(rows, limit, presentKey, ({ created_at, id }) =>
         ctx.cursors.encode(orgId, binding, [created_at, id]),
       );
@@ -67,12 +68,12 @@ export function keyRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) => {
-      const caller = writerOf(ctx, request, reply);
+      const caller = writerOf(request, reply);
       const { name } = request.body;
       const at = ctx.now();
       const access = readAccess(request.body, at);
       const { orgId, actor } = caller;
-      return withSecret(ctx, caller, async (tx) => {
+      return withSecret(contextOf(request), caller, async (tx) => {
         refuseMore(await holdKey(tx, caller, ctx.now()), access);
         return addKey(tx, { orgId, name, access, actor, at });
       });
@@ -92,7 +93,7 @@ export function keyRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const row = await getKey(ctx.pool, callerOf(request).orgId, request.params.id);
+      const row = await getKey(contextOf(request).pool, callerOf(request).orgId, request.params.id);
       if (!row) throw new ApiError('key_not_found');
       return presentKey(row);
     },
@@ -120,9 +121,9 @@ export function keyRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) => {
-      const caller = writerOf(ctx, request, reply);
+      const caller = writerOf(request, reply);
       const { overlap_secs = DEFAULT_OVERLAP_SECS } = request.body;
-      return withSecret(ctx, caller, async (tx) => {
+      return withSecret(contextOf(request), caller, async (tx) => {
         const { id } = request.params;
         const own = await holdKey(tx, caller, ctx.now(), id);
         const key = await getKey(tx, caller.orgId, id);
@@ -148,8 +149,8 @@ export function keyRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) => {
-      const caller = writerOf(ctx, request, reply);
-      return inWrite(ctx, caller, async (tx) => {
+      const caller = writerOf(request, reply);
+      return inWrite(contextOf(request), caller, async (tx) => {
         const { id } = request.params;
         await holdKey(tx, caller, ctx.now(), id);
         const key = await getKey(tx, caller.orgId, id);
@@ -167,11 +168,11 @@ async function withSecret(
   caller: Caller,
   work: (tx: Transaction) => Promise<{ row: KeyRow; key: string }>,
 ): Promise<KeyWithSecret> {
-  let secret: string | null = null;
-  const answer = await inWrite(ctx, caller, async (tx) => {
+  const made = async (tx: Transaction) => {
     const { row, key } = await work(tx);
-    secret = key;
-    return presentKey(row);
-  });
-  return { ...answer, key: secret };
+    return { ...presentKey(row), key };
+  };
+  const answer = await inWrite<KeyWithSecret>(ctx, caller, made, (shown) => ({ ...shown, key: null }));
+  // The release before stores answers without the field.
+  return { ...answer, key: answer.key ?? null };
 }

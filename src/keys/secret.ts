@@ -32,6 +32,11 @@ export function hashOf(key: string): Buffer {
   return hash('sha256', key, 'buffer');
 }
 
+/** The same as text, which takes a third of the time: to find it by. */
+export function hashTextOf(key: string): string {
+  return hash('sha256', key, 'base64');
+}
+
 function checksum(body: string): string {
   return toBase62(crc32.str(body) >>> 0, CHECKSUM_LENGTH);
 }

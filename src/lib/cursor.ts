@@ -1,4 +1,4 @@
-import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } from 'node:crypto';
 
 /** One component of a keyset position: what the sort column and the tie-breaker held on the last row sent. */
 export type Position = readonly string[];
@@ -17,7 +17,11 @@ const MAC_BYTES = 16;
  * replayed with another query can be told from one that was tampered with.
  */
 export class Cursors {
-  constructor(private readonly key: Buffer) {}
+  private readonly key: KeyObject;
+
+  constructor(key: Buffer) {
+    this.key = createSecretKey(key);
+  }
 
   encode(owner: string, query: unknown, position: Position): string {
     const binding = bindingOf(query);
@@ -49,5 +53,5 @@ export class Cursors {
 }
 
 function bindingOf(query: unknown): Buffer {
-  return createHash('sha256').update(JSON.stringify(query)).digest().subarray(0, BINDING_BYTES);
+  return hash('sha256', JSON.stringify(query), 'buffer').subarray(0, BINDING_BYTES);
 }

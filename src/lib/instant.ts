@@ -9,9 +9,14 @@ export type Instant = string;
 const PATTERN =
   /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,18}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))$/;
 
+/** In UTC, exact, and on a day that every month has: most are, and need no calendar and no arithmetic. */
+const PLAIN =
+  /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?Z$/;
+
 const MICROS_PER_SECOND = 1_000_000n;
 /** RFC 3339 writes years 0001 to 9999; PostgreSQL needs another notation outside them. */
 const EARLIEST = BigInt(Date.parse('0001-01-01T00:00:00Z')) * 1000n;
+export const LAST_INSTANT: Instant = '9999-12-31T23:59:59.999999Z';
 const LATEST = BigInt(Date.parse('9999-12-31T23:59:59.999Z')) * 1000n + 999n;
 
 /**
@@ -21,6 +26,8 @@ const LATEST = BigInt(Date.parse('9999-12-31T23:59:59.999Z')) * 1000n + 999n;
  * lower one. Returns undefined for anything that is not such a date-time or does not exist in the calendar.
  */
 export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Instant | undefined {
+  const plain = PLAIN.exec(text);
+  if (plain) return `${text.slice(0, 19)}.${(plain[1] ?? '').padEnd(6, '0')}Z`;
   const match = PATTERN.exec(text);
   if (!match) return undefined;
   const [, year, month, day, hour, minute, second, fraction = '', , sign, offsetHours, offsetMinutes] = match;
@@ -61,7 +68,11 @@ export function microsOf(instant: Instant): bigint {
   return BigInt(Date.parse(`${instant.slice(0, 23)}Z`)) * 1000n + BigInt(instant.slice(23, 26));
 }
 
-let lastReading = 0n;
+/** Whole microseconds, which a number holds exactly until the year 2255. */
+let lastReading = 0;
+/** The second of the last reading, and its text: most readings are of the same, and a date costs ten times the rest. */
+let second = Number.NaN;
+let secondText = '';
 
 /**
  * The wall clock in microseconds. Successive readings in one process are never equal and never go back (unless the
@@ -71,10 +82,16 @@ export function now(): Instant {
   const wall = Date.now();
   const fine = performance.timeOrigin + performance.now();
   // The fine clock is not corrected when the system clock is; where they part, the system clock is right.
-  let reading = BigInt(Math.round((Math.abs(fine - wall) < 2 ? fine : wall) * 1000));
-  if (reading <= lastReading && lastReading - reading < MICROS_PER_SECOND) reading = lastReading + 1n;
+  let reading = Math.round((Math.abs(fine - wall) < 2 ? fine : wall) * 1000);
+  if (reading <= lastReading && lastReading - reading < 1_000_000) reading = lastReading + 1;
   lastReading = reading;
-  return instantFromMicros(reading);
+  const micros = reading % 1_000_000;
+  const whole = (reading - micros) / 1_000_000;
+  if (whole !== second) {
+    second = whole;
+    secondText = new Date(whole * 1_000).toISOString().slice(0, 20);
+  }
+  return `${secondText}${String(micros).padStart(6, '0')}Z`;
 }
 
 /** The first instant of its UTC month. */
@@ -115,3 +132,18 @@ export function instantFromPostgres(text: string): Instant {
   if (!match) throw new Error(`not a UTC timestamp of years 1 to 9999: ${text}`);
   return `${match[1]}T${match[2]}.${(match[3] ?? '').padEnd(6, '0')}Z`;
 }
+
+/** The same text in the form that leaves the service; see `shortInstant`. PostgreSQL has left out the zeros at the end already. */
+export function shortFromPostgres(text: string): string {
+  const end = text.length - '+00'.length;
+  const digits = end - '2026-11-21 10:07:00.'.length;
+  const isOne = text.endsWith('+00') && text[10] === ' ' && (digits === -1 || (digits >= 1 && digits <= 6));
+  if (!isOne) {
+    throw new Error(`not a UTC timestamp of years 1 to 9999: ${text}`);
+  }
+  const zeros = digits < 0 ? '' : ZEROS[digits % 3]!;
+  return `${text.slice(0, 10)}T${text.slice(11, end)}${zeros}Z`;
+}
+
+/** What makes so many digits, but for threes, a multiple of three. */
+const ZEROS = ['', '00', '0'] as const;

@@ -1,3 +1,5 @@
+import { sleep } from './sleep.js';
+
 /**
  * A background loop: runs `pass` again and again, sooner when woken, later after a failure, until it is stopped.
  */
@@ -13,12 +15,14 @@ export interface LoopOptions {
   intervalMs: number;
   /** Longest pause after repeated failures, in milliseconds. */
   maxBackoffMs?: number;
+  /** A pass that was woken begins only when the one before is over for as long as it took, so that wakes never take up all the time. */
+  rests?: boolean;
   onError: (error: unknown) => void;
 }
 
 export function startLoop(
   pass: (signal: AbortSignal) => Promise<void>,
-  { intervalMs, maxBackoffMs = 30_000, onError }: LoopOptions,
+  { intervalMs, maxBackoffMs = 30_000, rests = false, onError }: LoopOptions,
 ): Loop {
   const controller = new AbortController();
   let woken = false;
@@ -39,6 +43,7 @@ export function startLoop(
     let failures = 0;
     while (!controller.signal.aborted) {
       woken = false;
+      const begun = performance.now();
       try {
         await pass(controller.signal);
         failures = 0;
@@ -49,6 +54,7 @@ export function startLoop(
         // A wake must not turn a failing pass into a busy loop.
         woken = false;
       }
+      if (rests) await sleep(Math.min(performance.now() - begun, intervalMs), controller.signal);
       await pause(failures === 0 ? intervalMs : Math.min(intervalMs * 2 ** failures, maxBackoffMs));
     }
   }

@@ -1,12 +1,12 @@
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { answers, type App } from '../http/route.js';
 import { PageQuery } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { list } from './list.js';
 import { PaginatedMemberResponse } from './schema.js';
 
-export function memberRoutes(app: App, ctx: Context): void {
+export function memberRoutes(app: App): void {
   app.get(
     '/v1/members',
     {
@@ -19,6 +19,6 @@ export function memberRoutes(app: App, ctx: Context): void {
         response: answers(PaginatedMemberResponse),
       },
     },
-    (request) => list(ctx, callerOf(request).orgId, request.query),
+    (request) => list(contextOf(request), callerOf(request).orgId, request.query),
   );
 }

@@ -1,12 +1,12 @@
-import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
+import { contextOf } from '../http/request-context.js';
 import { shortInstant } from '../lib/instant.js';
 import { getOrg } from './queries.js';
 import { OrgWithRole } from './schema.js';
 
-export function orgRoutes(app: App, ctx: Context): void {
+export function orgRoutes(app: App): void {
   app.get(
     '/v1/me/org',
     {
@@ -20,7 +20,7 @@ export function orgRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const org = await getOrg(ctx.pool, callerOf(request).orgId);
+      const org = await getOrg(contextOf(request).pool, callerOf(request).orgId);
       if (!org) throw new ApiError('org_not_found');
       const { created_at, updated_at, ...identity } = org;
       return {

@@ -5,9 +5,27 @@ import { startOfMonth } from '../lib/instant.js';
 import { lockSandbox } from '../sandboxes/queries.js';
 import { requestStop } from '../sandboxes/stop.js';
 import { exhaustedPool } from './limits.js';
-import { getLimits, listRunning, orgsAtRisk, poolUsage } from './queries.js';
+import {
+  foldCounts,
+  getLimits,
+  listRunning,
+  MOST_FOLDED,
+  orgsAtRisk,
+  orgsToFold,
+  poolUsage,
+} from './queries.js';
 
 const BATCH = 100;
+/** Rows that the counts of an organization may go on being made of: few, as those of all are looked through each time. */
+const MOST_PARTS = 16;
+
+/** Folds what the sandboxes of organizations are counted by. */
+export async function foldAllCounts(ctx: Context, signal: AbortSignal): Promise<void> {
+  for (const orgId of await orgsToFold(ctx.pool, MOST_PARTS)) {
+    let folded = MOST_FOLDED;
+    while (folded === MOST_FOLDED && !signal.aborted) folded = await foldCounts(ctx.pool, orgId);
+  }
+}
 
 /** Stops what runs of organizations whose hours of the month are used up, where that is a wall. */
 export async function enforcePools(ctx: Context, signal: AbortSignal): Promise<void> {

@@ -1,8 +1,9 @@
 import type { Sql } from '../db/pool.js';
+import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
 import { inUnits } from '../usage/price.js';
 import { computeTotals } from '../usage/summary-queries.js';
-import { LIMITS, SWITCHES, type Limits, type PoolUsage } from './limits.js';
+import { LIMITS, SWITCHES, type Limit, type Limits, type PoolUsage } from './limits.js';
 
 const COLUMNS = [...LIMITS, ...SWITCHES].join(', ');
 
@@ -24,15 +25,111 @@ export async function getLimits(sql: Sql, orgId: string): Promise<Limits | undef
   return rows[0];
 }
 
-/** Holds the row until the transaction ends: who counts under it counts what all before it have taken. */
-export async function lockLimits(sql: Sql, orgId: string): Promise<Limits | undefined> {
-  const { rows } = await sql.query<Limits>(`select ${COLUMNS} from quotas where org_id = $1 for update`, [
-    orgId,
-  ]);
+/** How many there are. */
+interface Counts {
+  /** All that exist, whatever their status. */
+  existing: number;
+  /** The starting and running ones. Imported ones do not run here. */
+  ephemeral_running: number;
+  persistent_running: number;
+}
+
+export interface QuotaRow extends Limits, Counts {
+  /** How many rows the counts are made of. */
+  parts: number;
+  /** How many transactions the database can have at once. */
+  most_at_once: number;
+}
+
+/**
+ * Where the rows begin that the counts of an organization are made of. Before them are those that were folded and are not cleared away
+ * yet: a look for the first goes by the index itself, which marks them as gone for those who come next. A sum goes by a bitmap of
+ * the index, which marks nothing, and would look each of them up. There is none, and nothing to add up, unless `condition` holds.
+ */
+const oldest = (condition: string) =>
+  `(select id from sandbox_counts where org_id = $1 and (${condition}) order by id limit 1)`;
+
+const ON_COUNTS = [
+  'max_sandboxes',
+  'max_concurrent_ephemeral_running',
+  'max_concurrent_persistent_running',
+] as const satisfies readonly Limit[];
+
+/**
+ * The limits of an organization with what it has: all that was committed when the statement began. With `concerned` only where one
+ * of these is limited: else nothing is added up, and the counts are 0.
+ */
+export async function getQuotas(
+  sql: Sql,
+  orgId: string,
+  concerned: readonly Limit[] | null = null,
+): Promise<QuotaRow | undefined> {
+  const limited = ON_COUNTS.map((limit) => `('${limit}' = any ($2) and q.${limit} is not null)`);
+  const { rows } = await sql.query<QuotaRow & Record<string, unknown>>(
+    prepared(
+      `select ${COLUMNS}, counts.*, current_setting('max_connections')::int as most_at_once
+     from quotas q
+     cross join lateral (
+       select count(*)::int as parts, coalesce(sum(existing), 0)::int as existing,
+         coalesce(sum(ephemeral_running), 0)::int as ephemeral_running,
+         coalesce(sum(persistent_running), 0)::int as persistent_running
+       from sandbox_counts where org_id = $1 and id >= ${oldest(`$2::text[] is null or ${limited.join(' or ')}`)}
+     ) counts
+     where q.org_id = $1`,
+      [orgId, concerned],
+    ),
+  );
   return rows[0];
 }
 
-/** Changes what is named, of a row that the transaction has locked. */
+/** Rows folded at once. */
+export const MOST_FOLDED = 1_000;
+
+/**
+ * Makes one row of those that the counts of an organization are made of, so many at most; returns of how many. Waits for nobody:
+ * whoever comes while another folds, until his transaction ends, leaves it to him. Of many that fold the same rows each would walk
+ * past those that the others hold, in every create, until nothing else is done.
+ */
+export async function foldCounts(sql: Sql, orgId: string): Promise<number> {
+  const { rows } = await sql.query<{ count: number }>(
+    prepared(
+      `with alone as materialized (
+       select pg_try_advisory_xact_lock(hashtextextended('fold ' || $1::uuid, 0)) as held
+     ), folded as (
+       delete from sandbox_counts where (org_id, id) in (
+         select org_id, id from sandbox_counts where org_id = $1 and id >= ${oldest('(select held from alone)')}
+         order by id limit $2)
+       returning existing, ephemeral_running, persistent_running
+     ), kept as (
+       insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
+       select $1, sum(existing), sum(ephemeral_running), sum(persistent_running) from folded having count(*) > 0
+     )
+     select count(*)::int as count from folded`,
+      [orgId, MOST_FOLDED],
+    ),
+  );
+  return rows[0]!.count;
+}
+
+/** The organizations whose counts are made of more than `most` rows. */
+export async function orgsToFold(sql: Sql, most: number): Promise<string[]> {
+  const { rows } = await sql.query<{ org_id: string }>(
+    'select org_id from sandbox_counts group by org_id having count(*) > $1',
+    [most],
+  );
+  return rows.map(({ org_id }) => org_id);
+}
+
+/**
+ * Holds the quotas of an organization until the transaction ends. Who holds them alone waits for all others that hold them, and
+ * what he counts then is all that there is.
+ */
+export async function lockQuotas(tx: Sql, orgId: string, how: 'alone' | 'together'): Promise<void> {
+  const lock = how === 'alone' ? 'pg_advisory_xact_lock' : 'pg_advisory_xact_lock_shared';
+  await tx.query(prepared(`select ${lock}(hashtextextended($1, 0))`, [`quotas ${orgId}`]));
+}
+
+/** Changes what is named, for who holds the quotas alone. */
 export async function updateLimits(
   sql: Sql,
   orgId: string,
@@ -45,26 +142,6 @@ export async function updateLimits(
     at,
     ...Object.values(change),
   ]);
-}
-
-/** All that exist, whatever their status. */
-export async function countSandboxes(sql: Sql, orgId: string): Promise<number> {
-  const { rows } = await sql.query<{ count: number }>(
-    'select count(*) from sandboxes where org_id = $1 and removed_at is null',
-    [orgId],
-  );
-  return rows[0]!.count;
-}
-
-/** The starting and running ones. Imported ones do not run here. */
-export async function countRunning(sql: Sql, orgId: string, ephemeral: boolean): Promise<number> {
-  const { rows } = await sql.query<{ count: number }>(
-    `select count(*) from sandboxes
-     where org_id = $1 and ephemeral = $2 and removed_at is null and runtime is not null
-       and status in ('starting', 'running')`,
-    [orgId, ephemeral],
-  );
-  return rows[0]!.count;
 }
 
 /** All caps together, in GiB. A volume that is being deleted counts until it is purged: it can come back. */

@@ -1,11 +1,12 @@
 import type { Sql } from '../db/pool.js';
+import { Overtaken } from '../db/transaction.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { isNarrowed } from '../keys/access.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import { exhaustedPool, hasWall, storageLimit, type Limit, type Limits } from './limits.js';
-import { countRunning, countSandboxes, getLimits, lockLimits, poolUsage, sumOfCaps } from './queries.js';
+import { foldCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
 
 /** What a transaction is about to take. */
 export interface Reservation {
@@ -17,54 +18,120 @@ export interface Reservation {
   cap?: { gib: number; before: number };
 }
 
+/** Rows that the counts of an organization may be made of before who reads them folds them. A job does it long before, if one runs. */
+const MOST_PARTS = 2_000;
+
 /**
- * Refuses what the quotas of the organization do not allow. What is allowed stays so until the transaction ends: the row
- * of the quotas is held, when one of them matters here, so that of many requests at once each counts what those before
- * it have taken. Without such a limit nothing is locked and nobody waits.
+ * What had much room when this process looked last, as an organization with the limits that were asked for: there the quotas are held
+ * together at once, and what there is is read once. Where it is gone meanwhile, one begins anew.
+ */
+const roomy = new Set<string>();
+const MOST_ROOMY = 10_000;
+
+/** What one of the limits says of a reservation. */
+interface Counted {
+  quota: Limit;
+  more: number;
+  /** How much of it is in use. */
+  used: (current: QuotaRow) => number | Promise<number>;
+}
+
+/**
+ * Refuses what the quotas of the organization do not allow. What is allowed stays so until the transaction ends, as it holds
+ * the quotas when one of them matters here. Without such a limit nobody waits.
+ *
+ * Close to a limit one holds them alone, so that of many requests at once each counts what those before it have taken. Where
+ * there is room for one more of every transaction that the database can have at once, they are held together: what those under
+ * way add and nobody sees yet fits in any case.
  *
  * To be called after the rows of sandboxes and volumes are locked and before any is written: all take the locks in this
  * order.
  */
 export async function reserve(tx: Sql, caller: Caller, wanted: Reservation): Promise<Limits> {
   const { orgId } = caller;
-  const counted = countedBy(wanted);
-  const limits = await getLimits(tx, orgId);
-  if (!limits) throw new ApiError('org_not_found');
+  const concerned = countedBy(tx, orgId, wanted);
+  const asked = [orgId, ...concerned.map(({ quota }) => quota)].join(' ');
+  const isShared = wanted.cap === undefined;
+  const isHeld = isShared && roomy.has(asked);
+  if (isHeld) await lockQuotas(tx, orgId, 'together');
+  const limits = await read();
   if (wanted.start) await refuseStart(tx, caller, limits, wanted.start.at);
-  if (counted.every(({ quota }) => limitOf(limits, quota) === null)) return limits;
-  // A look without the lock: who does not fit need not queue, and holds up nobody who does.
-  await check(limits);
-  const held = await lockLimits(tx, orgId);
-  if (!held) throw new ApiError('org_not_found');
+  if (concerned.every(({ quota }) => limitOf(limits, quota) === null)) {
+    roomy.delete(asked);
+    return limits;
+  }
+  // A look without the lock, unless there was much room: who does not fit need not queue, and holds up nobody who does.
+  const room = await check(limits).catch((error: unknown) => {
+    roomy.delete(asked);
+    throw error;
+  });
+  if (limits.parts > MOST_PARTS) await foldCounts(tx, orgId);
+  if (isHeld) return heldTogether(limits, room);
+  // Twice: it shrinks until the lock is had, and who begins anew for want of room is not to come here again.
+  if (isShared && room > 2 * limits.most_at_once) {
+    await lockQuotas(tx, orgId, 'together');
+    const held = await read();
+    return heldTogether(held, await check(held));
+  }
+  await lockQuotas(tx, orgId, 'alone');
+  const held = await read();
   await check(held);
   return held;
 
-  async function check(current: Limits): Promise<void> {
-    for (const { quota, more, count } of counted) {
+  function heldTogether(held: QuotaRow, left: number): QuotaRow {
+    if (left > held.most_at_once) {
+      if (roomy.size >= MOST_ROOMY) roomy.clear();
+      roomy.add(asked);
+      return held;
+    }
+    roomy.delete(asked);
+    // Whoever holds them together and asks for them alone waits for others that do the same.
+    throw new Overtaken('the quotas cannot be held together any more');
+  }
+
+  async function read(): Promise<QuotaRow> {
+    const row = await getQuotas(
+      tx,
+      orgId,
+      concerned.map(({ quota }) => quota),
+    );
+    if (!row) throw new ApiError('org_not_found');
+    return row;
+  }
+
+  /** Returns how much more there would be room for. */
+  async function check(current: QuotaRow): Promise<number> {
+    let least = Infinity;
+    for (const { quota, more, used: usedIn } of concerned) {
       const limit = limitOf(current, quota);
       if (limit === null) continue;
-      const used = await count(tx);
+      const used = await usedIn(current);
       if (used + more > limit) {
         refuseTotal(caller, quota, limit, used, `the organization uses ${used} of at most ${limit}`);
       }
+      least = Math.min(least, limit - used - more);
     }
+    return least;
   }
+}
 
-  function countedBy({ sandbox, start, cap }: Reservation) {
-    const list: { quota: Limit; more: number; count: (sql: Sql) => Promise<number> }[] = [];
-    if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, count: (sql) => countSandboxes(sql, orgId) });
-    if (start) {
-      const { ephemeral } = start;
-      const quota = ephemeral ? 'max_concurrent_ephemeral_running' : 'max_concurrent_persistent_running';
-      list.push({ quota, more: 1, count: (sql) => countRunning(sql, orgId, ephemeral) });
-    }
-    // A cap that shrinks is always allowed, also where a limit was lowered below what there is.
-    if (cap && cap.gib > cap.before) {
-      const more = cap.gib - cap.before;
-      list.push({ quota: 'max_total_storage_gib', more, count: (sql) => sumOfCaps(sql, orgId) });
-    }
-    return list;
+function countedBy(tx: Sql, orgId: string, { sandbox, start, cap }: Reservation): Counted[] {
+  const list: Counted[] = [];
+  if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, used: ({ existing }) => existing });
+  if (start?.ephemeral === true) {
+    const used = ({ ephemeral_running }: QuotaRow) => ephemeral_running;
+    list.push({ quota: 'max_concurrent_ephemeral_running', more: 1, used });
   }
+  if (start?.ephemeral === false) {
+    const used = ({ persistent_running }: QuotaRow) => persistent_running;
+    list.push({ quota: 'max_concurrent_persistent_running', more: 1, used });
+  }
+  // A cap that shrinks is always allowed, also where a limit was lowered below what there is.
+  if (cap && cap.gib > cap.before) {
+    const more = cap.gib - cap.before;
+    list.push({ quota: 'max_total_storage_gib', more, used: () => sumOfCaps(tx, orgId) });
+  }
+  return list;
 }
 
 function limitOf(limits: Limits, quota: Limit): number | null {

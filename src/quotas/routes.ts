@@ -1,11 +1,12 @@
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
+import { contextOf } from '../http/request-context.js';
 import { QuotaUsage } from './schema.js';
 import { showQuotas } from './show.js';
 
-export function quotaRoutes(app: App, ctx: Context): void {
+export function quotaRoutes(app: App, ctx: Shared): void {
   app.get(
     '/v1/quotas',
     {
@@ -18,7 +19,7 @@ export function quotaRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const quotas = await showQuotas(ctx.pool, callerOf(request).orgId, ctx.now());
+      const quotas = await showQuotas(contextOf(request).pool, callerOf(request).orgId, ctx.now());
       if (!quotas) throw new ApiError('org_not_found');
       return quotas;
     },

@@ -5,7 +5,7 @@ import type { EventActor } from '../events/schema.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
 import { LIMITS, SWITCHES, type Limit, type Limits, type Switch } from './limits.js';
-import { lockLimits, updateLimits } from './queries.js';
+import { getLimits, lockQuotas, updateLimits } from './queries.js';
 
 const LARGEST = 2_147_483_647;
 const SHORTENED = '_per_sandbox';
@@ -58,7 +58,8 @@ export async function setQuotas(
   actor: EventActor,
 ): Promise<{ before: Partial<Limits>; after: Partial<Limits> }> {
   return inTransaction(pool, async (tx) => {
-    const limits = await lockLimits(tx, orgId);
+    await lockQuotas(tx, orgId, 'alone');
+    const limits = await getLimits(tx, orgId);
     if (!limits) throw new ExplainedError('the organization is gone');
     const changed = Object.entries(wanted).filter(
       ([name, value]) => limits[name as Limit | Switch] !== value,

@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
 
 export interface NewRun {
@@ -35,32 +36,48 @@ export async function setStopReason(sql: Sql, orgId: string, id: string, reason:
   );
 }
 
-/** Writes when the runtime recorded its start. False for a run that is open or closed already: it stays as it is. */
-export async function openRun(sql: Sql, orgId: string, id: string, startedAt: Instant): Promise<boolean> {
-  const { rowCount } = await sql.query(
-    `update runs set started_at = $3, seen_at = $3
-     where org_id = $1 and id = $2 and started_at is null and end_reason is null`,
-    [orgId, id, startedAt],
-  );
-  return rowCount === 1;
+/** When a run began and ended, and until when it is known to have run. */
+export interface RunTimes {
+  org_id: string;
+  id: string;
+  started_at: Instant | null;
+  stopped_at: Instant | null;
+  seen_at: Instant | null;
+  end_reason: string | null;
 }
 
-/** Closes a run. `stoppedAt` is null when it never started. Returns its times, or undefined when it was closed before. */
-export async function closeRun(
-  sql: Sql,
-  orgId: string,
-  id: string,
-  { stoppedAt, reason }: { stoppedAt: Instant | null; reason: string },
-): Promise<{ started_at: Instant | null; stopped_at: Instant | null } | undefined> {
-  const { rows } = await sql.query<{ started_at: Instant | null; stopped_at: Instant | null }>(
-    // A clock that was set back must not make a run of negative length.
-    `update runs
-     set stopped_at = case when started_at is not null then greatest($3::timestamptz, started_at) end, end_reason = $4
-     where org_id = $1 and id = $2 and end_reason is null
-     returning started_at, stopped_at`,
-    [orgId, id, stoppedAt, reason],
+/** For who holds the sandboxes of these runs: nobody else changes them meanwhile, but for when they were seen. */
+export async function readRunTimes(
+  tx: Sql,
+  runs: readonly { orgId: string; runId: string }[],
+): Promise<RunTimes[]> {
+  const { rows } = await tx.query<RunTimes & Record<string, unknown>>(
+    prepared(
+      `select r.org_id, r.id, r.started_at, r.stopped_at, r.seen_at, r.end_reason
+       from runs r
+       join unnest($1::uuid[], $2::uuid[]) as t (org_id, id) on r.org_id = t.org_id and r.id = t.id`,
+      [runs.map(({ orgId }) => orgId), runs.map(({ runId }) => runId)],
+    ),
   );
-  return rows[0];
+  return rows;
+}
+
+export async function writeRunTimes(sql: Sql, runs: readonly RunTimes[]): Promise<void> {
+  await sql.query(
+    `update runs r
+     set started_at = t.started_at, stopped_at = t.stopped_at, seen_at = t.seen_at, end_reason = t.end_reason
+     from unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::text[])
+       as t (org_id, id, started_at, stopped_at, seen_at, end_reason)
+     where r.org_id = t.org_id and r.id = t.id`,
+    [
+      runs.map(({ org_id }) => org_id),
+      runs.map(({ id }) => id),
+      runs.map(({ started_at }) => started_at),
+      runs.map(({ stopped_at }) => stopped_at),
+      runs.map(({ seen_at }) => seen_at),
+      runs.map(({ end_reason }) => end_reason),
+    ],
+  );
 }
 
 /** Notes that these runs are still held running. */
@@ -75,15 +92,6 @@ export async function touchRuns(
      where r.org_id = t.org_id and r.id = t.id and r.end_reason is null and r.started_at <= $3`,
     [runs.map(({ orgId }) => orgId), runs.map(({ runId }) => runId), at],
   );
-}
-
-/** Until when a run is known to have run, for one whose record is lost. */
-export async function lastSeen(sql: Sql, orgId: string, id: string): Promise<Instant | null> {
-  const { rows } = await sql.query<{ seen_at: Instant | null }>(
-    'select seen_at from runs where org_id = $1 and id = $2',
-    [orgId, id],
-  );
-  return rows[0]?.seen_at ?? null;
 }
 
 /** Closes whatever run of the sandbox is open, now. For imported history, which no runtime here keeps a record of. */

@@ -1,16 +1,16 @@
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
 import { MessageResponse, Uuid } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { getPlace } from './queries.js';
 
 /**
  * Where clients look for a channel into a sandbox, to run commands and copy files. There is none: they are told so, and
  * not that the sandbox does not exist. A request to upgrade comes here too, as nothing listens for upgrades.
  */
-export function agentRoute(app: App, ctx: Context): void {
+export function agentRoute(app: App): void {
   app.get(
     '/v1/sandboxes/:sandbox_id/agent',
     {
@@ -26,7 +26,7 @@ export function agentRoute(app: App, ctx: Context): void {
     async (request) => {
       const { orgId, access } = callerOf(request);
       const key = { id: request.params.sandbox_id, within: access.labels };
-      const place = await getPlace(ctx.pool, orgId, key);
+      const place = await getPlace(contextOf(request).pool, orgId, key);
       if (!place) throw new ApiError('sandbox_not_found');
       throw new ApiError(
         'not_supported',

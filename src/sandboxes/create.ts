@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import { violatedConstraint, type Sql } from '../db/pool.js';
+import type { Writes } from '../db/writes.js';
 import { recordEvent } from '../events/record.js';
 import type { Caller } from '../http/auth.js';
 import { inWrite } from '../idempotency/write.js';
@@ -36,7 +37,9 @@ export async function create(
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
     try {
-      return await inWrite(ctx, caller, (tx) => insert(ctx, tx, caller, { ...request, slug }, start));
+      return await inWrite(ctx, caller, (tx, writes) =>
+        insert(ctx, tx, writes, caller, { ...request, slug }, start),
+      );
     } catch (error) {
       const constraint = violatedConstraint(error);
       // A slug of our own making that is taken is our bad luck, not the caller's.
@@ -50,6 +53,7 @@ export async function create(
 async function insert(
   ctx: Context,
   tx: Sql,
+  writes: Writes,
   caller: Caller,
   request: CreateSandboxRequest & { slug: string },
   start: boolean,
@@ -65,35 +69,42 @@ async function insert(
   });
   const { runSpec, spec } = resolve(withDisk(request, limits, ctx.runtime), volumes);
   checkSize(limits, runSpec);
-  const row = await insertSandbox(tx, {
+  const created = {
     org_id: orgId,
     id,
     name: request.name,
     slug: request.slug,
+    status: 'created',
+    status_reason: null,
     ephemeral,
     created_at: at,
+    last_failure_message: null,
     spec,
-    run_spec: runSpec,
-    runtime: ctx.runtime.name,
-  });
-  await keepSecrets(tx, ctx.keyring, orgId, id, secretsOf(request));
-  await insertLabels(tx, row, spec.labels);
-  await insertMounted(tx, orgId, id, [...volumes.named.values()]);
-  await recordEvent(tx, {
+    started_at: null,
+    stopped_at: null,
+  } as const;
+  await recordEvent(writes, {
     orgId,
     type: 'sandbox_created',
     actor,
     resourceId: id,
     at,
     payload: {
-      ...{ sandbox_id: id, name: row.name, slug: row.slug, image: runSpec.image },
+      ...{ sandbox_id: id, name: created.name, slug: created.slug, image: runSpec.image },
       ...{ previous_status: null, status: 'created', reason: 'requested' },
     },
   });
-  if (!start) return presentSandbox(row);
-  const starting = await requestRun(tx, { ...row, run_spec: runSpec }, limits, actor, ctx.now());
-  await announceChange(tx, id);
-  return presentSandbox(starting);
+  const admitted = start
+    ? await requestRun(writes, { ...created, run_spec: runSpec }, limits, actor, at)
+    : { run_id: null };
+  const row = { ...created, ...admitted };
+  const kept = { run_spec: runSpec, runtime: ctx.runtime.name, changed_at: at };
+  await insertSandbox(writes, { ...row, ...kept });
+  await keepSecrets(writes, ctx.keyring, orgId, id, secretsOf(request));
+  await insertLabels(writes, row, spec.labels);
+  await insertMounted(writes, orgId, id, [...volumes.named.values()]);
+  if (start) await announceChange(writes, id);
+  return presentSandbox(row);
 }
 
 /** Where the size of disks is limited, one that is left open has the largest size that is allowed. */

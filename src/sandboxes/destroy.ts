@@ -23,23 +23,23 @@ import {
  */
 export async function destroy(ctx: Context, caller: Caller, key: SandboxKey): Promise<{ message: string }> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx) => {
+  return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
-    await removeSandbox(tx, sandbox, 'sandbox_destroyed', actor, ctx.now());
+    await removeSandbox(writes, sandbox, 'sandbox_destroyed', actor, ctx.now());
     return { message: `the sandbox "${sandbox.name}" is deleted` };
   });
 }
 
 /** Takes a sandbox, whose row the transaction holds, away from every reader. */
 export async function removeSandbox(
-  tx: Sql,
+  sql: Sql,
   { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,
   type: 'sandbox_destroyed' | 'sandbox_removed',
   actor: EventActor,
   at: Instant,
 ): Promise<void> {
-  await recordEvent(tx, {
+  await recordEvent(sql, {
     orgId,
     type,
     actor,
@@ -50,10 +50,10 @@ export async function removeSandbox(
       reason: type === 'sandbox_destroyed' ? 'requested' : 'ephemeral_ended',
     },
   });
-  await forgetSandboxRelations(tx, orgId, id);
-  await deleteSecrets(tx, orgId, id, null);
+  await forgetSandboxRelations(sql, orgId, id);
+  await deleteSecrets(sql, orgId, id, null);
   // Nothing here runs an imported sandbox, so nobody else would close its runs or see it gone.
-  if (!run_spec) await closeRunsOf(tx, orgId, id, at, 'sandbox_destroyed');
-  await updateSandbox(tx, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
-  await announceChange(tx, id);
+  if (!run_spec) await closeRunsOf(sql, orgId, id, at, 'sandbox_destroyed');
+  await updateSandbox(sql, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
+  await announceChange(sql, id);
 }

@@ -1,7 +1,8 @@
 import type { Sql } from '../db/pool.js';
+import { prepared } from '../db/prepared.js';
 import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
-import { SANDBOX_COLUMNS, type SandboxRow } from './queries.js';
+import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
 import type { SandboxStatus } from './schema.js';
 
 export interface SandboxFilter {
@@ -23,10 +24,41 @@ const SORTS = {
 } as const;
 export type Sort = keyof typeof SORTS;
 
+const LABELLED = `sandbox_labels f cross join lateral (
+    select * from sandboxes own where own.org_id = f.org_id and own.id = f.sandbox_id offset 0
+  ) as s`;
+const LABELLED_IN_ANY_ORDER =
+  'sandbox_labels f join sandboxes s on s.org_id = f.org_id and s.id = f.sandbox_id';
+
+/** Behind every name that begins in the same way: no name has it. */
+const LAST_CHARACTER = '\u{10ffff}';
+
+/** What a label is looked for at most, when it is counted. */
+export const COUNTED = 200;
+
+/** How many sandboxes have each of these labels; not more than `COUNTED` is counted. */
+export async function countLabels(
+  sql: Sql,
+  orgId: string,
+  labels: SandboxFilter['labels'],
+): Promise<number[]> {
+  const { rows } = await sql.query<{ count: number; position: number }>(
+    prepared(
+      `select (select count(*) from (
+          select from sandbox_labels l where l.org_id = $1 and l.key = f.key and l.value = f.value limit $4
+        ) as found) as count, position
+       from unnest($2::text[], $3::text[]) with ordinality as f (key, value, position)`,
+      [orgId, labels.map(([key]) => key), labels.map(([, value]) => value), COUNTED],
+    ),
+  );
+  return rows.toSorted((a, b) => a.position - b.position).map(({ count }) => count);
+}
+
 /**
  * Without labels the list walks the sandboxes in order. With labels it walks those of the first label, whose index has
- * the same order, and probes for the others: `offset 0` keeps the planner from turning a probe into a join
- * (docs/decisions/0004-labels-in-a-side-table.md).
+ * the same order, and probes for the others and the sandbox: `offset 0` keeps the planner from turning a probe into a join
+ * (docs/decisions/0004-labels-in-a-side-table.md). `sideBySide`: where none of several labels is rare, all of
+ * them are walked. `whole`: else `isShort` tells of rows whose specification was too long.
  */
 export async function listSandboxes(
   sql: Sql,
@@ -35,17 +67,21 @@ export async function listSandboxes(
   sort: Sort,
   after: readonly [string, string] | undefined,
   limit: number,
-): Promise<SandboxRow[]> {
+  { sideBySide = false, whole = true } = {},
+): Promise<ShownRow[]> {
   const { column, type, direction, after: comparison } = SORTS[sort];
   const where = new Conditions();
   const [first, ...others] = filter.labels;
+  // What passes sandboxes over may be found sooner by another index than that of labels: the planner knows.
+  const passesOver = filter.statuses.length > 0 || filter.namePrefix !== undefined;
+  const isMerged = sideBySide && others.length > 0 && sort !== 'name' && !passesOver;
   const walked = first && sort !== 'name' ? { time: 'f.created_at', id: 'f.sandbox_id' } : undefined;
   const key = walked?.time ?? `s.${column}`;
   const id = walked?.id ?? 's.id';
   where.add((p) => `s.org_id = ${p(orgId)}`).add(() => 's.removed_at is null');
-  if (first)
+  if (first && !isMerged)
     where.add((p) => `f.org_id = ${p(orgId)} and f.key = ${p(first[0])} and f.value = ${p(first[1])}`);
-  for (const [label, value] of others) {
+  for (const [label, value] of isMerged ? [] : others) {
     where.add(
       (p) => `exists (
         select from sandbox_labels l
@@ -54,23 +90,69 @@ export async function listSandboxes(
         offset 0)`,
     );
   }
-  if (filter.statuses.length > 0) where.add((p) => `s.status = any (${p(filter.statuses)}::text[])`);
-  if (filter.namePrefix !== undefined) where.add((p) => `starts_with(s.name, ${p(filter.namePrefix)})`);
+  const [status, ...more] = filter.statuses;
+  // Of one, the index has them in order; of several they are passed over or sorted.
+  if (status !== undefined && more.length === 0) where.add((p) => `s.status = ${p(status)}::text`);
+  if (more.length > 0) where.add((p) => `s.status = any (${p(filter.statuses)}::text[])`);
+  const { namePrefix: prefix } = filter;
+  // The bounds are what an index can find, also where the plan is made for any prefix.
+  if (prefix !== undefined) {
+    where.add((p) => `s.name >= ${p(prefix)}::text and s.name < ${p(prefix + LAST_CHARACTER)}::text`);
+  }
   const time = walked?.time ?? 's.created_at';
   if (filter.createdAfter !== undefined) where.add((p) => `${time} > ${p(filter.createdAfter)}::timestamptz`);
   if (filter.createdBefore !== undefined)
     where.add((p) => `${time} < ${p(filter.createdBefore)}::timestamptz`);
   if (after)
     where.add((p) => `(${key}, ${id}) ${comparison} (${p(after[0])}::${type}, ${p(after[1])}::uuid)`);
-  const from = first
-    ? 'sandbox_labels f join sandboxes s on s.org_id = f.org_id and s.id = f.sandbox_id'
-    : 'sandboxes s';
-  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
-    `select ${SANDBOX_COLUMNS.replace(/\w+/g, 's.$&')} from ${from}
+  const merged = () => mergedLabels(where, orgId, filter, { direction, comparison }, after);
+  const labelled = () => (walked && !passesOver ? LABELLED : LABELLED_IN_ANY_ORDER);
+  const from = isMerged ? merged() : first ? labelled() : 'sandboxes s';
+  const text = `select ${whole ? SHOWN_COLUMNS : SHORT_COLUMNS} from ${from}
      where ${where.text}
      order by ${key} ${direction}, ${id} ${direction}
-     limit ${where.parameter(limit)}`,
-    where.values,
-  );
+     limit ${where.parameter(limit)}`;
+  const composed = Object.values(filter)
+    .flat()
+    .some((asked) => asked !== undefined);
+  const { rows } = await sql.query<ShownRow>({
+    ...prepared(text, where.values, { composed }),
+    rowMode: 'array',
+  });
   return rows;
+}
+
+/**
+ * The sandboxes that have all labels, as `LABELLED` has those of one: the indexes of all are walked side by side, each from where the
+ * page begins. Where two labels of 10,000 sandboxes each never meet, probing for one at each of the other took 80 ms, and this 15.
+ */
+function mergedLabels(
+  where: Conditions,
+  orgId: string,
+  { labels, createdAfter, createdBefore }: SandboxFilter,
+  { direction, comparison }: { direction: string; comparison: string },
+  after: readonly [string, string] | undefined,
+): string {
+  const org = `${where.parameter(orgId)}::uuid`;
+  const bounds = [
+    ...(createdAfter === undefined ? [] : [`created_at > ${where.parameter(createdAfter)}::timestamptz`]),
+    ...(createdBefore === undefined ? [] : [`created_at < ${where.parameter(createdBefore)}::timestamptz`]),
+    ...(after
+      ? [
+          `(created_at, sandbox_id) ${comparison} (${where.parameter(after[0])}::timestamptz, ${where.parameter(after[1])}::uuid)`,
+        ]
+      : []),
+  ];
+  const walks = labels.map(([key, value], index) => {
+    const label = [`org_id = ${org}`, `key = ${where.parameter(key)}`, `value = ${where.parameter(value)}`];
+    return `(select created_at, sandbox_id from sandbox_labels
+      where ${[...label, ...bounds].join(' and ')}
+      order by created_at ${direction}, sandbox_id ${direction} offset 0) as l${index}`;
+  });
+  const [first, ...others] = walks;
+  return `(select created_at, sandbox_id
+      from ${first} ${others.map((walk) => `join ${walk} using (created_at, sandbox_id)`).join(' ')}
+      order by created_at ${direction}, sandbox_id ${direction} offset 0) as f
+    cross join lateral (
+      select * from sandboxes own where own.org_id = ${org} and own.id = f.sandbox_id offset 0) as s`;
 }

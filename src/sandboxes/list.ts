@@ -1,11 +1,12 @@
 import type { Context } from '../context.js';
+import type { Sql } from '../db/pool.js';
 import type { Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
-import { toPage, type Page } from '../lib/page.js';
-import { listSandboxes, type SandboxFilter, type Sort } from './list-query.js';
-import { presentSandbox } from './present.js';
-import type { SandboxResponse, SandboxStatus } from './schema.js';
+import { pageText } from '../lib/page.js';
+import { COUNTED, countLabels, listSandboxes, type SandboxFilter, type Sort } from './list-query.js';
+import { isShort, positionOf, sandboxText } from './present-text.js';
+import type { SandboxStatus } from './schema.js';
 
 export interface ListSandboxesQuery {
   labels?: string;
@@ -20,12 +21,12 @@ export interface ListSandboxesQuery {
 
 const MOST_LABELS = 16;
 
-/** A page of an organization's sandboxes. */
+/** A page of an organization's sandboxes, as JSON text. */
 export async function list(
   ctx: Context,
   { orgId, access }: Caller,
   query: ListSandboxesQuery,
-): Promise<Page<SandboxResponse>> {
+): Promise<string> {
   const { sort = '-created_at', limit = 20 } = query;
   const labels = Object.entries(readLabels('labels', query.labels)).toSorted(([a], [b]) => (a < b ? -1 : 1));
   if (labels.length > MOST_LABELS) throw badParameter('labels', `labels takes at most ${MOST_LABELS} labels`);
@@ -40,8 +41,37 @@ export async function list(
   };
   const binding = ['sandboxes', sort, filter];
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
-  const rows = await listSandboxes(ctx.pool, orgId, filter, sort, after, limit + 1);
-  return toPage(rows, limit, presentSandbox, (row) =>
-    ctx.cursors.encode(orgId, binding, [sort === 'name' ? row.name : row.created_at, row.id]),
+  const { sql, labels: ordered, sideBySide } = await wayOf(ctx, orgId, filter, sort);
+  const read = (from: Sql, whole: boolean) =>
+    listSandboxes(from, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide, whole });
+  const found = await read(sql, sql === ctx.pool);
+  const rows = found.every(isShort) ? found : await read(ctx.pool, true);
+  return pageText(rows, limit, sandboxText, (row) =>
+    ctx.cursors.encode(orgId, binding, positionOf(row, sort === 'name' ? 'name' : 'created_at')),
   );
+}
+
+/**
+ * Which label to begin with, and over which connections: of a page that may have to look at much more than it shows, nobody else
+ * waits for the end. The rarest label is the first; where none is rare, they are walked side by side.
+ */
+async function wayOf(
+  { reads, pool }: Context,
+  orgId: string,
+  { labels, statuses, namePrefix, createdAfter, createdBefore }: SandboxFilter,
+  sort: Sort,
+): Promise<{ sql: Sql; labels: SandboxFilter['labels']; sideBySide: boolean }> {
+  // Labels and times lie along the order of creation, and across that of names.
+  const crosses = labels.length > 0 || createdAfter !== undefined || createdBefore !== undefined;
+  const passesOver = statuses.length > 0 || namePrefix !== undefined || (crosses && sort === 'name');
+  if (labels.length < 2) return { sql: passesOver ? pool : reads, labels, sideBySide: false };
+  const counts = await countLabels(reads, orgId, labels);
+  const byCount = labels.map((label, index) => ({ label, count: counts[index]! }));
+  byCount.sort((a, b) => a.count - b.count);
+  const sideBySide = byCount[0]!.count === COUNTED;
+  return {
+    sql: passesOver || sideBySide ? pool : reads,
+    labels: byCount.map(({ label }) => label),
+    sideBySide,
+  };
 }

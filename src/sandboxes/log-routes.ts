@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
+import { contextOf } from '../http/request-context.js';
 import { eventStream, FollowHeaders, sendEvents } from '../http/follow.js';
 import { answers, type App } from '../http/route.js';
 import { Uuid } from '../http/schema.js';
@@ -24,8 +25,8 @@ const querystring = Type.Object(
 );
 
 /** What a sandbox writes, as it writes it. */
-export function logRoutes(app: App, ctx: Context): void {
-  const followers = new LogFollowers(ctx);
+export function logRoutes(app: App, ctx: Shared): void {
+  const followers = new LogFollowers(ctx.settings);
 
   addressed('/v1/sandboxes/:sandbox_id/logs', 'follow_logs', Type.Object({ sandbox_id: Uuid }), (params) => ({
     id: (params as { sandbox_id: string }).sandbox_id,
@@ -69,7 +70,7 @@ export function logRoutes(app: App, ctx: Context): void {
         };
         const { orgId, access } = callerOf(request);
         const key = { ...keyOf(request.params), within: access.labels };
-        const events = await followers.follow(orgId, key, query, reply);
+        const events = await followers.follow(contextOf(request), orgId, key, query, reply);
         return sendEvents(reply, events);
       },
     );

@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import type { Context } from '../context.js';
+import type { Context, Settings } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { Places, QUIET, quietly } from '../http/follow.js';
 import { isNarrowed } from '../keys/access.js';
@@ -24,8 +24,8 @@ interface Subject {
 export class LogFollowers {
   private readonly places: Places;
 
-  constructor(private readonly ctx: Context) {
-    this.places = new Places(ctx.settings.maxLogFollowers, 'too many logs are followed: try again later');
+  constructor({ maxLogFollowers }: Pick<Settings, 'maxLogFollowers'>) {
+    this.places = new Places(maxLogFollowers, 'too many logs are followed: try again later');
   }
 
   /**
@@ -34,12 +34,12 @@ export class LogFollowers {
    * client, and stops when the client leaves.
    */
   async follow(
+    ctx: Context,
     orgId: string,
     key: SandboxKey,
     query: LogQuery,
     reply: FastifyReply,
   ): Promise<AsyncIterable<string>> {
-    const { ctx } = this;
     const place = await getPlace(ctx.pool, orgId, key);
     if (!place) throw new ApiError('sandbox_not_found');
     refuseElsewhere(ctx, place.worker_id);
@@ -47,86 +47,93 @@ export class LogFollowers {
     const gone = this.places.take(orgId, reply);
     const signals = [gone, ctx.stopping];
     if (key.within && isNarrowed({ labels: key.within }))
-      signals.push(this.leaving(subject, key.within, gone));
-    return this.events(subject, query, AbortSignal.any(signals));
+      signals.push(leaving(ctx, subject, key.within, gone));
+    return follow(ctx, subject, query, AbortSignal.any(signals));
   }
+}
 
-  /** Aborts when the sandbox loses one of these labels: then the key does not open its log any more. */
-  private leaving({ orgId, id }: Subject, within: Labels, gone: AbortSignal): AbortSignal {
-    const { pool, changes, log } = this.ctx;
-    const left = new AbortController();
-    const loop = startLoop(
-      async () => {
-        // One that has been removed keeps its log until the end of it.
-        const isThere = await getPlace(pool, orgId, { id });
-        if (isThere && !(await getPlace(pool, orgId, { id, within }))) left.abort();
-      },
-      {
-        intervalMs: LOOK_EVERY_MS,
-        maxBackoffMs: LOOK_EVERY_MS,
-        onError: (error) =>
-          log.warn({ err: error }, 'the labels of a followed sandbox could not be looked at'),
-      },
-    );
-    const unsubscribe = changes.subscribe(id, () => loop.wake());
-    const over = () => {
-      unsubscribe();
-      void loop.stop();
-    };
-    gone.addEventListener('abort', over, { once: true });
-    if (gone.aborted) over();
-    return left.signal;
-  }
+/** Aborts when the sandbox loses one of these labels: then the key does not open its log any more. */
+function leaving(
+  { pool, changes, log }: Context,
+  { orgId, id }: Subject,
+  within: Labels,
+  gone: AbortSignal,
+): AbortSignal {
+  const left = new AbortController();
+  const loop = startLoop(
+    async () => {
+      // One that has been removed keeps its log until the end of it.
+      const isThere = await getPlace(pool, orgId, { id });
+      if (isThere && !(await getPlace(pool, orgId, { id, within }))) left.abort();
+    },
+    {
+      intervalMs: LOOK_EVERY_MS,
+      maxBackoffMs: LOOK_EVERY_MS,
+      onError: (error) => log.warn({ err: error }, 'the labels of a followed sandbox could not be looked at'),
+    },
+  );
+  const unsubscribe = changes.subscribe(id, () => loop.wake());
+  const over = () => {
+    unsubscribe();
+    void loop.stop();
+  };
+  gone.addEventListener('abort', over, { once: true });
+  if (gone.aborted) over();
+  return left.signal;
+}
 
-  private async *events(subject: Subject, query: LogQuery, signal: AbortSignal): AsyncIterable<string> {
-    // The first bytes are what sends the headers off.
-    yield ': following\n\n';
-    const reached: LogCursor = { ...query.after };
-    try {
-      for await (const line of quietly(
-        this.lines(subject, query, signal),
-        this.ctx.settings.logKeepAliveMs,
-      )) {
-        if (signal.aborted) return;
-        yield line === QUIET ? ': nothing new\n\n' : render(line, reached);
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        this.ctx.log.error(
-          { err: error, orgId: subject.orgId, sandboxId: subject.id },
-          'following a log failed',
-        );
-      }
-      return;
+async function* follow(
+  ctx: Context,
+  subject: Subject,
+  query: LogQuery,
+  signal: AbortSignal,
+): AsyncIterable<string> {
+  // The first bytes are what sends the headers off.
+  yield ': following\n\n';
+  const reached: LogCursor = { ...query.after };
+  try {
+    for await (const line of quietly(lines(ctx, subject, query, signal), ctx.settings.logKeepAliveMs)) {
+      if (signal.aborted) return;
+      yield line === QUIET ? ': nothing new\n\n' : render(line, reached);
     }
-    if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
-  }
-
-  private async *lines(subject: Subject, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
-    await this.whileStarting(subject, signal);
-    if (!signal.aborted) yield* this.ctx.runtime.logs(subject.id, query, signal);
-  }
-
-  /** Before a sandbox has started there is no log that could be followed. */
-  private async whileStarting({ orgId, id }: Subject, signal: AbortSignal): Promise<void> {
-    let wake: () => void = () => undefined;
-    const unsubscribe = this.ctx.changes.subscribe(id, () => wake());
-    try {
-      while (!signal.aborted) {
-        // Before the look, so that no change falls between the two.
-        const changed = new Promise<void>((resolve) => (wake = resolve));
-        const place = await getPlace(this.ctx.pool, orgId, { id });
-        if (place?.status !== 'starting') {
-          refuseElsewhere(this.ctx, place?.worker_id ?? null);
-          return;
-        }
-        const pause = new AbortController();
-        await Promise.race([changed, sleep(LOOK_EVERY_MS, AbortSignal.any([signal, pause.signal]))]);
-        pause.abort();
-      }
-    } finally {
-      unsubscribe();
+  } catch (error) {
+    if (!signal.aborted) {
+      ctx.log.error({ err: error, orgId: subject.orgId, sandboxId: subject.id }, 'following a log failed');
     }
+    return;
+  }
+  if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
+}
+
+async function* lines(
+  ctx: Context,
+  subject: Subject,
+  query: LogQuery,
+  signal: AbortSignal,
+): AsyncIterable<LogLine> {
+  await whileStarting(ctx, subject, signal);
+  if (!signal.aborted) yield* ctx.runtime.logs(subject.id, query, signal);
+}
+
+/** Before a sandbox has started there is no log that could be followed. */
+async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: AbortSignal): Promise<void> {
+  let wake: () => void = () => undefined;
+  const unsubscribe = ctx.changes.subscribe(id, () => wake());
+  try {
+    while (!signal.aborted) {
+      // Before the look, so that no change falls between the two.
+      const changed = new Promise<void>((resolve) => (wake = resolve));
+      const place = await getPlace(ctx.pool, orgId, { id });
+      if (place?.status !== 'starting') {
+        refuseElsewhere(ctx, place?.worker_id ?? null);
+        return;
+      }
+      const pause = new AbortController();
+      await Promise.race([changed, sleep(LOOK_EVERY_MS, AbortSignal.any([signal, pause.signal]))]);
+      pause.abort();
+    }
+  } finally {
+    unsubscribe();
   }
 }
 

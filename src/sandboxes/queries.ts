@@ -1,6 +1,9 @@
 import type { Sql } from '../db/pool.js';
+import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
+import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
+import { specToKeep } from './spec-text.js';
 import type { SandboxResponse, SandboxSpec, SandboxStatus } from './schema.js';
 
 /** What answers are made of. */
@@ -30,30 +33,25 @@ export interface LockedSandbox extends SandboxRow {
 export const SANDBOX_COLUMNS = `org_id, id, name, slug, status, status_reason, ephemeral, created_at, last_failure_message, spec,
   started_at, stopped_at`;
 
-export interface NewSandbox {
-  org_id: string;
-  id: string;
-  name: string;
-  slug: string;
-  ephemeral: boolean;
-  created_at: Instant;
+export interface NewSandbox extends SandboxRow {
   spec: SandboxSpec;
   run_spec: RunSpec;
   runtime: string;
+  run_id: string | null;
+  changed_at: Instant;
 }
 
-/** A new sandbox, `created`. */
-export async function insertSandbox(sql: Sql, sandbox: NewSandbox): Promise<SandboxRow> {
-  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
-    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, spec, run_spec, runtime)
-     values ($1, $2, $3, $4, 'created', $5, $6, $6, $7, $8, $9)
-     returning ${SANDBOX_COLUMNS}`,
+export async function insertSandbox(sql: Sql, sandbox: NewSandbox): Promise<void> {
+  await sql.query(
+    `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec, run_spec,
+       runtime, run_id)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
     [
-      ...[sandbox.org_id, sandbox.id, sandbox.name, sandbox.slug, sandbox.ephemeral, sandbox.created_at],
-      ...[JSON.stringify(sandbox.spec), JSON.stringify(sandbox.run_spec), sandbox.runtime],
+      ...[sandbox.org_id, sandbox.id, sandbox.name, sandbox.slug, sandbox.status, sandbox.status_reason],
+      ...[sandbox.ephemeral, sandbox.created_at, sandbox.changed_at, specToKeep(sandbox.spec)],
+      ...[JSON.stringify(sandbox.run_spec), sandbox.runtime, sandbox.run_id],
     ],
   );
-  return rows[0]!;
 }
 
 export async function insertLabels(
@@ -112,6 +110,43 @@ export async function getSandbox(sql: Sql, orgId: string, key: SandboxKey): Prom
   return rows[0];
 }
 
+/** The same for `sandboxText`. `whole`: else `isShort` tells whether its specification was too long. */
+export async function showSandbox(
+  sql: Sql,
+  orgId: string,
+  key: SandboxKey,
+  { whole }: { whole: boolean },
+): Promise<ShownRow | undefined> {
+  const { condition, values } = keyed(key);
+  const { rows } = await sql.query<ShownRow>({
+    ...prepared(
+      `select ${whole ? SHOWN_COLUMNS : SHORT_COLUMNS} from sandboxes s
+       where org_id = $1 and ${condition} and removed_at is null`,
+      [orgId, ...values],
+    ),
+    rowMode: 'array',
+  });
+  return rows[0];
+}
+
+/** The same for several, in any order, without those that are not found. */
+export async function showSandboxes(
+  sql: Sql,
+  orgId: string,
+  by: 'id' | 'name',
+  values: readonly string[],
+): Promise<ShownRow[]> {
+  const { rows } = await sql.query<ShownRow>({
+    ...prepared(
+      `select ${SHORT_COLUMNS} from sandboxes s
+       where org_id = $1 and ${by} = any ($2::${by === 'id' ? 'uuid' : 'text'}[]) and removed_at is null`,
+      [orgId, values],
+    ),
+    rowMode: 'array',
+  });
+  return rows;
+}
+
 /** Where a sandbox is. `worker_id` is null for one that no worker has held yet. */
 export async function getPlace(
   sql: Sql,
@@ -132,14 +167,15 @@ export async function lockSandbox(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
-  { removed = false } = {},
 ): Promise<LockedSandbox | undefined> {
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
-    `select ${SANDBOX_COLUMNS}, run_spec, runtime, run_id, removed_at from sandboxes
-     where org_id = $1 and ${condition} ${removed ? '' : 'and removed_at is null'}
+    prepared(
+      `select ${SANDBOX_COLUMNS}, run_spec, runtime, run_id, removed_at from sandboxes
+     where org_id = $1 and ${condition} and removed_at is null
      for update`,
-    [orgId, ...values],
+      [orgId, ...values],
+    ),
   );
   return rows[0];
 }
@@ -153,7 +189,7 @@ function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
   };
 }
 
-export interface SandboxChange {
+interface SandboxChange {
   name?: string;
   slug?: string;
   status?: SandboxStatus;
@@ -175,16 +211,14 @@ export async function updateSandbox(
   id: string,
   change: SandboxChange,
   at: Instant,
-): Promise<SandboxRow> {
-  const columns = Object.keys(change);
-  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
-    `update sandboxes
-     set ${[...columns.map((column, index) => `${column} = $${index + 4}`), 'changed_at = $3'].join(', ')}
-     where org_id = $1 and id = $2
-     returning ${SANDBOX_COLUMNS}`,
-    [orgId, id, at, ...Object.values(change)],
+): Promise<void> {
+  const columns = Object.keys(change).map((column, index) => `${column} = $${index + 4}`);
+  const { spec } = change;
+  const values = Object.values({ ...change, ...(spec ? { spec: specToKeep(spec) } : {}) });
+  await sql.query(
+    `update sandboxes set ${[...columns, 'changed_at = $3'].join(', ')} where org_id = $1 and id = $2`,
+    [orgId, id, at, ...values],
   );
-  return rows[0]!;
 }
 
 /** A removed sandbox is found by no filter and mounts nothing. What it was stays in its spec. */

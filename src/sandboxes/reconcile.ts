@@ -1,22 +1,35 @@
 import type { Context } from '../context.js';
-import type { Sql } from '../db/pool.js';
+import { isUnreachable, type Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { RECONCILER } from '../events/actor.js';
 import { microsOf } from '../lib/instant.js';
 import { touchRuns } from '../runs/queries.js';
-import { StartRefusedError, type Holding } from '../runtimes/runtime.js';
+import { StartRefusedError, type Holding, type RunSecrets } from '../runtimes/runtime.js';
 import { openSecrets } from '../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
 import { Calls } from './calls.js';
 import { decide } from './decide.js';
 import { IdleClocks } from './idle.js';
-import { lockSandbox, updateSandbox } from './queries.js';
-import { recordObservation, type Observation } from './record.js';
+import { lockSandbox } from './queries.js';
+import { markDestroyed } from './record-queries.js';
+import { recordObservations, type Observation } from './record.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './reconcile-queries.js';
 import { requestStop, type StopReason } from './stop.js';
 
 /** How exact the end of a run is known whose container vanished with its record, in milliseconds. */
 const TOUCH_INTERVAL_MS = 10_000;
+/** Observations of one transaction. */
+const BATCH = 200;
+
+const NO_SECRETS: RunSecrets = { registry: null, values: {} };
+
+type SandboxKey = { orgId: string; sandboxId: string };
+
+/** What a pass has seen, to be written when it has looked at all. */
+interface Seen {
+  observations: Observation[];
+  destroyed: SandboxKey[];
+}
 
 /**
  * Closes the difference between what the store says should be and what the runtime says is. Each pass looks at both
@@ -47,18 +60,24 @@ export class Reconciler {
     const rows = await sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
     await this.touch(rows, holdings);
     const running: { row: ReconcileRow; held: Holding | undefined }[] = [];
+    const seen: Seen = { observations: [], destroyed: [] };
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
       if (row.wanted.status === 'running' && !row.wanted.removed) running.push({ row, held });
       holdings.delete(row.sandboxId);
       try {
-        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(term, row, held);
+        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(term, row, held, seen);
       } catch (error) {
         if (error instanceof LeaseLostError) throw error;
-        // One sandbox that cannot be dealt with must not keep all others from it.
-        ctx.log.error({ err: error, sandboxId: row.sandboxId }, 'a sandbox could not be reconciled');
+        this.logFailure(error, row);
       }
     }
+    const written = await this.write(term, seen.observations, async (tx, batch) =>
+      recordObservations(ctx, tx, batch),
+    );
+    await this.write(term, seen.destroyed, async (tx, batch) => markDestroyed(tx, batch, ctx.now()));
+    // What could not be written waits for the next pass: to look again at once would find it just the same.
+    if (written > 0) this.again();
     this.lookForIdle(term, running);
     // What is left belongs to no sandbox of the store: a destroy that was killed after its last write, say.
     for (const orphan of holdings.values()) {
@@ -82,11 +101,20 @@ export class Reconciler {
     return this.calls.has(sandboxId);
   }
 
-  private async reconcile(term: Term, row: ReconcileRow, held: Holding | undefined): Promise<void> {
+  private async reconcile(
+    term: Term,
+    row: ReconcileRow,
+    held: Holding | undefined,
+    seen: Seen,
+  ): Promise<void> {
     const { ctx } = this;
-    const { orgId, sandboxId, wanted } = row;
+    const { sandboxId, wanted } = row;
     const step = decide({ ...wanted, quiet: this.quiet.has(wanted.runId ?? '') }, held);
     const runId = wanted.runId ?? '';
+    const note = (observation: Observation) => {
+      this.quiet.delete(runId);
+      seen.observations.push(observation);
+    };
     switch (step) {
       case 'nothing':
         return this.expire(term, row);
@@ -102,31 +130,28 @@ export class Reconciler {
       case 'destroy':
         return this.calls.begin(term, row, step, () => ctx.runtime.destroy(sandboxId));
       case 'record_started':
-        return this.record(term, {
+        return note({
           ...observationOf(row, runId),
           occurrence: 'run_started',
           startedAt: held!.startedAt,
         });
       case 'record_exit':
-        return this.record(term, { ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
+        return note({ ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
       case 'record_cancelled':
-        return this.record(term, {
+        return note({
           ...observationOf(row, runId),
           occurrence: 'run_ended',
           reason: 'cancelled',
         });
       case 'record_lost':
-        return this.record(term, {
+        return note({
           ...observationOf(row, runId),
           occurrence: 'run_lost',
           reason: 'lost',
           message: `the ${ctx.runtime.name} runtime no longer holds the sandbox, and has no record of its end`,
         });
       case 'record_destroyed':
-        return this.write(term, async (tx) => {
-          const at = ctx.now();
-          await updateSandbox(tx, orgId, sandboxId, { destroyed_at: at }, at);
-        });
+        seen.destroyed.push(row);
     }
   }
 
@@ -137,8 +162,10 @@ export class Reconciler {
     signal: AbortSignal,
   ): Promise<void> {
     try {
-      const spec = await readRunSpec(this.ctx.pool, orgId, sandboxId);
-      const secrets = await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId);
+      const { run_spec: spec, has_secrets } = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      const secrets = has_secrets
+        ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
+        : NO_SECRETS;
       signal.throwIfAborted();
       await this.ctx.runtime.start({ orgId, sandboxId, runId, spec, secrets }, signal);
     } catch (error) {
@@ -155,12 +182,43 @@ export class Reconciler {
 
   private async record(term: Term, observation: Observation): Promise<void> {
     this.quiet.delete(observation.runId);
-    await this.write(term, (tx) => recordObservation(this.ctx, tx, observation));
+    await this.inTerm(term, (tx) => recordObservations(this.ctx, tx, [observation]));
     this.again();
   }
 
+  /**
+   * Many at once: a transaction for each costs several times as much. Of those of which one cannot be written, each half is
+   * tried by itself, so that one takes few with it. Returns how many were written.
+   */
+  private async write<Item extends SandboxKey>(
+    term: Term,
+    items: readonly Item[],
+    work: (tx: Sql, batch: readonly Item[]) => Promise<void>,
+    most = BATCH,
+  ): Promise<number> {
+    let written = 0;
+    for (let from = 0; from < items.length; from += most) {
+      const batch = items.slice(from, from + most);
+      try {
+        await this.inTerm(term, (tx) => work(tx, batch));
+        written += batch.length;
+      } catch (error) {
+        // Neither is about one of them: the others would fail as well, one after the other. What took too long may wait for the row of one.
+        if (error instanceof LeaseLostError || isUnreachable(error)) throw error;
+        if (batch.length === 1) this.logFailure(error, batch[0]!);
+        else written += await this.write(term, batch, work, Math.ceil(batch.length / 2));
+      }
+    }
+    return written;
+  }
+
+  /** One sandbox that cannot be dealt with must not keep all others from it. */
+  private logFailure(error: unknown, { sandboxId }: SandboxKey): void {
+    this.ctx.log.error({ err: error, sandboxId }, 'a sandbox could not be reconciled');
+  }
+
   /** A transaction that commits only within the term. */
-  private async write(term: Term, work: (tx: Sql) => Promise<void>): Promise<void> {
+  private async inTerm(term: Term, work: (tx: Sql) => Promise<void>): Promise<void> {
     await inTransaction(this.ctx.pool, async (tx) => {
       await term.assertHeld(tx);
       await work(tx);
@@ -211,7 +269,7 @@ export class Reconciler {
     { orgId, sandboxId, wanted }: ReconcileRow,
     reason: StopReason,
   ): Promise<void> {
-    await this.write(term, async (tx) => {
+    await this.inTerm(term, async (tx) => {
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
       if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
       await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());

@@ -7,22 +7,30 @@ import type { Limits } from '../quotas/limits.js';
 import { effectiveDuration } from '../quotas/reserve.js';
 import { insertRun } from '../runs/queries.js';
 import type { RunSpec } from '../runtimes/runtime.js';
-import { updateSandbox, type SandboxRow } from './queries.js';
+import type { SandboxRow } from './queries.js';
+
+/** What a sandbox becomes whose run is admitted. */
+export interface Admitted {
+  status: 'starting';
+  status_reason: 'scheduling';
+  last_failure_message: null;
+  run_id: string;
+}
 
 /**
- * Admits a run of a sandbox at rest, whose row the transaction holds: the status, the run and the audit event are
- * written together, and the reconciler takes it from there.
+ * Admits a run of a sandbox at rest, whose row the transaction holds: the run and the audit event are written together with
+ * what is returned, which the caller writes; the reconciler takes it from there.
  */
 export async function requestRun(
-  tx: Sql,
-  sandbox: SandboxRow & { run_spec: RunSpec },
+  sql: Sql,
+  sandbox: Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status'> & { run_spec: RunSpec },
   limits: Limits,
   actor: EventActor,
   at: Instant,
-): Promise<SandboxRow> {
+): Promise<Admitted> {
   const { org_id: orgId, id, name, run_spec: spec, status } = sandbox;
   const runId = uuidv7();
-  await insertRun(tx, {
+  await insertRun(sql, {
     org_id: orgId,
     id: runId,
     sandbox_id: id,
@@ -32,7 +40,7 @@ export async function requestRun(
     max_duration_secs: effectiveDuration(limits, spec.maxDurationSecs),
     idle_timeout_secs: spec.idleTimeoutSecs,
   });
-  await recordEvent(tx, {
+  await recordEvent(sql, {
     orgId,
     type: 'sandbox_start_requested',
     actor,
@@ -43,11 +51,5 @@ export async function requestRun(
       ...{ previous_status: status, status: 'starting', reason: 'requested' },
     },
   });
-  const change = {
-    status: 'starting',
-    status_reason: 'scheduling',
-    last_failure_message: null,
-    run_id: runId,
-  } as const;
-  return updateSandbox(tx, orgId, id, change, at);
+  return { status: 'starting', status_reason: 'scheduling', last_failure_message: null, run_id: runId };
 }

@@ -1,17 +1,18 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { callerOf } from '../http/auth.js';
-import { ApiError, badParameter } from '../http/errors.js';
+import { badParameter } from '../http/errors.js';
+import { sendJson } from '../http/json-text.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
 import { MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { destroy } from './destroy.js';
 import { list } from './list.js';
-import { presentSandbox } from './present.js';
-import { getSandbox, type SandboxKey } from './queries.js';
+import type { SandboxKey } from './queries.js';
 import {
   CreateSandboxRequest,
   PaginatedSandboxResponse,
@@ -19,6 +20,7 @@ import {
   SandboxStatus,
   UpdateSandboxRequest,
 } from './schema.js';
+import { show } from './show.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
 import { update } from './update.js';
@@ -45,8 +47,8 @@ const waitQuery = {
   ),
 };
 
-export function sandboxRoutes(app: App, ctx: Context): void {
-  const waiters = new Waiters(ctx);
+export function sandboxRoutes(app: App, ctx: Shared): void {
+  const waiters = new Waiters(ctx.settings);
 
   app.get(
     '/v1/sandboxes',
@@ -79,7 +81,8 @@ export function sandboxRoutes(app: App, ctx: Context): void {
         response: answers(PaginatedSandboxResponse),
       },
     },
-    (request) => list(ctx, callerOf(request), request.query),
+    async (request, reply) =>
+      sendJson(reply, await list(contextOf(request), callerOf(request), request.query)),
   );
 
   app.post(
@@ -111,8 +114,10 @@ export function sandboxRoutes(app: App, ctx: Context): void {
       if (wait.wait_for !== undefined && !startNow) {
         throw badParameter('wait_for', 'wait_for is valid only with start=true');
       }
-      const caller = writerOf(ctx, request, reply);
-      return waiters.hold(caller, wait, reply, () => create(ctx, caller, request.body, { start: startNow }));
+      const caller = writerOf(request, reply);
+      return waiters.hold(contextOf(request), caller, wait, reply, () =>
+        create(contextOf(request), caller, request.body, { start: startNow }),
+      );
     },
   );
 
@@ -155,11 +160,8 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           response: answers(SandboxResponse, 'sandbox_not_found'),
         },
       },
-      async (request) => {
-        const row = await getSandbox(ctx.pool, callerOf(request).orgId, keyOf(request));
-        if (!row) throw new ApiError('sandbox_not_found');
-        return presentSandbox(row);
-      },
+      async (request, reply) =>
+        sendJson(reply, await show(contextOf(request), callerOf(request).orgId, keyOf(request))),
     );
 
     app.delete(
@@ -175,7 +177,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           response: answersToWrite(MessageResponse, 'sandbox_not_found'),
         },
       },
-      (request, reply) => destroy(ctx, writerOf(ctx, request, reply), keyOf(request)),
+      (request, reply) => destroy(contextOf(request), writerOf(request, reply), keyOf(request)),
     );
 
     app.patch(
@@ -197,7 +199,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           ),
         },
       },
-      (request, reply) => update(ctx, writerOf(ctx, request, reply), keyOf(request), request.body),
+      (request, reply) => update(contextOf(request), writerOf(request, reply), keyOf(request), request.body),
     );
 
     app.post(
@@ -220,8 +222,10 @@ export function sandboxRoutes(app: App, ctx: Context): void {
         },
       },
       (request, reply) => {
-        const caller = writerOf(ctx, request, reply);
-        return waiters.hold(caller, request.query, reply, () => start(ctx, caller, keyOf(request)));
+        const caller = writerOf(request, reply);
+        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
+          start(contextOf(request), caller, keyOf(request)),
+        );
       },
     );
 
@@ -238,7 +242,7 @@ export function sandboxRoutes(app: App, ctx: Context): void {
           response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
         },
       },
-      (request, reply) => stop(ctx, writerOf(ctx, request, reply), keyOf(request)),
+      (request, reply) => stop(contextOf(request), writerOf(request, reply), keyOf(request)),
     );
   }
 }

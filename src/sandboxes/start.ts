@@ -5,7 +5,7 @@ import { ApiError } from '../http/errors.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { presentSandbox } from './present.js';
-import { lockSandbox, type SandboxKey } from './queries.js';
+import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
 import { requestRun } from './request-run.js';
 import { refuseForeign, refuseTransition } from './refuse.js';
 import type { SandboxResponse } from './schema.js';
@@ -14,7 +14,7 @@ import { TRANSITIONS } from './state.js';
 /** Admits a new run. A start that is under way is joined. Returns without waiting for it to run. */
 export async function start(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx) => {
+  return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].start;
@@ -24,8 +24,9 @@ export async function start(ctx: Context, caller: Caller, key: SandboxKey): Prom
     const at = ctx.now();
     const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
     checkSize(limits, runSpec);
-    const row = await requestRun(tx, { ...sandbox, run_spec: runSpec }, limits, actor, at);
-    await announceChange(tx, sandbox.id);
-    return presentSandbox(row);
+    const admitted = await requestRun(writes, { ...sandbox, run_spec: runSpec }, limits, actor, at);
+    await updateSandbox(writes, orgId, sandbox.id, { ...admitted }, at);
+    await announceChange(writes, sandbox.id);
+    return presentSandbox({ ...sandbox, ...admitted });
   });
 }

@@ -23,14 +23,14 @@ import { TRANSITIONS } from './state.js';
 /** Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is. */
 export async function stop(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx) => {
+  return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].stop;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'stop');
     if (outcome === 'same') return presentSandbox(sandbox);
     refuseForeign(sandbox, 'stop', ctx.runtime.name);
-    return presentSandbox(await requestStop(tx, sandbox, actor, 'requested', ctx.now()));
+    return presentSandbox(await requestStop(writes, sandbox, actor, 'requested', ctx.now()));
   });
 }
 
@@ -39,13 +39,14 @@ export type StopReason = 'requested' | 'max_duration_exceeded' | 'idle_timeout' 
 
 /** Writes that the run is to end, of a sandbox whose row the transaction holds. `reason`: why, for the audit trail. */
 export async function requestStop(
-  tx: Sql,
-  { org_id: orgId, id, name, run_id, status }: LockedSandbox,
+  sql: Sql,
+  sandbox: LockedSandbox,
   actor: EventActor,
   reason: StopReason,
   at: Instant,
 ): Promise<SandboxRow> {
-  await recordEvent(tx, {
+  const { org_id: orgId, id, name, run_id, status } = sandbox;
+  await recordEvent(sql, {
     orgId,
     type: 'sandbox_stop_requested',
     actor,
@@ -53,8 +54,9 @@ export async function requestStop(
     at,
     payload: { sandbox_id: id, name, run_id, previous_status: status, status: 'stopping', reason },
   });
-  if (run_id !== null) await setStopReason(tx, orgId, run_id, reason);
-  const row = await updateSandbox(tx, orgId, id, { status: 'stopping', status_reason: null }, at);
-  await announceChange(tx, id);
-  return row;
+  if (run_id !== null) await setStopReason(sql, orgId, run_id, reason);
+  const change = { status: 'stopping', status_reason: null } as const;
+  await updateSandbox(sql, orgId, id, change, at);
+  await announceChange(sql, id);
+  return { ...sandbox, ...change };
 }

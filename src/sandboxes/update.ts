@@ -10,14 +10,7 @@ import type { Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
 import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import { presentSandbox } from './present.js';
-import {
-  lockSandbox,
-  replaceLabels,
-  updateSandbox,
-  type LockedSandbox,
-  type SandboxKey,
-  type SandboxRow,
-} from './queries.js';
+import { lockSandbox, replaceLabels, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseTaken } from './refuse.js';
 import type { SandboxResponse, UpdateSandboxRequest } from './schema.js';
 import { labelsWithin } from './within.js';
@@ -39,14 +32,14 @@ export async function update(
   const badLabel = checkLabels(labels ?? {});
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
   try {
-    return await inWrite(ctx, caller, async (tx) => {
+    return await inWrite(ctx, caller, async (tx, writes) => {
       const sandbox = await lockSandbox(tx, caller.orgId, key);
       if (!sandbox) throw new ApiError('sandbox_not_found');
       const at = ctx.now();
       const renamed = await rename(tx, caller, sandbox, request, at);
-      const relabelled = await relabel(tx, caller, sandbox, labels, at);
+      const relabelled = await relabel(tx, caller, renamed ?? sandbox, labels, at);
       const row = relabelled ?? renamed;
-      if (row) await announceChange(tx, sandbox.id);
+      if (row) await announceChange(writes, sandbox.id);
       return presentSandbox(row ?? sandbox);
     });
   } catch (error) {
@@ -59,17 +52,18 @@ export async function update(
 async function rename(
   tx: Sql,
   { orgId, actor }: Caller,
-  { id, name, slug }: LockedSandbox,
+  sandbox: LockedSandbox,
   request: UpdateSandboxRequest,
   at: Instant,
-): Promise<SandboxRow | undefined> {
+): Promise<LockedSandbox | undefined> {
+  const { id, name, slug } = sandbox;
   const before = { name, slug };
   const after = { name: request.name ?? name, slug: request.slug ?? slug };
   if (isDeepStrictEqual(before, after)) return undefined;
-  const row = await updateSandbox(tx, orgId, id, after, at);
+  await updateSandbox(tx, orgId, id, after, at);
   const payload = { sandbox_id: id, before, after };
   await recordEvent(tx, { orgId, type: 'sandbox_renamed', actor, resourceId: id, at, payload });
-  return row;
+  return { ...sandbox, ...after };
 }
 
 /** Undefined when it has these labels already. What runs goes on; its usage counts under the new ones from now on. */
@@ -79,7 +73,7 @@ async function relabel(
   sandbox: LockedSandbox,
   labels: Record<string, string> | undefined,
   at: Instant,
-): Promise<SandboxRow | undefined> {
+): Promise<LockedSandbox | undefined> {
   const { id, spec, run_spec } = sandbox;
   if (labels === undefined || isDeepStrictEqual(labels, spec?.labels)) return undefined;
   if (!spec) {
@@ -92,9 +86,9 @@ async function relabel(
     );
   }
   const change = { spec: { ...spec, labels }, ...(run_spec ? { run_spec: { ...run_spec, labels } } : {}) };
-  const row = await updateSandbox(tx, orgId, id, change, at);
+  await updateSandbox(tx, orgId, id, change, at);
   await replaceLabels(tx, sandbox, labels);
   const payload = { sandbox_id: id, before: { labels: spec.labels }, after: { labels } };
   await recordEvent(tx, { orgId, type: 'sandbox_relabelled', actor, resourceId: id, at, payload });
-  return row;
+  return { ...sandbox, ...change };
 }

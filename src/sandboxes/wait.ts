@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import type { Context } from '../context.js';
+import type { Context, Settings } from '../context.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { settle } from '../idempotency/write.js';
@@ -26,8 +26,7 @@ export interface WaitQuery {
 export class Waiters {
   private readonly places: Places;
 
-  constructor(private readonly ctx: Context) {
-    const { maxWaiters } = ctx.settings;
+  constructor({ maxWaiters }: Pick<Settings, 'maxWaiters'>) {
     this.places = makePlaces({ total: maxWaiters, each: Math.ceil(maxWaiters / 2) });
   }
 
@@ -36,6 +35,7 @@ export class Waiters {
    * taken first: a request that cannot wait changes nothing.
    */
   async hold(
+    ctx: Context,
     caller: Caller,
     { wait_for, wait_timeout }: WaitQuery,
     reply: FastifyReply,
@@ -61,57 +61,57 @@ export class Waiters {
     try {
       const sandbox = await operation();
       if (caller.keyed?.settled) return sandbox;
-      const answer = await this.wait(caller, sandbox, wait_timeout, gone.signal);
+      const answer = await wait(ctx, caller, sandbox, wait_timeout, gone.signal);
       // Who was cut off has not been answered: the same request waits again.
-      const cutOff = answer.status === 'starting' && (gone.signal.aborted || this.ctx.stopping.aborted);
-      return cutOff ? answer : await settle(this.ctx, caller, answer);
+      const cutOff = answer.status === 'starting' && (gone.signal.aborted || ctx.stopping.aborted);
+      return cutOff ? answer : await settle(ctx, caller, answer);
     } finally {
       giveBack();
     }
   }
+}
 
-  /**
-   * Waits until the sandbox no longer is `starting`, the budget (seconds) is used up, the client has left or the service
-   * stops. Returns it as it is then: the client decides by its status.
-   */
-  private async wait(
-    { orgId, access }: Caller,
-    sandbox: SandboxResponse,
-    budget: number | undefined,
-    gone: AbortSignal,
-  ): Promise<SandboxResponse> {
-    const { ctx } = this;
-    const millis = Math.min((budget ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
-    // Not AbortSignal.timeout: joined with others it is forgotten by the garbage collector, on Node 20, and never ends.
-    const over = new AbortController();
-    const budgetEnds = setTimeout(() => over.abort(), millis);
-    const ends = AbortSignal.any([gone, ctx.stopping, over.signal]);
-    let wake: () => void = () => undefined;
-    let unseen = false;
-    const unsubscribe = ctx.changes.subscribe(sandbox.id, () => {
-      unseen = true;
-      wake();
-    });
-    try {
-      for (;;) {
-        unseen = false;
-        const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, within: access.labels });
-        if (!row) throw new ApiError('sandbox_not_found', 'the sandbox was deleted while it was starting');
-        if (row.status !== 'starting' || ends.aborted) return presentSandbox(row);
-        if (unseen) continue;
-        await new Promise<void>((resolve) => {
-          const timer = setTimeout(() => wake(), LOOK_EVERY_MS);
-          wake = () => {
-            clearTimeout(timer);
-            ends.removeEventListener('abort', wake);
-            resolve();
-          };
-          ends.addEventListener('abort', wake, { once: true });
-        });
-      }
-    } finally {
-      clearTimeout(budgetEnds);
-      unsubscribe();
+/**
+ * Waits until the sandbox no longer is `starting`, the budget (seconds) is used up, the client has left or the service
+ * stops. Returns it as it is then: the client decides by its status.
+ */
+async function wait(
+  ctx: Context,
+  { orgId, access }: Caller,
+  sandbox: SandboxResponse,
+  budget: number | undefined,
+  gone: AbortSignal,
+): Promise<SandboxResponse> {
+  const millis = Math.min((budget ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
+  // Not AbortSignal.timeout: joined with others it is forgotten by the garbage collector, on Node 20, and never ends.
+  const over = new AbortController();
+  const budgetEnds = setTimeout(() => over.abort(), millis);
+  const ends = AbortSignal.any([gone, ctx.stopping, over.signal]);
+  let wake: () => void = () => undefined;
+  let unseen = false;
+  const unsubscribe = ctx.changes.subscribe(sandbox.id, () => {
+    unseen = true;
+    wake();
+  });
+  try {
+    for (;;) {
+      unseen = false;
+      const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, within: access.labels });
+      if (!row) throw new ApiError('sandbox_not_found', 'the sandbox was deleted while it was starting');
+      if (row.status !== 'starting' || ends.aborted) return presentSandbox(row);
+      if (unseen) continue;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(() => wake(), LOOK_EVERY_MS);
+        wake = () => {
+          clearTimeout(timer);
+          ends.removeEventListener('abort', wake);
+          resolve();
+        };
+        ends.addEventListener('abort', wake, { once: true });
+      });
     }
+  } finally {
+    clearTimeout(budgetEnds);
+    unsubscribe();
   }
 }

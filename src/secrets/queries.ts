@@ -23,10 +23,25 @@ function toRow({ key_id: keyId, sealed: bytes, ...row }: RawRow): SecretRow {
   return { ...row, sealed: { keyId, bytes } };
 }
 
-export async function insertSecret(sql: Sql, { org_id, sandbox_id, name, sealed }: SecretRow): Promise<void> {
-  await sql.query(`insert into sandbox_secrets (${COLUMNS}) values ($1, $2, $3, $4, $5)`, [
-    ...[org_id, sandbox_id, name, sealed.keyId, sealed.bytes],
-  ]);
+/** Those of one sandbox. */
+export async function insertSecrets(
+  sql: Sql,
+  orgId: string,
+  sandboxId: string,
+  secrets: readonly Pick<SecretRow, 'name' | 'sealed'>[],
+): Promise<void> {
+  if (secrets.length === 0) return;
+  await sql.query(
+    `insert into sandbox_secrets (${COLUMNS})
+     select $1, $2, s.* from unnest($3::text[], $4::text[], $5::bytea[]) as s (name, key_id, sealed)`,
+    [
+      orgId,
+      sandboxId,
+      secrets.map(({ name }) => name),
+      secrets.map(({ sealed }) => sealed.keyId),
+      secrets.map(({ sealed }) => sealed.bytes),
+    ],
+  );
 }
 
 export async function readSecrets(sql: Sql, orgId: string, sandboxId: string): Promise<SecretRow[]> {
@@ -47,6 +62,19 @@ export async function deleteSecrets(
   await sql.query(
     'delete from sandbox_secrets where org_id = $1 and sandbox_id = $2 and ($3::text is null or name = $3)',
     [orgId, sandboxId, name],
+  );
+}
+
+/** Forgets the secret of this name of several sandboxes. */
+export async function deleteSecretsOf(
+  sql: Sql,
+  sandboxes: readonly { orgId: string; sandboxId: string }[],
+  name: string,
+): Promise<void> {
+  await sql.query(
+    `delete from sandbox_secrets d using unnest($1::uuid[], $2::uuid[]) as s (org_id, id)
+     where d.org_id = s.org_id and d.sandbox_id = s.id and d.name = $3`,
+    [sandboxes.map(({ orgId }) => orgId), sandboxes.map(({ sandboxId }) => sandboxId), name],
   );
 }
 

@@ -9,7 +9,7 @@ import type { Keyring } from './keyring.js';
 import {
   agreeOnKey,
   deleteAllSecrets,
-  insertSecret,
+  insertSecrets,
   lockOutdated,
   readSecrets,
   replaceSealed,
@@ -38,10 +38,11 @@ export async function keepSecrets(
     ...(registry ? [[REGISTRY, JSON.stringify(registry)] as const] : []),
     ...Object.entries(values).map(([variable, value]) => [`${ENV}${variable}`, value] as const),
   ];
-  for (const [name, text] of texts) {
-    const place = { org_id: orgId, sandbox_id: sandboxId, name };
-    await insertSecret(tx, { ...place, sealed: keyring().seal(text, aboutOf(place)) });
-  }
+  const sealed = texts.map(([name, text]) => {
+    const about = aboutOf({ org_id: orgId, sandbox_id: sandboxId, name });
+    return { name, sealed: keyring().seal(text, about) };
+  });
+  await insertSecrets(tx, orgId, sandboxId, sealed);
 }
 
 /** The secrets of a sandbox in clear, for its runtime. Throws StartRefusedError when one cannot be opened. */

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import type { Transaction } from '../db/transaction.js';
 import { preferredType } from '../http/accept.js';
 import { makeStreamed } from '../http/streamed.js';
@@ -22,7 +22,7 @@ export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Form
 }
 
 /** Sends usage as it is read, JSON or CSV as the caller asks. */
-export function makeAnswer(ctx: Context): Answer {
+export function makeAnswer(ctx: Shared): Answer {
   const streamed = makeStreamed(ctx, { most: ctx.settings.maxUsageStreams, what: 'usage' });
   return (request, reply, produce) => {
     const format = chooseFormat(request, reply);

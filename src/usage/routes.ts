@@ -1,11 +1,12 @@
 import type { Readable } from 'node:stream';
 import { Type, type TSchema } from 'typebox';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { callerOf } from '../http/auth.js';
 import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
 import { Repeatable, Uuid } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { chooseFormat, makeAnswer } from './answer.js';
 import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
 import type { Scope } from './queries.js';
@@ -38,7 +39,7 @@ const sandboxFilters = {
   ),
 };
 
-export function usageRoutes(app: App, ctx: Context): void {
+export function usageRoutes(app: App, ctx: Shared): void {
   const answer = makeAnswer(ctx);
 
   app.get(
@@ -69,7 +70,7 @@ export function usageRoutes(app: App, ctx: Context): void {
       const { orgId } = callerOf(request);
       const format = chooseFormat(request, reply);
       // A few rows, whole before they are sent: nobody who reads slowly holds anything.
-      const summary = await inTransaction(ctx.pool, async (tx) => {
+      const summary = await inTransaction(contextOf(request).pool, async (tx) => {
         await tx.query('set transaction isolation level repeatable read, read only');
         return summarize(tx, orgId, period, now, ctx.settings.priceBook);
       });

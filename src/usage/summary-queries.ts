@@ -1,9 +1,12 @@
 import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
+import { addMillis, type Instant } from '../lib/instant.js';
 import { sumOf, type Quantities } from './price.js';
 import { looseStretches, storedDays } from './queries.js';
 import { READINGS_CUT } from './storage-queries.js';
-import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Window } from './window.js';
+import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Stretch, type Window } from './window.js';
+
+const DAY_MS = 86_400_000;
 
 /** What sandboxes metered, in integers. */
 type Compute = Omit<Quantities, 'storage_gib_hour'>;
@@ -35,7 +38,10 @@ function computeParts(c: Conditions, orgId: string, slab: Slab): string {
        ${stored})`;
 }
 
-/** What all sandboxes used, by UTC day, in order. */
+/**
+ * What all sandboxes used, by UTC day, in order: what is kept of each day, and what has to be summed. It takes as long as there are
+ * days and open runs, however many closed ones.
+ */
 export async function computeDays(
   sql: Sql,
   orgId: string,
@@ -44,12 +50,47 @@ export async function computeDays(
   const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
   if (!slab) return [];
   const c = new Conditions();
+  const today = beginningOfDay(slab, window.now);
+  const loose = looseStretches(c, orgId, { ...slab, edges: slab.edges.filter((edge) => edge !== today) });
+  const kept = today
+    ? { from: slab.whole?.from ?? today.from, to: addMillis(today.from, DAY_MS) }
+    : slab.whole;
+  const parts = [
+    `select d.day, d.micros::numeric, d.micros::numeric * t.vcpus, d.micros::numeric * t.memory_mib,
+       d.micros::numeric * t.disk_mib
+     from stretches t cross join lateral days_of(t.from_at, t.to_at) d`,
+    ...(kept
+      ? [
+          `select u.day, u.micros, u.vcpu_micros, u.memory_mib_micros, u.disk_mib_micros from usage_totals u
+           where ${storedDays(c, orgId, kept)}`,
+        ]
+      : []),
+    ...(today ? [notYet(c, orgId, today)] : []),
+  ];
   const { rows } = await sql.query<ComputeRow & { day: string }>(
-    `with ${computeParts(c, orgId, slab)}
-     select p.day::text, ${SUMS} from parts p group by p.day order by p.day`,
+    `with stretches as (${loose}),
+     parts (day, micros, vcpu, memory, disk) as (
+       ${parts.join('\n union all ')})
+     select p.day::text, ${SUMS} from parts p group by p.day having sum(p.micros) > 0 order by p.day`,
     c.values,
   );
   return rows.map((row) => ({ day: row.day, used: computeOf(row) }));
+}
+
+/** The day that is not over: what of a slab lies in it, if that is its beginning up to now. */
+function beginningOfDay({ edges }: Slab, now: Instant): Stretch | undefined {
+  const last = edges.at(-1);
+  return last?.to === now && last.from.endsWith('T00:00:00.000000Z') ? last : undefined;
+}
+
+/** To be taken from what is kept of today: what runs have closed at a time that is after now. Few have, if any. */
+function notYet(c: Conditions, orgId: string, today: Stretch): string {
+  const now = `${c.parameter(today.to)}::timestamptz`;
+  return `select d.day, -d.micros::numeric, -d.micros::numeric * r.vcpus, -d.micros::numeric * r.memory_mib,
+       -d.micros::numeric * r.disk_mib
+     from runs r cross join lateral days_of(greatest(r.started_at, ${now}), r.stopped_at) d
+     where r.org_id = ${c.parameter(orgId)} and r.started_at is not null and r.stopped_at > ${now}
+       and d.day = ${c.parameter(today.from.slice(0, 10))}::date`;
 }
 
 /** What all sandboxes of an organization used in a window. */

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
 import { MessageResponse, Uuid } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
@@ -17,7 +17,7 @@ import { update } from './update.js';
 const tags = ['volumes'];
 const params = Type.Object({ id: Uuid });
 
-export function volumeRoutes(app: App, ctx: Context): void {
+export function volumeRoutes(app: App): void {
   app.get(
     '/v1/volumes',
     {
@@ -29,7 +29,8 @@ export function volumeRoutes(app: App, ctx: Context): void {
         response: answers(Type.Array(VolumeResponse)),
       },
     },
-    async (request) => (await listVolumes(ctx.pool, callerOf(request).orgId)).map(presentVolume),
+    async (request) =>
+      (await listVolumes(contextOf(request).pool, callerOf(request).orgId)).map(presentVolume),
   );
 
   app.get(
@@ -44,7 +45,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const volume = await getHostVolume(ctx.pool, callerOf(request).orgId);
+      const volume = await getHostVolume(contextOf(request).pool, callerOf(request).orgId);
       if (!volume) throw new ApiError('sandbox_not_found');
       return presentVolume(volume);
     },
@@ -63,7 +64,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
         response: answersToWrite(VolumeResponse, 'quota_exceeded', 'volume_already_exists'),
       },
     },
-    (request, reply) => create(ctx, writerOf(ctx, request, reply), request.body),
+    (request, reply) => create(contextOf(request), writerOf(request, reply), request.body),
   );
 
   app.delete(
@@ -79,7 +80,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
         response: answersToWrite(MessageResponse, 'sandbox_not_found', 'volume_in_use', 'host_volume'),
       },
     },
-    (request, reply) => remove(ctx, writerOf(ctx, request, reply), request.params.id),
+    (request, reply) => remove(contextOf(request), writerOf(request, reply), request.params.id),
   );
 
   app.patch(
@@ -102,7 +103,7 @@ export function volumeRoutes(app: App, ctx: Context): void {
         ),
       },
     },
-    (request, reply) => update(ctx, writerOf(ctx, request, reply), request.params.id, request.body),
+    (request, reply) => update(contextOf(request), writerOf(request, reply), request.params.id, request.body),
   );
 
   app.post(
@@ -118,6 +119,6 @@ export function volumeRoutes(app: App, ctx: Context): void {
         response: answersToWrite(VolumeResponse, 'sandbox_not_found', 'volume_already_exists'),
       },
     },
-    (request, reply) => restore(ctx, writerOf(ctx, request, reply), request.params.id),
+    (request, reply) => restore(contextOf(request), writerOf(request, reply), request.params.id),
   );
 }

@@ -1,5 +1,5 @@
 import { inTransaction, type Transaction } from '../db/transaction.js';
-import { presentEvent } from '../events/list.js';
+import { presentEvent } from '../events/present.js';
 import { getEvent, type EventRow } from '../events/queries.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import type { Keyring } from '../secrets/keyring.js';

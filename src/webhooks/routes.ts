@@ -1,10 +1,11 @@
 import { Type } from 'typebox';
-import type { Context } from '../context.js';
+import type { Shared } from '../context.js';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
 import { makePlaces } from '../lib/places.js';
 import { MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
+import { contextOf } from '../http/request-context.js';
 import { createWebhook } from './create.js';
 import { list, listLog } from './list.js';
 import { presentWebhook } from './present.js';
@@ -29,7 +30,7 @@ import { changeWebhook, removeWebhook } from './update.js';
 const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
 const params = Type.Object({ webhook_id: Uuid });
 
-export function webhookRoutes(app: App, ctx: Context): void {
+export function webhookRoutes(app: App, ctx: Shared): void {
   // Each holds a request until the receiver answers.
   const tests = makePlaces(ctx.settings.webhooks.tests);
 
@@ -44,7 +45,7 @@ export function webhookRoutes(app: App, ctx: Context): void {
         response: answers(PaginatedWebhookResponse),
       },
     },
-    (request) => list(ctx, callerOf(request).orgId, request.query),
+    (request) => list(contextOf(request), callerOf(request).orgId, request.query),
   );
 
   app.post(
@@ -60,7 +61,7 @@ export function webhookRoutes(app: App, ctx: Context): void {
         response: answersToBody(WebhookWithSecret, 'quota_exceeded'),
       },
     },
-    (request) => createWebhook(ctx, callerOf(request), request.body),
+    (request) => createWebhook(contextOf(request), callerOf(request), request.body),
   );
 
   app.get(
@@ -75,7 +76,11 @@ export function webhookRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const row = await getWebhook(ctx.pool, callerOf(request).orgId, request.params.webhook_id);
+      const row = await getWebhook(
+        contextOf(request).pool,
+        callerOf(request).orgId,
+        request.params.webhook_id,
+      );
       if (!row) throw new ApiError('sandbox_not_found');
       return presentWebhook(row, ctx.now());
     },
@@ -94,7 +99,8 @@ export function webhookRoutes(app: App, ctx: Context): void {
         response: answersToBody(WebhookResponse, 'sandbox_not_found', 'invalid_state_transition'),
       },
     },
-    (request) => changeWebhook(ctx, callerOf(request), request.params.webhook_id, request.body),
+    (request) =>
+      changeWebhook(contextOf(request), callerOf(request), request.params.webhook_id, request.body),
   );
 
   app.delete(
@@ -109,7 +115,7 @@ export function webhookRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      await removeWebhook(ctx, callerOf(request), request.params.webhook_id);
+      await removeWebhook(contextOf(request), callerOf(request), request.params.webhook_id);
       return { message: 'webhook deleted' };
     },
   );
@@ -128,7 +134,7 @@ export function webhookRoutes(app: App, ctx: Context): void {
         response: answersToBody(WebhookWithSecret, 'sandbox_not_found'),
       },
     },
-    (request) => rotateSecret(ctx, callerOf(request), request.params.webhook_id, request.body),
+    (request) => rotateSecret(contextOf(request), callerOf(request), request.params.webhook_id, request.body),
   );
 
   app.post(
@@ -150,7 +156,7 @@ export function webhookRoutes(app: App, ctx: Context): void {
           headers: { 'retry-after': '5' },
         });
       }
-      return tryWebhook(ctx, caller, request.params.webhook_id).finally(leave);
+      return tryWebhook(contextOf(request), caller, request.params.webhook_id).finally(leave);
     },
   );
 
@@ -173,7 +179,8 @@ export function webhookRoutes(app: App, ctx: Context): void {
         response: answers(PaginatedDeliveryResponse, 'sandbox_not_found'),
       },
     },
-    (request) => listLog(ctx, callerOf(request).orgId, request.params.webhook_id, request.query),
+    (request) =>
+      listLog(contextOf(request), callerOf(request).orgId, request.params.webhook_id, request.query),
   );
 
   app.post(
@@ -189,7 +196,7 @@ export function webhookRoutes(app: App, ctx: Context): void {
     },
     (request) => {
       const { webhook_id, delivery_id } = request.params;
-      return redeliver(ctx, callerOf(request), webhook_id, delivery_id);
+      return redeliver(contextOf(request), callerOf(request), webhook_id, delivery_id);
     },
   );
 }

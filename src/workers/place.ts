@@ -1,5 +1,5 @@
 import type { Context } from '../context.js';
-import { announceChange } from '../db/changes.js';
+import { announceChanges } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { Assignment, type Candidate } from './assign.js';
@@ -39,7 +39,10 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
       at,
     );
     await markShort(tx, runtime, short, at);
-    for (const { sandboxId } of locked) await announceChange(tx, sandboxId);
+    await announceChanges(
+      tx,
+      locked.map(({ sandboxId }) => sandboxId),
+    );
   });
 }
 

@@ -2,7 +2,7 @@ import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
-import { recordObservation } from '../sandboxes/record.js';
+import { recordObservations, type Observation } from '../sandboxes/record.js';
 import { forgetWorker, lockWorker, sandboxesOn } from './queries.js';
 
 /**
@@ -23,22 +23,18 @@ export async function removeWorker(pool: Pool, id: string): Promise<number | und
         );
       }
       const sandboxes = await sandboxesOn(tx, id);
-      for (const { org_id: orgId, id: sandboxId, run_id: runId } of sandboxes) {
-        if (runId === null) continue;
-        await recordObservation({ now }, tx, {
-          ...{
-            orgId,
-            sandboxId,
-            runId,
-            occurrence: 'run_lost',
-            startedAt: null,
-            stoppedAt: null,
-            exit: null,
+      const lost = sandboxes.flatMap(({ org_id: orgId, id: sandboxId, run_id: runId }): Observation[] => {
+        if (runId === null) return [];
+        return [
+          {
+            ...{ orgId, sandboxId, runId, occurrence: 'run_lost' },
+            ...{ startedAt: null, stoppedAt: null, exit: null },
+            reason: 'worker_removed',
+            message: `the worker ${worker.name} was removed, and the disk of the sandbox with it`,
           },
-          reason: 'worker_removed',
-          message: `the worker ${worker.name} was removed, and the disk of the sandbox with it`,
-        });
-      }
+        ];
+      });
+      await recordObservations({ now }, tx, lost);
       await forgetWorker(tx, id, now());
       return sandboxes.length;
     },

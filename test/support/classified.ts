@@ -132,6 +132,7 @@ const TABLES = [
   'sandbox_labels',
   'label_periods',
   'usage_days',
+  'usage_totals',
   'volumes',
   'events',
   'accruals',

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { DEFAULT_SETTINGS, type Context } from '../../src/context.js';
+import { DEFAULT_SETTINGS, type ServiceContext } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
@@ -59,10 +59,10 @@ async function serve(orders: Orders): Promise<void> {
   const changes = listenForChanges(database, () => undefined);
   const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
   markEvents(pool, eventKeys);
-  markEvents(requests, () => keysOf(pool));
+  markEvents(requests.watched, () => keysOf(pool));
   const stopping = new AbortController();
-  const ctx: Context = {
-    ...{ pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
+  const ctx: ServiceContext = {
+    ...{ pool, reads: pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
@@ -95,7 +95,7 @@ async function serve(orders: Orders): Promise<void> {
       await changes.close();
       await runtime.close();
       await pool.end();
-      await requests.end();
+      await requests.close();
     },
   };
   report({ url });

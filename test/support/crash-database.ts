@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { migrate } from '../../src/db/migrate.js';
 import { openForServer } from '../../src/db/open.js';
-import { connectionConfig, openPool, type Address, type Pool } from '../../src/db/pool.js';
+import { connectionConfig, openPool, type Address } from '../../src/db/pool.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { withDatabase } from './database.js';
 import { databaseOf, kill } from './processes.js';
@@ -12,7 +12,7 @@ import { databaseOf, kill } from './processes.js';
 /** A PostgreSQL of the test's own, which can be killed and comes up again by itself. */
 export interface OwnDatabase {
   /** A database of its own, migrated and empty. */
-  create(name: string): Promise<{ address: Address; pool: Pool }>;
+  create(name: string): Promise<{ address: Address; pool: pg.Pool }>;
   /** SIGKILL to all of its processes; undefined for an external one, which others may use. */
   kill: (() => void) | undefined;
   close(): Promise<void>;
@@ -24,7 +24,7 @@ export async function openOwnDatabase(): Promise<OwnDatabase> {
   chmodSync(dataDir, 0o755);
   const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];
   const database = await openForServer({ databaseUrl, dataDir, command: 'test', onCrash: () => undefined });
-  const made: { name: string; pool: Pool }[] = [];
+  const made: { name: string; pool: pg.Pool }[] = [];
   return {
     async create(name) {
       await administer(database.address, `drop database if exists ${name} with (force)`);

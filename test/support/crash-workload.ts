@@ -146,7 +146,7 @@ async function send(
   signal?: AbortSignal,
 ): Promise<Answer | undefined> {
   const url = await load.url();
-  const client = makeClient(url, { org, key, keyId: '' });
+  const client = makeClient(url, { org, key, keyId: '' }, { patience: 0 });
   const options = { query, headers, ...(body === undefined ? {} : { body }), ...(signal ? { signal } : {}) };
   try {
     return await client.request(method, path, options);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 import { buildApp } from '../../src/app.js';
-import { DEFAULT_SETTINGS, type Context } from '../../src/context.js';
+import { DEFAULT_SETTINGS, type ServiceContext } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/migrate.js';
 import { openPool, type Address } from '../../src/db/pool.js';
@@ -30,7 +30,7 @@ import { cloneTemplate } from './database.js';
 
 /** A whole service on a database of its own: HTTP on a real port, worker, runtime. */
 export interface TestService {
-  ctx: Context;
+  ctx: ServiceContext;
   database: Address;
   url: string;
   runtime: Runtime;
@@ -51,8 +51,8 @@ export interface TestOptions {
   simulated?: SimulatedOptions;
   /** Makes another runtime than the simulated one. `instanceId`: of the database. */
   runtime?: (instanceId: string, volumes: VolumeStore) => Promise<Runtime>;
-  settings?: Partial<Context['settings']>;
-  now?: Context['now'];
+  settings?: Partial<ServiceContext['settings']>;
+  now?: ServiceContext['now'];
   worker?: boolean;
   /** Another process on the database of this one, which has to be closed after it. */
   beside?: TestService;
@@ -99,11 +99,11 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
   const eventHeads = new EventHeads(join(directory, 'event-heads'));
   markEvents(pool, eventKeys);
-  markEvents(requests, () => keysOf(pool));
+  markEvents(requests.watched, () => keysOf(pool));
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
-  const ctx: Context = {
-    ...{ pool, requests, runtime, volumes, changes, log, keyring, eventKeys, eventHeads },
+  const ctx: ServiceContext = {
+    ...{ pool, reads: pool, requests, runtime, volumes, changes, log, keyring, eventKeys, eventHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
@@ -142,7 +142,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
         (error: Error) => error,
       );
       await pool.end();
-      await requests.end();
+      await requests.close();
       await drop();
       if (own !== undefined) rmSync(own, { recursive: true, force: true });
       if (wrong) throw wrong;

@@ -8,8 +8,8 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
-  rmSync,
 } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { sleep } from '../../lib/sleep.js';
@@ -131,7 +131,8 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
 export async function makeCluster(directory: DataDirectory, identity: Identity): Promise<void> {
   const prefix = 'postgres.partial-';
   for (const name of readdirSync(directory.root).filter((other) => other.startsWith(prefix))) {
-    rmSync(join(directory.root, name), { recursive: true, force: true, maxRetries: 10 });
+    // Not by `rmSync`: in Node 24 that ends half way, and says nothing, when a file goes meanwhile that it has seen.
+    await rm(join(directory.root, name), { recursive: true, force: true, maxRetries: 10 });
   }
   const partial = mkdtempSync(join(directory.root, prefix));
   giveTo(identity.owner, partial);

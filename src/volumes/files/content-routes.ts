@@ -1,12 +1,12 @@
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import type { Context } from '../../context.js';
 import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
 import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { validatorCompiler } from '../../http/validation.js';
+import { contextOf } from '../../http/request-context.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
 import { PathHeaders, readPath } from './headers.js';
 import { read } from './read.js';
@@ -16,7 +16,7 @@ const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 const OCTETS = 'application/octet-stream';
 
 /** The bytes of files, which go through without being held in memory. */
-export function contentRoutes(app: App, ctx: Context): void {
+export function contentRoutes(app: App): void {
   app.get(
     `${BASE}/content`,
     {
@@ -34,7 +34,7 @@ export function contentRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const { content, size } = await read(ctx, targetOf(request), readPath(request.headers));
+      const { content, size } = await read(contextOf(request), targetOf(request), readPath(request.headers));
       // What users store must never become a page of this address.
       void reply.headers({ 'x-content-type-options': 'nosniff', 'content-disposition': 'attachment' });
       return reply.type(OCTETS).header('content-length', size).send(content);
@@ -75,10 +75,10 @@ export function contentRoutes(app: App, ctx: Context): void {
       (request, reply) => {
         const length = request.headers['content-length'];
         return inUpload(
-          ctx,
-          (digest) => writerOf(ctx, request, reply, digest),
+          contextOf(request),
+          (digest) => writerOf(request, reply, digest),
           (whole) =>
-            write(ctx, targetOf(request), readPath(request.headers), {
+            write(contextOf(request), targetOf(request), readPath(request.headers), {
               body: request.body as Readable | undefined,
               length: length === undefined ? undefined : Number(length),
               whole,

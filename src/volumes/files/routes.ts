@@ -1,9 +1,9 @@
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
-import type { Context } from '../../context.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
+import { contextOf } from '../../http/request-context.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';
@@ -25,7 +25,7 @@ import { exists, stat } from './stat.js';
  * The files of a volume. They leave no audit events: what is in a volume is data and not state, guests change it without
  * asking anybody, and an event a file would bury those that tell what was done to the organization.
  */
-export function volumeFileRoutes(app: App, ctx: Context): void {
+export function volumeFileRoutes(app: App): void {
   app.get(
     BASE,
     {
@@ -39,7 +39,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
         response: answers(VolumeFileList, ...REFUSALS),
       },
     },
-    (request) => list(ctx, targetOf(request), readPath(request.headers)),
+    (request) => list(contextOf(request), targetOf(request), readPath(request.headers)),
   );
 
   app.delete(
@@ -60,8 +60,8 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) =>
-      inFileWrite(ctx, writerOf(ctx, request, reply), () =>
-        remove(ctx, targetOf(request), readPath(request.headers), {
+      inFileWrite(contextOf(request), writerOf(request, reply), () =>
+        remove(contextOf(request), targetOf(request), readPath(request.headers), {
           recursive: request.headers['x-msb-file-recursive'] === 'true',
         }),
       ),
@@ -78,7 +78,7 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
         response: answers(VolumeFileStat, ...REFUSALS),
       },
     },
-    (request) => stat(ctx, targetOf(request), readPath(request.headers)),
+    (request) => stat(contextOf(request), targetOf(request), readPath(request.headers)),
   );
 
   app.get(
@@ -92,10 +92,10 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
         response: answers(VolumeFileExists, ...REFUSALS),
       },
     },
-    (request) => exists(ctx, targetOf(request), readPath(request.headers)),
+    (request) => exists(contextOf(request), targetOf(request), readPath(request.headers)),
   );
 
-  contentRoutes(app, ctx);
+  contentRoutes(app);
 
   app.post(
     `${BASE}/mkdir`,
@@ -109,8 +109,8 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) =>
-      inFileWrite(ctx, writerOf(ctx, request, reply), () =>
-        makeDirectory(ctx, targetOf(request), request.body.path),
+      inFileWrite(contextOf(request), writerOf(request, reply), () =>
+        makeDirectory(contextOf(request), targetOf(request), request.body.path),
       ),
   );
 
@@ -126,7 +126,9 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) =>
-      inFileWrite(ctx, writerOf(ctx, request, reply), () => copy(ctx, targetOf(request), request.body)),
+      inFileWrite(contextOf(request), writerOf(request, reply), () =>
+        copy(contextOf(request), targetOf(request), request.body),
+      ),
   );
 
   app.post(
@@ -147,6 +149,8 @@ export function volumeFileRoutes(app: App, ctx: Context): void {
       },
     },
     (request, reply) =>
-      inFileWrite(ctx, writerOf(ctx, request, reply), () => rename(ctx, targetOf(request), request.body)),
+      inFileWrite(contextOf(request), writerOf(request, reply), () =>
+        rename(contextOf(request), targetOf(request), request.body),
+      ),
   );
 }

@@ -1,0 +1,22 @@
+/** The service, or what stands in for it, for an organization. */
+export interface Api {
+  host: string;
+  port: number;
+  key: string;
+  orgId?: string;
+}
+
+/** The text of an answer. Throws when it is no success. */
+export async function ask(
+  { host, port, key }: Api,
+  path: string,
+  { headers, ...init }: { method?: string; body?: string; headers?: Record<string, string> } = {},
+): Promise<string> {
+  const response = await fetch(`http://${host}:${port}${path}`, {
+    ...init,
+    headers: { ...headers, authorization: `Bearer ${key}` },
+  });
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${path} was answered with ${response.status}: ${text}`);
+  return text;
+}

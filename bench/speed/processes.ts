@@ -1,0 +1,89 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import type { Store } from './store.js';
+
+export interface Server {
+  child: ChildProcess;
+  pid: number;
+  host: string;
+  port: number;
+  stop(): Promise<void>;
+}
+
+/** Starts a program of Node's that prints its address as JSON when it serves. */
+export async function startServer(args: readonly string[]): Promise<Server> {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = once(child, 'exit');
+  const lines = createInterface(child.stdout);
+  const line = await Promise.race([once(lines, 'line'), ended.then(() => undefined)]);
+  if (line === undefined) throw new Error(`${args.join(' ')} ended`);
+  const { hostname, port } = new URL((JSON.parse(line[0] as string) as { address: string }).address);
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+  };
+  return { child, pid: child.pid!, host: hostname, port: Number(port), stop };
+}
+
+/** The service as it is run, on a store. `profile`: a directory that gets a profile of its CPU time when it ends. */
+export async function serve(store: Store, profile?: string): Promise<Server> {
+  return startServer([
+    ...(profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile]),
+    ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
+    // There, but never reached.
+    ...['--runtime', 'simulated', '--rate-limit', '1000000', '--capacity-vcpus', '1000000'],
+    ...['--database-url', store.url, '--data-dir', store.directory],
+  ]);
+}
+
+const MICROS_PER_TICK = 10_000;
+
+/** CPU microseconds of a process and of all that it has started, those that ended included. */
+export function cpuMicros(pid: number): number {
+  const [own, ended] = ticks(pid);
+  return (own + ended) * MICROS_PER_TICK + children(pid).reduce((sum, child) => sum + cpuMicros(child), 0);
+}
+
+function ticks(pid: number): [own: number, ended: number] {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // The name of the program, in brackets, may hold anything; utime is the twelfth field behind it.
+    const fields = text
+      .slice(text.lastIndexOf(')') + 2)
+      .split(' ')
+      .map(Number);
+    return [fields[11]! + fields[12]!, fields[13]! + fields[14]!];
+  } catch {
+    return [0, 0];
+  }
+}
+
+/** MiB of a process and of all that it has started: shared pages are divided among those who share them. */
+export function memoryMib(pid: number): { rss: number; pss: number } {
+  const own = { rss: kib(pid, 'Rss') / 1024, pss: kib(pid, 'Pss') / 1024 };
+  return children(pid)
+    .map(memoryMib)
+    .reduce((sum, each) => ({ rss: sum.rss + each.rss, pss: sum.pss + each.pss }), own);
+}
+
+function kib(pid: number, what: string): number {
+  try {
+    const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
+    return Number(new RegExp(`^${what}:\\s+(\\d+) kB`, 'm').exec(text)?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+function children(pid: number): number[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+    return text.split(' ').filter(Boolean).map(Number);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,42 @@
+import type pg from 'pg';
+import { join } from 'node:path';
+import { openDataDirectory } from '../../src/db/embedded/directory.js';
+import { readPidFile } from '../../src/db/embedded/postmaster.js';
+import { openForServer } from '../../src/db/open.js';
+import { openPool, type Address } from '../../src/db/pool.js';
+import { eventKeySourceOf, openEventKeys, type EventKeys } from '../../src/events/signing-key.js';
+import { markEvents } from '../../src/events/mark.js';
+
+/** A database of its own, in a directory that `sandkeep serve` can have as its data directory beside it. */
+export interface Store {
+  directory: string;
+  address: Address;
+  url: string;
+  pool: pg.Pool;
+  keys: EventKeys;
+  /** The process number of PostgreSQL. */
+  postmaster: number;
+  close(): Promise<void>;
+}
+
+export async function openStore(directory: string): Promise<Store> {
+  const dataDir = join(directory, 'db');
+  const database = await openForServer({
+    ...{ databaseUrl: undefined, dataDir, command: 'bench' },
+    onCrash: (error) => console.error('the database ended', error),
+  });
+  const { address } = database;
+  if (!('socket' in address)) throw new Error('the bench has a database of its own');
+  const pool = openPool(address, () => undefined);
+  const keys = openEventKeys(eventKeySourceOf({ dataDir: directory }));
+  markEvents(pool, keys);
+  return {
+    ...{ directory, address, pool, keys: keys() },
+    url: `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`,
+    postmaster: readPidFile(openDataDirectory(dataDir))!.pid,
+    close: async () => {
+      await pool.end();
+      await database.close();
+    },
+  };
+}

@@ -1,0 +1,95 @@
+import type { Generator, Request } from './generate.js';
+import { labelsOf, requestOf } from './data-set.js';
+import { measureOnce, middle, type Figures, type Pace } from './rounds.js';
+import { sleep } from '../../src/lib/sleep.js';
+import type { Server } from './processes.js';
+import type { Store } from './store.js';
+
+const MADE = 'made-';
+const WARM_UP_SECONDS = 5;
+/** For what was asked for to be done, in milliseconds. */
+const SETTLE_MS = 120_000;
+
+export interface Written {
+  store: Store;
+  servers: readonly Server[];
+  /** Whose sandboxes are made; by turns when there are several. */
+  orgs: readonly { id: string; key: string }[];
+}
+
+/** Each has an idempotency key, is recorded and counted. */
+const headersOf = ({ key }: { key: string }) => ({
+  authorization: `Bearer ${key}`,
+  'idempotency-key': 'bench-{unique}',
+});
+
+/**
+ * Sandboxes are made with a start, and when all run they are stopped, started, stopped and deleted, each once. Between these steps
+ * the simulated runtime does what it was asked for; while they last it does so beside the requests.
+ */
+export async function measureWrites(
+  generator: Generator,
+  written: Written,
+  { rounds, seconds, connections }: Pace,
+): Promise<Record<string, Figures>> {
+  const { store, servers, orgs } = written;
+  const figures = new Map<string, Figures[]>();
+  const note = (name: string, measured: Figures) =>
+    figures.set(name, [...(figures.get(name) ?? []), measured]);
+  const arm = (requests: Request[]) => ({ servers, postmaster: store.postmaster, requests });
+  const creates = orgs.map((org, index) => ({
+    method: 'POST',
+    path: '/v1/sandboxes?start=true',
+    headers: { ...headersOf(org), 'content-type': 'application/json' },
+    body: JSON.stringify(requestOf(`${MADE}{unique}`, labelsOf(index + 1, 100))),
+  }));
+  await removeMade(generator, written, connections);
+  // Unlike the reads these are seldom asked for before: for the first thousands the code is not compiled to the end yet.
+  await measureOnce(generator, arm(creates), connections, Math.max(seconds, WARM_UP_SECONDS));
+  await removeMade(generator, written, connections);
+  for (let round = 0; round < rounds; round += 1) {
+    note('create and start', await measureOnce(generator, arm(creates), connections, seconds));
+    for (const [name, verb] of [
+      ['stop', '/stop'],
+      ['start', '/start'],
+      ['stop', '/stop'],
+    ] as const) {
+      const requests = (await settled(written)).map(({ id, org }) => ({
+        ...{ method: 'POST', path: `/v1/sandboxes/${id}${verb}`, headers: headersOf(org) },
+      }));
+      note(name, await measureOnce(generator, arm(requests), connections, SETTLE_MS / 1_000, true));
+    }
+    note('delete', await removeMade(generator, written, connections));
+  }
+  return Object.fromEntries([...figures].map(([name, all]) => [name, middle(all)]));
+}
+
+async function removeMade(generator: Generator, written: Written, connections: number): Promise<Figures> {
+  const { store, servers } = written;
+  const requests = (await settled(written)).map(({ id, org }) => ({
+    ...{ method: 'DELETE', path: `/v1/sandboxes/${id}`, headers: headersOf(org) },
+  }));
+  const arm = { servers, postmaster: store.postmaster, requests };
+  const figures = await measureOnce(generator, arm, connections, SETTLE_MS / 1_000, true);
+  await settled(written);
+  return figures;
+}
+
+/** The sandboxes that were made, when nothing is under way for any. */
+async function settled({ store, orgs }: Written): Promise<{ id: string; org: Written['orgs'][number] }[]> {
+  const deadline = Date.now() + SETTLE_MS;
+  for (;;) {
+    const { rows } = await store.pool.query<{ id: string; org_id: string; done: boolean; removed: boolean }>(
+      `select id, org_id, removed_at is not null as removed,
+         status not in ('starting', 'stopping') and (removed_at is null or destroyed_at is not null) as done
+       from sandboxes where org_id = any ($1) and name like $2 and (removed_at is null or destroyed_at is null)`,
+      [orgs.map(({ id }) => id), `${MADE}%`],
+    );
+    if (rows.every(({ done }) => done)) {
+      const byId = new Map(orgs.map((org) => [org.id, org]));
+      return rows.filter(({ removed }) => !removed).map(({ id, org_id }) => ({ id, org: byId.get(org_id)! }));
+    }
+    if (Date.now() > deadline) throw new Error(`not settled within ${SETTLE_MS / 1_000} s`);
+    await sleep(50);
+  }
+}
