@@ -40,7 +40,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
     async () => {
       const { term } = lease;
       if (!term?.valid) return;
-      if (takenOver !== term) await ctx.runtime.takeOver();
+      if (takenOver !== term) await ctx.runtime.takeOver(term);
       takenOver = term;
       await placeWaiting(ctx, term);
       await reconciler.pass(term);

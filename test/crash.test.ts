@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { parseInstant, shortInstant } from '../src/lib/instant.js';
 import { sleep } from '../src/lib/sleep.js';
 import { makeClient, type Client } from './support/client.js';
+import { readSimulated } from './support/crash-journal.js';
 import { containerOf, describeDocker, docker, IMAGE, makeImage, SOCKET } from './support/docker.js';
 import { cleanUp, kill, launch, makeFolder, ready, stop, type Served } from './support/processes.js';
 import { until, untilStatus } from './support/until.js';
@@ -108,7 +108,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
 
 describe('kill -9 of the service with simulated sandboxes', () => {
   const readJournal: ReadRecord = (sandboxId, dataDir) => {
-    const lines = readFileSync(join(dataDir, 'simulated', 'simulated.ndjson'), 'utf8')
+    const lines = readSimulated(join(dataDir, 'simulated'))
       .trim()
       .split('\n');
     const last = lines.map((line) => JSON.parse(line)).findLast((entry) => entry.sandboxId === sandboxId);

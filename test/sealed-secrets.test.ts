@@ -11,6 +11,7 @@ import { checkKeys, forgetAll, openSecrets, resealAll } from '../src/secrets/sec
 import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import type { Run, RunSecrets } from '../src/runtimes/runtime.js';
 import type { Client } from './support/client.js';
+import { readSimulated } from './support/crash-journal.js';
 import { startTestService, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
 import { untilStatus } from './support/until.js';
@@ -182,6 +183,6 @@ describe('the secrets of a sandbox', () => {
 
   test('are in no record of the simulated runtime', () => {
     expect(service.runtime).toBeInstanceOf(SimulatedRuntime);
-    expect(readFileSync(join(service.directory, 'simulated.ndjson'), 'utf8')).not.toContain('canary');
+    expect(readSimulated(service.directory)).not.toContain('canary');
   });
 });

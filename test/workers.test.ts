@@ -10,6 +10,7 @@ import { hasEnded, makeHolder } from '../src/workers/holder.js';
 import { LeaseLostError, WorkerLease } from '../src/workers/lease.js';
 import { removeWorker } from '../src/workers/remove.js';
 import type { Client } from './support/client.js';
+import { readSimulated } from './support/crash-journal.js';
 import { startTestService, type TestOptions, type TestService } from './support/service.js';
 import { smallRequest } from './support/specs.js';
 import { until, untilStatus } from './support/until.js';
@@ -36,7 +37,7 @@ async function workerOf({ ctx }: TestService, id: string): Promise<string | null
 
 /** Every start in the journal of a simulated engine: run and time. */
 function startsIn({ directory }: TestService): string[] {
-  return readFileSync(`${directory}/simulated.ndjson`, 'utf8')
+  return readSimulated(directory)
     .split('\n')
     .filter((line) => line.includes('"state":"running"'))
     .map((line) => JSON.parse(line) as { runId: string; startedAt: string })

@@ -167,9 +167,9 @@ export interface Runtime {
   /**
    * This process has become the one that acts on the engine. What was read of it before may be out of date: a
    * predecessor acted on it until now. No other method but `close` and `logs` is
-   * called earlier.
+   * called earlier. `term`: in which it acts; it may be over in the middle, and a successor act already.
    */
-  takeOver(): Promise<void>;
+  takeOver(term: { readonly valid: boolean }): Promise<void>;
   /**
    * Starts the run; resolves when it has started or when it already had. Throws StartRefusedError when it never will.
    * May be called again after a crash, and must then not start it twice.

@@ -1,16 +1,5 @@
 import { EventEmitter, on } from 'node:events';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  unlinkSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
@@ -27,6 +16,7 @@ import {
   type Run,
   type Runtime,
 } from './runtime.js';
+import { SimulatedJournal } from './simulated-journal.js';
 
 export interface SimulatedOptions {
   /** How long a start and a stop take, in milliseconds. */
@@ -44,9 +34,6 @@ const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, disk
 /**
  * Runs nothing, but keeps real time: what it holds starts, stops and survives a crash of the control plane like a real
  * sandbox would. For a first look, load tests and fault tests.
- *
- * Its record is a journal, one holding (or its removal) a line, so that it is known after a `kill -9` what "ran on". Who
- * takes over begins a new file: what a predecessor that was cut off still writes goes to the old one, which nobody reads.
  */
 export class SimulatedRuntime implements Runtime {
   readonly name = 'simulated';
@@ -57,34 +44,29 @@ export class SimulatedRuntime implements Runtime {
   readonly engineId: string;
   readonly capacity: Capacity;
 
-  private readonly holdings = new Map<string, Holding>();
+  private holdings = new Map<string, Holding>();
   private readonly cpuMicros = new Map<string, number>();
   /** Everybody who follows a log listens. */
   private readonly changes = new EventEmitter().setMaxListeners(0);
-  private readonly path: string;
-  private journal: number | undefined;
+  private journal: SimulatedJournal | undefined;
 
   constructor(
-    directory: string,
+    private readonly directory: string,
     private readonly options: SimulatedOptions = {},
   ) {
-    this.path = join(directory, 'simulated.ndjson');
     this.engineId = readOrMakeId(join(directory, 'engine-id'));
     this.capacity = { ...CAPACITY, ...options.capacity };
   }
 
-  async takeOver(): Promise<void> {
-    if (this.journal !== undefined) closeSync(this.journal);
-    this.holdings.clear();
-    const text = existsSync(this.path) ? readFileSync(this.path, 'utf8') : '';
-    this.replay(text);
-    const held = [...this.holdings.values()].map(toLine).join('');
-    // A line that was cut short must not run into the next.
-    const kept = this.options.keepJournal && text !== '' ? text.replace(/\n?$/, '\n') : '';
-    writeFileSync(`${this.path}.new`, kept === '' ? held : kept, { mode: 0o600 });
-    renameSync(`${this.path}.new`, this.path);
-    this.journal = openSync(this.path, 'a');
-    return Promise.resolve();
+  async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    await this.close();
+    const { journal, holdings } = await SimulatedJournal.takeOver(
+      this.directory,
+      term,
+      this.options.keepJournal ?? false,
+    );
+    this.journal = journal;
+    this.holdings = holdings;
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
@@ -106,7 +88,7 @@ export class SimulatedRuntime implements Runtime {
 
   async destroy(sandboxId: string): Promise<void> {
     if (!this.holdings.has(sandboxId)) return;
-    this.write({ sandboxId, removed: true });
+    this.record({ sandboxId, removed: true });
     this.holdings.delete(sandboxId);
     return Promise.resolve();
   }
@@ -150,9 +132,7 @@ export class SimulatedRuntime implements Runtime {
   }
 
   async close(): Promise<void> {
-    if (this.journal === undefined) return;
-    fsyncSync(this.journal);
-    closeSync(this.journal);
+    this.journal?.close();
     this.journal = undefined;
     return Promise.resolve();
   }
@@ -170,24 +150,14 @@ export class SimulatedRuntime implements Runtime {
   }
 
   private put(holding: Holding): void {
-    this.write(holding);
+    this.record(holding);
     this.holdings.set(holding.sandboxId, holding);
     this.changes.emit('change');
   }
 
-  private write(entry: Holding | { sandboxId: string; removed: true }): void {
+  private record(entry: Parameters<SimulatedJournal['write']>[0]): void {
     if (this.journal === undefined) throw new Error('the simulated runtime is not ours to act on');
-    writeSync(this.journal, toLine(entry));
-  }
-
-  private replay(text: string): void {
-    for (const line of text.split('\n')) {
-      // A line that a kill cut short was never acted upon.
-      const entry = parseLine(line);
-      if (!entry) continue;
-      if ('removed' in entry) this.holdings.delete(entry.sandboxId);
-      else this.holdings.set(entry.sandboxId, entry);
-    }
+    this.journal.write(entry);
   }
 }
 
@@ -204,16 +174,4 @@ function readOrMakeId(path: string): string {
     unlinkSync(`${path}.${id}`);
   }
   return readFileSync(path, 'utf8').trim();
-}
-
-function toLine(entry: object): string {
-  return `${JSON.stringify(entry)}\n`;
-}
-
-function parseLine(line: string): Holding | { sandboxId: string; removed: true } | undefined {
-  try {
-    return JSON.parse(line) as Holding;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,9 +1,9 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { appendFileSync, readFileSync } from 'node:fs';
 import type { Address, Pool } from '../../src/db/pool.js';
 import { sleep } from '../../src/lib/sleep.js';
 import type { Orders } from './crash-child.js';
 import { whenUp, type OwnDatabase } from './crash-database.js';
+import { recordOf } from './crash-journal.js';
 import type { Kind, Victim, Victims } from './crash-processes.js';
 import type { Dice } from './crash-random.js';
 import type { Chaos } from './crash-runtime.js';
@@ -219,9 +219,9 @@ export class Fleet {
   /** As if the machine had stopped in the middle of a line, which was never acted upon then. */
   private tearRecord(): void {
     if (this.workers.some((one) => !one.isGone()) || !this.dice.chance(0.2)) return;
-    const path = join(this.options.directory, 'simulated.ndjson');
-    const line = existsSync(path) ? readFileSync(path, 'utf8').trimEnd().split('\n').at(-1)! : '';
-    if (line === '') return;
+    const path = recordOf(this.options.directory);
+    const line = path === undefined ? '' : readFileSync(path, 'utf8').trimEnd().split('\n').at(-1)!;
+    if (path === undefined || line === '') return;
     appendFileSync(path, line.slice(0, this.dice.between(1, Math.max(line.length - 1, 1))));
   }
 }

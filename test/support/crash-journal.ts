@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** A run as the engine recorded it. Times in microseconds since 1970. */
@@ -33,14 +33,37 @@ interface Line {
 
 /** Reads the whole record of a simulated engine, past the service and with none of its code. */
 export function readJournal(directory: string): Journal {
-  const path = join(directory, 'simulated.ndjson');
-  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  const text = readSimulated(directory);
   const journal: Journal = { runs: new Map(), held: new Map(), wrong: [], text };
   for (const line of text.split('\n')) {
     const entry = parse(line);
     if (entry) follow(journal, entry);
   }
   return journal;
+}
+
+/** The record of a simulated engine that counts; undefined when there is none yet. */
+export function recordOf(directory: string): string | undefined {
+  const number = (name: string) => Number(/^simulated\.(\d+)\.ndjson$/.exec(name)?.[1] ?? -1);
+  const latest = readdirSync(directory)
+    .filter((name) => number(name) > 0)
+    .toSorted((a, b) => number(a) - number(b))
+    .at(-1);
+  return latest === undefined ? undefined : join(directory, latest);
+}
+
+/** The text of the record of a simulated engine; empty when there is none yet. */
+export function readSimulated(directory: string): string {
+  for (;;) {
+    const path = recordOf(directory);
+    if (path === undefined) return '';
+    try {
+      return readFileSync(path, 'utf8');
+    } catch (error) {
+      // Somebody has taken over since it was looked for.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
 }
 
 /** RFC 3339 in UTC with up to six digits of fraction, as microseconds since 1970. */

@@ -45,8 +45,8 @@ export class ChaoticRuntime extends SimulatedRuntime {
     });
   }
 
-  override async takeOver(): Promise<void> {
-    await super.takeOver();
+  override async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    await super.takeOver(term);
     for (const { sandboxId, state } of await super.list()) {
       if (state === 'running' && this.dice.chance(this.chaos.endsUnseen)) this.endItself(sandboxId);
     }
