@@ -108,9 +108,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
 
 describe('kill -9 of the service with simulated sandboxes', () => {
   const readJournal: ReadRecord = (sandboxId, dataDir) => {
-    const lines = readSimulated(join(dataDir, 'simulated'))
-      .trim()
-      .split('\n');
+    const lines = readSimulated(join(dataDir, 'simulated')).trim().split('\n');
     const last = lines.map((line) => JSON.parse(line)).findLast((entry) => entry.sandboxId === sandboxId);
     return Promise.resolve({
       startedAt: shortInstant(last.startedAt),

@@ -1,7 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Sql, Statement } from '../src/db/pool.js';
 import { openRequests, type Requests } from '../src/db/requests.js';
-import { COUNTED, countLabels, listSandboxes, type SandboxFilter } from '../src/sandboxes/list-query.js';
+import {
+  COUNTED,
+  countLabels,
+  listSandboxes,
+  walking,
+  type SandboxFilter,
+} from '../src/sandboxes/list-query.js';
 import { showSandbox, showSandboxes } from '../src/sandboxes/queries.js';
 import type { Client } from './support/client.js';
 import { literal } from './support/plans.js';
@@ -40,7 +46,7 @@ const right: [string, string] = ['hand', 'right'];
 
 /** What each read asks the database for. */
 const short = { whole: false };
-const READS: Record<string, (sql: Sql, orgId: string) => Promise<unknown>> = {
+const READS: Record<string, Read> = {
   'get one': (sql, orgId) => showSandbox(sql, orgId, { id: NOBODY }, short),
   'get by name': (sql, orgId) => showSandbox(sql, orgId, { name: 'box-1' }, short),
   'get several': (sql, orgId) => showSandboxes(sql, orgId, 'id', [NOBODY, NOBODY]),
@@ -69,7 +75,9 @@ const READS: Record<string, (sql: Sql, orgId: string) => Promise<unknown>> = {
   'how many have a label': (sql, orgId) => countLabels(sql, orgId, [rare, common]),
 };
 
-async function statementOf(name: string): Promise<Statement> {
+type Read = (sql: Sql, orgId: string) => Promise<unknown>;
+
+async function statementOf(read: Read): Promise<Statement> {
   const asked: Statement[] = [];
   const recorder: Sql = {
     query(statement) {
@@ -78,7 +86,7 @@ async function statementOf(name: string): Promise<Statement> {
       return Promise.resolve({ rows: [], rowCount: 0 });
     },
   };
-  await READS[name]!(recorder, client.org.id);
+  await read(recorder, client.org.id);
   expect(asked.length).toBe(1);
   expect(asked[0]!.name).toBeDefined();
   return asked[0]!;
@@ -96,7 +104,7 @@ interface Node {
 const HOW = ['prepared', 'given'] as const;
 
 async function planOf(name: string, how: (typeof HOW)[number]): Promise<Node[]> {
-  const { text, values } = await statementOf(name);
+  const { text, values } = await statementOf(READS[name]!);
   const explain = async () => {
     const explained = (of: Statement) => reads.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(of);
     if (how === 'given') return explained({ text: `explain (analyze, format json) ${text}`, values });
@@ -108,8 +116,11 @@ async function planOf(name: string, how: (typeof HOW)[number]): Promise<Node[]> 
     return plan;
   };
   const { rows } = await explain();
-  const all = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(all)];
-  return all(rows[0]!['QUERY PLAN'][0].Plan);
+  return nodesOf(rows[0]!['QUERY PLAN'][0].Plan);
+}
+
+function nodesOf(node: Node): Node[] {
+  return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
 }
 
 // An incremental sort is none: names are unique, and it only puts those of one name in order.
@@ -168,6 +179,63 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
       }
     },
   );
+
+  describe('the indexes of labels of which none is rare', () => {
+    const several = [left, right, common] satisfies SandboxFilter['labels'];
+    const bounds = { createdAfter: '2026-01-02T00:00:00.000000Z', createdBefore: NOW };
+    const sideBySide = { sideBySide: true };
+    const walks: Record<string, Read> = {
+      two: (sql, orgId) =>
+        listSandboxes(
+          sql,
+          orgId,
+          { ...none, labels: [left, right] },
+          '-created_at',
+          undefined,
+          21,
+          sideBySide,
+        ),
+      'three, of a time, a later page': (sql, orgId) =>
+        listSandboxes(
+          sql,
+          orgId,
+          { ...none, ...bounds, labels: several },
+          'created_at',
+          ['2026-01-03T00:00:00.000000Z', NOBODY],
+          21,
+          sideBySide,
+        ),
+    };
+
+    test.each(Object.keys(walks).flatMap((name) => HOW.map((how) => [name, how] as const)))(
+      'are walked side by side: %s, %s',
+      async (name, how) => {
+        const { text, values } = await statementOf(walks[name]!);
+        const explained = await walking(requests.of(client.org.id).pool, async (tx) => {
+          await tx.query(
+            `set local plan_cache_mode = force_${how === 'prepared' ? 'generic' : 'custom'}_plan`,
+          );
+          await tx.query(`prepare looked_at as ${text}`);
+          const execute = `execute looked_at (${values.map(literal).join(', ')})`;
+          const { rows } = await tx.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(
+            `explain (analyze, format json) ${execute}`,
+          );
+          await tx.query('deallocate looked_at');
+          return rows[0]!['QUERY PLAN'][0].Plan;
+        });
+        const nodes = nodesOf(explained);
+        const types = nodes.map((node) => node['Node Type']);
+        expect(types.filter((type) => type === 'Merge Join')).toHaveLength(name === 'two' ? 1 : 2);
+        expect(types.filter((type) => type !== 'Merge Join' && WRONG.has(type))).toEqual([]);
+        // Kept aside for another look, every place would be written down once more, which takes as long as the walk.
+        expect(types).not.toContain('Materialize');
+        const places = nodes.filter((node) => node['Node Type'] === 'Index Only Scan');
+        expect(places).toHaveLength(name === 'two' ? 2 : 3);
+        // None is walked more than once.
+        for (const node of places) expect(node['Actual Loops']).toBeLessThanOrEqual(1);
+      },
+    );
+  });
 
   test('labels are counted as far as it matters, and the rarest is the first to be walked', async () => {
     const labels = [common, rare, ['nothing', 'has it']] satisfies [string, string][];

@@ -4,7 +4,7 @@ import type { Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
 import { pageText } from '../lib/page.js';
-import { COUNTED, countLabels, listSandboxes, type SandboxFilter, type Sort } from './list-query.js';
+import { COUNTED, countLabels, listSandboxes, walking, type SandboxFilter, type Sort } from './list-query.js';
 import { isShort, positionOf, sandboxText } from './present-text.js';
 import type { SandboxStatus } from './schema.js';
 
@@ -41,37 +41,38 @@ export async function list(
   };
   const binding = ['sandboxes', sort, filter];
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
-  const { sql, labels: ordered, sideBySide } = await wayOf(ctx, orgId, filter, sort);
-  const read = (from: Sql, whole: boolean) =>
-    listSandboxes(from, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide, whole });
-  const found = await read(sql, sql === ctx.pool);
-  const rows = found.every(isShort) ? found : await read(ctx.pool, true);
+  const { labels: ordered, sideBySide, quick } = await wayOf(ctx, orgId, filter, sort);
+  const read = (sql: Sql, whole: boolean) =>
+    listSandboxes(sql, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide, whole });
+  const readWhole = () => (sideBySide ? walking(ctx.pool, (tx) => read(tx, true)) : read(ctx.pool, true));
+  const found = await (quick ? read(ctx.reads, false) : readWhole());
+  const rows = found.every(isShort) ? found : await readWhole();
   return pageText(rows, limit, sandboxText, (row) =>
     ctx.cursors.encode(orgId, binding, positionOf(row, sort === 'name' ? 'name' : 'created_at')),
   );
 }
 
 /**
- * Which label to begin with, and over which connections: of a page that may have to look at much more than it shows, nobody else
- * waits for the end. The rarest label is the first; where none is rare, they are walked side by side.
+ * Which label to begin with: the rarest, or where none is rare, all of them `sideBySide`. `quick`: a page that may have to look at much
+ * more than it shows goes over a connection of its own, so that nobody else waits for its end.
  */
 async function wayOf(
-  { reads, pool }: Context,
+  { reads }: Context,
   orgId: string,
   { labels, statuses, namePrefix, createdAfter, createdBefore }: SandboxFilter,
   sort: Sort,
-): Promise<{ sql: Sql; labels: SandboxFilter['labels']; sideBySide: boolean }> {
+): Promise<{ labels: SandboxFilter['labels']; sideBySide: boolean; quick: boolean }> {
   // Labels and times lie along the order of creation, and across that of names.
   const crosses = labels.length > 0 || createdAfter !== undefined || createdBefore !== undefined;
   const passesOver = statuses.length > 0 || namePrefix !== undefined || (crosses && sort === 'name');
-  if (labels.length < 2) return { sql: passesOver ? pool : reads, labels, sideBySide: false };
+  if (labels.length < 2) return { labels, sideBySide: false, quick: !passesOver };
   const counts = await countLabels(reads, orgId, labels);
   const byCount = labels.map((label, index) => ({ label, count: counts[index]! }));
   byCount.sort((a, b) => a.count - b.count);
-  const sideBySide = byCount[0]!.count === COUNTED;
+  const isRare = byCount[0]!.count < COUNTED;
   return {
-    sql: passesOver || sideBySide ? pool : reads,
     labels: byCount.map(({ label }) => label),
-    sideBySide,
+    sideBySide: !isRare && !passesOver,
+    quick: isRare && !passesOver,
   };
 }
