@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { dockerSocket } from '../src/cli/options.js';
+import { ExplainedError } from '../src/lib/explained.js';
 import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
@@ -24,9 +25,9 @@ await new Command('bench')
     positive,
     1,
   )
-  .option('--rounds <n>', 'how often each is measured', positive, 5)
+  .option('--rounds <n>', 'how often each is measured', count, 5)
   .option('--seconds <n>', 'how long each time', positive, 1)
-  .option('--connections <n,n>', 'how many clients at once, one measurement each', numbers, [1, 32])
+  .option('--connections <n,n>', 'how many clients at once, one measurement each', counts, [1, 32])
   .option('--only <names>', 'only measures with one of these, separated by commas, in their names', words, [])
   .option('--store <dir>', 'keeps what is loaded in this directory, and uses what it has from before')
   .option('--profile <dir>', "writes a profile of the service's CPU time (for Chrome's DevTools) there")
@@ -38,7 +39,7 @@ await new Command('bench')
   .option(
     '--processes <n,n>',
     'in place of the table: so many processes of the service on one database',
-    numbers,
+    counts,
   )
   .action((options: SpeedOptions & { soak?: number; processes?: number[] }) => {
     if (options.soak !== undefined) return soak(options, options.soak);
@@ -48,15 +49,15 @@ await new Command('bench')
   .addCommand(
     new Command('first-start')
       .description('from starting the program to the first answered request, on an empty directory and again')
-      .option('--rounds <n>', 'how often', Number, 5)
+      .option('--rounds <n>', 'how often', count, 5)
       .action(({ rounds }: { rounds: number }) => firstStart(rounds)),
   )
   .addCommand(
     new Command('usage')
       .description('a month of usage: summed over runs, by our route, and by a bare server that has the rows')
-      .option('--runs <n,n>', 'sizes of the history', numbers, [1_000, 10_000, 100_000, 1_000_000])
-      .option('--rounds <n>', 'how often', Number, 7)
-      .option('--year <sandboxes>', 'also a year of so many sandboxes; 0: not', Number, 0)
+      .option('--runs <n,n>', 'sizes of the history', sizes, [1_000, 10_000, 100_000, 1_000_000])
+      .option('--rounds <n>', 'how often', count, 7)
+      .option('--year <sandboxes>', 'also a year of so many sandboxes; 0: not', natural, 0)
       .action(({ runs, rounds, year }: { runs: number[]; rounds: number; year: number }) =>
         usage(runs, rounds, year),
       ),
@@ -64,9 +65,9 @@ await new Command('bench')
   .addCommand(
     new Command('events')
       .description('concurrent creates with the event log, without it, and with a chain that writers hold')
-      .option('--writers <n>', 'at once', Number, 16)
-      .option('--creates <n>', 'in each round', Number, 1_000)
-      .option('--rounds <n>', 'how often', Number, 5)
+      .option('--writers <n>', 'at once', count, 16)
+      .option('--creates <n>', 'in each round', count, 1_000)
+      .option('--rounds <n>', 'how often', count, 5)
       .action(({ writers, creates, rounds }: { writers: number; creates: number; rounds: number }) =>
         events(writers, creates, rounds),
       ),
@@ -75,47 +76,69 @@ await new Command('bench')
     new Command('pgbench')
       .description('what the database alone can do: pgbench with the statements of one create')
       .option('--program <path>', 'pgbench, of version 13 or later', 'pgbench')
-      .option('--clients <n>', 'at once', Number, 16)
-      .option('--seconds <n>', 'how long', Number, 10)
+      .option('--clients <n>', 'at once', count, 16)
+      .option('--seconds <n>', 'how long', count, 10)
       .action((options: PgbenchOptions) => pgbench(options)),
   )
   .addCommand(
     new Command('event-pages')
       .description('pages of audit events in a small store, and in one with 124 months of history')
-      .option('--events <n>', 'of the history', Number, 2_000_000)
-      .action(({ events: count }: { events: number }) => eventPages(count)),
+      .option('--events <n>', 'of the history', count, 2_000_000)
+      .action(({ events: history }: { events: number }) => eventPages(history)),
   )
   .addCommand(
     new Command('organizations')
       .description('requests with row-level security and without it')
-      .option('--requests <n>', 'of each kind', Number, 1_000)
+      .option('--requests <n>', 'of each kind', count, 1_000)
       .action(({ requests }: { requests: number }) => organizations(requests)),
   )
   .addCommand(
     new Command('auth')
       .description('requests with authentication and without it')
-      .option('--requests <n>', 'of each kind', Number, 1_000)
+      .option('--requests <n>', 'of each kind', count, 1_000)
       .action(({ requests }: { requests: number }) => auth(requests)),
   )
   .addCommand(
     new Command('docker-start')
       .description('starts on the Docker engine, with a network and without, side by side')
-      .option('--rounds <n>', 'how often', Number, 20)
+      .option('--rounds <n>', 'how often', count, 20)
       .addOption(dockerSocket())
       .action(({ rounds, dockerSocket }: { rounds: number; dockerSocket: string }) =>
         dockerStart(dockerSocket, rounds),
       ),
   )
-  .parseAsync();
-
-function numbers(text: string): number[] {
-  return text.split(',').filter(Boolean).map(Number);
-}
+  .parseAsync()
+  .catch((error: unknown) => {
+    if (!(error instanceof ExplainedError)) throw error;
+    console.error(`error: ${error.message}`);
+    process.exitCode = 1;
+  });
 
 function positive(text: string): number {
   const value = Number(text);
-  if (!(value > 0)) throw new InvalidArgumentError('It must be a number above zero.');
+  if (!(value > 0 && value < Infinity)) throw new InvalidArgumentError('It must be a number above zero.');
   return value;
+}
+
+function natural(text: string): number {
+  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
+  return Number(text);
+}
+
+function count(text: string): number {
+  const value = natural(text);
+  if (value === 0) throw new InvalidArgumentError('It must be a whole number above zero.');
+  return value;
+}
+
+/** At least one. */
+function counts(text: string): number[] {
+  return text.split(',').map(count);
+}
+
+/** None is as good as some. */
+function sizes(text: string): number[] {
+  return text === '' ? [] : counts(text);
 }
 
 function words(text: string): string[] {

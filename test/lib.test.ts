@@ -1,12 +1,34 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { redactEmail } from '../src/events/redact.js';
 import { toBase62 } from '../src/lib/base62.js';
 import { Cursors } from '../src/lib/cursor.js';
+import { makeDirectories } from '../src/lib/directories.js';
 import { numberedLines, type NumberedLine } from '../src/lib/lines.js';
 import { toPage } from '../src/lib/page.js';
 import { findUnstorable, isDeeperThan } from '../src/lib/storable.js';
+
+describe('directories', () => {
+  test('are made with those above them, once', () => {
+    const root = mkdtempSync(join(tmpdir(), 'sandkeep-lib-'));
+    const path = join(root, 'a', 'b', 'c');
+    expect(makeDirectories(path, 0o700)).toBe(join(root, 'a'));
+    expect(statSync(path).mode & 0o777).toBe(0o700);
+    expect(makeDirectories(path, 0o711)).toBeUndefined();
+    writeFileSync(join(path, 'file'), '');
+    expect(() => makeDirectories(join(path, 'file'), 0o700)).toThrow(/EEXIST/);
+    expect(() => makeDirectories(join(path, 'file', 'below'), 0o700)).toThrow(/ENOTDIR/);
+    rmSync(root, { recursive: true });
+  });
+
+  test.runIf(existsSync('/proc/self'))('are refused where a file system has no place for them', () => {
+    expect(() => makeDirectories('/proc/nowhere/below', 0o700)).toThrow(/ENOENT/);
+  });
+});
 
 describe('lines', () => {
   async function linesOf(chunks: readonly Uint8Array[], longest = 1000): Promise<NumberedLine[]> {

@@ -15,6 +15,7 @@ import { openEventKeys } from '../../src/events/signing-key.js';
 import { FULL_ACCESS } from '../../src/keys/access.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
+import { ExplainedError } from '../../src/lib/explained.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { makeLog } from '../../src/log.js';
 import { createOrg } from '../../src/orgs/create.js';
@@ -53,6 +54,9 @@ interface Sent {
  * idempotency key and with quotas that are counted. The embedded server comes without pgbench; any of version 13 or later will do.
  */
 export async function pgbench({ program, clients, seconds }: PgbenchOptions): Promise<void> {
+  await promisify(execFile)(program, ['--version']).catch((cause: Error) => {
+    throw new ExplainedError(`--program: ${program} cannot be run: ${cause.message}`, { cause });
+  });
   const store = await openStore();
   try {
     const script = join(store.directory, 'create.sql');

@@ -1,6 +1,8 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { makeDirectories } from '../../src/lib/directories.js';
+import { ExplainedError } from '../../src/lib/explained.js';
 import type { Api } from './api.js';
 import type { DataSet } from './data-set.js';
 import { Generator, type Request } from './generate.js';
@@ -59,14 +61,20 @@ export async function withOpened(
     await opened.close();
     if (kept === undefined) rmSync(directory, { recursive: true, force: true });
   };
+  let interrupted = false;
   // The second one ends it at once.
-  const interrupt = () => void tidy().finally(() => process.exit(130));
+  const interrupt = () => {
+    interrupted = true;
+    void tidy().finally(() => process.exit(130));
+  };
   for (const signal of SIGNALS) process.once(signal, interrupt);
   try {
     const generator = Generator.start();
     opened.add(() => generator.stop());
     await work(opened, directory, generator);
   } finally {
+    // What it worked on was closed under its hands, and how it failed says nothing.
+    if (interrupted) await new Promise(() => undefined);
     for (const signal of SIGNALS) process.off(signal, interrupt);
     await tidy();
   }
@@ -80,7 +88,11 @@ export async function openSide(
   what: string,
   profile?: string,
 ): Promise<Side> {
-  mkdirSync(directory, { recursive: true, mode: 0o711 });
+  try {
+    makeDirectories(directory, 0o711);
+  } catch (cause) {
+    throw new ExplainedError(`${directory} cannot be used: ${(cause as Error).message}`, { cause });
+  }
   const store = await openStore(directory);
   opened.add(() => store.close());
   const loaded = await ensureLoaded(store, dataSet, what);

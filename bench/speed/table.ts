@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { ExplainedError } from '../../src/lib/explained.js';
 import { dataSetOf, SMALL } from './data-set.js';
 import { startFloors, type Floors } from './floors.js';
 import type { Generator } from './generate.js';
@@ -24,7 +25,7 @@ const WRITES = 'writes';
 export async function speedTable(options: SpeedOptions): Promise<void> {
   const names = [...[...MEASURES, ...OTHER_READS].map(({ name }) => name), WRITES];
   if (!names.some((name) => isWanted(options, name))) {
-    throw new Error(`--only: nothing has this in its name; there are ${names.join('; ')}`);
+    throw new ExplainedError(`--only: nothing has this in its name; there are ${names.join('; ')}`);
   }
   await withOpened(options, async (opened, directory, generator) => {
     const dataSet = dataSetOf(options.scale);

@@ -3,7 +3,6 @@ import {
   closeSync,
   fsyncSync,
   linkSync,
-  mkdirSync,
   openSync,
   readFileSync,
   renameSync,
@@ -12,6 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { makeDirectories } from './directories.js';
 import { ExplainedError } from './explained.js';
 
 /**
@@ -39,7 +39,7 @@ export function privateFile<T>(file: string, make: () => string, parse: (text: s
 /** Of two processes that make it at once both use the one that was there first. */
 export function makePrivateFile(file: string, make: () => string): void {
   if (statSync(file, { throwIfNoEntry: false })) return;
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  makeDirectories(dirname(file), 0o700);
   const draft = draftOf(file);
   writeFileSync(draft, make(), { mode: 0o600, flush: true });
   try {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeDirectories } from '../lib/directories.js';
 import { descend, openAt, openDirectoryAt, splitPath, unlessMissing, VolumePathError } from './beneath.js';
 import { measure } from './measure.js';
 import { removeTree } from './remove-tree.js';
@@ -23,7 +24,7 @@ export class VolumeStore {
 
   /** Makes the root, which nobody but this user may enter: below it everybody may write. */
   async prepare(): Promise<void> {
-    await mkdir(this.root, { recursive: true, mode: 0o700 });
+    makeDirectories(this.root, 0o700);
     await chmod(this.root, 0o700);
   }
 

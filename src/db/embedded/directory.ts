@@ -1,5 +1,6 @@
-import { accessSync, chmodSync, constants, mkdirSync, realpathSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { makeDirectories } from '../../lib/directories.js';
 import { ExplainedError } from '../../lib/explained.js';
 
 /** Where things lie in a data directory. */
@@ -24,13 +25,13 @@ export function openDataDirectory(path: string): DataDirectory {
   let root: string;
   try {
     if (statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('it is a file');
-    const made = mkdirSync(path, { recursive: true, mode: 0o711 });
+    const made = makeDirectories(path, 0o711);
     root = realpathSync(path);
     // Others may pass through (PostgreSQL may run as another user than ours) but not look around, whatever the umask
     // is. A folder that was there before keeps its mode: it may be everybody's.
     if (made !== undefined) chmodSync(root, 0o711);
     accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK);
-    mkdirSync(join(root, 'run'), { recursive: true, mode: 0o700 });
+    makeDirectories(join(root, 'run'), 0o700);
   } catch (cause) {
     throw new ExplainedError(`the data directory ${path} cannot be used: ${(cause as Error).message}`, {
       cause,
