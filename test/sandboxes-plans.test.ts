@@ -43,6 +43,8 @@ const rare: [string, string] = ['kind', 'rare'];
 const common: [string, string] = ['kind', 'common'];
 const left: [string, string] = ['side', 'left'];
 const right: [string, string] = ['hand', 'right'];
+/** On every sandbox. */
+const everywhere = Array.from({ length: 16 }, (_, index): [string, string] => [`all-${index}`, 'yes']);
 
 /** What each read asks the database for. */
 const short = { whole: false };
@@ -156,8 +158,11 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
        from (select *, row_number() over (order by created_at) as n from sandboxes where org_id = $1) s
        join lateral (values ('kind', case when n % 3000 = 0 then 'rare' when n % 2 = 0 then 'common' else n::text end),
          ('side', case when n % 10 = 0 then 'left' end), ('hand', case when n % 10 = 5 then 'right' end)
-       ) as label (key, value) on label.value is not null`,
-      [client.org.id],
+       ) as label (key, value) on label.value is not null
+       union all
+       select org_id, label, 'yes', created_at, id
+       from sandboxes cross join unnest($2::text[]) as label where org_id = $1`,
+      [client.org.id, everywhere.map(([key]) => key)],
     );
     tx.release(true);
     await pool.query('vacuum analyze sandboxes');
@@ -205,6 +210,32 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
           21,
           sideBySide,
         ),
+      'eight that all have': (sql, orgId) =>
+        listSandboxes(
+          sql,
+          orgId,
+          { ...none, labels: everywhere.slice(0, 8) },
+          '-created_at',
+          undefined,
+          21,
+          sideBySide,
+        ),
+      'sixteen that all have': (sql, orgId) =>
+        listSandboxes(
+          sql,
+          orgId,
+          { ...none, labels: everywhere },
+          '-created_at',
+          [NOW, NOBODY],
+          21,
+          sideBySide,
+        ),
+    };
+    const COUNT: Record<string, number> = {
+      two: 2,
+      'three, of a time, a later page': 3,
+      'eight that all have': 8,
+      'sixteen that all have': 16,
     };
 
     test.each(Object.keys(walks).flatMap((name) => HOW.map((how) => [name, how] as const)))(
@@ -225,14 +256,18 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
         });
         const nodes = nodesOf(explained);
         const types = nodes.map((node) => node['Node Type']);
-        expect(types.filter((type) => type === 'Merge Join')).toHaveLength(name === 'two' ? 1 : 2);
+        expect(types.filter((type) => type === 'Merge Join')).toHaveLength(COUNT[name]! - 1);
         expect(types.filter((type) => type !== 'Merge Join' && WRONG.has(type))).toEqual([]);
         // Kept aside for another look, every place would be written down once more, which takes as long as the walk.
         expect(types).not.toContain('Materialize');
         const places = nodes.filter((node) => node['Node Type'] === 'Index Only Scan');
-        expect(places).toHaveLength(name === 'two' ? 2 : 3);
+        expect(places).toHaveLength(COUNT[name]!);
         // None is walked more than once.
-        for (const node of places) expect(node['Actual Loops']).toBeLessThanOrEqual(1);
+        for (const node of places) {
+          expect(node['Actual Loops']).toBeLessThanOrEqual(1);
+          // And no further than the page goes.
+          if (name.endsWith('all have')) expect(node['Actual Rows']).toBeLessThanOrEqual(400);
+        }
       },
     );
   });

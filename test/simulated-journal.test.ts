@@ -1,4 +1,12 @@
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -38,7 +46,8 @@ test('of processes that take the engine over at the same moment one has it, and 
     const rivals = Array.from({ length: 4 }, attach);
     const outcomes = await Promise.allSettled(rivals.map((rival) => rival.takeOver(HELD)));
     const winners = rivals.filter((_, index) => outcomes[index]!.status === 'fulfilled');
-    expect(winners).toHaveLength(1);
+    // More than one only where one was done before another had begun.
+    expect(winners.length).toBeGreaterThanOrEqual(1);
     for (const [index, rival] of rivals.entries()) {
       const outcome = outcomes[index]!;
       if (outcome.status === 'fulfilled') continue;
@@ -48,14 +57,13 @@ test('of processes that take the engine over at the same moment one has it, and 
       );
       await expect(rival.start(aRun(), never)).rejects.toThrow('not ours to act on');
     }
-    const [winner] = winners;
-    const run = aRun();
-    await winner!.start(run, never);
+    const started = winners.map(() => aRun());
+    for (const [index, winner] of winners.entries()) await winner.start(started[index]!, never);
     const next = attach();
     await next.takeOver(HELD);
     const held = await heldBy(next);
     expect(held).toContain(`${before.runId} running`);
-    expect(held).toContain(`${run.runId} running`);
+    expect(started.filter(({ runId }) => held.includes(`${runId} running`))).toHaveLength(1);
     expect(held).toHaveLength(round + 2);
     for (const rival of [...rivals, next]) await rival.close();
   }
@@ -84,6 +92,47 @@ test('a process that was held up until its term was over does not take the engin
   await next.takeOver(HELD);
   expect(await heldBy(next)).toEqual([`${run.runId} running`]);
   for (const one of [late, successor, next]) await one.close();
+});
+
+test('while the engine is taken over again, and when that failed, what ends by itself is nobody’s failure', async () => {
+  const runtime = attach();
+  await runtime.takeOver(HELD);
+  const run = aRun();
+  await runtime.start(run, never);
+  const taking = runtime.takeOver(HELD);
+  runtime.exit(run.sandboxId, 0);
+  await taking;
+  expect(await heldBy(runtime)).toEqual([`${run.runId} running`]);
+  await expect(runtime.takeOver({ valid: false })).rejects.toThrow('has ended');
+  runtime.exit(run.sandboxId, 0);
+  await runtime.takeOver(HELD);
+  expect(await heldBy(runtime)).toEqual([`${run.runId} running`]);
+  await runtime.close();
+});
+
+test('one that comes back after two successors finds that its file is not the one that counts', async () => {
+  const [late, second, third] = [attach(), attach(), attach()];
+  const first = attach();
+  await first.takeOver(HELD);
+  const run = aRun();
+  await first.start(run, never);
+  // It had seen the first file, and makes the second when there is a third and the second is gone.
+  for (const one of [second, third]) await one.takeOver(HELD);
+  const record = recordOf(directory)!;
+  const held = join(directory, 'held-up');
+  renameSync(record, held);
+  writeFileSync(join(directory, 'simulated.1.ndjson'), '');
+  const taking = late.takeOver({
+    get valid() {
+      renameSync(held, record);
+      return true;
+    },
+  });
+  await expect(taking).rejects.toThrow('another process takes over');
+  const last = attach();
+  await last.takeOver(HELD);
+  expect(await heldBy(last)).toEqual([`${run.runId} running`]);
+  for (const one of [first, late, second, third, last]) await one.close();
 });
 
 test('what a predecessor still writes is in no record that counts', async () => {

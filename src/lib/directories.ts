@@ -1,4 +1,4 @@
-import { mkdirSync, statSync } from 'node:fs';
+import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 
 /**
@@ -18,6 +18,16 @@ export function makeDirectories(path: string, mode: number): string | undefined 
     return above;
   }
   return above ?? whole;
+}
+
+/** What was made, renamed or removed in a directory stays so when the power goes. */
+export function keepNames(directory: string): void {
+  const opened = openSync(directory, 'r');
+  try {
+    fsyncSync(opened);
+  } finally {
+    closeSync(opened);
+  }
 }
 
 function isDirectory(path: string): boolean {

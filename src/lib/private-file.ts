@@ -1,17 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { linkSync, readFileSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { makeDirectories } from './directories.js';
+import { keepNames, makeDirectories } from './directories.js';
 import { ExplainedError } from './explained.js';
 
 /**
@@ -58,16 +48,6 @@ export function replacePrivateFile(file: string, text: string): void {
   writeFileSync(draft, text, { mode: 0o600, flush: true });
   renameSync(draft, file);
   keepNames(dirname(file));
-}
-
-/** What is sealed or signed from now on must not outlive its key when the power goes. */
-function keepNames(directory: string): void {
-  const opened = openSync(directory, 'r');
-  try {
-    fsyncSync(opened);
-  } finally {
-    closeSync(opened);
-  }
 }
 
 function draftOf(file: string): string {

@@ -1,8 +1,11 @@
-import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
+import { closeSync, constants, fsyncSync, openSync, writeSync } from 'node:fs';
 import { link, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
+import { keepNames } from '../lib/directories.js';
 import type { Holding } from './runtime.js';
+
+const { O_APPEND, O_WRONLY } = constants;
 
 type Entry = Holding | { sandboxId: string; removed: true };
 
@@ -36,17 +39,23 @@ export class SimulatedJournal {
       const holdings = replay(text);
       // A line that was cut short must not run into the next.
       const kept = keepsAll ? text.replace(/(?<=[^\n])$/, '\n') : [...holdings.values()].map(toLine).join('');
-      await writeFile(unfinished, kept, { mode: 0o600 });
+      await writeFile(unfinished, kept, { mode: 0o600, flush: true });
       // Appears with its whole content, and only where there is none.
       await link(unfinished, path);
-      const journal = new SimulatedJournal(openSync(path, 'a'));
+      // There is also none where two have taken over since, of whom the second has removed the first one's.
+      if ((await readdir(directory)).some((name) => numberOf(name) > last + 1)) {
+        await rm(path, { force: true });
+        throw new Rival();
+      }
+      keepNames(directory);
+      const journal = new SimulatedJournal(openSync(path, O_WRONLY | O_APPEND));
       const obsolete = before.filter((name) => numberOf(name) >= 0 || UNFINISHED.test(name));
-      for (const name of obsolete) await rm(join(directory, name), { force: true });
+      // What stays does no harm, and is tried again by the next.
+      for (const name of obsolete) await rm(join(directory, name), { force: true }).catch(() => undefined);
       return { journal, holdings };
     } catch (cause) {
       const { code } = cause as NodeJS.ErrnoException;
-      if (code !== 'EEXIST' && code !== 'ENOENT') throw cause;
-      throw new Error('another process takes over the simulated engine at this moment', { cause });
+      throw code === 'EEXIST' || code === 'ENOENT' ? new Rival({ cause }) : cause;
     } finally {
       await rm(unfinished, { force: true });
     }
@@ -59,6 +68,12 @@ export class SimulatedJournal {
   close(): void {
     fsyncSync(this.file);
     closeSync(this.file);
+  }
+}
+
+class Rival extends Error {
+  constructor(options?: ErrorOptions) {
+    super('another process takes over the simulated engine at this moment', options);
   }
 }
 

@@ -59,6 +59,8 @@ export class SimulatedRuntime implements Runtime {
   }
 
   async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    // Nothing is known until it is ours: what ends meanwhile has no record to be written to.
+    this.holdings = new Map();
     await this.close();
     const { journal, holdings } = await SimulatedJournal.takeOver(
       this.directory,
