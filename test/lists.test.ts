@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Sql } from '../src/db/pool.js';
 import { insertEvent } from '../src/events/queries.js';
 import { instantFromMicros, microsOf, shortInstant } from '../src/lib/instant.js';
-import { listSandboxes, type Sort } from '../src/sandboxes/list-query.js';
+import { listSandboxes, walking, type Sort } from '../src/sandboxes/list-query.js';
 import { positionOf } from '../src/sandboxes/present-text.js';
 import type { SandboxStatus } from '../src/sandboxes/schema.js';
 import type { Client } from './support/client.js';
@@ -160,14 +161,16 @@ describe('sandboxes', () => {
           const by = sort === 'name' ? 'name' : 'created_at';
           let after: [string, string] | undefined;
           for (let more = true; more;) {
-            const [one, other] = await Promise.all(
-              [false, true].map((sideBySide) =>
-                listSandboxes(service.ctx.pool, client.org.id, filter, sort, after, limit, { sideBySide }),
-              ),
-            );
+            const list = (sql: Sql, sideBySide: boolean) =>
+              listSandboxes(sql, client.org.id, filter, sort, after, limit, { sideBySide });
+            const { pool } = service.ctx;
+            const [one, other] = await Promise.all([
+              list(pool, false),
+              walking(pool, (tx) => list(tx, true)),
+            ]);
             expect(other).toEqual(one);
-            more = one!.length === limit;
-            if (more) after = positionOf(one!.at(-1)!, by) as [string, string];
+            more = one.length === limit;
+            if (more) after = positionOf(one.at(-1)!, by) as [string, string];
           }
         },
       ),
