@@ -40,6 +40,7 @@ export function makePrivateFile(file: string, make: () => string): void {
   } finally {
     unlinkSync(draft);
   }
+  // What is sealed or signed from now on must not outlive its key when the power goes.
   keepNames(dirname(file));
 }
 
