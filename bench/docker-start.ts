@@ -1,9 +1,10 @@
+import Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
-import { PAUSE_IMAGE, PAUSE_PROGRAM } from '../src/runtimes/docker-pause.js';
+import { GuestInit } from '../src/runtimes/docker-init.js';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import type { Run, RunSpec } from '../src/runtimes/runtime.js';
 import { VolumeStore } from '../src/volumes/store.js';
@@ -17,6 +18,8 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
     socketPath,
     volumes: new VolumeStore(directory),
   });
+  const docker = new Docker({ socketPath });
+  const { image } = new GuestInit(docker, (await docker.info()).Architecture);
   console.log(`${runtime.description}; ${rounds} rounds\n`);
   const times = new Map<string, number[]>();
   const timed = async (what: string, networkEnabled: boolean, work: () => Promise<void>) => {
@@ -32,7 +35,7 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
         orgId: sandboxId,
         sandboxId,
         runId: randomUUID(),
-        spec: specOf(networkEnabled),
+        spec: specOf(image, networkEnabled),
         secrets: { registry: null, values: {} },
       });
       await timed('first start', networkEnabled, () => runtime.start(run(), NEVER));
@@ -56,9 +59,9 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
 }
 
 /** A sandbox that does nothing, of an image that is always there. */
-function specOf(networkEnabled: boolean): RunSpec {
+function specOf(image: string, networkEnabled: boolean): RunSpec {
   return {
-    ...{ image: PAUSE_IMAGE, pullPolicy: 'never', entrypoint: [PAUSE_PROGRAM], cmd: null, shell: null },
+    ...{ image, pullPolicy: 'never', entrypoint: null, cmd: null, shell: null },
     ...{ vcpus: 1, memoryMib: 64, diskMib: null, user: null, workdir: null, securityProfile: 'default' },
     ...{ scripts: {}, env: [], labels: {}, rlimits: [], mounts: [], patches: [], init: null, demands: [] },
     ...{ networkEnabled, idleTimeoutSecs: null, maxDurationSecs: null },

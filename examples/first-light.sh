@@ -51,7 +51,6 @@ sandbox=$(api POST '/v1/sandboxes?start=true&wait_for=running&wait_timeout=30' -
   "image": {"type": "oci", "reference": "'"$image"'"},
   "pull_policy": "never",
   "resources": {"vcpus": 1, "memory_mib": 64},
-  "runtime": {"cmd": ["sleep", "600"]},
   "env": [{"key": "GREETING", "value": "hello"}],
   "labels": {"team": "ml"}
 }')

@@ -276,6 +276,7 @@ describeDocker('the network of docker sandboxes', () => {
             name: `at-once-${index}`,
             image: { type: 'oci', reference: IMAGE },
             runtime: { cmd },
+            lifecycle: { ends_with_command: true },
           };
           return (await client.post('/v1/sandboxes', { ...body, pull_policy: 'never' }, { start: true })).body
             .id;

@@ -4,6 +4,7 @@ import { shortInstant, parseInstant } from '../src/lib/instant.js';
 import { readInstance } from '../src/db/migrate.js';
 import type { Client } from './support/client.js';
 import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage } from './support/docker.js';
+import { allEvents, openEvents } from './support/events.js';
 import { destroyAll, onDocker } from './support/docker-service.js';
 import { startTestService, type TestService } from './support/service.js';
 import { fullRequest } from './support/specs.js';
@@ -173,12 +174,16 @@ describeDocker('the docker runtime', () => {
     );
   });
 
-  test('a process that ends by itself: code 0 is stopped, another is failed, out of memory says so', async () => {
+  test('a run that ends with its command: code 0 is stopped, another is failed, out of memory says so', async () => {
     const run = async (name: string, script: string, memory_mib = 32) =>
       (
         await client.post(
           '/v1/sandboxes',
-          request(name, { runtime: { cmd: ['sh', '-c', script] }, resources: { memory_mib } }),
+          request(name, {
+            runtime: { cmd: ['sh', '-c', script] },
+            lifecycle: { ends_with_command: true },
+            resources: { memory_mib },
+          }),
           { start: true },
         )
       ).body.id;
@@ -194,10 +199,49 @@ describeDocker('the docker runtime', () => {
     );
   });
 
+  test('the end of its command leaves a sandbox up; the log has what the command printed', async () => {
+    const image = { type: 'oci', reference: 'sandkeep-test:ends' };
+    const built = await docker.createContainer({ Image: IMAGE, Cmd: ['true'] });
+    await built.commit({
+      repo: 'sandkeep-test',
+      tag: 'ends',
+      changes: 'CMD ["/bin/busybox","echo","hello"]',
+    });
+    await built.remove();
+    const requested = { runtime: { cmd: ['sh', '-c', 'echo once; exit 3'] } };
+    for (const [name, part, printed] of [
+      ['image-command', { image }, ''],
+      ['own-command', requested, 'once\n'],
+      ['own-command-of-that-image', { image, ...requested }, 'once\n'],
+      [
+        'no-such-command',
+        { runtime: { cmd: ['/no/such'] } },
+        expect.stringContaining('cannot run "/no/such"'),
+      ],
+    ] as const) {
+      const { body } = await client.post('/v1/sandboxes', request(name, part), running);
+      expect(body.status, name).toBe('running');
+      const container = (await containerOf(body.id))!;
+      await until(
+        async () => (await container.top()).Processes.length,
+        (count) => count === 1,
+      );
+      expect((await client.get(`/v1/sandboxes/${body.id}`)).body.status, name).toBe('running');
+      expect(await execIn(body.id, 'cat', '/proc/1/comm'), name).toMatch(/^init\s*$/);
+      await client.post(`/v1/sandboxes/${body.id}/stop`, {});
+      const stopped = await untilStatus(client, body.id, 'stopped');
+      expect(stopped.body.last_failure_message, name).toBeNull();
+      const lines = (
+        await allEvents((await openEvents(client, `/v1/sandboxes/${body.id}/logs`)).events)
+      ).filter(({ event }) => event === 'log');
+      expect(lines.map(({ data }) => data.text).join(''), name).toEqual(printed);
+    }
+  });
+
   test('a command that ends at once is seen to end at each of many restarts', async () => {
     const ids = await Promise.all(
       Array.from({ length: 6 }, async (_, index) => {
-        const spec = { runtime: { cmd: ['true'] } };
+        const spec = { runtime: { cmd: ['true'] }, lifecycle: { ends_with_command: true } };
         return (await client.post('/v1/sandboxes', request(`quick-${index}`, spec), { start: true })).body
           .id as string;
       }),
@@ -233,7 +277,7 @@ describeDocker('the docker runtime', () => {
     ]);
     const program = await client.post(
       '/v1/sandboxes',
-      request('program', { runtime: { entrypoint: ['/no/such'] } }),
+      request('program', { runtime: { cmd: ['/no/such'] }, lifecycle: { ends_with_command: true } }),
       running,
     );
     const failed = await untilStatus(client, program.body.id, 'failed');

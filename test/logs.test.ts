@@ -248,6 +248,7 @@ describeDocker('logs of containers', () => {
         image: { type: 'oci', reference: IMAGE },
         pull_policy: 'never',
         runtime: { cmd: ['sh', '-c', script] },
+        lifecycle: { ends_with_command: true },
       }),
       running,
     );

@@ -113,6 +113,7 @@ describeDocker('the lifecycle table, docker:', () => {
     pull_policy: 'never',
     network: { enabled: false },
     runtime: { cmd: ['sh', '-c', script] },
+    lifecycle: { ends_with_command: true },
   });
   everyOperation(
     () => ({

@@ -1,6 +1,7 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
-import type { ImageCommand } from './docker-image.js';
+import type { ImageConfig } from './docker-image.js';
+import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './docker-init.js';
 import type { Bind } from './docker-mounts.js';
 import { SCRIPTS_DIRECTORY } from './docker-scripts.js';
 import type { Run, RunSpec } from './runtime.js';
@@ -60,23 +61,30 @@ export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): R
 
 export function containerOptions(
   { sandboxId, spec }: Run,
-  image: ImageCommand,
+  image: ImageConfig,
   {
     network,
     init,
     runtimeClass,
     binds,
-  }: { network: string; init: boolean; runtimeClass: string | undefined; binds: readonly Bind[] },
+  }: { network: string; init: GuestInit; runtimeClass: string | undefined; binds: readonly Bind[] },
 ): ContainerCreateOptions {
   return {
     Image: spec.image,
     Env: envOf(spec, image),
-    ...commandOf(spec, image),
+    Entrypoint: [INIT_PROGRAM],
+    Cmd: initArguments({
+      command: commandOf(spec, image),
+      untilExit: spec.endsWithCommand ?? false,
+      stopSignal: signalNumber(image.stopSignal),
+    }),
+    // Process 1 knows what the image's command wants instead.
+    StopSignal: 'SIGTERM',
     ...(spec.user === null ? {} : { User: spec.user }),
     ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
     // Who joins the network of another container has that one's name.
     ...(network.startsWith('container:') ? {} : { Hostname: spec.hostname ?? sandboxId }),
-    // A shell or interpreter without a script waits on its input instead of ending at once.
+    // The standard input of a command stays open: a shell or interpreter without a script waits for it.
     OpenStdin: true,
     HostConfig: {
       NanoCpus: spec.vcpus * 1e9,
@@ -91,14 +99,15 @@ export function containerOptions(
       Ulimits: spec.rlimits.map(({ resource, soft, hard }) => ({ Name: resource, Soft: soft, Hard: hard })),
       Tmpfs: tmpfsOf(spec),
       // A volume's flags are on what is mounted at the source: `ReadOnly` would have the engine set them anew, without the rest.
-      Mounts: binds.map(({ source, target, readonly = false }) => ({
-        ...{ Type: 'bind', Source: source, Target: target, ReadOnly: readonly },
-        BindOptions: { Propagation: 'rprivate' },
-      })),
+      Mounts: [
+        init.mount,
+        ...binds.map(({ source, target, readonly = false }) => ({
+          ...{ Type: 'bind' as const, Source: source, Target: target, ReadOnly: readonly },
+          BindOptions: { Propagation: 'rprivate' as const },
+        })),
+      ],
       ...(spec.diskMib === null ? {} : { StorageOpt: { size: `${spec.diskMib}m` } }),
       ...(runtimeClass === undefined ? {} : { Runtime: runtimeClass }),
-      // Reaps orphans and passes signals on, so that a shell ends when asked to and not only when killed.
-      Init: init,
       RestartPolicy: { Name: 'no' },
       // What a sandbox prints is on the machine's disk, where no limit of the sandbox's own holds it.
       LogConfig: { Type: 'json-file', Config: LOG_LIMITS },
@@ -107,19 +116,19 @@ export function containerOptions(
 }
 
 /** The scripts are on the PATH, behind everything else, unless the request says what the PATH is. */
-function envOf({ env, scripts }: RunSpec, { path }: ImageCommand): string[] {
+function envOf({ env, scripts }: RunSpec, { path }: ImageConfig): string[] {
   const entries = env.map(({ key, value }) => `${key}=${value}`);
   if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
   return [...entries, `PATH=${path ?? DEFAULT_PATH}:${SCRIPTS_DIRECTORY}`];
 }
 
-/** An image without a command of its own gets a shell, as a sandbox that nobody told what to do has to stay. */
-function commandOf(spec: RunSpec, image: ImageCommand): Pick<ContainerCreateOptions, 'Cmd' | 'Entrypoint'> {
-  const cmd = spec.cmd ?? (spec.entrypoint === null && !image.hasCommand ? [spec.shell ?? '/bin/sh'] : null);
-  return {
-    ...(cmd === null ? {} : { Cmd: cmd }),
-    ...(spec.entrypoint === null ? {} : { Entrypoint: spec.entrypoint }),
-  };
+/**
+ * The command that process 1 launches; empty for none. An image's own command is never launched: it is the default of
+ * an exec.
+ */
+function commandOf({ cmd, entrypoint }: RunSpec, image: ImageConfig): string[] {
+  if (cmd === null || cmd.length === 0) return [];
+  return [...(entrypoint ?? image.entrypoint), ...cmd];
 }
 
 function tmpfsOf({ mounts }: RunSpec): Record<string, string> {

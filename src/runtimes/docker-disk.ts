@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { pack } from 'tar-stream';
-import type { ImageCommand } from './docker-image.js';
+import type { ImageConfig } from './docker-image.js';
 import { StartRefusedError, type RunSpec } from './runtime.js';
 
 /** The storage drivers that can hold a container to a size; overlay2 only on some file systems. */
@@ -56,7 +56,7 @@ async function importEmpty(docker: Docker, image: string): Promise<void> {
 }
 
 /** Volumes that an image declares are outside the disk of a container, and so of its limit. Throws StartRefusedError. */
-export function checkDisk({ diskMib, mounts }: RunSpec, { volumes }: ImageCommand): void {
+export function checkDisk({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
   const open = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
   if (diskMib === null || open === undefined) return;
   throw new StartRefusedError(

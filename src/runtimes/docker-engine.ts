@@ -12,7 +12,6 @@ export interface EngineInfo extends FeatureInfo {
   NCPU: number;
   MemTotal: number;
   ServerVersion: string;
-  InitBinary?: string;
 }
 
 /** CPUs are shared in time, so more of them can be given away than there are. */

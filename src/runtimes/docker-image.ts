@@ -4,9 +4,12 @@ import { StartRefusedError, type RunSpec } from './runtime.js';
 
 const PULL_TIMEOUT_MS = 20 * 60_000;
 
-export interface ImageCommand {
-  /** Does the image itself say what to run? */
-  hasCommand: boolean;
+/** The settings of an image that a run depends on. */
+export interface ImageConfig {
+  /** Empty when it has none. */
+  entrypoint: string[];
+  /** The signal that asks its command to end, by name or number. */
+  stopSignal: string | undefined;
   /** The PATH it sets; null when it sets none. */
   path: string | null;
   /** Where it declares volumes, which are no part of the disk of a container. */
@@ -28,7 +31,7 @@ export async function ensureImage(
   { image, pullPolicy }: RunSpec,
   signal: AbortSignal,
   auth?: RegistryAuth,
-): Promise<ImageCommand> {
+): Promise<ImageConfig> {
   const present = pullPolicy === 'always' ? undefined : await inspect(docker, image);
   if (present) return present;
   if (pullPolicy === 'never') {
@@ -54,11 +57,12 @@ export async function ensureImage(
   return pulled;
 }
 
-async function inspect(docker: Docker, image: string): Promise<ImageCommand | undefined> {
+async function inspect(docker: Docker, image: string): Promise<ImageConfig | undefined> {
   try {
     const { Config } = await docker.getImage(image).inspect();
     return {
-      hasCommand: Boolean(Config?.Cmd?.length ?? 0) || Boolean(Config?.Entrypoint?.length ?? 0),
+      entrypoint: [Config?.Entrypoint ?? []].flat(),
+      stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
       path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
       // An image without volumes has null here.
       volumes: Object.keys(Config?.Volumes ?? {}),

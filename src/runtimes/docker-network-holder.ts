@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { INSTANCE_LABEL } from './docker-container.js';
 import { unless } from './docker-errors.js';
-import { ensurePauseImage, PAUSE_IMAGE, PAUSE_PROGRAM } from './docker-pause.js';
+import { INIT_PROGRAM, type GuestInit } from './docker-init.js';
 
 /**
  * The holder of a sandbox: a container that does nothing but own the network namespace and the host name that the sandbox's container joins. It is there before the sandbox and kept between runs, as the engine
@@ -19,7 +19,7 @@ export interface HolderOptions {
   hostname: string;
   /** Of the Docker network. */
   network: string;
-  architecture: string;
+  init: GuestInit;
 }
 
 /** A holder that runs, and where it stands. */
@@ -84,19 +84,19 @@ export async function removeHolder(docker: Docker, sandboxId: string): Promise<v
 }
 
 export async function createHolder(docker: Docker, options: HolderOptions): Promise<void> {
-  const { instanceId, sandboxId, hostname, network, architecture } = options;
-  await ensurePauseImage(docker, architecture);
+  const { instanceId, sandboxId, hostname, network, init } = options;
+  await init.ensureImage();
   await docker
     .createContainer({
       name: holderName(sandboxId),
-      Image: PAUSE_IMAGE,
-      Entrypoint: [PAUSE_PROGRAM],
+      Image: init.image,
+      Entrypoint: [INIT_PROGRAM],
       Cmd: [],
       User: '65534:65534',
       Hostname: hostname,
       Env: [markOf(sandboxId)],
       Labels: { [INSTANCE_LABEL]: instanceId, [HOLDER_LABEL]: sandboxId },
-      // As the first process of its container it would not notice a milder one.
+      // There is nothing in it that would need time to end.
       StopSignal: 'SIGKILL',
       HostConfig: {
         NetworkMode: network,

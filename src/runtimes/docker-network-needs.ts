@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { engineMessage, statusOf } from './docker-errors.js';
 import { createHolder, markOf, removeHolder, startHolder } from './docker-network-holder.js';
 import { isMarked, whyNoRules } from './docker-network-rules.js';
-import { hasPause } from './docker-pause.js';
+import type { GuestInit } from './docker-init.js';
 import type { Guarded } from './network-policy.js';
 
 export interface NetworkOptions {
@@ -16,18 +16,17 @@ export interface NetworkOptions {
   lifted: readonly Guarded[];
   /** Why no files of ours can be mounted in a sandbox; undefined when they can. */
   unmountable: string | undefined;
-  architecture: string;
+  init: GuestInit;
   /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
   sharesKernel: boolean;
 }
 
 /** Why sandboxes can have no network whose rules are enforced. */
 export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
-  const { name, architecture, sharesKernel, unmountable } = options;
+  const { name, sharesKernel, unmountable } = options;
   if (name === 'none') return 'the operator wants none';
   if (!sharesKernel)
     return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
-  if (!hasPause(architecture)) return `nothing was prepared for ${architecture}`;
   if (name !== undefined) {
     const driver = await driverOf(docker, name);
     if (driver !== 'bridge') {
@@ -50,12 +49,9 @@ async function driverOf(docker: Docker, name: string): Promise<string | undefine
 }
 
 /** Are the engine's processes ours to see? Tried with a holder of nobody's. */
-async function whyNotHere(
-  docker: Docker,
-  { instanceId, architecture }: NetworkOptions,
-): Promise<string | undefined> {
+async function whyNotHere(docker: Docker, { instanceId, init }: NetworkOptions): Promise<string | undefined> {
   const sandboxId = randomUUID();
-  const attempt = { instanceId, architecture, sandboxId, hostname: 'probe', network: 'none' };
+  const attempt = { instanceId, init, sandboxId, hostname: 'probe', network: 'none' };
   try {
     await createHolder(docker, attempt);
     const { pid } = await startHolder(docker, sandboxId);

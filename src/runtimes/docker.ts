@@ -19,7 +19,8 @@ import { needsFiles, placeFiles } from './docker-files.js';
 import { DockerHoldings } from './docker-holdings.js';
 import { DockerNetworks } from './docker-network.js';
 import { isHolder } from './docker-network-holder.js';
-import { ensureImage, type ImageCommand } from './docker-image.js';
+import { GuestInit } from './docker-init.js';
+import { ensureImage, type ImageConfig } from './docker-image.js';
 import { readLog, sinceOf } from './docker-logs.js';
 import type { Bind } from './docker-mounts.js';
 import type { Guarded } from './network-policy.js';
@@ -73,7 +74,7 @@ export class DockerRuntime implements Runtime {
     readonly capacity: Capacity,
     readonly bounds: Runtime['bounds'],
     version: string,
-    private readonly init: boolean,
+    private readonly init: GuestInit,
     private readonly features: Features,
     private readonly networks: DockerNetworks,
   ) {
@@ -90,6 +91,8 @@ export class DockerRuntime implements Runtime {
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
     const patient = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
+    const init = new GuestInit(docker, info.Architecture);
+    await init.ensureVolume();
     const features = await findFeatures(docker, info, {
       ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
     });
@@ -103,12 +106,12 @@ export class DockerRuntime implements Runtime {
       { ...capacityOf(info), ...options.capacity },
       boundsOf(info),
       info.ServerVersion,
-      Boolean(info.InitBinary),
+      init,
       features,
       await DockerNetworks.open(docker, {
         ...{ instanceId, name: options.network, resolvers: options.resolvers, lifted: options.allow ?? [] },
         unmountable: features.mounts.unusable,
-        ...{ architecture: info.Architecture, sharesKernel: sharesKernel(info, options.runtimeClass) },
+        ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },
       }),
     );
   }
@@ -253,12 +256,13 @@ export class DockerRuntime implements Runtime {
 
   private async create(
     run: Run,
-    image: ImageCommand,
+    image: ImageConfig,
     binds: readonly Bind[],
     network: string,
   ): Promise<Docker.Container> {
     const { runtimeClass } = this.options;
     checkDisk(run.spec, image);
+    await this.init.ensureVolume();
     const container = await this.docker.createContainer({
       name: nameOf(run, null),
       Labels: labelsOf(run, this.instanceId),

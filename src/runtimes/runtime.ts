@@ -16,6 +16,7 @@ export interface RunSpec {
   vcpus: number;
   memoryMib: number;
   diskMib: number | null;
+  /** Launched once at each start; null or empty: nothing is launched. */
   cmd: string[] | null;
   entrypoint: string[] | null;
   user: string | null;
@@ -34,6 +35,8 @@ export interface RunSpec {
   networkPolicy?: NetworkPolicy | null;
   /** Null or missing: the sandbox's id. */
   hostname?: string | null;
+  /** The run ends with `cmd`. False or missing: it goes on without it. */
+  endsWithCommand?: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
   /** What it needs that not every worker of the runtime can enforce. */
@@ -111,7 +114,7 @@ export interface Holding {
 }
 
 export interface Exit {
-  /** The exit code of the main process. */
+  /** The exit code of process 1: of the command, when the run ends with it. */
   code: number;
   outOfMemory: boolean;
 }

@@ -220,7 +220,10 @@ function checkSecret(entry: SecretEntry, index: number): void {
   if (!entry.value) refuse(`${field}.value`, 'a secret needs a value');
 }
 
-function checkLifecycle({ lifecycle }: CreateSandboxRequest): void {
+function checkLifecycle({ lifecycle, runtime }: CreateSandboxRequest): void {
+  if (lifecycle?.ends_with_command && !runtime?.cmd?.length) {
+    refuse('lifecycle.ends_with_command', 'ends_with_command needs a command: give one in runtime.cmd');
+  }
   for (const key of ['idle_timeout_secs', 'max_duration_secs'] as const) {
     if (lifecycle?.[key] === 0) refuse(`lifecycle.${key}`, `${key} is at least 1 second; null is no limit`);
   }

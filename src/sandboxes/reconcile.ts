@@ -316,7 +316,7 @@ function exitOf(
 ): Partial<Observation> {
   const times = { startedAt, stoppedAt, exit };
   if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
-  if (exit?.outOfMemory) {
+  if (exit?.outOfMemory && exit.code !== 0) {
     return {
       ...times,
       occurrence: 'run_crashed',

@@ -36,6 +36,7 @@ export function resolve(
   const hostname = runtime.hostname ?? null;
   const idleTimeoutSecs = lifecycle.idle_timeout_secs ?? null;
   const maxDurationSecs = lifecycle.max_duration_secs ?? null;
+  const endsWithCommand = lifecycle.ends_with_command ?? false;
 
   return {
     runSpec: {
@@ -60,7 +61,7 @@ export function resolve(
       init: request.init ?? null,
       securityProfile: request.security_profile ?? 'default',
       networkEnabled: networkEnabled && !(networkPolicy && isolates(networkPolicy)),
-      ...{ networkPolicy, hostname, idleTimeoutSecs, maxDurationSecs },
+      ...{ networkPolicy, hostname, endsWithCommand, idleTimeoutSecs, maxDurationSecs },
       demands: [...new Set(demandsOf(request).map(({ capability }) => capability))],
     },
     spec: {
@@ -83,6 +84,7 @@ export function resolve(
         ephemeral: lifecycle.ephemeral ?? false,
         idle_timeout_secs: idleTimeoutSecs,
         max_duration_secs: maxDurationSecs,
+        ...(endsWithCommand ? { ends_with_command: true } : {}),
       },
       mounts: mounts.map(showMount),
       network: {

@@ -48,6 +48,12 @@ const Lifecycle = Named('SandboxPolicy', {
   ephemeral: Type.Optional(Type.Boolean({ default: false })),
   idle_timeout_secs: Type.Optional(Nullable(Int64())),
   max_duration_secs: Type.Optional(Nullable(Int64())),
+  ends_with_command: Type.Optional(
+    Type.Boolean({
+      description:
+        'An extension for batch work. The run ends when `runtime.cmd` ends, and its exit code is the outcome: 0 is `stopped`, any other `failed`. Default: false, the sandbox stays up.',
+    }),
+  ),
 });
 
 // What is shown.

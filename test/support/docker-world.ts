@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import { DockerRuntime } from '../../src/runtimes/docker.js';
 import type { Guarded } from '../../src/runtimes/network-policy.js';
 import type { Client } from './client.js';
-import { docker, execIn, SOCKET } from './docker.js';
+import { docker, execIn, IMAGE, SOCKET } from './docker.js';
 import { nft, sh } from './netns.js';
 import { startTestService, type TestService } from './service.js';
 import { until } from './until.js';
@@ -125,8 +125,8 @@ export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Prom
   const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
   const orphan = await docker.createContainer({
     name: `sandkeep-net-${sandboxId}`,
-    Image: 'sandkeep/pause:1',
-    Entrypoint: ['/pause'],
+    Image: IMAGE,
+    Entrypoint: ['sleep', '600'],
     Labels: { 'dev.sandkeep.instance': rows[0]!.id, 'dev.sandkeep.holder-of': sandboxId },
     HostConfig: { NetworkMode: 'none' },
   });

@@ -1,0 +1,217 @@
+/*
+ * Process 1 of every sandbox, and of the container that owns its network namespace.
+ *
+ *   init [--until-exit] [--stop-signal=N] [-- COMMAND [ARGUMENT...]]
+ *   init --check     ends at once: the engine can run it
+ *
+ * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
+ * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
+ * sandbox up. It reaps every orphan and forwards signals to COMMAND.
+ *
+ * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
+ * that is left gets SIGTERM, and SIGHUP after HANGUP_TICKS. After FLUSH_TICKS the kernel kills the processes that remain.
+ *
+ * The program uses no library and nothing of the image. guest/build.sh builds it.
+ */
+#include <asm/errno.h>
+#include <asm/signal.h>
+#include <asm/unistd.h>
+#include <linux/time_types.h>
+
+#define TICK_NANOSECONDS 20000000
+#define HANGUP_TICKS 50 /* 1 s */
+#define FLUSH_TICKS 100 /* 2 s */
+#define NAME_MAX 4096
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define EXIT_NOT_RUNNABLE 126
+#define EXIT_NOT_FOUND 127
+#define WNOHANG 1
+
+typedef unsigned long Mask;
+
+static const Mask ALL = ~0UL;
+static const Mask NONE = 0;
+
+/* The kernel takes up to four arguments here, and returns a negative errno on failure. */
+static long call(long number, long a, long b, long c, long d) {
+#if defined(__x86_64__)
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = 0;
+  long result;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                   : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = 0;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
+  return x0;
+#else
+#error "no system calls for this processor"
+#endif
+}
+
+static void leave(int code) {
+  for (;;) call(__NR_exit_group, code, 0, 0, 0);
+}
+
+static long length(const char *text) {
+  long n = 0;
+  while (text[n]) n++;
+  return n;
+}
+
+/* Returns the rest of `text` after `prefix`, or null when it starts differently. */
+static const char *after(const char *text, const char *prefix) {
+  while (*prefix)
+    if (*text++ != *prefix++) return 0;
+  return text;
+}
+
+static void complain(const char *text) { call(__NR_write, 2, (long)text, length(text), 0); }
+
+static const char *reason(long error) {
+  switch (error) {
+    case -ENOENT: return "it or its interpreter does not exist";
+    case -EACCES: return "permission denied";
+    case -ENOEXEC: return "it is not an executable file";
+    case -EAGAIN: return "the limit of processes is reached";
+    case -ENOMEM: return "out of memory";
+    case -E2BIG: return "its arguments and environment are too long";
+    default: return "the kernel refused it";
+  }
+}
+
+static int refused(const char *name, long error) {
+  complain("sandkeep: cannot run \"");
+  complain(name);
+  complain("\": ");
+  complain(reason(error));
+  complain("\n");
+  return error == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
+}
+
+static long execute(const char *path, char **command, char **environment) {
+  return call(__NR_execve, (long)path, (long)command, (long)environment, 0);
+}
+
+/* Looks a name without a slash up in PATH. Returns only on failure. */
+static long search(char **command, char **environment) {
+  const char *name = command[0];
+  for (const char *c = name; *c; c++)
+    if (*c == '/') return execute(name, command, environment);
+  const char *path = DEFAULT_PATH;
+  for (char **entry = environment; *entry; entry++) {
+    const char *value = after(*entry, "PATH=");
+    if (value) path = value;
+  }
+  long error = -ENOENT;
+  char file[NAME_MAX];
+  while (*name) {
+    long n = 0;
+    while (*path && *path != ':' && n < NAME_MAX - 2) file[n++] = *path++;
+    while (*path && *path != ':') path++;
+    file[n++] = '/';
+    const char *c = name;
+    while (*c && n < NAME_MAX - 1) file[n++] = *c++;
+    file[n] = 0;
+    if (!*c) {
+      long failed = execute(file, command, environment);
+      if (failed != -ENOENT && failed != -ENOTDIR) error = failed;
+    }
+    if (!*path++) break;
+  }
+  return error;
+}
+
+/* Starts the command. Returns its process id, or a negative errno. */
+static long spawn(char **command, char **environment) {
+  long child = call(__NR_clone, SIGCHLD, 0, 0, 0);
+  if (child != 0) return child;
+  call(__NR_setsid, 0, 0, 0, 0);
+  call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&NONE, 0, sizeof NONE);
+  leave(refused(command[0], search(command, environment)));
+  return 0;
+}
+
+static int exit_code(int status) {
+  int signal = status & 0x7f;
+  return signal ? 128 + signal : (status >> 8) & 0xff;
+}
+
+__attribute__((used, noreturn)) static void start(long *stack) {
+  long argc = stack[0];
+  char **argv = (char **)(stack + 1);
+  char **environment = argv + argc + 1;
+  int until_exit = 0;
+  int stop_signal = SIGTERM;
+  char **command = 0;
+  for (char **argument = argv + 1; argc > 1 && *argument; argument++) {
+    const char *number = after(*argument, "--stop-signal=");
+    if (number)
+      for (stop_signal = 0; *number >= '0' && *number <= '9'; number++)
+        stop_signal = stop_signal * 10 + *number - '0';
+    else if (after(*argument, "--until-exit"))
+      until_exit = 1;
+    else if (after(*argument, "--check"))
+      leave(0);
+    else {
+      command = argument + 1;
+      break;
+    }
+  }
+  if (command && !*command) command = 0;
+
+  /* Blocked signals stay pending for process 1, where others of the default action are dropped by the kernel. */
+  call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&ALL, 0, sizeof ALL);
+  long child = command ? spawn(command, environment) : 0;
+  int code = 0;
+  if (child < 0) {
+    code = refused(command[0], child);
+    child = 0;
+    if (until_exit) leave(code);
+  }
+
+  int stopping = 0;
+  int ticks = 0;
+  const struct __kernel_timespec tick = {0, TICK_NANOSECONDS};
+  for (;;) {
+    /* While it flushes it also wakes by the clock: processes of an exec are no children of this one. */
+    int flushing = stopping && !child;
+    if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || ticks >= FLUSH_TICKS)) leave(until_exit ? code : 0);
+    long got = call(__NR_rt_sigtimedwait, (long)&ALL, 0, flushing ? (long)&tick : 0, sizeof ALL);
+    /* Later than SIGTERM, which a process may handle while SIGHUP would kill it. Interactive shells ignore SIGTERM. */
+    if (got == -EAGAIN && ++ticks == HANGUP_TICKS) call(__NR_kill, -1, SIGHUP, 0, 0);
+
+    int status;
+    long ended;
+    int was_running = child != 0;
+    while ((ended = call(__NR_wait4, -1, (long)&status, WNOHANG, 0)) > 0) {
+      if (ended != child) continue;
+      code = exit_code(status);
+      child = 0;
+      if (until_exit && !stopping) leave(code);
+    }
+
+    int stops = got == SIGTERM && !stopping;
+    if (stops) stopping = 1;
+    if (child && got > 0 && got != SIGCHLD)
+      call(__NR_kill, child, got == SIGTERM ? stop_signal : got, 0, 0);
+    if (stopping && !child && (stops || was_running)) {
+      call(__NR_kill, -1, SIGTERM, 0, 0);
+      call(__NR_kill, -1, SIGCONT, 0, 0);
+    }
+  }
+}
+
+#if defined(__x86_64__)
+__asm__(".globl _start\n_start:\n  xor %ebp, %ebp\n  mov %rsp, %rdi\n  and $-16, %rsp\n  call start\n");
+#else
+__asm__(".globl _start\n_start:\n  mov x29, #0\n  mov x0, sp\n  bl start\n");
+#endif
