@@ -11,12 +11,14 @@ const BUFFER_BYTES = 64 * 1024;
 
 const Events = Type.Unsafe<Readable>({ type: 'string' });
 export const eventStream = {
-  200: { description: 'The events.', content: { [EVENT_STREAM]: { schema: Events } } },
+  200: { description: 'A stream of server-sent events.', content: { [EVENT_STREAM]: { schema: Events } } },
 };
 
 export const FollowHeaders = Type.Object({
   'last-event-id': Type.Optional(
-    Type.String({ description: 'The `id` of the last event seen: go on after it.' }),
+    Type.String({
+      description: 'The `id` of the last event that the client has seen. The stream continues after it.',
+    }),
   ),
 });
 

@@ -74,10 +74,11 @@ function withComponents<T extends { paths?: object; components?: object }>(docum
     if (Array.isArray(value)) return value.map(visit);
     if (typeof value !== 'object' || value === null) return value;
     const node: Json = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, visit(item)]));
-    const { title, ...schema } = node;
+    const { title, $comment: description, ...schema } = node;
     if (typeof title !== 'string' || !isSchema(schema)) return node;
     schemas[title] ??= schema;
-    return { $ref: `#/components/schemas/${title}` };
+    const reference = { $ref: `#/components/schemas/${title}` };
+    return description === undefined ? reference : { ...reference, description };
   }
 
   const paths = visit(document.paths);

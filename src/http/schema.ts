@@ -8,6 +8,15 @@ export function Named<T extends TProperties>(title: string, properties: T, descr
   return Type.Object(properties, { title, ...(description === undefined ? {} : { description }) });
 }
 
+/**
+ * The schema with the description of one field. A component keeps its own description for all places that refer to it, so that
+ * of the place travels in `$comment`, which validators pass over, and stands beside the reference in the OpenAPI document.
+ */
+export function Field<T extends TSchema>(schema: T, description: string) {
+  const isComponent = 'title' in schema;
+  return Type.Unsafe<Static<T>>({ ...schema, [isComponent ? '$comment' : 'description']: description });
+}
+
 /** One of these words; with a title it is a component of its own. */
 export function Words<const T extends string[]>(
   words: T,
@@ -67,16 +76,25 @@ export function AnyObject(options: { description?: string } = {}) {
 export const Uuid = Type.String({ format: 'uuid' });
 export const DateTime = Type.String({ format: 'date-time' });
 
-export const MessageResponse = Named('MessageResponse', { message: Type.String() });
+export const MessageResponse = Named(
+  'MessageResponse',
+  { message: Type.String({ description: 'What was done, in a sentence for people.' }) },
+  'The answer of an operation that returns no object.',
+);
 
 export const ErrorResponse = Named(
   'ErrorResponse',
   {
-    error: Type.Object({
-      code: Type.String({ description: 'Stable and machine-readable.' }),
-      message: Type.String({ description: 'For people.' }),
-      details: Type.Optional(Nullable(AnyObject({ description: 'Context, by code.' }))),
-    }),
+    error: Type.Object(
+      {
+        code: Type.String({ description: 'A stable word for programs, such as `invalid_request`.' }),
+        message: Type.String({ description: 'The reason in a sentence for people. It may change.' }),
+        details: Type.Optional(
+          Nullable(AnyObject({ description: 'Context for programs. Its keys depend on the code.' })),
+        ),
+      },
+      { description: 'The reason for the refusal.' },
+    ),
   },
   'The body of every answer that is not 2xx.',
 );
@@ -89,7 +107,8 @@ export const PageQuery = {
   cursor: Type.Optional(
     Type.String({
       minLength: 1,
-      description: '`next_cursor` of the page before. Opaque; only for the same filters and sort.',
+      description:
+        'The `next_cursor` of the previous page. It is opaque and valid only with the same filters and sort.',
     }),
   ),
   limit: Type.Optional(
@@ -98,18 +117,24 @@ export const PageQuery = {
       minimum: 1,
       maximum: LIMIT_MAX,
       default: LIMIT_DEFAULT,
-      description: `Items a page, 1 to ${LIMIT_MAX}.`,
+      description: `The number of items on a page, 1 to ${LIMIT_MAX}.`,
     }),
   ),
 };
 
 /** A page of `items`. `next_cursor` is null on the last one. */
 export function PageOf<T extends TSchema>(title: string, items: T) {
-  return Named(title, {
-    data: Type.Array(items),
-    has_more: Type.Boolean(),
-    next_cursor: Type.Optional(Nullable(Type.String())),
-  });
+  return Named(
+    title,
+    {
+      data: Type.Array(items, { description: 'The items of this page, in the order of the list.' }),
+      has_more: Type.Boolean({ description: 'Whether another page follows.' }),
+      next_cursor: Type.Optional(
+        Nullable(Type.String({ description: 'The `cursor` for the next page. Null on the last page.' })),
+      ),
+    },
+    'One page of a list.',
+  );
 }
 
 /** A query parameter that may be given several times. */

@@ -8,7 +8,7 @@ export const WriteHeaders = Type.Object({
       maxLength: 255,
       pattern: '^[ -~]+$',
       description:
-        'A text of your making (printable ASCII) that names this request. The same request with the same key is carried out once in 24 hours: the answer of the first is repeated, with the header `idempotency-replayed: true`. Another request with the same key is refused with `idempotency_conflict`. A refusal is not kept: nothing was done, and the request is tried again.',
+        'A text of printable ASCII that names this request. The service carries out a request once for each key, for 24 hours. A repetition gets the first answer again, with the header `idempotency-replayed: true`. Another request with the same key is refused with `idempotency_conflict`. A refusal is not kept: the next request with the key is tried again.',
     }),
   ),
 });
