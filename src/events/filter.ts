@@ -5,18 +5,24 @@ import { Repeatable, Words } from '../http/schema.js';
 import type { EventFilter, FilterColumn } from './queries.js';
 
 const word = Type.String({ minLength: 1, maxLength: 200 });
-const excludes = 'May be repeated; a value that starts with `!` excludes.';
+const excludes = 'The parameter can be repeated. A value that starts with `!` excludes its events.';
 const KINDS = ['user', 'api_key', 'system', 'ssh_key', '!user', '!api_key', '!system', '!ssh_key'] as const;
 
 /** The query parameters of whatever hands events out. */
 export const FilterParameters = {
-  event_type: Repeatable(word, `Such as \`api_key_created\`. ${excludes}`),
-  category: Repeatable(word, `Such as \`sandbox\`. ${excludes}`),
-  actor_kind: Repeatable(Words([...KINDS]), excludes),
-  actor_id: Repeatable(word, `Id of a user or key, or code of the system. ${excludes}`),
-  resource_id: Repeatable(word, `Id of a sandbox, volume or key. ${excludes}`),
-  since: Type.Optional(Type.String({ description: 'RFC 3339 date-time; events at or after it.' })),
-  until: Type.Optional(Type.String({ description: 'RFC 3339 date-time; events at or before it.' })),
+  event_type: Repeatable(word, `Only events of this type, such as \`api_key_created\`. ${excludes}`),
+  category: Repeatable(word, `Only events of this category, such as \`sandbox\`. ${excludes}`),
+  actor_kind: Repeatable(Words([...KINDS]), `Only events of this kind of actor. ${excludes}`),
+  actor_id: Repeatable(
+    word,
+    `Only events of this actor: the id of a user or key, or a code of the system. ${excludes}`,
+  ),
+  resource_id: Repeatable(
+    word,
+    `Only events about this object: the id of a sandbox, volume or key. ${excludes}`,
+  ),
+  since: Type.Optional(Type.String({ description: 'Only events at or after this RFC 3339 date-time.' })),
+  until: Type.Optional(Type.String({ description: 'Only events at or before this RFC 3339 date-time.' })),
 };
 
 export interface FilterQuery extends Partial<Record<FilterColumn, string[]>> {

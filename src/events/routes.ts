@@ -7,7 +7,7 @@ import { ApiError, badParameter } from '../http/errors.js';
 import { eventStream, FollowHeaders, Places, sendEvents } from '../http/follow.js';
 import { sendJson } from '../http/json-text.js';
 import { answers, type App } from '../http/route.js';
-import { PageQuery, Uuid, Words } from '../http/schema.js';
+import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { makeStreamed } from '../http/streamed.js';
 import { contextOf } from '../http/request-context.js';
 import { beginExport, EXPORT_FORMATS, exportText } from './export.js';
@@ -33,8 +33,10 @@ const Text = Type.Unsafe<Readable>({ type: 'string' });
 const exported = {
   ...answers(Type.Any()),
   200: {
-    description: 'NDJSON or CSV. One that breaks off is not complete.',
-    headers: { 'next-cursor': Type.String({ description: 'Goes on after this export.' }) },
+    description: 'The events, as NDJSON or CSV. An export that breaks off is not complete.',
+    headers: {
+      'next-cursor': Type.String({ description: 'The `cursor` of an export that continues after this one.' }),
+    },
     content: { [TYPES.ndjson]: { schema: Text }, [TYPES.csv]: { schema: Text } },
   },
 };
@@ -57,6 +59,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
         operationId: 'list_events',
         scope: 'events:read',
         summary: 'List audit events, newest first',
+        description: 'Returns one page of the audit trail of the organization. The filters can be combined.',
         tags,
         querystring: query,
         response: answers(PaginatedEventResponse),
@@ -76,22 +79,29 @@ export function eventRoutes(app: App, ctx: Shared): void {
         scope: 'events:read',
         summary: 'Export audit events, in the order of the log',
         description:
-          'All that is in the log at this moment, sent as it is read; itself an audit event. Whole and as NDJSON it can be verified without the service (`sandkeep events verify --file`); the last line is the signed end, without which a file is not complete. What comes later is exported with the `next-cursor` header as `cursor`; what broke off, with `after_seq`.',
+          'Sends the whole event log as it is at this moment. The export is itself an audit event. A whole export as NDJSON can be verified without the service, with `sandkeep events verify --file`. Its last line is the signed end; a file without that line is not complete. The header `next-cursor` is the `cursor` for later events. After an export that broke off, continue with `after_seq`.',
         tags,
         querystring: Type.Object(
           {
             ...FilterParameters,
             format: Type.Optional(
-              Words([...EXPORT_FORMATS], { description: 'As `Accept` says unless given: NDJSON, or CSV.' }),
+              Words([...EXPORT_FORMATS], {
+                description:
+                  'The format of the export. Default: the one that the header `Accept` prefers, or NDJSON.',
+              }),
             ),
             cursor: Type.Optional(
-              Type.String({ minLength: 1, description: 'Where an export ended, or the `id` of a stream.' }),
+              Type.String({
+                minLength: 1,
+                description:
+                  'The `next-cursor` of an export or the `id` of a streamed event. The export begins after it.',
+              }),
             ),
             after_seq: Type.Optional(
               Type.Integer({
                 minimum: 0,
                 maximum: Number.MAX_SAFE_INTEGER,
-                description: 'Or after the event of this `seq`.',
+                description: 'The `seq` of an event. The export begins after it. Give this or `cursor`.',
               }),
             ),
           },
@@ -129,7 +139,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
         scope: 'events:read',
         summary: 'Follow audit events as they happen',
         description:
-          'Server-sent events in the order of the log: the `id` says where to go on (`last-event-id`), at any process of the service, the name is the event type and the data the event. Without a place it begins now, or with `since` at the first event that passes. It ends when the service stops or the key is not taken any more.',
+          'Sends server-sent events in the order of the log. The name of each is the event type and its data is the event. Its `id` is the `last-event-id` from which a client continues, at any process of the service. Without one the stream begins now, or with `since` at the first event that fits. The stream ends when the service stops or the key is refused.',
         tags,
         headers: FollowHeaders,
         querystring: Type.Object(
@@ -138,7 +148,8 @@ export function eventRoutes(app: App, ctx: Shared): void {
             cursor: Type.Optional(
               Type.String({
                 minLength: 1,
-                description: 'Where to begin without `last-event-id`: the end of an export, or an `id`.',
+                description:
+                  'The place to begin at without `last-event-id`: the `next-cursor` of an export or the `id` of an event.',
               }),
             ),
           },
@@ -160,8 +171,9 @@ export function eventRoutes(app: App, ctx: Shared): void {
         operationId: 'get_event',
         scope: 'events:read',
         summary: 'Get an audit event',
+        description: 'Returns one audit event of the organization by its id.',
         tags,
-        params: Type.Object({ event_id: Uuid }),
+        params: Type.Object({ event_id: Field(Uuid, 'The id of the event.') }),
         response: answers(EventResponse, 'sandbox_not_found'),
       },
     },
