@@ -4,7 +4,7 @@ import { callerOf, type Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { readCursor } from '../http/parameters.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
-import { MessageResponse, PageQuery, Uuid } from '../http/schema.js';
+import { Field, MessageResponse, PageQuery, Uuid } from '../http/schema.js';
 import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
@@ -27,7 +27,7 @@ import {
 } from './schema.js';
 
 const tags = ['keys'];
-const params = Type.Object({ id: Uuid });
+const params = Type.Object({ id: Field(Uuid, 'The id of the key.') });
 
 export function keyRoutes(app: App, ctx: Shared): void {
   app.get(
@@ -37,6 +37,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
         operationId: 'list_keys',
         scope: 'keys:read',
         summary: 'List API keys, revoked ones too, oldest first',
+        description: 'Returns one page of the keys of the organization, without their secrets.',
         tags,
         querystring: Type.Object(PageQuery, { additionalProperties: false }),
         response: answers(PaginatedKeyResponse),
@@ -60,7 +61,8 @@ export function keyRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'create_key',
         scope: 'keys:write',
-        summary: 'Make an API key that may do no more than the one that makes it',
+        summary: 'Create an API key that may do no more than the one that creates it',
+        description: 'Creates a key and shows its secret once. The service stores only a hash of the secret.',
         tags,
         headers: WriteHeaders,
         body: CreateKeyRequest,
@@ -87,6 +89,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
         operationId: 'get_key',
         scope: 'keys:read',
         summary: 'Get an API key',
+        description: 'Returns one key of the organization by its id, without its secret.',
         tags,
         params,
         response: answers(KeyResponse, 'key_not_found'),
@@ -105,9 +108,9 @@ export function keyRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'rotate_key',
         scope: 'keys:write',
-        summary: 'Give an API key a new secret; the one it had works on for a while',
+        summary: 'Give an API key a new secret; the previous one works for a while',
         description:
-          'A secret that was replaced works on, but makes no keys and rotates none: who still has it, and should not, cannot stay. So have the answer kept, or another key ready that can rotate this one.',
+          'Returns a new secret for the key. Until `overlap_secs` are over the previous secret works too, but it cannot create or rotate keys. Store the answer, or keep another key that can rotate this one.',
         tags,
         params,
         headers: WriteHeaders,
@@ -142,6 +145,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
         operationId: 'revoke_key',
         scope: 'keys:write',
         summary: 'Revoke an API key with all its secrets',
+        description: 'Ends the key at once. A revoked key stays in the list and cannot be restored.',
         tags,
         params,
         headers: WriteHeaders,
