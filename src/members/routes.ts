@@ -14,6 +14,8 @@ export function memberRoutes(app: App): void {
         operationId: 'list_members',
         scope: 'org:admin',
         summary: 'List the members of the organization, oldest first',
+        description:
+          'Returns one page of the people who belong to the organization. The operator adds and removes members.',
         tags: ['organization'],
         querystring: Type.Object(PageQuery, { additionalProperties: false }),
         response: answers(PaginatedMemberResponse),

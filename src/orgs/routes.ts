@@ -14,7 +14,8 @@ export function orgRoutes(app: App): void {
         operationId: 'get_org',
         scope: 'any',
         summary: 'Get the organization that the key opens',
-        description: 'The role is always `owner`, whatever the scopes of the key: those say what it may do.',
+        description:
+          'Returns the organization of the key. The role is always `owner`; the scopes of the key say what it may do.',
         tags: ['organization'],
         response: answers(OrgWithRole, 'org_not_found'),
       },

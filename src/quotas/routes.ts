@@ -14,6 +14,7 @@ export function quotaRoutes(app: App, ctx: Shared): void {
         operationId: 'get_quotas',
         scope: 'billing:read',
         summary: 'Get the quotas of the organization and what is in use',
+        description: 'Returns each limit with the amount in use. The operator sets the limits.',
         tags: ['organization'],
         response: answers(QuotaUsage, 'org_not_found'),
       },

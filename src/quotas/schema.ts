@@ -2,7 +2,7 @@ import { Type, type Static } from 'typebox';
 import { Int32, Int64, Named, Nullable } from '../http/schema.js';
 
 const limit = (description: string) =>
-  Type.Optional(Nullable(Int32({ description: `${description} Null is unlimited.` })));
+  Type.Optional(Nullable(Int32({ description: `${description} Null means unlimited.` })));
 const hours = (description: string) => Type.Number({ format: 'double', description });
 
 export const QuotaUsage = Named(
@@ -10,33 +10,42 @@ export const QuotaUsage = Named(
   {
     hard_cap: Type.Boolean({
       description:
-        'What is included is a wall: when the hours are used up nothing runs on, and storage ends there.',
+        'Whether the included amounts are limits. If true, sandboxes stop when the hours are used up, and volumes cannot grow beyond the included storage.',
     }),
-    vcpu_hours_used: hours('vCPU-hours that ran in this UTC month.'),
-    memory_gib_hours_used: hours('Memory GiB-hours that ran in this UTC month.'),
-    disk_gib_hours_used: hours('GiB-hours of sized disks of what ran in this UTC month.'),
-    included_vcpu_hours: limit('vCPU-hours a UTC month.'),
-    included_memory_gib_hours: limit('Memory GiB-hours a UTC month.'),
-    included_disk_gib_hours: limit('Disk GiB-hours a UTC month.'),
-    included_storage_gib: limit('Storage, in GiB.'),
+    vcpu_hours_used: hours('vCPU-hours used in this UTC month.'),
+    memory_gib_hours_used: hours('GiB-hours of memory used in this UTC month.'),
+    disk_gib_hours_used: hours(
+      'GiB-hours of disks with a size, used in this UTC month while their sandboxes ran.',
+    ),
+    included_vcpu_hours: limit('The vCPU-hours included in a UTC month.'),
+    included_memory_gib_hours: limit('The GiB-hours of memory included in a UTC month.'),
+    included_disk_gib_hours: limit('The GiB-hours of disk included in a UTC month.'),
+    included_storage_gib: limit('The included storage of volumes, in GiB.'),
     pool_exhausted: Type.Boolean({
-      description: 'The hours are used up and a wall: what runs is being stopped, and starts are refused.',
+      description:
+        'Whether the included hours are used up under `hard_cap`. Running sandboxes are then stopped and starts are refused.',
     }),
-    is_suspended: Type.Boolean({ description: 'Starts are refused.' }),
-    total_sandboxes: Int64({ description: 'Sandboxes that exist, whatever their status.' }),
-    max_sandboxes: limit('Sandboxes that may exist.'),
-    concurrent_ephemeral_running: Int64({ description: 'Ephemeral sandboxes that are starting or running.' }),
-    max_concurrent_ephemeral_running: limit('Ephemeral sandboxes that may be starting or running.'),
+    is_suspended: Type.Boolean({
+      description: 'Whether the operator has suspended the organization. Starts are then refused.',
+    }),
+    total_sandboxes: Int64({ description: 'The number of sandboxes that exist, in any status.' }),
+    max_sandboxes: limit('The most sandboxes that may exist.'),
+    concurrent_ephemeral_running: Int64({
+      description: 'The number of ephemeral sandboxes that are starting or running.',
+    }),
+    max_concurrent_ephemeral_running: limit('The most ephemeral sandboxes that may be starting or running.'),
     concurrent_persistent_running: Int64({
-      description: 'Persistent sandboxes that are starting or running.',
+      description: 'The number of persistent sandboxes that are starting or running.',
     }),
-    max_concurrent_persistent_running: limit('Persistent sandboxes that may be starting or running.'),
-    max_vcpus_per_sandbox: limit('vCPUs of one sandbox.'),
-    max_memory_mib_per_sandbox: limit('Memory of one sandbox, in MiB.'),
-    max_disk_size_mib_per_sandbox: limit('Disk of one sandbox, in MiB.'),
-    max_uptime_minutes_per_sandbox: limit('Minutes a run may take.'),
-    max_total_storage_gib: limit('Caps of all volumes together, in GiB.'),
+    max_concurrent_persistent_running: limit(
+      'The most persistent sandboxes that may be starting or running.',
+    ),
+    max_vcpus_per_sandbox: limit('The most vCPUs of one sandbox.'),
+    max_memory_mib_per_sandbox: limit('The most memory of one sandbox, in MiB.'),
+    max_disk_size_mib_per_sandbox: limit('The largest disk of one sandbox, in MiB.'),
+    max_uptime_minutes_per_sandbox: limit('The longest run of one sandbox, in minutes.'),
+    max_total_storage_gib: limit('The most that the caps of all volumes may add up to, in GiB.'),
   },
-  'What the organization may have, and what it has.',
+  'The quotas of the organization and their use.',
 );
 export type QuotaUsage = Static<typeof QuotaUsage>;
