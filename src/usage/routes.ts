@@ -15,15 +15,17 @@ import { presentSummary, readMonth, summarize } from './summary.js';
 import { readWindow } from './window.js';
 
 const tags = ['billing'];
-const form = 'RFC 3339 date-time or UTC date';
+const form = 'an RFC 3339 date-time or a UTC date';
 
 const range = {
   since: Type.Optional(
-    Type.String({ description: `${form}, inclusive; the start of the current UTC month when left out.` }),
+    Type.String({
+      description: `The inclusive start of the range: ${form}. Default: the start of the current UTC month.`,
+    }),
   ),
   until: Type.Optional(
     Type.String({
-      description: `${form}, exclusive; now when left out. At most 366 days after \`since\`.`,
+      description: `The exclusive end of the range: ${form}, at most 366 days after \`since\`. Default: now.`,
     }),
   ),
 };
@@ -31,10 +33,11 @@ const closed = { additionalProperties: false };
 
 /** The sandboxes of a compute report. */
 const sandboxFilters = {
-  sandbox_id: Repeatable(Uuid, 'Only these sandboxes.'),
+  sandbox_id: Repeatable(Uuid, 'Only this sandbox. The parameter can be repeated.'),
   labels: Type.Optional(
     Type.String({
-      description: 'JSON object of strings. Only what ran while the sandbox had all of these labels.',
+      description:
+        'A JSON object of strings, such as `{"team":"ml"}`. Only the time in which a sandbox had all of these labels is counted.',
     }),
   ),
 };
@@ -48,19 +51,21 @@ export function usageRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'get_usage',
         scope: 'billing:read',
-        summary: 'What was used in a month, and what it costs',
+        summary: 'Get the usage and the cost of a month',
+        description:
+          'Returns the usage of a UTC month by metric and day, and its cost by the price book of the installation.',
         tags,
         querystring: Type.Object(
           {
             month: Type.Optional(
-              Type.String({ description: 'UTC month such as 2026-11; the current one when left out.' }),
+              Type.String({ description: 'The UTC month, such as `2026-11`. Default: the current one.' }),
             ),
           },
           closed,
         ),
         response: {
           ...answers(UsageSummary),
-          200: inEitherFormat<string>(UsageSummary, 'JSON, or CSV when `Accept` asks for it.'),
+          200: inEitherFormat<string>(UsageSummary, 'The report, as JSON, or as CSV if `Accept` prefers it.'),
         },
       },
     },
@@ -85,7 +90,9 @@ export function usageRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'get_sandbox_breakdown',
         scope: 'billing:read',
-        summary: 'Compute used, by sandbox and UTC day',
+        summary: 'Get compute usage by sandbox and UTC day',
+        description:
+          'Returns the compute that each sandbox used on each UTC day of the range. The service computes it when it is read.',
         tags,
         querystring: Type.Object({ ...range, ...sandboxFilters }, closed),
         response: streamed(SandboxUsage),
@@ -105,9 +112,9 @@ export function usageRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'get_label_breakdown',
         scope: 'billing:read',
-        summary: 'Compute used, by value of a label and UTC day',
+        summary: 'Get compute usage by value of a label and UTC day',
         description:
-          'Labels count as they were while a sandbox ran: one that was changed meanwhile splits the usage at that instant.',
+          'Returns the compute used with each value of a label on each UTC day of the range. A label counts as it was while the sandbox ran. If it changed during a run, the usage is split at that instant.',
         tags,
         querystring: Type.Object(
           {
@@ -135,7 +142,9 @@ export function usageRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'get_storage_breakdown',
         scope: 'billing:read',
-        summary: 'Storage used, by volume and UTC day',
+        summary: 'Get storage usage by volume and UTC day',
+        description:
+          'Returns the storage that each volume used on each UTC day of the range. Usage of deleted volumes stays in the report.',
         tags,
         querystring: Type.Object(range, closed),
         response: streamed(StorageUsage),
@@ -159,7 +168,7 @@ function streamed<T extends TSchema>(schema: T) {
     ...answers(schema),
     200: inEitherFormat<Readable>(
       schema,
-      'JSON, or CSV when `Accept` asks for it. One that breaks off is not complete.',
+      'The report, as JSON, or as CSV if `Accept` prefers it. A report that breaks off is not complete.',
     ),
   };
 }
