@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
-import { MessageResponse, Uuid } from '../http/schema.js';
+import { Field, MessageResponse, Uuid } from '../http/schema.js';
 import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
@@ -15,7 +15,7 @@ import { CreateVolumeRequest, UpdateVolumeRequest, VolumeResponse } from './sche
 import { update } from './update.js';
 
 const tags = ['volumes'];
-const params = Type.Object({ id: Uuid });
+const params = Type.Object({ id: Field(Uuid, 'The id of the volume.') });
 
 export function volumeRoutes(app: App): void {
   app.get(
@@ -25,8 +25,9 @@ export function volumeRoutes(app: App): void {
         operationId: 'list_volumes',
         scope: 'volumes:read',
         summary: 'List volumes',
+        description: 'Returns all volumes of the organization as an array, without pages.',
         tags,
-        response: answers(Type.Array(VolumeResponse)),
+        response: answers(Type.Array(VolumeResponse, { description: 'The volumes of the organization.' })),
       },
     },
     async (request) =>
@@ -40,6 +41,7 @@ export function volumeRoutes(app: App): void {
         operationId: 'get_default_volume',
         scope: 'volumes:read',
         summary: "Get the organization's host volume",
+        description: 'Returns the volume of which bind mounts show parts. It cannot be deleted.',
         tags,
         response: answers(VolumeResponse, 'sandbox_not_found'),
       },
@@ -58,6 +60,7 @@ export function volumeRoutes(app: App): void {
         operationId: 'create_volume',
         scope: 'volumes:write',
         summary: 'Create a volume',
+        description: 'Creates a managed volume. A sandbox mounts it by its name.',
         tags,
         headers: WriteHeaders,
         body: CreateVolumeRequest,
@@ -74,6 +77,8 @@ export function volumeRoutes(app: App): void {
         operationId: 'delete_volume',
         scope: 'volumes:write',
         summary: 'Schedule an unused volume for deletion',
+        description:
+          'Marks a volume that no sandbox mounts as `deleting`. The service purges it later; until then it can be restored.',
         tags,
         params,
         headers: WriteHeaders,
@@ -90,6 +95,7 @@ export function volumeRoutes(app: App): void {
         operationId: 'update_volume',
         scope: 'volumes:write',
         summary: 'Change the cap or the labels of a volume',
+        description: 'Changes the given fields of a managed volume and returns it.',
         tags,
         params,
         headers: WriteHeaders,
@@ -112,7 +118,9 @@ export function volumeRoutes(app: App): void {
       schema: {
         operationId: 'restore_volume',
         scope: 'volumes:write',
-        summary: 'Take the deletion of a volume back, until it is purged',
+        summary: 'Restore a volume that is being deleted',
+        description:
+          'Makes a volume with the status `deleting` active again. After the purge it is not found.',
         tags,
         params,
         headers: WriteHeaders,

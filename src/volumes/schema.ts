@@ -1,36 +1,75 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Int32, Int64, Named, Nullable, StringMap, Uuid, Words } from '../http/schema.js';
+import { DateTime, Field, Int32, Int64, Named, Nullable, StringMap, Uuid, Words } from '../http/schema.js';
 
-const VolumeType = Words(['block'], { title: 'VolumeType' });
-
-export const VolumeResponse = Named('VolumeResponse', {
-  id: Uuid,
-  kind: Words(['host', 'managed'], { title: 'VolumeKind' }),
-  name: Type.Optional(Nullable(Type.String({ description: 'Null for the host volume.' }))),
-  storage: VolumeType,
-  status: Words(['active', 'deleting'], { title: 'VolumeStatus' }),
-  labels: StringMap(),
-  capacity_bytes: Type.Optional(Nullable(Int64())),
-  used_bytes: Type.Optional(Nullable(Int64())),
-  created_at: DateTime,
-  updated_at: DateTime,
+const VolumeType = Words(['block'], {
+  title: 'VolumeType',
+  description: 'The kind of storage. There is only `block`.',
 });
+
+export const VolumeResponse = Named(
+  'VolumeResponse',
+  {
+    id: Field(Uuid, 'The id of the volume.'),
+    kind: Words(['host', 'managed'], {
+      title: 'VolumeKind',
+      description: '`host` for the one host volume of the organization, `managed` for volumes with a name.',
+    }),
+    name: Type.Optional(
+      Nullable(Type.String({ description: 'The name of the volume. Null for the host volume.' })),
+    ),
+    storage: VolumeType,
+    status: Words(['active', 'deleting'], {
+      title: 'VolumeStatus',
+      description: '`deleting` from the request to delete the volume until it is purged.',
+    }),
+    labels: StringMap({ description: 'The labels of the volume.' }),
+    capacity_bytes: Type.Optional(
+      Nullable(Int64({ description: 'The cap of the volume in bytes. Null: it has none.' })),
+    ),
+    used_bytes: Type.Optional(
+      Nullable(
+        Int64({ description: 'The used bytes at the latest reading. Null before the first reading.' }),
+      ),
+    ),
+    created_at: Field(DateTime, 'The time at which the volume was created.'),
+    updated_at: Field(DateTime, 'The time at which the volume last changed.'),
+  },
+  'Storage that outlives sandboxes.',
+);
 export type VolumeResponse = Static<typeof VolumeResponse>;
 
-export const CreateVolumeRequest = Named('CreateVolumeRequest', {
-  name: Type.String({
-    description: '1 to 63 lower-case letters, digits and single hyphens; unique in the organization.',
-  }),
-  labels: Type.Optional(StringMap()),
-  capacity_gib: Type.Optional(Nullable(Int32({ minimum: 1 }))),
-  storage: Type.Optional(Nullable(VolumeType)),
-});
+export const CreateVolumeRequest = Named(
+  'CreateVolumeRequest',
+  {
+    name: Type.String({
+      description:
+        'The name of the volume: 1 to 63 lower-case letters, digits and single hyphens, unique in the organization.',
+    }),
+    labels: Type.Optional(StringMap({ description: 'The labels of the volume. Default: none.' })),
+    capacity_gib: Type.Optional(
+      Nullable(Int32({ minimum: 1, description: 'The cap of the volume in GiB. Null or left out: none.' })),
+    ),
+    storage: Type.Optional(Field(Nullable(VolumeType), 'The kind of storage. Default: `block`.')),
+  },
+  'The volume to create.',
+);
 export type CreateVolumeRequest = Static<typeof CreateVolumeRequest>;
 
-export const UpdateVolumeRequest = Named('UpdateVolumeRequest', {
-  capacity_gib: Type.Optional(
-    Nullable(Int32({ minimum: 1, description: 'Left out, the cap stays; null clears it.' })),
-  ),
-  labels: Type.Optional(Nullable(StringMap({ description: 'Replaces all labels; `{}` clears them.' }))),
-});
+export const UpdateVolumeRequest = Named(
+  'UpdateVolumeRequest',
+  {
+    capacity_gib: Type.Optional(
+      Nullable(
+        Int32({
+          minimum: 1,
+          description: 'The new cap in GiB. Null removes the cap; if left out, it stays.',
+        }),
+      ),
+    ),
+    labels: Type.Optional(
+      Nullable(StringMap({ description: 'The new labels. They replace all labels; `{}` removes them.' })),
+    ),
+  },
+  'The changes to a volume.',
+);
 export type UpdateVolumeRequest = Static<typeof UpdateVolumeRequest>;

@@ -2,14 +2,14 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { callerOf } from '../../http/auth.js';
 import type { ErrorName } from '../../http/errors.js';
-import { Uuid } from '../../http/schema.js';
+import { Field, Uuid } from '../../http/schema.js';
 import type { Target } from './volume.js';
 
 /** What the routes of volume files have in common. */
 
 export const BASE = '/v1/volumes/:id/files';
 export const tags = ['volumes'];
-export const params = Type.Object({ id: Uuid });
+export const params = Type.Object({ id: Field(Uuid, 'The id of the volume.') });
 
 export const REFUSALS: ErrorName[] = [
   'invalid_volume_path',

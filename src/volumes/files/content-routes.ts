@@ -26,6 +26,7 @@ export function contentRoutes(app: App): void {
         operationId: 'read_volume_file',
         scope: 'volumes:read',
         summary: 'Read a file of a volume',
+        description: 'Sends the bytes of one file.',
         ...{ tags, params, headers: PathHeaders },
         response: {
           ...answers(Bytes, ...REFUSALS),
@@ -59,7 +60,7 @@ export function contentRoutes(app: App): void {
           scope: 'volumes:write',
           summary: 'Write a file of a volume',
           description:
-            'The body is the file, with any content-type or none. Directories on the way are made; a file that is there is replaced in one step, and keeps its permissions.',
+            'The body is the content of the file, with any content-type or none. Missing directories are made. An existing file is replaced in one step and keeps its permissions.',
           ...{
             tags,
             params,

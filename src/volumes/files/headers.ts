@@ -6,7 +6,7 @@ import { Words } from '../../http/schema.js';
 export const PathHeaders = Type.Object({
   'x-msb-file-path': Type.String({
     description:
-      'The path in the volume, absolute or relative to its top, as base64url of its UTF-8: `YS9iLnR4dA` is `a/b.txt`.',
+      'The path in the volume as base64url of its UTF-8, such as `YS9iLnR4dA` for `a/b.txt`. Absolute paths begin at the top of the volume.',
   }),
 });
 
@@ -14,7 +14,9 @@ export const RemoveHeaders = Type.Object({
   ...PathHeaders.properties,
   ...WriteHeaders.properties,
   'x-msb-file-recursive': Type.Optional(
-    Words(['true', 'false'], { description: 'Remove a directory with everything in it.' }),
+    Words(['true', 'false'], {
+      description: 'Whether to remove a directory with everything in it. Default: `false`.',
+    }),
   ),
 });
 

@@ -34,7 +34,7 @@ export function volumeFileRoutes(app: App): void {
         scope: 'volumes:read',
         summary: 'List a directory of a volume',
         description:
-          'Links, devices, pipes and sockets, and names that are not UTF-8, are not shown. Up to 50,000 entries.',
+          'Returns the entries of a directory, at most 50,000. Links, devices, pipes, sockets and names that are not UTF-8 are not shown.',
         ...{ tags, params, headers: PathHeaders },
         response: answers(VolumeFileList, ...REFUSALS),
       },
@@ -49,6 +49,8 @@ export function volumeFileRoutes(app: App): void {
         operationId: 'delete_volume_file',
         scope: 'volumes:write',
         summary: 'Remove a file or directory of a volume',
+        description:
+          'Removes a file or an empty directory. With `x-msb-file-recursive: true` it removes a directory with everything in it.',
         ...{ tags, params, headers: RemoveHeaders },
         response: answersToBody(
           MessageResponse,
@@ -73,7 +75,8 @@ export function volumeFileRoutes(app: App): void {
       schema: {
         operationId: 'stat_volume_file',
         scope: 'volumes:read',
-        summary: 'Get what is known of a file or directory of a volume',
+        summary: 'Get the properties of a file or directory of a volume',
+        description: 'Returns the kind, size, permissions, owner and times of one path.',
         ...{ tags, params, headers: PathHeaders },
         response: answers(VolumeFileStat, ...REFUSALS),
       },
@@ -87,7 +90,8 @@ export function volumeFileRoutes(app: App): void {
       schema: {
         operationId: 'volume_file_exists',
         scope: 'volumes:read',
-        summary: 'Is there a file or directory of this path in the volume?',
+        summary: 'Ask whether a path exists in a volume',
+        description: 'Answers 200 in both cases; `exists` tells them apart.',
         ...{ tags, params, headers: PathHeaders },
         response: answers(VolumeFileExists, ...REFUSALS),
       },
@@ -103,7 +107,9 @@ export function volumeFileRoutes(app: App): void {
       schema: {
         operationId: 'make_volume_directory',
         scope: 'volumes:write',
-        summary: 'Make a directory, and those it is in, in a volume',
+        summary: 'Make a directory in a volume',
+        description:
+          'Makes the directory and the missing directories above it. A directory that exists is no error.',
         ...{ tags, params, headers: WriteHeaders, body: MakeDirectoryRequest },
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
       },
@@ -121,6 +127,7 @@ export function volumeFileRoutes(app: App): void {
         operationId: 'copy_volume_file',
         scope: 'volumes:write',
         summary: 'Copy a file within a volume',
+        description: 'Copies one file. A file at the target is replaced in one step.',
         ...{ tags, params, headers: WriteHeaders, body: TransferRequest },
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
       },
@@ -138,6 +145,7 @@ export function volumeFileRoutes(app: App): void {
         operationId: 'rename_volume_file',
         scope: 'volumes:write',
         summary: 'Rename or move a file or directory within a volume',
+        description: 'Moves a file or directory to another path of the same volume.',
         ...{ tags, params, headers: WriteHeaders, body: TransferRequest },
         response: answersToBody(
           MessageResponse,

@@ -1,33 +1,60 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Int64, Named, Nullable, Words } from '../../http/schema.js';
+import { DateTime, Field, Int64, Named, Nullable, Words } from '../../http/schema.js';
 
 const unsigned = { type: 'integer', format: 'int64', minimum: 0 } as const;
 
-export const VolumeFile = Named('VolumeFile', {
-  path: Type.String({ description: 'Absolute in the volume: its top is `/`.' }),
-  kind: Words(['file', 'directory'], { title: 'VolumeFileKind' }),
-  size: Int64({ description: 'Bytes.' }),
-  mode: Type.Unsafe<number>({ ...unsigned, description: 'Permission bits, such as 420 for `rw-r--r--`.' }),
-  uid: Type.Unsafe<number>(unsigned),
-  gid: Type.Unsafe<number>(unsigned),
-  readonly: Type.Boolean({ description: 'Nobody has the permission to write.' }),
-  accessed_at: Nullable(DateTime),
-  modified_at: Nullable(DateTime),
-  created_at: Nullable(DateTime),
-});
+export const VolumeFile = Named(
+  'VolumeFile',
+  {
+    path: Type.String({ description: 'The absolute path in the volume, whose top is `/`.' }),
+    kind: Words(['file', 'directory'], {
+      title: 'VolumeFileKind',
+      description: 'Whether the entry is a file or a directory.',
+    }),
+    size: Int64({ description: 'The size in bytes.' }),
+    mode: Type.Unsafe<number>({
+      ...unsigned,
+      description: 'The permission bits as a number, such as 420 for `rw-r--r--`.',
+    }),
+    uid: Type.Unsafe<number>({ ...unsigned, description: 'The user id of the owner.' }),
+    gid: Type.Unsafe<number>({ ...unsigned, description: 'The group id of the owner.' }),
+    readonly: Type.Boolean({ description: 'Whether nobody has the permission to write.' }),
+    accessed_at: Field(Nullable(DateTime), 'The time of the latest access, if known.'),
+    modified_at: Field(Nullable(DateTime), 'The time of the latest change of the content, if known.'),
+    created_at: Field(Nullable(DateTime), 'The time of creation, if the file system knows it.'),
+  },
+  'A file or directory of a volume.',
+);
 export type VolumeFile = Static<typeof VolumeFile>;
 
-export const VolumeFileList = Named('VolumeFileList', {
-  entries: Type.Array(VolumeFile, { description: 'By name.' }),
-});
-export const VolumeFileStat = Named('VolumeFileStat', { metadata: VolumeFile });
-export const VolumeFileExists = Named('VolumeFileExists', { exists: Type.Boolean() });
+export const VolumeFileList = Named(
+  'VolumeFileList',
+  { entries: Type.Array(VolumeFile, { description: 'The entries, sorted by name.' }) },
+  'The entries of a directory.',
+);
+export const VolumeFileStat = Named(
+  'VolumeFileStat',
+  { metadata: VolumeFile },
+  'The properties of one file or directory.',
+);
+export const VolumeFileExists = Named(
+  'VolumeFileExists',
+  { exists: Type.Boolean({ description: 'Whether the path leads to a file or directory.' }) },
+  'Whether a path exists.',
+);
 
-const path = { description: 'A path in the volume, absolute or relative to its top, which is the same.' };
-
-export const MakeDirectoryRequest = Named('VolumeMakeDirectoryRequest', { path: Type.String(path) });
-export const TransferRequest = Named('VolumeTransferRequest', {
-  from: Type.String(path),
-  to: Type.String(path),
+const pathOf = (what: string) => ({
+  description: `The path of ${what} in the volume. Relative paths begin at the top of the volume.`,
 });
+
+export const MakeDirectoryRequest = Named(
+  'VolumeMakeDirectoryRequest',
+  { path: Type.String(pathOf('the directory')) },
+  'The directory to make.',
+);
+export const TransferRequest = Named(
+  'VolumeTransferRequest',
+  { from: Type.String(pathOf('the source')), to: Type.String(pathOf('the target')) },
+  'The source and the target of a copy or a move.',
+);
 export type TransferRequest = Static<typeof TransferRequest>;
