@@ -4,7 +4,7 @@ import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
 import { makePlaces } from '../lib/places.js';
-import { MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
+import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
 import { contextOf } from '../http/request-context.js';
 import { createWebhook } from './create.js';
 import { list, listLog } from './list.js';
@@ -28,7 +28,7 @@ import { changeWebhook, removeWebhook } from './update.js';
 
 /** A webhook hands on what any key of the organization may not read: the whole audit trail, for as long as it is there. */
 const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
-const params = Type.Object({ webhook_id: Uuid });
+const params = Type.Object({ webhook_id: Field(Uuid, 'The id of the webhook.') });
 
 export function webhookRoutes(app: App, ctx: Shared): void {
   // Each holds a request until the receiver answers.
@@ -41,6 +41,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         ...common,
         operationId: 'list_webhooks',
         summary: 'List webhooks, oldest first',
+        description: 'Returns one page of the webhooks of the organization, without their secrets.',
         querystring: Type.Object(PageQuery, { additionalProperties: false }),
         response: answers(PaginatedWebhookResponse),
       },
@@ -56,7 +57,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         operationId: 'create_webhook',
         summary: 'Create a webhook',
         description:
-          'Audit events from now on are posted to the URL, signed as https://www.standardwebhooks.com says. The secret is shown only in this answer, so there is no `Idempotency-Key`: a key would keep it.',
+          'Posts audit events from now on to the URL, signed by the rules of https://www.standardwebhooks.com. The secret is shown only in this answer. The operation takes no `Idempotency-Key`, because the service would have to store the secret for it.',
         body: CreateWebhookRequest,
         response: answersToBody(WebhookWithSecret, 'quota_exceeded'),
       },
@@ -71,6 +72,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         ...common,
         operationId: 'get_webhook',
         summary: 'Get a webhook',
+        description: 'Returns one webhook of the organization by its id, without its secret.',
         params,
         response: answers(WebhookResponse, 'sandbox_not_found'),
       },
@@ -93,7 +95,8 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         ...common,
         operationId: 'update_webhook',
         summary: 'Change a webhook',
-        description: 'One that is made `active` again is sent what it has missed.',
+        description:
+          'Changes the given fields. A webhook that becomes `active` again is sent the events that it has missed.',
         params,
         body: UpdateWebhookRequest,
         response: answersToBody(WebhookResponse, 'sandbox_not_found', 'invalid_state_transition'),
@@ -110,6 +113,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         ...common,
         operationId: 'delete_webhook',
         summary: 'Delete a webhook and its deliveries',
+        description: 'Removes the webhook. Nothing more is sent to it.',
         params,
         response: answersToBody(MessageResponse, 'sandbox_not_found'),
       },
@@ -128,7 +132,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         operationId: 'rotate_webhook_secret',
         summary: 'Give a webhook a new secret',
         description:
-          'Until `previous_secret_until` those before sign as well. The new one is shown only in this answer; when it was lost, rotate again: what the receiver has still signs.',
+          'Returns a new secret, which is shown only in this answer. Until `previous_secret_until` the previous secrets sign too. If the answer is lost, rotate again; the secret of the receiver stays valid.',
         params,
         body: RotateWebhookSecretRequest,
         response: answersToBody(WebhookWithSecret, 'sandbox_not_found'),
@@ -143,7 +147,9 @@ export function webhookRoutes(app: App, ctx: Shared): void {
       schema: {
         ...common,
         operationId: 'test_webhook',
-        summary: 'Send a webhook an event of the type `webhook_tested`, now and once',
+        summary: 'Send a test event to a webhook',
+        description:
+          'Posts one event of the type `webhook_tested` now, without retries, and returns its delivery.',
         params,
         response: answersToBody(DeliveryResponse, 'sandbox_not_found'),
       },
@@ -166,12 +172,14 @@ export function webhookRoutes(app: App, ctx: Shared): void {
       schema: {
         ...common,
         operationId: 'list_webhook_deliveries',
-        summary: 'List what was sent to a webhook, newest first',
-        description: 'What was settled is kept for 30 days.',
+        summary: 'List the deliveries of a webhook, newest first',
+        description: 'Returns one page of deliveries. Settled ones are kept for 30 days.',
         params,
         querystring: Type.Object(
           {
-            status: Type.Optional(Words([...DELIVERY_STATUSES], { description: 'Only of this status.' })),
+            status: Type.Optional(
+              Words([...DELIVERY_STATUSES], { description: 'Only deliveries with this status.' }),
+            ),
             ...PageQuery,
           },
           { additionalProperties: false },
@@ -189,8 +197,12 @@ export function webhookRoutes(app: App, ctx: Shared): void {
       schema: {
         ...common,
         operationId: 'redeliver_webhook_event',
-        summary: 'Send an event to a webhook once more',
-        params: Type.Object({ webhook_id: Uuid, delivery_id: Uuid }),
+        summary: 'Send an event to a webhook again',
+        description: 'Makes a delivery pending again, in any status, so that its event is sent again.',
+        params: Type.Object({
+          ...params.properties,
+          delivery_id: Field(Uuid, 'The id of the delivery.'),
+        }),
         response: answersToBody(DeliveryResponse, 'sandbox_not_found', 'invalid_state_transition'),
       },
     },
