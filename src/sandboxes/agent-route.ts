@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
-import { MessageResponse, Uuid } from '../http/schema.js';
+import { Field, MessageResponse, Uuid } from '../http/schema.js';
 import { contextOf } from '../http/request-context.js';
 import { getPlace } from './queries.js';
 
@@ -18,8 +18,10 @@ export function agentRoute(app: App): void {
         operationId: 'open_agent',
         scope: 'sandboxes:write',
         summary: 'Open a channel into a sandbox: not supported',
+        description:
+          'Always refused with `not_supported` if the sandbox exists. Clients ask for it to run commands and copy files.',
         tags: ['sandboxes'],
-        params: Type.Object({ sandbox_id: Uuid }),
+        params: Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') }),
         response: answers(MessageResponse, 'sandbox_not_found', 'not_supported'),
       },
     },

@@ -5,7 +5,7 @@ import { badParameter } from '../http/errors.js';
 import { contextOf } from '../http/request-context.js';
 import { eventStream, FollowHeaders, sendEvents } from '../http/follow.js';
 import { answers, type App } from '../http/route.js';
-import { Uuid } from '../http/schema.js';
+import { Field, Uuid } from '../http/schema.js';
 import { LOG_SOURCES, type LogSource } from '../runtimes/runtime.js';
 import { decodeCursor } from './log-cursor.js';
 import { LogFollowers } from './logs.js';
@@ -17,7 +17,7 @@ const querystring = Type.Object(
   {
     sources: Type.Optional(
       Type.String({
-        description: `Comma-separated, of ${LOG_SOURCES.join(', ')}; \`${DEFAULT_SOURCES}\` unless said.`,
+        description: `The sources of lines, separated by commas, of ${LOG_SOURCES.join(', ')}. Default: \`${DEFAULT_SOURCES}\`.`,
       }),
     ),
   },
@@ -28,13 +28,18 @@ const querystring = Type.Object(
 export function logRoutes(app: App, ctx: Shared): void {
   const followers = new LogFollowers(ctx.settings);
 
-  addressed('/v1/sandboxes/:sandbox_id/logs', 'follow_logs', Type.Object({ sandbox_id: Uuid }), (params) => ({
-    id: (params as { sandbox_id: string }).sandbox_id,
-  }));
+  addressed(
+    '/v1/sandboxes/:sandbox_id/logs',
+    'follow_logs',
+    Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') }),
+    (params) => ({
+      id: (params as { sandbox_id: string }).sandbox_id,
+    }),
+  );
   addressed(
     '/v1/sandboxes/by-name/:name/logs',
     'follow_logs_by_name',
-    Type.Object({ name: Type.String() }),
+    Type.Object({ name: Type.String({ description: 'The name of the sandbox.' }) }),
     (params) => ({ name: (params as { name: string }).name }),
   );
 
@@ -52,9 +57,9 @@ export function logRoutes(app: App, ctx: Shared): void {
         schema: {
           operationId,
           scope: 'sandboxes:read',
-          summary: 'Follow what a sandbox writes',
+          summary: 'Follow the log of a sandbox',
           description:
-            'Server-sent events: `log` with `{"source","ts","text"}` as its data, from the first line there is, and `end` when the run is over. A stream that ends without `end` is not complete: go on with `last-event-id`.',
+            'Sends server-sent events, from the first line that is kept. Each event `log` has `{"source","ts","text"}` as its data. The event `end` follows the end of the run. A stream without it is not complete; continue with `last-event-id`.',
           tags: ['sandboxes'],
           ...{ params, querystring, headers: FollowHeaders },
           response: {

@@ -5,7 +5,7 @@ import { callerOf } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { sendJson } from '../http/json-text.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
-import { MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
+import { Field, MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
 import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
@@ -27,14 +27,14 @@ import { update } from './update.js';
 import { Waiters } from './wait.js';
 
 const tags = ['sandboxes'];
-const byId = Type.Object({ sandbox_id: Uuid });
-const byName = Type.Object({ name: Type.String() });
+const byId = Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') });
+const byName = Type.Object({ name: Type.String({ description: 'The name of the sandbox.' }) });
 
 const waitQuery = {
   wait_for: Type.Optional(
     Words(['running'], {
       title: 'SandboxWaitFor',
-      description: 'Hold the answer until the sandbox runs or failed.',
+      description: 'Holds the answer until the sandbox is running or failed.',
     }),
   ),
   wait_timeout: Type.Optional(
@@ -42,7 +42,7 @@ const waitQuery = {
       format: 'int64',
       minimum: 0,
       description:
-        'Longest hold in seconds, only with `wait_for`; the service holds for 120 at most. The answer is then the sandbox as it is.',
+        'The longest hold in seconds, at most 120. It needs `wait_for`. After it the answer is the sandbox as it is.',
     }),
   ),
 };
@@ -57,22 +57,37 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         operationId: 'list_sandboxes',
         scope: 'sandboxes:read',
         summary: 'List sandboxes',
+        description: 'Returns one page of the sandboxes of the organization. The filters can be combined.',
         tags,
         querystring: Type.Object(
           {
             ...PageQuery,
             labels: Type.Optional(
               Type.String({
-                description: 'A JSON object of strings, such as `{"team":"ml"}`; all must match.',
+                description:
+                  'Only sandboxes with all of these labels: a JSON object of strings, such as `{"team":"ml"}`.',
               }),
             ),
-            status: Repeatable(SandboxStatus, 'Any of these. May be repeated.'),
-            name_prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
-            created_after: Type.Optional(Type.String({ description: 'RFC 3339 date-time, exclusive.' })),
-            created_before: Type.Optional(Type.String({ description: 'RFC 3339 date-time, exclusive.' })),
+            status: Repeatable(
+              SandboxStatus,
+              'Only sandboxes with this status. The parameter can be repeated.',
+            ),
+            name_prefix: Type.Optional(
+              Type.String({
+                minLength: 1,
+                maxLength: 128,
+                description: 'Only sandboxes whose names begin with this text.',
+              }),
+            ),
+            created_after: Type.Optional(
+              Type.String({ description: 'Only sandboxes created after this RFC 3339 date-time.' }),
+            ),
+            created_before: Type.Optional(
+              Type.String({ description: 'Only sandboxes created before this RFC 3339 date-time.' }),
+            ),
             sort: Type.Optional(
               Words(['-created_at', 'created_at', 'name'], {
-                description: '`-created_at`, newest first, unless said.',
+                description: 'The order of the list. Default: `-created_at`, the newest first.',
               }),
             ),
           },
@@ -91,10 +106,17 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'create_sandbox',
         scope: 'sandboxes:write',
-        summary: 'Create a sandbox, and start it when asked to',
+        summary: 'Create a sandbox, and start it if asked to',
+        description:
+          'Creates a sandbox. With `start=true` it is started too, and with `wait_for` the answer waits for the start.',
         tags,
         querystring: Type.Object(
-          { start: Type.Optional(Type.Boolean({ default: false })), ...waitQuery },
+          {
+            start: Type.Optional(
+              Type.Boolean({ default: false, description: 'Whether to start the sandbox.' }),
+            ),
+            ...waitQuery,
+          },
           { additionalProperties: false },
         ),
         body: CreateSandboxRequest,
@@ -155,6 +177,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           operationId: get,
           scope: 'sandboxes:read',
           summary: 'Get a sandbox',
+          description: 'Returns one sandbox of the organization.',
           tags,
           params,
           response: answers(SandboxResponse, 'sandbox_not_found'),
@@ -170,7 +193,9 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         schema: {
           operationId: `delete${suffix}`,
           scope: 'sandboxes:write',
-          summary: 'Delete a sandbox in whatever status',
+          summary: 'Delete a sandbox in any status',
+          description:
+            'Ends the run of the sandbox, if there is one, and removes the sandbox with its disk. Its usage stays.',
           tags,
           params,
           headers: WriteHeaders,
@@ -186,7 +211,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         schema: {
           operationId: `update${suffix}`,
           scope: 'sandboxes:write',
-          summary: 'Rename a sandbox in whatever status',
+          summary: 'Change the name, slug or labels of a sandbox',
+          description: 'Changes the given fields in any status and returns the sandbox.',
           tags,
           params,
           headers: WriteHeaders,
@@ -208,7 +234,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         schema: {
           operationId: `start${suffix}`,
           scope: 'sandboxes:write',
-          summary: 'Start a sandbox that is at rest',
+          summary: 'Start a sandbox that does not run',
+          description: 'Begins a new run and answers at once, unless `wait_for` is given.',
           tags,
           params,
           querystring: Type.Object(waitQuery, { additionalProperties: false }),
@@ -235,7 +262,9 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         schema: {
           operationId: `stop${suffix}`,
           scope: 'sandboxes:write',
-          summary: 'Stop a sandbox; answers at once',
+          summary: 'Stop a sandbox',
+          description:
+            'Asks for the end of the run and answers at once. A sandbox that is stopped already is returned as it is.',
           tags,
           params,
           headers: WriteHeaders,
