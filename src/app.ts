@@ -1,4 +1,5 @@
 import type { ServiceContext } from './context.js';
+import { eventExamples } from './events/examples.js';
 import { eventRoutes } from './events/routes.js';
 import { makeDoor } from './http/auth.js';
 import { healthRoutes } from './http/health.js';
@@ -8,17 +9,26 @@ import type { App } from './http/route.js';
 import { documentScope } from './http/scope.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
 import { compile } from './http/validation.js';
+import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
+import { memberExamples } from './members/examples.js';
 import { memberRoutes } from './members/routes.js';
+import { orgExamples } from './orgs/examples.js';
 import { orgRoutes } from './orgs/routes.js';
+import { quotaExamples } from './quotas/examples.js';
 import { quotaRoutes } from './quotas/routes.js';
 import { agentRoute } from './sandboxes/agent-route.js';
+import { sandboxExamples } from './sandboxes/examples.js';
 import { logRoutes } from './sandboxes/log-routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { CreateSandboxRequest } from './sandboxes/schema.js';
+import { usageExamples } from './usage/examples.js';
 import { usageRoutes } from './usage/routes.js';
+import { volumeExamples } from './volumes/examples.js';
+import { volumeFileExamples } from './volumes/files/examples.js';
 import { volumeFileRoutes } from './volumes/files/routes.js';
 import { volumeRoutes } from './volumes/routes.js';
+import { webhookExamples } from './webhooks/examples.js';
 import { webhookRoutes } from './webhooks/routes.js';
 
 /**
@@ -28,6 +38,19 @@ import { webhookRoutes } from './webhooks/routes.js';
 export function warmUp(): void {
   compile(CreateSandboxRequest);
 }
+
+const EXAMPLES = {
+  ...sandboxExamples,
+  ...eventExamples,
+  ...webhookExamples,
+  ...usageExamples,
+  ...volumeExamples,
+  ...volumeFileExamples,
+  ...orgExamples,
+  ...memberExamples,
+  ...quotaExamples,
+  ...keyExamples,
+};
 
 /**
  * The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. The door before them can be
@@ -45,7 +68,7 @@ export async function buildApp(
     routes.set(url, methods);
   });
 
-  await registerOpenapi(app);
+  await registerOpenapi(app, EXAMPLES);
   healthRoutes(app, ctx);
   await app.register(async (api) => {
     api.addHook('onRequest', await doorOf(api, ctx));

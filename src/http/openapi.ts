@@ -1,5 +1,6 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
+import { addExamples, type Examples } from './examples.js';
 import type { App } from './route.js';
 
 const DESCRIPTION = `REST API of Sandkeep, the self-hosted control plane for sandboxes and volumes.
@@ -17,7 +18,7 @@ same kind in it, and \`org:admin\` has all.
 **Lists.** \`next_cursor\` is null on the last page. A filter that is not understood is refused.`;
 
 /** Collects the OpenAPI document from the routes that are registered after it, and serves it. */
-export async function registerOpenapi(app: App): Promise<void> {
+export async function registerOpenapi(app: App, examples: Examples): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -44,7 +45,7 @@ export async function registerOpenapi(app: App): Promise<void> {
       security: [{ api_key: [] }],
     },
     transformObject: (document) =>
-      'openapiObject' in document ? withComponents(document.openapiObject) : {},
+      'openapiObject' in document ? withComponents(document.openapiObject, examples) : {},
   });
   await app.register(swaggerUi, {
     routePrefix: '/docs',
@@ -66,8 +67,11 @@ export async function registerOpenapi(app: App): Promise<void> {
 
 type Json = { [key: string]: unknown };
 
-/** Moves every schema that has a title into `components`, once, and refers to it by name. */
-function withComponents<T extends { paths?: object; components?: object }>(document: T): T {
+/** Moves every schema that has a title into `components`, once, and refers to it by name. Adds the examples. */
+function withComponents<T extends { paths?: object; components?: object }>(
+  document: T,
+  examples: Examples,
+): T {
   const schemas: Record<string, unknown> = {};
 
   function visit(value: unknown): unknown {
@@ -81,7 +85,8 @@ function withComponents<T extends { paths?: object; components?: object }>(docum
     return description === undefined ? reference : { ...reference, description };
   }
 
-  const paths = visit(document.paths);
+  const paths = visit(document.paths) as object;
+  addExamples(paths, examples);
   const sorted = Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1)));
   return { ...document, paths, components: { ...document.components, schemas: sorted } };
 }

@@ -127,7 +127,7 @@ export const UsageSummary = Named(
         'UsageDailyPoint',
         {
           date: Field(DateTime, 'The first instant of the UTC day.'),
-          metric: Type.String({ description: 'The metric, such as `vcpu_hour`.' }),
+          metric: Type.String({ description: 'The name of the metric, such as `vcpu`.' }),
           quantity: quantity('The amount used on that day, in units of the metric.'),
         },
         'The use of one metric on one UTC day.',

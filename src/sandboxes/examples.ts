@@ -1,0 +1,114 @@
+import type { Example, Examples } from '../http/examples.js';
+import { ORG_ID } from '../orgs/examples.js';
+
+export const SANDBOX_ID = '01a206d4-e89f-7314-a6a9-a388b3e17bbd';
+
+const id = { sandbox_id: SANDBOX_ID };
+const name = { name: 'web' };
+
+const CREATED = {
+  name: 'web',
+  image: { type: 'oci', reference: 'python:3.12' },
+  resources: { vcpus: 2, memory_mib: 1024 },
+  runtime: { cmd: ['python', '-m', 'http.server'], workdir: '/srv' },
+  env: [{ key: 'PORT', value: '8000' }],
+  labels: { team: 'ml' },
+  lifecycle: { max_duration_secs: 3600 },
+};
+
+const RUNNING = {
+  id: SANDBOX_ID,
+  org_id: ORG_ID,
+  name: 'web',
+  slug: 'lively-pine-uiaj',
+  status: 'running',
+  ephemeral: false,
+  created_at: '2026-11-23T05:15:46.207392Z',
+  last_failure_message: null,
+  spec: {
+    resources: { vcpus: 2, memory_mib: 1024, disk_size_mib: null },
+    runtime: {
+      cmd: ['python', '-m', 'http.server'],
+      entrypoint: null,
+      user: null,
+      workdir: '/srv',
+      shell: null,
+      scripts: {},
+      log_level: null,
+      hostname: null,
+      metrics_sample_interval_ms: 1000,
+      disable_metrics_sample: false,
+    },
+    env: [{ key: 'PORT', value: '8000' }],
+    labels: { team: 'ml' },
+    rlimits: [],
+    lifecycle: { ephemeral: false, idle_timeout_secs: null, max_duration_secs: 3600 },
+    mounts: [],
+    network: {
+      enabled: true,
+      ports: [],
+      trust_host_cas: false,
+      max_connections: null,
+      policy: null,
+      secrets: [],
+    },
+    image: 'python:3.12',
+  },
+  started_at: '2026-11-23T05:15:46.450275Z',
+  stopped_at: null,
+  status_reason: null,
+};
+
+const STOPPED = { ...RUNNING, status: 'stopped', stopped_at: '2026-11-23T05:20:03.834270Z' };
+
+const wait = { wait_for: 'running', wait_timeout: 90 };
+const get = { answer: RUNNING };
+const update = {
+  body: { labels: { team: 'web' } },
+  answer: { ...RUNNING, spec: { ...RUNNING.spec, labels: { team: 'web' } } },
+};
+const start = { parameters: wait, answer: { ...STOPPED, status: 'running', stopped_at: null } };
+const stop = { answer: { ...RUNNING, status: 'stopping' } };
+const remove = { answer: { message: 'the sandbox "web" is deleted' } };
+const logs = {
+  parameters: { sources: 'stdout,stderr' },
+  answer:
+    'event: log\nid: AAGaC9…\ndata: {"source":"stdout","ts":"2026-11-23T05:15:46.600000Z","text":"Serving HTTP on 0.0.0.0 port 8000"}\n\n',
+};
+
+/** The same operation under the address by id and that by name. */
+function addressed(operation: string, parameters: Record<string, string>, example: Example): Examples {
+  return { [operation]: { ...example, parameters: { ...parameters, ...example.parameters } } };
+}
+
+export const sandboxExamples: Examples = {
+  list_sandboxes: {
+    parameters: { labels: '{"team":"ml"}', limit: 20 },
+    answer: { data: [RUNNING], has_more: false, next_cursor: null },
+  },
+  create_sandbox: { parameters: { start: true, ...wait }, body: CREATED, answer: RUNNING },
+  ...addressed('get_sandbox', id, get),
+  ...addressed('get_by_name', name, get),
+  ...addressed('update_sandbox', id, update),
+  ...addressed('update_by_name', name, update),
+  ...addressed('start_sandbox', id, start),
+  ...addressed('start_by_name', name, start),
+  ...addressed('stop_sandbox', id, stop),
+  ...addressed('stop_by_name', name, stop),
+  ...addressed('delete_sandbox', id, remove),
+  ...addressed('delete_by_name', name, remove),
+  ...addressed('follow_logs', id, logs),
+  ...addressed('follow_logs_by_name', name, logs),
+  open_agent: {
+    parameters: id,
+    status: 501,
+    answer: {
+      error: {
+        code: 'not_supported',
+        message:
+          'this service has no channel into sandboxes: commands cannot be run in them, nor files copied',
+        details: null,
+      },
+    },
+  },
+};
