@@ -22,6 +22,7 @@ import { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { VolumeStore } from '../src/volumes/store.js';
 import { auditEventsPage } from './audit-events.js';
+import { withClientTables } from './client-tables.js';
 import { redraw } from './lifecycle-diagram.js';
 import { dumpSchema } from './dump-schema.js';
 
@@ -62,9 +63,11 @@ rmSync(directory, { recursive: true, force: true });
 
 const LIFECYCLE = 'docs/lifecycle.md';
 const AUDIT_EVENTS = 'docs/audit-events.md';
+const CLIENTS = 'docs/clients.md';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
 const auditEvents = await format(auditEventsPage(), markdown);
+const clients = await format(withClientTables(readFileSync(join(PACKAGE_ROOT, CLIENTS), 'utf8')), markdown);
 
 let stale = false;
 for (const [name, text] of [
@@ -72,6 +75,7 @@ for (const [name, text] of [
   ['schema.sql', schema],
   [LIFECYCLE, lifecycle],
   [AUDIT_EVENTS, auditEvents],
+  [CLIENTS, clients],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

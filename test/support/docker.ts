@@ -15,6 +15,7 @@ const APPLETS = [
   'sh',
   'sleep',
   'cat',
+  'echo',
   'env',
   'id',
   'pwd',
@@ -53,19 +54,39 @@ async function whyNot(): Promise<string | undefined> {
 
 /** An image of nothing but busybox, without a command of its own. */
 export function makeImage(socket = SOCKET): void {
-  if (reason !== undefined) throw new Error(reason);
+  makeBusybox(IMAGE, { socket });
+}
+
+/** An image of nothing but busybox. `change`: an instruction of a Dockerfile. */
+export function makeBusybox(
+  name: string,
+  { change, socket = SOCKET }: { change?: string; socket?: string } = {},
+): void {
   const root = mkdtempSync(join(tmpdir(), 'sandkeep-image-'));
   for (const folder of ['bin', 'tmp', 'etc', 'srv']) mkdirSync(join(root, folder));
   cpSync(BUSYBOX, join(root, 'bin', 'busybox'));
   for (const applet of APPLETS) symlinkSync('busybox', join(root, 'bin', applet));
+  importImage(root, name, { ...(change === undefined ? {} : { change }), socket });
+  rmSync(root, { recursive: true });
+}
+
+/** An image of the files in a folder. */
+export function importImage(
+  root: string,
+  name: string,
+  { change, socket = SOCKET }: { change?: string; socket?: string } = {},
+): void {
+  if (reason !== undefined) throw new Error(reason);
+  const changes = change === undefined ? [] : ['--change', change];
   execFileSync(
     'sh',
-    ['-c', 'tar -C "$1" -c . | docker -H "unix://$2" import - "$3"', 'sh', root, socket, IMAGE],
-    {
-      stdio: ['ignore', 'ignore', 'inherit'],
-    },
+    [
+      '-c',
+      'root=$1 socket=$2; shift 2; tar -C "$root" -c . | docker -H "unix://$socket" import "$@"',
+      ...['sh', root, socket, ...changes, '-', name],
+    ],
+    { stdio: ['ignore', 'ignore', 'inherit'] },
   );
-  rmSync(root, { recursive: true });
 }
 
 /** The container of a sandbox, found by the label every container of the service has. */

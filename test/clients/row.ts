@@ -1,0 +1,55 @@
+/** The form of the table of what the official clients do, and the words of its outcomes. */
+
+export const OUTCOMES = {
+  works: 'works',
+  client: 'refused by the client',
+  service: 'refused by the service',
+  notYet: 'not yet',
+} as const;
+
+export interface Expected {
+  outcome: keyof typeof OUTCOMES;
+  exit: number;
+  /** A string is the whole output, with each stretch of white space as one blank. */
+  output: string | RegExp;
+}
+
+export const RUNTIMES = ['simulated', 'docker'] as const;
+export type RuntimeName = (typeof RUNTIMES)[number];
+
+export interface Row extends Partial<Record<RuntimeName, Expected>> {
+  client: 'cli' | 'sdk';
+  /** The arguments of `msb`, divided by blanks, or the statements of a program that uses the SDK. */
+  run: string;
+}
+
+/** Rows that run one after the other in an organization of their own. */
+export interface Session {
+  title: string;
+  /** Files in the working directory of the CLI. */
+  files?: Record<string, string>;
+  rows: Row[];
+}
+
+export const works = (output: Expected['output'] = ''): Expected => ({ outcome: 'works', exit: 0, output });
+export const clientRefuses = (output: Expected['output']): Expected => ({
+  ...{ outcome: 'client', exit: 1, output },
+});
+export const serviceRefuses = (output: Expected['output']): Expected => ({
+  ...{ outcome: 'service', exit: 1, output },
+});
+export const notYet = (output: Expected['output']): Expected => ({ outcome: 'notYet', exit: 1, output });
+
+/** A command of the CLI, with the same outcome on both runtimes unless Docker's is given. */
+export const msb = (run: string, simulated: Expected, docker = simulated): Row => ({
+  ...{ client: 'cli', run, simulated, docker },
+});
+
+/** A program that uses the SDK, with the same outcome on both runtimes unless Docker's is given. */
+export const sdk = (run: string, simulated: Expected, docker = simulated): Row => ({
+  ...{ client: 'sdk', run, simulated, docker },
+});
+
+export function only(runtime: RuntimeName, { client, run, [runtime]: expected }: Row): Row {
+  return { client, run, [runtime]: expected! };
+}
