@@ -1,19 +1,17 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describeClients, testSessions } from '../support/clients.js';
+import { testClients } from '../support/clients.js';
 import { describeDocker, importImage, makeBusybox, makeImage } from '../support/docker.js';
 import { onDocker } from '../support/docker-service.js';
 import { startTestService } from '../support/service.js';
 
 describeDocker('on Docker', () => {
-  describeClients('the official clients with the Docker runtime', () => {
-    testSessions('docker', () => {
-      makeImages();
-      return startTestService({
-        ...onDocker({ capacity: { vcpus: 100, memoryMib: 100_000 } }),
-        settings: { stopGraceMs: 500 },
-      });
+  testClients('the official clients with the Docker runtime', 'docker', () => {
+    makeImages();
+    return startTestService({
+      ...onDocker({ capacity: { vcpus: 100, memoryMib: 100_000 } }),
+      settings: { stopGraceMs: 500 },
     });
   });
 });

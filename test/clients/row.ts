@@ -18,8 +18,8 @@ export const RUNTIMES = ['simulated', 'docker'] as const;
 export type RuntimeName = (typeof RUNTIMES)[number];
 
 export interface Row extends Partial<Record<RuntimeName, Expected>> {
-  client: 'cli' | 'sdk';
-  /** The arguments of `msb`, divided by blanks, or the statements of a program that uses the SDK. */
+  client: 'cli' | 'node' | 'python';
+  /** The arguments of `msb`, divided by blanks, or the statements of a program that uses an SDK. */
   run: string;
 }
 
@@ -45,9 +45,14 @@ export const msb = (run: string, simulated: Expected, docker = simulated): Row =
   ...{ client: 'cli', run, simulated, docker },
 });
 
-/** A program that uses the SDK, with the same outcome on both runtimes unless Docker's is given. */
-export const sdk = (run: string, simulated: Expected, docker = simulated): Row => ({
-  ...{ client: 'sdk', run, simulated, docker },
+/** A program that uses the Node SDK, with the same outcome on both runtimes unless Docker's is given. */
+export const node = (run: string, simulated: Expected, docker = simulated): Row => ({
+  ...{ client: 'node', run, simulated, docker },
+});
+
+/** A program that uses the Python SDK, with the same outcome on both runtimes. */
+export const python = (run: string, expected: Expected): Row => ({
+  ...{ client: 'python', run, simulated: expected, docker: expected },
 });
 
 export function only(runtime: RuntimeName, { client, run, [runtime]: expected }: Row): Row {

@@ -1,7 +1,17 @@
-import { clientRefuses, msb, notYet, only, sdk, serviceRefuses, works, type Session } from './row.js';
+import {
+  clientRefuses,
+  msb,
+  node,
+  notYet,
+  only,
+  python,
+  serviceRefuses,
+  works,
+  type Session,
+} from './row.js';
 
 /**
- * What the official CLI and Node SDK do with this service, command by command. The tests beside this file run every row;
+ * What the official CLI and SDKs do with this service, command by command. The tests beside this file run every row;
  * `npm run generate` writes the rows to docs/clients.md.
  */
 
@@ -87,7 +97,7 @@ export const SESSIONS: readonly Session[] = [
       msb('run -d --name hello sandkeep-test:busybox -- busybox echo hello', works('hello')),
       only(
         'docker',
-        sdk(
+        node(
           'for await (const line of await (await Sandbox.get("hello")).logStream({ follow: true })) { console.log(line.text()); break; }',
           works('hello'),
         ),
@@ -253,114 +263,114 @@ export const SESSIONS: readonly Session[] = [
   {
     title: 'Node SDK: sandboxes',
     rows: [
-      sdk(
+      node(
         'const s = await Sandbox.builder("web").image("sandkeep-test:busybox").cpus(1).memory(128).label("team", "ml").create(); console.log(s.name, s.backendKind, s.ownsLifecycle)',
         works('web cloud true'),
       ),
-      sdk(
+      node(
         'await Sandbox.builder("web").image("sandkeep-test:busybox").create()',
         serviceRefuses(
           'SandboxAlreadyExistsError: sandbox already exists: POST /v1/sandboxes: a sandbox with the name "web" already exists',
         ),
       ),
-      sdk(
+      node(
         'const s = await Sandbox.builder("batch").image("sandkeep-test:echo").detached(true).create(); console.log(s.name, s.ownsLifecycle)',
         works('batch false'),
       ),
-      sdk(
+      node(
         'const s = await Sandbox.builder("batch").image("sandkeep-test:echo").connectOrCreate(); console.log(s.name)',
         works('batch'),
       ),
-      sdk(
+      node(
         'const s = await Sandbox.builder("third").image("sandkeep-test:scratch").connectOrCreate(); console.log(s.name)',
         works('third'),
       ),
-      sdk(
+      node(
         'let page, names = []; do { page = await Sandbox.listWith((l) => page ? l.limit(2).cursor(page.nextCursor) : l.limit(2)); names.push(page.sandboxes.map((s) => s.name)); } while (page.nextCursor); console.log(JSON.stringify(names))',
         works('[["third","batch"],["web"]]'),
       ),
-      sdk(
+      node(
         'console.log((await Sandbox.listWith((l) => l.label("team", "ml"))).sandboxes.map((s) => s.name).join())',
         works('web'),
       ),
-      sdk(
+      node(
         'await Sandbox.listWith((l) => l.limit(101))',
         clientRefuses('InvalidConfigError: invalid config: sandbox list limit must be between 1 and 100'),
       ),
-      sdk(
+      node(
         'const h = await Sandbox.get("web"); console.log(h.status, h.id.startsWith("cloud:"))',
         works('running true'),
       ),
-      sdk(
+      node(
         'await Sandbox.get("nope")',
         serviceRefuses(
           'SandboxNotFoundError: sandbox not found: GET /v1/sandboxes/by-name/:name: resource not found',
         ),
       ),
-      sdk(
+      node(
         'const h = await Sandbox.get("web"); await h.stop(); console.log((await h.refresh()).status)',
         works('stopped'),
       ),
-      sdk(
+      node(
         'const h = await Sandbox.get("web"); await h.start(); console.log((await h.refresh()).status)',
         works('running'),
       ),
-      sdk(
+      node(
         'const h = await Sandbox.get("web"); const ended = h.waitUntilStopped(); await h.requestStop(); console.log((await ended).status)',
         works('stopped'),
       ),
-      sdk(
+      node(
         'const h = await Sandbox.get("web"); await h.connectOrStart(); console.log((await h.refresh()).status)',
         works('running'),
       ),
-      sdk(
+      node(
         'await (await Sandbox.get("web")).kill()',
         clientRefuses('UnsupportedError: Sandbox::kill is not supported by this backend: use Sandbox::stop'),
       ),
-      sdk(
+      node(
         'const h = await Sandbox.get("web"); await h.restart(); console.log((await h.refresh()).status)',
         works('running'),
       ),
-      sdk('await (await Sandbox.get("web")).destroy()', works()),
-      sdk('await Sandbox.remove("batch")', works()),
-      sdk('console.log((await Sandbox.list()).sandboxes.map((s) => s.name).join())', works('third')),
+      node('await (await Sandbox.get("web")).destroy()', works()),
+      node('await Sandbox.remove("batch")', works()),
+      node('console.log((await Sandbox.list()).sandboxes.map((s) => s.name).join())', works('third')),
     ],
   },
   {
     title: 'Node SDK: logs and what is inside',
     rows: [
-      sdk(
+      node(
         'await Sandbox.builder("web").image("sandkeep-test:busybox").cmd(["busybox", "echo", "hello"]).create()',
         works(),
       ),
       only(
         'docker',
-        sdk(
+        node(
           'for await (const line of await (await Sandbox.get("web")).logStream({ follow: true })) { console.log(line.source, line.text()); break; }',
           works('stdout hello'),
         ),
       ),
-      sdk(
+      node(
         'await (await Sandbox.get("web")).logs()',
         clientRefuses(
           'UnsupportedError: Sandbox::logs is not supported by this backend: use Sandbox::log_stream(follow=true)',
         ),
       ),
-      sdk(
+      node(
         'await (await (await Sandbox.get("web")).connect()).exec("busybox", ["true"])',
         notYet(`RuntimeError: runtime error: ${NO_CHANNEL}`),
       ),
-      sdk(
+      node(
         'await (await (await Sandbox.get("web")).connect()).fs().write("/tmp/notes.txt", "hello")',
         notYet(`RuntimeError: runtime error: ${NO_CHANNEL}`),
       ),
-      sdk(
+      node(
         'await (await Sandbox.get("web")).metrics()',
         clientRefuses(
           'UnsupportedError: SandboxHandle::metrics is not supported by this backend: use a local backend',
         ),
       ),
-      sdk(
+      node(
         'await (await Sandbox.get("web")).stop(); for await (const line of await (await Sandbox.get("web")).logStream({ follow: true })) console.log(line.text())',
         works(),
         works('hello'),
@@ -370,64 +380,91 @@ export const SESSIONS: readonly Session[] = [
   {
     title: 'Node SDK: volumes and their files',
     rows: [
-      sdk(
+      node(
         'const v = await Volume.builder("data").label("team", "ml").create(); console.log(v.name)',
         works('data'),
       ),
-      sdk(
+      node(
         'await Volume.builder("data").create()',
         serviceRefuses(
           'VolumeAlreadyExistsError: volume already exists: POST /v1/volumes: a volume with the name "data" already exists',
         ),
       ),
-      sdk(
+      node(
         'console.log(JSON.stringify((await Volume.list()).map((v) => [v.name, v.isDefault])))',
         works('[["",true],["data",false]]'),
       ),
-      sdk('console.log((await Volume.getDefault()).isDefault)', works('true')),
-      sdk(
+      node('console.log((await Volume.getDefault()).isDefault)', works('true')),
+      node(
         'const fs = (await Volume.get("data")).fs(); await fs.mkdir("a"); await fs.write("a/x.txt", "hello"); console.log(await fs.readToString("a/x.txt"))',
         works('hello'),
       ),
-      sdk(
+      node(
         'const fs = (await Volume.get("data")).fs(); await fs.copy("a/x.txt", "a/y.txt"); await fs.rename("a/y.txt", "a/z.txt"); console.log((await fs.list("a")).map((e) => e.path).toSorted().join())',
         works('/a/x.txt,/a/z.txt'),
       ),
-      sdk(
+      node(
         'const fs = (await Volume.get("data")).fs(); const s = await fs.stat("a/x.txt"); console.log(s.kind, s.size, await fs.exists("nope"))',
         works('file 5 false'),
       ),
-      sdk(
+      node(
         'const fs = (await Volume.get("data")).fs(); const sink = await fs.writeStream("big"); await sink.write("one "); await sink.write("two"); await sink.close(); console.log(String(Buffer.from(await (await fs.readStream("big")).collect())))',
         works('one two'),
       ),
-      sdk(
+      node(
         'await (await Volume.get("data")).fs().readToString("nope")',
         serviceRefuses(
           'SandboxFsOpsError: sandbox fs error: volume filesystem request: "nope" does not exist',
         ),
       ),
-      sdk(
+      node(
         'await (await Volume.get("data")).fs().readToString("../x")',
         serviceRefuses(
           'InvalidConfigError: invalid config: volume filesystem request: the path must not contain ".."',
         ),
       ),
-      sdk(
+      node(
         'const fs = (await Volume.get("data")).fs(); await fs.remove("a/z.txt"); await fs.removeDir("a"); console.log(await fs.exists("a"))',
         works('false'),
       ),
-      sdk(
+      node(
         'await Sandbox.builder("web").image("sandkeep-test:busybox").volume("/data", (m) => m.named("data")).create()',
         works(),
       ),
-      sdk(
+      node(
         'await Volume.remove("data")',
         serviceRefuses(
           'CloudHttpError: cloud HTTP 409: DELETE /v1/volumes/:id: the volume is mounted by web',
         ),
       ),
-      sdk('await Sandbox.remove("web"); await Volume.remove("data")', works()),
+      node('await Sandbox.remove("web"); await Volume.remove("data")', works()),
+    ],
+  },
+  {
+    title: 'Python SDK',
+    rows: [
+      python(
+        's = await Sandbox.create("web", image="sandkeep-test:busybox", cpus=1, memory=128, labels={"team": "ml"}); print(await s.name)',
+        works('web'),
+      ),
+      python('print([s.name for s in (await Sandbox.list()).sandboxes])', works("['web']")),
+      python('print((await Sandbox.get("web")).status)', works('running')),
+      python(
+        'h = await Sandbox.get("web"); await h.stop(); print((await Sandbox.get("web")).status)',
+        works('stopped'),
+      ),
+      python('await Sandbox.start("web"); print((await Sandbox.get("web")).status)', works('running')),
+      python('await Sandbox.remove("web")', works()),
+      python(
+        'await Sandbox.get("web")',
+        serviceRefuses(
+          'SandboxNotFoundError: sandbox not found: GET /v1/sandboxes/by-name/:name: resource not found',
+        ),
+      ),
+      python(
+        'await Volume.create("data"); print([v.name for v in await Volume.list()])',
+        works("['', 'data']"),
+      ),
     ],
   },
 ];

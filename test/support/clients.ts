@@ -1,89 +1,63 @@
-import { execFile, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
 import type { Row, RuntimeName, Session } from '../clients/row.js';
-import { CLIENT_VERSION, SESSIONS } from '../clients/table.js';
+import { SESSIONS } from '../clients/table.js';
 import type { Client } from './client.js';
+import { installFromNpm, installFromPyPI } from './clients-install.js';
 import { destroyAll } from './docker-service.js';
 import type { TestService } from './service.js';
 
-/** The packages with the binaries, by platform. */
-const PLATFORMS: Readonly<Record<string, string>> = {
-  'linux-x64': 'linux-x64-gnu',
-  'linux-arm64': 'linux-arm64-gnu',
-  'darwin-arm64': 'darwin-arm64',
+const [npm, pypi] = await Promise.all([installFromNpm(), installFromPyPI()]);
+
+const missing: Record<Row['client'], string | undefined> = {
+  cli: npm.missing,
+  node: npm.missing,
+  python: pypi.missing,
 };
-const platform = PLATFORMS[`${process.platform}-${process.arch}`];
-const binaries = `@superradcompany/microsandbox-${platform}`;
-const cache = join(PACKAGE_ROOT, 'node_modules', '.cache');
-/** Kept from one test run to the next: the packages have 90 MB. */
-const installed = join(cache, `microsandbox-${CLIENT_VERSION}`);
-const msbProgram = join(installed, 'node_modules', binaries, 'bin', 'msb');
+/** Python is not needed for anything else: without it the tests with its SDK are always skipped. */
+const isRequired = process.env['SANDKEEP_TEST_CLIENTS'] === 'required';
 
-const reason = await install();
-
-/**
- * Tests with the official clients. Without npm they are skipped and say so; with SANDKEEP_TEST_CLIENTS=required, as in
- * CI, they fail instead.
- */
-export const describeClients =
-  reason === undefined || process.env['SANDKEEP_TEST_CLIENTS'] === 'required'
-    ? describe
-    : (name: string, body: () => void) => describe.skip(`${name} — SKIPPED: ${reason}`, body);
-
-if (reason !== undefined) console.warn(`the tests with the official clients are SKIPPED: ${reason}`);
-
-/** Returns why the clients cannot be used, or undefined. */
-async function install(): Promise<string | undefined> {
-  if (platform === undefined) return `there are no clients for ${process.platform} ${process.arch}`;
-  if (existsSync(installed)) return undefined;
-  mkdirSync(cache, { recursive: true });
-  const folder = mkdtempSync(join(cache, 'installing-'));
-  // The package of the platform is named too: as an optional one, npm leaves it out where Node is older than 22.
-  const packages = ['microsandbox', binaries].map((name) => `${name}@${CLIENT_VERSION}`);
-  const flags = ['--prefix', folder, '--ignore-scripts', '--no-save', '--no-audit', '--no-fund'];
-  try {
-    await promisify(execFile)('npm', ['install', ...flags, '--fetch-retries=1', ...packages], {
-      ...{ cwd: folder, timeout: 240_000 },
-    });
-    // Another test file may have been quicker.
-    if (!existsSync(installed)) renameSync(folder, installed);
-    return undefined;
-  } catch (error) {
-    if (existsSync(installed)) return undefined;
-    return `npm cannot install ${packages.join(' and ')} (${(error as Error).message.trim().split('\n').at(-1)})`;
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
+for (const reason of [npm.missing, pypi.missing]) {
+  if (reason !== undefined) console.warn(`tests with the official clients are SKIPPED: ${reason}`);
 }
 
-/** One test a session of the table, on the service that `start` starts. */
-export function testSessions(runtime: RuntimeName, start: () => Promise<TestService>): void {
-  let service: TestService;
-  const clients: Client[] = [];
+/**
+ * One test a session of the table, on the service that `start` starts. Without npm they are skipped and say so; with
+ * SANDKEEP_TEST_CLIENTS=required, as in CI, they fail instead.
+ */
+export function testClients(title: string, runtime: RuntimeName, start: () => Promise<TestService>): void {
+  describe(title, () => {
+    let service: TestService;
+    const clients: Client[] = [];
 
-  beforeAll(async () => {
-    if (reason !== undefined) throw new Error(reason);
-    service = await start();
-  });
-
-  afterAll(async () => {
-    if (service) await destroyAll(service, ...clients);
-    await service?.close();
-  });
-
-  const sessions = SESSIONS.filter(({ rows }) => rows.some((row) => row[runtime]));
-  for (const session of sessions) {
-    it.concurrent(session.title, { timeout: 300_000 }, async () => {
-      const client = await service.newOrg();
-      clients.push(client);
-      expect(await runSession(session, runtime, { url: service.url, key: client.key })).toEqual([]);
+    beforeAll(async () => {
+      service = await start();
     });
-  }
+
+    afterAll(async () => {
+      if (service) await destroyAll(service, ...clients);
+      await service?.close();
+    });
+
+    for (const session of SESSIONS) {
+      const rows = session.rows.filter((row) => row[runtime]);
+      const reason = rows.map(({ client }) => missing[client]).find((reason) => reason !== undefined);
+      const isPython = rows.some(({ client }) => client === 'python');
+      if (rows.length === 0) continue;
+      if (reason !== undefined && (isPython || !isRequired)) {
+        it.skip(`${session.title} — SKIPPED: ${reason}`);
+        continue;
+      }
+      it.concurrent(session.title, { timeout: 300_000 }, async () => {
+        const client = await service.newOrg();
+        clients.push(client);
+        expect(await runSession(session, runtime, { url: service.url, key: client.key })).toEqual([]);
+      });
+    }
+  });
 }
 
 /** Runs the rows; returns what was other than expected. */
@@ -110,20 +84,47 @@ async function runSession(
   return wrong;
 }
 
+interface Invocation {
+  program: string;
+  args: string[];
+  cwd?: string;
+  env?: Record<string, string>;
+}
+
+/** How a row is run; what its program may name is imported. An error is printed as its name and message. */
+function invocationOf({ client, run }: Row): Invocation {
+  if (client === 'python') {
+    if (pypi.missing !== undefined) throw new Error(pypi.missing);
+    // The process ends inside main: in the end of the interpreter, threads of the SDK abort it now and then.
+    const lines = [
+      'import asyncio, os',
+      'from microsandbox import Sandbox, Volume',
+      'async def main():',
+      '  try:',
+      `    ${run}`,
+      '  except Exception as error:',
+      "    print(f'{type(error).__name__}: {error}', flush=True)",
+      '    os._exit(1)',
+      "  print('', end='', flush=True)",
+      '  os._exit(0)',
+      'asyncio.run(main())',
+    ];
+    const env = { PYTHONPATH: pypi.folder };
+    return { program: pypi.python, args: ['-c', lines.join('\n')], env };
+  }
+  if (npm.missing !== undefined) throw new Error(npm.missing);
+  if (client === 'cli') return { program: npm.msb, args: run.split(' ') };
+  const script = `import { Sandbox, Volume } from 'microsandbox';
+    try { ${run} } catch ({ name, message }) { console.error(name + ': ' + message); process.exitCode = 1; }`;
+  return { program: process.execPath, args: ['--input-type=module', '--eval', script], cwd: npm.folder };
+}
+
 /** How long something took, which the CLI adds where that was long. */
 const TOOK = / \(\d+(\.\d+)?m?s\)/g;
-/** What a program in the table may name. */
-const IMPORTS = "import { Sandbox, Volume } from 'microsandbox';";
 
-function run(
-  { client, run }: Row,
-  env: Record<string, string>,
-): Promise<{ exit: number | null; text: string }> {
-  const program = `${IMPORTS} try { ${run} } catch ({ name, message }) { console.error(name + ': ' + message); process.exitCode = 1; }`;
-  const child =
-    client === 'cli'
-      ? spawn(msbProgram, run.split(' '), { env, cwd: env['HOME'] })
-      : spawn(process.execPath, ['--input-type=module', '--eval', program], { env, cwd: installed });
+function run(row: Row, given: Record<string, string>): Promise<{ exit: number | null; text: string }> {
+  const { program, args, cwd = given['HOME'], env } = invocationOf(row);
+  const child = spawn(program, args, { env: { ...given, ...env }, cwd });
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
   child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));

@@ -1,0 +1,83 @@
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { CLIENT_VERSION } from '../clients/table.js';
+
+/** The official clients, each in a folder that is kept from one test run to the next: the packages have 90 MB. */
+
+/** A client that can be run, or the reason why not. */
+export type Installed<T> = (T & { missing?: undefined }) | { missing: string };
+
+const CACHE = join(PACKAGE_ROOT, 'node_modules', '.cache');
+const TIMEOUT_MS = 240_000;
+const execute = promisify(execFile);
+
+/** The packages with the binaries, by platform. */
+const PLATFORMS: Readonly<Record<string, string>> = {
+  'linux-x64': 'linux-x64-gnu',
+  'linux-arm64': 'linux-arm64-gnu',
+  'darwin-arm64': 'darwin-arm64',
+};
+
+/** The CLI and the Node SDK. `folder`: where programs find the SDK. */
+export async function installFromNpm(): Promise<Installed<{ msb: string; folder: string }>> {
+  const platform = PLATFORMS[`${process.platform}-${process.arch}`];
+  if (platform === undefined) return { missing: `there are none for ${process.platform} ${process.arch}` };
+  const binaries = `@superradcompany/microsandbox-${platform}`;
+  // The package of the platform is named too: as an optional one, npm leaves it out where Node is older than 22.
+  const packages = ['microsandbox', binaries].map((name) => `${name}@${CLIENT_VERSION}`);
+  const flags = ['--ignore-scripts', '--no-save', '--no-audit', '--no-fund'];
+  const retries = ['--fetch-retries=1', '--fetch-retry-mintimeout=1000'];
+  return installOnce(`microsandbox-${CLIENT_VERSION}`, async (folder) => {
+    await execute('npm', ['install', '--prefix', folder, ...flags, ...retries, ...packages], {
+      ...{ cwd: folder, timeout: TIMEOUT_MS },
+    });
+  }).then(
+    (folder) => ({ folder, msb: join(folder, 'node_modules', binaries, 'bin', 'msb') }),
+    (error: Error) => ({ missing: `npm cannot install ${packages.join(' and ')}: ${reasonOf(error)}` }),
+  );
+}
+
+/** The Python SDK. `folder`: what PYTHONPATH has to name. */
+export async function installFromPyPI(): Promise<Installed<{ python: string; folder: string }>> {
+  const wanted = `microsandbox==${CLIENT_VERSION}`;
+  const flags = ['--quiet', '--no-deps', '--disable-pip-version-check', '--retries', '1'];
+  try {
+    const { stdout } = await execute('python3', ['-c', 'import sys; print(sys.executable)']);
+    const python = stdout.trim();
+    const folder = await installOnce(`microsandbox-python-${CLIENT_VERSION}`, async (folder) => {
+      await execute(python, ['-m', 'pip', 'install', ...flags, '--target', folder, wanted], {
+        ...{ timeout: TIMEOUT_MS },
+      });
+    });
+    return { python, folder };
+  } catch (error) {
+    return { missing: `pip cannot install ${wanted}: ${reasonOf(error as Error)}` };
+  }
+}
+
+/** Returns the folder of that name in the cache; fills a new one unless it is there. */
+async function installOnce(name: string, install: (folder: string) => Promise<void>): Promise<string> {
+  const installed = join(CACHE, name);
+  if (existsSync(installed)) return installed;
+  mkdirSync(CACHE, { recursive: true });
+  const folder = mkdtempSync(join(CACHE, 'installing-'));
+  try {
+    await install(folder);
+    renameSync(folder, installed);
+  } catch (error) {
+    // Another test file may have been quicker.
+    if (!existsSync(installed)) throw error;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  return installed;
+}
+
+/** The first line in which the installer says what is wrong. */
+function reasonOf({ message, stderr = '' }: Error & { stderr?: string }): string {
+  const lines = stderr.split('\n').map((line) => line.trim());
+  return lines.find((line) => /error/i.test(line)) ?? message;
+}
