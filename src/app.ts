@@ -3,6 +3,7 @@ import { eventExamples } from './events/examples.js';
 import { eventRoutes } from './events/routes.js';
 import { makeDoor } from './http/auth.js';
 import { healthRoutes } from './http/health.js';
+import { landingRoute } from './http/landing.js';
 import { registerOpenapi } from './http/openapi.js';
 import { giveContexts } from './http/request-context.js';
 import type { App } from './http/route.js';
@@ -69,6 +70,7 @@ export async function buildApp(
   });
 
   await registerOpenapi(app, EXAMPLES);
+  landingRoute(app);
   healthRoutes(app, ctx);
   await app.register(async (api) => {
     api.addHook('onRequest', await doorOf(api, ctx));

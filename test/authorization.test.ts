@@ -26,7 +26,7 @@ const ROUTES = operations.map(({ method, path, operation }) => {
 const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
 
 /** What stands before the door, beside the files of the API reference. */
-const OPEN = ['GET /healthz', 'GET /openapi.json', 'GET /readyz'];
+const OPEN = ['GET /', 'GET /healthz', 'GET /openapi.json', 'GET /readyz'];
 
 let service: TestService;
 /** Every method and path that was registered, shown in the document or not, behind the door or not. */

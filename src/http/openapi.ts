@@ -1,25 +1,28 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
+import type { FastifyRequest } from 'fastify';
 import { addExamples, type Examples } from './examples.js';
 import type { App } from './route.js';
 
 const DESCRIPTION = `REST API of Sandkeep, the self-hosted control plane for sandboxes and volumes.
 
 **Versions.** The path prefix \`/v1\` names the major version. Under it only additions are made: routes, optional
-parameters, response fields, event types, error codes. Ignore what you do not know. A field or route that is to go is
-marked \`deprecated\` here and stays at least six months and until \`/v2\` stands beside \`/v1\`.
+parameters, response fields, event types, error codes. Clients must ignore fields and words that they do not know. A field or
+route that will be removed is marked \`deprecated\` and stays for at least six months, until \`/v2\` exists.
 The enumerations \`status\` and \`status_reason\` of sandboxes and \`kind\` and \`status\` of volumes do not grow under \`/v1\`.
 
-**Errors.** Everything that is not 2xx has the body of \`ErrorResponse\`; every answer has an \`x-request-id\`.
+**Errors.** Every 4xx and 5xx answer has the body of \`ErrorResponse\`. Every answer has an \`x-request-id\`.
 
-**Scopes.** Each operation names the scope that a key needs for it (under \`security\`; where none is named, every key will do). \`write\` has \`read\` of the
-same kind in it, and \`org:admin\` has all.
+**Scopes.** Each operation names the scope that a key needs for it under \`security\`. An operation without a scope accepts
+every key. \`write\` includes \`read\` of the same kind; \`org:admin\` includes every scope.
 
-**Lists.** \`next_cursor\` is null on the last page. A filter that is not understood is refused.`;
+**Lists.** \`next_cursor\` is null on the last page. An unknown filter is refused.`;
 
 /** Collects the OpenAPI document from the routes that are registered after it, and serves it. */
 export async function registerOpenapi(app: App, examples: Examples): Promise<void> {
   await app.register(swagger, {
+    // It cannot read a server that is a relative address.
+    stripBasePath: false,
     openapi: {
       openapi: '3.1.0',
       info: {
@@ -28,14 +31,16 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
         description: DESCRIPTION,
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
+      // Below the directory of the document: a proxy may serve it under a path prefix.
+      servers: [{ url: '.', description: 'The service that serves this document.' }],
       tags: [
-        { name: 'sandboxes', description: 'Isolated compute: list, create, start, stop, delete.' },
-        { name: 'volumes', description: 'Storage that outlives sandboxes.' },
-        { name: 'events', description: 'The audit trail.' },
-        { name: 'webhooks', description: 'Audit events, posted to addresses of yours.' },
+        { name: 'sandboxes', description: 'Isolated compute with a lifecycle and a log.' },
+        { name: 'volumes', description: 'Storage that outlives sandboxes, and its files.' },
+        { name: 'events', description: 'The audit trail of the organization.' },
+        { name: 'webhooks', description: 'Addresses that audit events are posted to.' },
         { name: 'organization', description: 'The organization, its members and its quotas.' },
-        { name: 'keys', description: 'What opens the organization, and how far.' },
-        { name: 'billing', description: 'Usage, computed when it is read.' },
+        { name: 'keys', description: 'API keys and their permissions.' },
+        { name: 'billing', description: 'Usage of compute and storage, and its cost.' },
       ],
       components: {
         securitySchemes: {
@@ -58,11 +63,30 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
       defaultModelsExpandDepth: 0,
     },
     theme: { title: 'Sandkeep API' },
+    transformSpecification: (document) => ({ ...document, servers: [{ url: '..' }] }),
+    transformSpecificationClone: false,
+    uiHooks: {
+      onRequest: (request, reply, done) => {
+        const target = pageOfDocs(request);
+        if (target === undefined) done();
+        else void reply.redirect(target);
+      },
+    },
     staticCSP: true,
     // The service itself speaks plain HTTP; who puts TLS before it does so for the whole address.
     transformStaticCSP: (header) => header.replace('upgrade-insecure-requests;', ''),
   });
   app.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
+}
+
+/**
+ * The page finds its files only from `/docs/`. Every other address of it leads there, relative to itself, because the library
+ * would name an absolute path, which a path prefix of a proxy makes wrong.
+ */
+function pageOfDocs({ url, routeOptions }: FastifyRequest): string | undefined {
+  if (routeOptions.url === '/docs/static/index.html') return '../';
+  if (routeOptions.url !== '/docs' || url === '/docs/') return undefined;
+  return url.startsWith('/docs/') ? './' : 'docs/';
 }
 
 type Json = { [key: string]: unknown };

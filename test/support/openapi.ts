@@ -14,6 +14,7 @@ export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'
 
 interface Operation {
   operationId: string;
+  summary: string;
   security?: Record<string, string[]>[];
   responses: Record<string, { content?: Record<string, { schema: unknown }> }>;
 }

@@ -1,0 +1,16 @@
+import { preferredType } from './accept.js';
+import type { App } from './route.js';
+
+/** Relative addresses, because a proxy may serve everything below a path prefix that the service does not know. */
+const DOCS = 'docs/';
+const OPENAPI = 'openapi.json';
+
+/** `GET /`: a browser is sent to the API reference, other clients get the addresses of the reference as JSON. */
+export function landingRoute(app: App): void {
+  app.get('/', { schema: { hide: true } }, (request, reply) => {
+    void reply.header('vary', 'accept');
+    const type = preferredType(request.headers.accept, ['application/json', 'text/html']);
+    if (type === 'text/html') return reply.redirect(DOCS);
+    return { service: 'sandkeep', docs: DOCS, openapi: OPENAPI };
+  });
+}
