@@ -21,7 +21,7 @@ export default defineConfig({
     // Two cores: more files at once only wait for each other.
     maxWorkers: 2,
     // Far more than any takes: a machine that is busy with something else makes no test fail.
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
   },
 });

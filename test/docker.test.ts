@@ -115,13 +115,13 @@ describeDocker('the docker runtime', () => {
     expect(existsSync(`${LogPath}.2`)).toBe(false);
   });
 
-  test('without a command it stays, and a stop ends it well inside ten seconds', async () => {
+  test('without a command it stays, and a stop ends it without force', async () => {
     const { body } = await client.post('/v1/sandboxes', request('idle'), running);
     expect(body.status).toBe('running');
-    const begun = Date.now();
     await client.post(`/v1/sandboxes/${body.id}/stop`, {});
     const stopped = await untilStatus(client, body.id, 'stopped');
-    expect(Date.now() - begun).toBeLessThan(8_000);
+    // It was asked to end, and did: the engine did not have to kill it.
+    expect((await (await containerOf(body.id))!.inspect()).State.ExitCode).not.toBe(137);
     expect(stopped.body.last_failure_message).toBeNull();
   });
 

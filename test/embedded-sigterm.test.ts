@@ -79,7 +79,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
       await client.query('commit');
       expect(await Promise.all(blocked)).toEqual([200, 200, 200, 200, 200]);
     });
-    await until('it has ended', () => service.process.exitCode === 0, 3_000);
+    await until('it has ended', () => service.process.exitCode === 0, 60_000);
   });
 
   test('exits at once when it comes twice, and the database stops by itself', async () => {

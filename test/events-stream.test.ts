@@ -265,9 +265,8 @@ test('a stream ends in order when the service stops', async () => {
   const opened = await openEvents(at(await service.newOrg(), stopping), PATH);
   expect((await opened.events.next()).value).toEqual({ comment: 'following' });
   const rest = allEvents(opened.events);
-  const begun = performance.now();
   await stopping.close();
-  expect(performance.now() - begun).toBeLessThan(3_000);
+  // A stream that is cut off instead throws.
   await rest;
   expect(opened.response.ok).toBe(true);
 });

@@ -193,7 +193,7 @@ test('of twenty equal requests at once one is carried out, and all have its answ
 });
 
 describe('with wait_for=running', () => {
-  const waiting = { start: true, wait_for: 'running', wait_timeout: 20 };
+  const waiting = { start: true, wait_for: 'running', wait_timeout: 90 };
 
   test('the answer that is repeated is the final one, whatever has become of it since', async () => {
     const write = create('final', waiting);

@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { sleep } from '../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../src/runtimes/simulated.js';
 import type { Client } from './support/client.js';
@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const running = { start: true, wait_for: 'running', wait_timeout: 20 };
+const running = { start: true, wait_for: 'running', wait_timeout: 90 };
 
 describe('create', () => {
   test('every field and variant comes back as the contract shows it', async () => {
@@ -209,7 +209,7 @@ describe('lifecycle', () => {
     const started = await client.post(
       `/v1/sandboxes/${id}/start`,
       {},
-      { wait_for: 'running', wait_timeout: 20 },
+      { wait_for: 'running', wait_timeout: 90 },
     );
     expect([started.status, started.body.status, started.body.status_reason]).toEqual([200, 'running', null]);
     const held = (await service.runtime.list()).find(({ sandboxId }) => sandboxId === id);
@@ -414,15 +414,19 @@ describe('waits', () => {
       expect([status, body.status, body.status_reason]).toEqual([200, 'starting', null]);
       expect(Date.now() - begun).toBeGreaterThanOrEqual(1_000);
       // A start that is under way is joined, and a stop or delete ends the wait of whoever waits.
+      const subscribe = vi.spyOn(slow.ctx.changes, 'subscribe');
       const joined = mine.post(
         `/v1/sandboxes/${body.id}/start`,
         {},
         { wait_for: 'running', wait_timeout: 30 },
       );
-      await sleep(200);
+      await until(
+        () => Promise.resolve(subscribe.mock.calls.some(([id]) => id === body.id)),
+        (waiting) => waiting,
+      );
       expect((await mine.post(`/v1/sandboxes/${body.id}/stop`, {})).body.status).toBe('stopping');
       expect(['stopping', 'stopped']).toContain((await joined).body.status);
-      expect((await untilStatus(mine, body.id, 'stopped', 5_000)).body.started_at).toBeNull();
+      expect((await untilStatus(mine, body.id, 'stopped')).body.started_at).toBeNull();
     } finally {
       await slow.close();
     }

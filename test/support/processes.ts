@@ -167,12 +167,12 @@ export function databaseOf(dataDir: string): {
 export async function untilGuarded(service: Launched): Promise<void> {
   const path = `/proc/${service.pid}/task/${service.pid}/children`;
   const isGuard = (child: string) => look(Number(child))?.name === 'sh';
-  await until('it has a guard', () => readFileSync(path, 'utf8').split(' ').some(isGuard), 10_000, 1);
+  await until('it has a guard', () => readFileSync(path, 'utf8').split(' ').some(isGuard), PATIENCE_MS, 1);
 }
 
 /** Waits until nothing of the database runs any more. */
 export async function untilStopped(dataDir: string): Promise<void> {
-  await until('the database has stopped', () => databaseOf(dataDir).all.length === 0, 5_000);
+  await until('the database has stopped', () => databaseOf(dataDir).all.length === 0);
 }
 
 function look(pid: number): (Found & { cwd: string }) | undefined {
@@ -207,10 +207,13 @@ function socketsOf(pid: number): string[] {
   });
 }
 
+/** In milliseconds: a machine that is busy with something else makes no test fail. */
+const PATIENCE_MS = 120_000;
+
 export async function until(
   what: string | (() => string),
   holds: () => boolean | Promise<boolean>,
-  timeoutMs = 10_000,
+  timeoutMs = PATIENCE_MS,
   everyMs = 10,
 ): Promise<void> {
   const deadline = Date.now() + timeoutMs;
@@ -328,7 +331,9 @@ export async function contend(dataDir: string): Promise<Contender> {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   const answer = async () => {
-    const [message] = (await once(child, 'message', { signal: AbortSignal.timeout(10_000) })) as unknown[];
+    const [message] = (await once(child, 'message', {
+      signal: AbortSignal.timeout(PATIENCE_MS),
+    })) as unknown[];
     return message;
   };
   await answer();
