@@ -64,8 +64,11 @@ describe('sandkeep events key', () => {
   test.each([[[]], [['--rotate']]])('makes no key where no log has one: %j', async (more) => {
     const where = ['--data-dir', join(folder, 'elsewhere')];
     const refused = await run(['events', 'key', ...more, ...where]);
-    expectRefused(refused, `there is no key in ${join(folder, 'elsewhere', 'event-keys')}`);
+    expectRefused(refused, `no installation in ${join(folder, 'elsewhere')}; run "sandkeep serve`);
     expect(existsSync(join(folder, 'elsewhere'))).toBe(false);
+    const file = ['--event-keys-file', join(folder, 'other-keys')];
+    const named = await run(['events', 'key', ...more, ...where, ...file]);
+    expectRefused(named, `there is no key in ${join(folder, 'other-keys')}`);
   });
 
   test('rotates the one that is there', async () => {

@@ -1,5 +1,6 @@
 import { Command } from 'commander';
-import { migrate } from '../db/migrate.js';
+import { noInstallation } from '../db/embedded/directory.js';
+import { isMigrated, migrate } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address, type Pool } from '../db/pool.js';
 import { otherKeys } from '../events/chain-queries.js';
@@ -13,6 +14,7 @@ import {
   type EventKeys,
 } from '../events/signing-key.js';
 import { noteKey } from '../events/use-keys.js';
+import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
 import { dataDir, databaseUrl, eventKeys, eventKeysFile, json } from './options.js';
 
@@ -37,7 +39,8 @@ export function databaseCommand(name: string): Command {
 
 /**
  * Opens the database (beside a running server when there is one), brings it to this build's schema, and closes it when
- * `work` is done. `command`: what others who want the data directory are told.
+ * `work` is done. Throws ExplainedError where there is no installation. `command`: what others who want the data directory
+ * are told.
  */
 export async function withDatabase<T>(
   options: CommonOptions,
@@ -50,9 +53,10 @@ export async function withDatabase<T>(
     command,
   });
   try {
-    await migrate(database.address);
     const pool = openPool(database.address, () => undefined);
     try {
+      if (!(await isMigrated(pool))) throw withoutInstallation(options);
+      await migrate(database.address);
       let keys: Promise<EventKeys | undefined> | undefined;
       markEvents(pool, () => (keys ??= writerKeys(pool, options)));
       return await work(pool, database.address);
@@ -62,6 +66,14 @@ export async function withDatabase<T>(
   } finally {
     await database.close();
   }
+}
+
+function withoutInstallation({ dataDir, databaseUrl }: CommonOptions): ExplainedError {
+  return databaseUrl === undefined
+    ? noInstallation(dataDir)
+    : new ExplainedError(
+        'no installation in the database of --database-url; run "sandkeep migrate" with the same URL to create one',
+      );
 }
 
 /**

@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import pg from 'pg';
 import { findBinaries } from '../db/embedded/binaries.js';
-import { openDataDirectory } from '../db/embedded/directory.js';
+import { checkCreatable, findDataDirectory, hasCluster } from '../db/embedded/directory.js';
 import { chooseIdentity } from '../db/embedded/identity.js';
 import { askOwner } from '../db/embedded/ownership.js';
 import { openForCommand } from '../db/open.js';
@@ -73,14 +72,18 @@ async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<F
   }
   try {
     const binaries = findBinaries();
-    const directory = openDataDirectory(dataDir);
+    const directory = findDataDirectory(dataDir);
+    if (!directory) {
+      checkCreatable(dataDir);
+      return { check, state: 'ok', found: `embedded PostgreSQL in ${resolve(dataDir)}; not created yet` };
+    }
     const identity = chooseIdentity(binaries, directory.root);
     const owner = await askOwner(directory);
     const use = owner
       ? `in use by "sandkeep ${owner.command}" (process ${owner.pid})`
-      : existsSync(directory.cluster)
+      : hasCluster(directory)
         ? 'not running'
-        : 'not made yet';
+        : 'not created yet';
     const found = `embedded PostgreSQL in ${directory.root}, as ${identity.description}; ${use}`;
     return { check, state: 'ok', found };
   } catch (error) {

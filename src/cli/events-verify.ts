@@ -1,6 +1,7 @@
 import { SingleBar } from 'cli-progress';
 import { Option, type Command } from 'commander';
 import { createReadStream } from 'node:fs';
+import { requireInstallation } from '../db/open.js';
 import type { Pool } from '../db/pool.js';
 import { headsFileOf, readHeads, type Head } from '../events/heads.js';
 import type { KnownPlace, Witness } from '../events/known-places.js';
@@ -63,6 +64,7 @@ type Result = Verdict & {
 };
 
 async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
+  if (options.databaseUrl === undefined) await requireInstallation(options.dataDir);
   const trust = trustOf(options);
   const exported = await readExports(options, trust);
   const file = headsFileOf(options);

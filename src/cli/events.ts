@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { requireInstallation } from '../db/open.js';
 import { operator } from '../events/actor.js';
 import { setRetention } from '../events/retention.js';
 import {
@@ -58,25 +59,29 @@ function keyCommand(): Command {
     .addOption(option.eventKeys())
     .addOption(option.eventKeysFile())
     .addOption(option.json())
-    .action((options: CommonOptions & { rotate?: true }) => {
+    .action(async (options: CommonOptions & { rotate?: true }) => {
       const source = eventKeySourceOf(options);
       if (options.rotate) {
         if ('keys' in source) {
           throw new ExplainedError('the keys come from SANDKEEP_EVENT_KEYS: put a new one before them there');
         }
-        keysThere(source);
+        await keysThere(source, options);
         rotateEventKey(source.file);
       }
-      const { known } = keysThere(source);
+      const { known } = await keysThere(source, options);
       const keys = known.map(({ id, bytes }) => ({ id, public_key: bytes.toString('base64') }));
       print(options, { keys }, keys.map(({ public_key, id }) => `${public_key}  ${id}`).join('\n'));
     });
 }
 
 /** One that is made here would have signed no log. */
-function keysThere(source: EventKeySource): EventKeys {
+async function keysThere(
+  source: EventKeySource,
+  { dataDir, eventKeysFile }: CommonOptions,
+): Promise<EventKeys> {
   const keys = findEventKeys(source);
   if (!keys) {
+    if (eventKeysFile === undefined) await requireInstallation(dataDir);
     throw new ExplainedError(
       `there is no key in ${describeEventKeys(source)}: name the data directory of the service, or the file with --event-keys-file`,
     );

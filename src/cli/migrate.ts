@@ -8,7 +8,7 @@ export function migrateCommand(): Command {
     .description('bring the database to the schema of this release ("serve" does it by itself)')
     .action(async (options: CommonOptions) => {
       const { dataDir, databaseUrl } = options;
-      const database = await openForCommand({ dataDir, databaseUrl, command: 'migrate' });
+      const database = await openForCommand({ dataDir, databaseUrl, command: 'migrate' }, { create: true });
       try {
         const applied = await migrate(database.address);
         print(

@@ -74,12 +74,11 @@ function forgetCommand(): Command {
     .addOption(option.secretKeys())
     .addOption(option.secretKeysFile())
     .action(async (options: SecretsOptions) => {
-      const keyring = openKeyring(keySourceOf(options))();
-      const key = keyring.currentId;
       const actor = operator('secrets forget');
-      const deleted = await withDatabase(options, 'secrets forget', async (pool) => {
+      const { key, deleted } = await withDatabase(options, 'secrets forget', async (pool) => {
+        const keyring = openKeyring(keySourceOf(options))();
         const webhooks = await forgetWebhookSecrets(pool, actor);
-        return webhooks + (await forgetAll(pool, keyring, actor));
+        return { key: keyring.currentId, deleted: webhooks + (await forgetAll(pool, keyring, actor)) };
       });
       print(
         options,

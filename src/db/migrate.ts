@@ -77,6 +77,14 @@ export async function migrate(address: Address): Promise<string[]> {
   }
 }
 
+/** Whether a migrator has been here: false for an empty database and for one of another program. */
+export async function isMigrated(sql: Sql): Promise<boolean> {
+  const { rows } = await sql.query<{ migrated: boolean }>(
+    "select to_regclass('instance') is not null and to_regclass('schema_migrations') is not null as migrated",
+  );
+  return rows[0]!.migrated;
+}
+
 /** Is the schema the one of this build? */
 export async function isSchemaCurrent(sql: Sql): Promise<boolean> {
   const applied = await appliedMigrations(sql);

@@ -1,6 +1,12 @@
 import pg from 'pg';
 import { sleep } from '../lib/sleep.js';
-import { openDataDirectory, type DataDirectory } from './embedded/directory.js';
+import {
+  findDataDirectory,
+  hasCluster,
+  noInstallation,
+  openDataDirectory,
+  type DataDirectory,
+} from './embedded/directory.js';
 import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/ownership.js';
 import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
 import { startServer, type EmbeddedServer } from './embedded/server.js';
@@ -46,14 +52,26 @@ export async function openForServer(options: DatabaseOptions & Supervision): Pro
   return embedded(directory, ownership, options);
 }
 
-/** Opens the database for a command: beside a running server when there is one, alone otherwise. */
-export async function openForCommand(options: DatabaseOptions): Promise<Database> {
+/**
+ * Opens the database for a command: beside a running server when there is one, alone otherwise. Without `create`, throws
+ * ExplainedError and creates nothing where there is no database.
+ */
+export async function openForCommand(
+  options: DatabaseOptions,
+  { create = false }: { create?: boolean } = {},
+): Promise<Database> {
   if (options.databaseUrl !== undefined) return external(options.databaseUrl);
+  if (!create) await requireInstallation(options.dataDir);
   const directory = openDataDirectory(options.dataDir);
   const deadline = Date.now() + NEIGHBOUR_TIMEOUT_MS;
   for (;;) {
     const ownership = await takeOwnership(directory, options.command);
-    if (!isOwner(ownership)) return embedded(directory, ownership);
+    if (!isOwner(ownership)) {
+      if (create || hasCluster(directory)) return embedded(directory, ownership);
+      // The service that was about to create it has ended.
+      ownership.release();
+      throw noInstallation(options.dataDir);
+    }
     // The owner may still be starting, or be a command about to end.
     if (readPidFile(directory)?.status === 'ready' && (await answers(socketPath(directory)))) {
       const address = { socket: directory.run };
@@ -69,6 +87,16 @@ export async function openForCommand(options: DatabaseOptions): Promise<Database
     }
     await sleep(50);
   }
+}
+
+/**
+ * Throws ExplainedError when the data directory has no database, and creates none. A service that is starting there for the
+ * first time counts as one.
+ */
+export async function requireInstallation(dataDir: string): Promise<void> {
+  const directory = findDataDirectory(dataDir);
+  if (directory && (hasCluster(directory) || (await askOwner(directory)))) return;
+  throw noInstallation(dataDir);
 }
 
 function external(url: string): Database {

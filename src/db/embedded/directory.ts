@@ -1,5 +1,5 @@
 import { accessSync, chmodSync, constants, realpathSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
 import { ExplainedError } from '../../lib/explained.js';
 
@@ -37,18 +37,65 @@ export function openDataDirectory(path: string): DataDirectory {
       cause,
     });
   }
-  const directory = {
-    root,
-    cluster: join(root, 'postgres'),
-    run: join(root, 'run'),
-    log: join(root, 'postgres.log'),
-    owner: join(root, 'owner.json'),
-  };
   const longest = Buffer.byteLength(join(root, LONGEST_NAME));
   if (longest > LONGEST_SOCKET) {
     throw new ExplainedError(
       `the path of the data directory ${root} is ${longest - LONGEST_SOCKET} bytes too long for a unix socket in it: choose a shorter --data-dir`,
     );
   }
-  return directory;
+  return layoutOf(root);
+}
+
+/**
+ * The data directory as it is; undefined when it does not exist. Creates nothing. Throws ExplainedError when this user cannot
+ * look into it.
+ */
+export function findDataDirectory(path: string): DataDirectory | undefined {
+  try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (!found) return undefined;
+    if (!found.isDirectory()) throw new Error('it is not a directory');
+    accessSync(path, constants.R_OK | constants.X_OK);
+    return layoutOf(realpathSync(path));
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const remedy = code === 'EACCES' ? '; run the command as the user of the service, or as root' : '';
+    throw new ExplainedError(`the data directory ${path} cannot be used: ${message}${remedy}`, { cause });
+  }
+}
+
+/** Throws ExplainedError when this user cannot create the missing data directory. Creates nothing. */
+export function checkCreatable(path: string): void {
+  let parent = dirname(resolve(path));
+  while (!statSync(parent, { throwIfNoEntry: false })) parent = dirname(parent);
+  try {
+    accessSync(parent, constants.W_OK | constants.X_OK);
+  } catch (cause) {
+    throw new ExplainedError(
+      `the data directory ${path} does not exist, and this user may not create it in ${parent}: choose another --data-dir, or create it as root and give it to this user`,
+      { cause },
+    );
+  }
+}
+
+/** Whether the embedded database was created here. Its files appear complete, under this name, in one step. */
+export function hasCluster({ cluster }: DataDirectory): boolean {
+  return statSync(cluster, { throwIfNoEntry: false }) !== undefined;
+}
+
+export function noInstallation(path: string): ExplainedError {
+  const directory = resolve(path);
+  return new ExplainedError(
+    `no installation in ${directory}; run "sandkeep serve --data-dir ${directory}" to create one`,
+  );
+}
+
+function layoutOf(root: string): DataDirectory {
+  return {
+    root,
+    cluster: join(root, 'postgres'),
+    run: join(root, 'run'),
+    log: join(root, 'postgres.log'),
+    owner: join(root, 'owner.json'),
+  };
 }
