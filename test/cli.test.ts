@@ -105,6 +105,23 @@ describe('--help', () => {
     for (const row of described) expect(row).toMatch(/^ {2}\S.*? {2,}\S/);
   });
 
+  test("shows a command's own options first, the required ones before the others and marked", async () => {
+    const { out } = await run(['key', 'create', '--help']);
+    const rows = out.split('\n').filter((row) => /^( {2}(-\w, )?--|\S)/.test(row));
+    expect(rows.map((row) => row.trim().split(/ {2,}/)[0])).toEqual([
+      ...['Usage: sandkeep key create [options]', 'make an API key; it is printed once and stored nowhere'],
+      ...['Options:', '--org <slug>', '--name <name>', '--scopes <scopes>', '--label <name=value>'],
+      ...['--cidr <network>', '--expires <time>', 'Common options:', '--data-dir <dir>'],
+      ...['--database-url <url>', '--event-keys <keys>', '--event-keys-file <file>', '--json', '-h, --help'],
+    ]);
+    expect(out).toMatch(/--org <slug> +required: the organization it opens/);
+    expect(out).toMatch(/--name <name> +required: /);
+    expect(out).not.toMatch(/--scopes <scopes> +required/);
+    expect(out.replaceAll(/\s+/g, ' ')).toContain(
+      'a time from now such as 12h or 90d, or an RFC 3339 date-time such as 2030-01-31T00:00:00Z',
+    );
+  });
+
   test('a command without its verb shows its help and fails', async () => {
     for (const args of [[], ['org'], ['key']]) {
       const { code, err } = await run(args);
@@ -337,7 +354,12 @@ describe('a mistake is answered by one sentence on standard error', () => {
       'can only have the scopes of sandboxes',
     ],
     [['key', 'create', '--org', 'x', '--name', 'x', '--cidr', '10.0.0.0/33'], 'a network is written like'],
-    [['key', 'create', '--org', 'x', '--name', 'x', '--expires', 'soon'], 'must be an RFC 3339 date-time'],
+    [
+      ['key', 'create', '--org', 'x', '--name', 'x', '--expires', 'soon'],
+      'It takes a time from now such as 30m, 12h or 90d, or an RFC 3339 date-time such as 2030-01-31T00:00:00Z.',
+    ],
+    [['key', 'create'], 'error: "--org <slug>" and "--name <name>" are required'],
+    [['webhook', 'create'], 'error: <url> and "--org <slug>" are required'],
     [['key', 'rotate', OLD_ID], `there is no key with the id ${OLD_ID}`],
     [['key', 'revoke', OLD_ID], `there is no key with the id ${OLD_ID}`],
     [['key', 'revoke', 'skp_x'], '"skp_x" is not the id of a key: see "sandkeep key list"'],

@@ -1,4 +1,4 @@
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { noInstallation } from '../db/embedded/directory.js';
 import { isMigrated, migrate } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
@@ -16,7 +16,8 @@ import {
 import { noteKey } from '../events/use-keys.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now } from '../lib/instant.js';
-import { dataDir, databaseUrl, eventKeys, eventKeysFile, json } from './options.js';
+import { OperatorCommand, common } from './operator-command.js';
+import { dataDir, databaseUrl, eventKeys, eventKeysFile, json, wide } from './options.js';
 
 /** What every command takes. */
 export interface CommonOptions {
@@ -25,16 +26,22 @@ export interface CommonOptions {
   eventKeys?: string;
   eventKeysFile?: string;
   json?: true;
+  /** Of commands that print a table. */
+  wide?: true;
 }
 
 /** A command with the options that choose the database. */
 export function databaseCommand(name: string): Command {
-  return new Command(name)
-    .addOption(dataDir())
-    .addOption(databaseUrl())
-    .addOption(eventKeys())
-    .addOption(eventKeysFile())
-    .addOption(json());
+  const command = new OperatorCommand(name);
+  for (const option of [dataDir(), databaseUrl(), eventKeys(), eventKeysFile(), json()]) {
+    command.addOption(common(option));
+  }
+  return command;
+}
+
+/** The same for a command that prints a table. */
+export function tableCommand(name: string): Command {
+  return databaseCommand(name).addOption(common(wide()));
 }
 
 /**

@@ -15,6 +15,7 @@ import { databaseCommand, print, withDatabase, type CommonOptions } from './comm
 import { exportCommand } from './events-export.js';
 import { verifyCommand } from './events-verify.js';
 import { namedOrg } from './named-org.js';
+import { OperatorCommand, common } from './operator-command.js';
 import * as option from './options.js';
 
 export function eventsCommand(): Command {
@@ -52,13 +53,13 @@ function months(text: string): number | 'forever' {
 }
 
 function keyCommand(): Command {
-  return new Command('key')
+  return new OperatorCommand('key')
     .description('print the public key by which others can check the log, those that signed before after it')
     .option('--rotate', 'make a new key first; of the older ones the public halves are kept')
-    .addOption(option.dataDir())
-    .addOption(option.eventKeys())
-    .addOption(option.eventKeysFile())
-    .addOption(option.json())
+    .addOption(common(option.dataDir()))
+    .addOption(common(option.eventKeys()))
+    .addOption(common(option.eventKeysFile()))
+    .addOption(common(option.json()))
     .action(async (options: CommonOptions & { rotate?: true }) => {
       const source = eventKeySourceOf(options);
       if (options.rotate) {

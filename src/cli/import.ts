@@ -116,6 +116,6 @@ function report(options: CommonOptions, result: ImportResult): void {
   print(
     options,
     { committed, lines, imported, unchanged, bad_count: badCount, bad },
-    `${table(['KIND', 'NEW', 'THERE BEFORE'], rows)}\n\n${lines} lines read, ${badCount} bad`,
+    `${table(['KIND', 'NEW', 'THERE BEFORE'], rows, { wide: true })}\n\n${lines} lines read, ${badCount} bad`,
   );
 }

@@ -13,7 +13,7 @@ import { rotateLocked } from '../keys/rotate.js';
 import type { Scope } from '../keys/scopes.js';
 import { ExplainedError } from '../lib/explained.js';
 import { now, shortInstant } from '../lib/instant.js';
-import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
 import { keyCidr, keyExpires, keyLabel, keyOverlap, keyScopes } from './options.js';
@@ -65,7 +65,7 @@ function accessAsked({ name, scopes, label, cidr, expires }: CreateOptions): Acc
 }
 
 function listCommand(): Command {
-  return databaseCommand('list')
+  return tableCommand('list')
     .description('list API keys, by their first characters')
     .option('--org <slug>', 'only those of this organization')
     .action(async (options: CommonOptions & { org?: string }) => {
@@ -82,7 +82,7 @@ function listCommand(): Command {
         stateOf(key),
       ]);
       const headings = ['ORG', 'NAME', 'KEY', 'ID', 'SCOPES', 'ONLY', 'CREATED', 'USED', 'STATE'];
-      print(options, view, table(headings, rows));
+      print(options, view, table(headings, rows, { ...options, optional: ['ONLY', 'CREATED', 'SCOPES'] }));
     });
 }
 

@@ -6,7 +6,7 @@ import { presentMember } from '../members/list.js';
 import { listMembers } from '../members/queries.js';
 import { removeMember } from '../members/remove.js';
 import { ORG_ROLES, type OrgRole } from '../orgs/schema.js';
-import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
 import { table } from './table.js';
 
@@ -42,7 +42,7 @@ function addCommand(): Command {
 }
 
 function listCommand(): Command {
-  return databaseCommand('list')
+  return tableCommand('list')
     .description('list the members of an organization')
     .requiredOption('--org <slug>', 'the organization')
     .action(async (options: MemberOptions) => {
@@ -53,7 +53,7 @@ function listCommand(): Command {
       const rows = view.map(({ email, role, display_name, joined_at }) => [
         ...[email, role, display_name ?? '', joined_at],
       ]);
-      print(options, view, table(['E-MAIL', 'ROLE', 'NAME', 'SINCE'], rows));
+      print(options, view, table(['E-MAIL', 'ROLE', 'NAME', 'SINCE'], rows, options));
     });
 }
 

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander';
 import * as keyRotation from '../keys/rotate.js';
 import { ADMIN, SCOPES } from '../keys/scopes.js';
-import { addMillis, now } from '../lib/instant.js';
+import { addMillis, now, parseInstant } from '../lib/instant.js';
 import { LOG_LEVELS } from '../log.js';
 import { isNetwork } from '../lib/cidr.js';
 import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
@@ -27,6 +27,9 @@ export const databaseUrl = () =>
   );
 
 export const json = () => new Option('--json', 'print JSON for programs');
+
+export const wide = () =>
+  new Option('--wide', 'print the table in full, also where it is wider than the terminal');
 
 export const host = () =>
   new Option('--host <host>', 'address to listen on').env('SANDKEEP_HOST').default('127.0.0.1');
@@ -233,10 +236,15 @@ export const keyCidr = () =>
 export const keyExpires = () =>
   new Option(
     '--expires <time>',
-    'until when it works: an RFC 3339 date-time, or a time from now such as 12h or 90d',
+    'until when it works: a time from now such as 12h or 90d, or an RFC 3339 date-time such as 2030-01-31T00:00:00Z',
   ).argParser((text: string) => {
     const match = /^(\d{1,5})([smhd])$/.exec(text);
-    if (!match) return text;
+    if (!match) {
+      if (parseInstant(text) !== undefined) return text;
+      throw new InvalidArgumentError(
+        'It takes a time from now such as 30m, 12h or 90d, or an RFC 3339 date-time such as 2030-01-31T00:00:00Z.',
+      );
+    }
     const seconds = { s: 1, m: 60, h: 3600, d: 86_400 }[match[2] as 's' | 'm' | 'h' | 'd'];
     return addMillis(now(), Number(match[1]) * seconds * 1000);
   });

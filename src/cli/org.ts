@@ -3,7 +3,7 @@ import { operator } from '../events/actor.js';
 import { shortInstant } from '../lib/instant.js';
 import { createOrg } from '../orgs/create.js';
 import { listOrgs } from '../orgs/queries.js';
-import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
 
 export function orgCommand(): Command {
@@ -31,12 +31,12 @@ function createCommand(): Command {
 }
 
 function listCommand(): Command {
-  return databaseCommand('list')
+  return tableCommand('list')
     .description('list organizations')
     .action(async (options: CommonOptions) => {
       const orgs = await withDatabase(options, 'org list', (pool) => listOrgs(pool));
       const view = orgs.map((org) => ({ ...org, created_at: shortInstant(org.created_at) }));
       const rows = view.map(({ slug, name, id, created_at }) => [slug, name, id, created_at]);
-      print(options, view, table(['SLUG', 'NAME', 'ID', 'CREATED'], rows));
+      print(options, view, table(['SLUG', 'NAME', 'ID', 'CREATED'], rows, options));
     });
 }

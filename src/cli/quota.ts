@@ -5,7 +5,7 @@ import { now } from '../lib/instant.js';
 import { LIMITS, SWITCHES } from '../quotas/limits.js';
 import { parseQuotas, setQuotas } from '../quotas/set.js';
 import { showQuotas } from '../quotas/show.js';
-import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
 import { table } from './table.js';
 
@@ -17,7 +17,7 @@ export function quotaCommand(): Command {
 }
 
 function showCommand(): Command {
-  return databaseCommand('show')
+  return tableCommand('show')
     .description('show the quotas of an organization and what is in use')
     .requiredOption('--org <slug>', 'the organization')
     .action(async (options: CommonOptions & { org: string }) => {
@@ -26,12 +26,12 @@ function showCommand(): Command {
       );
       if (!quotas) throw new ExplainedError('the organization is gone');
       const rows = Object.entries(quotas).map(([name, value]) => [name, shown(value)]);
-      print(options, quotas, table(['QUOTA', 'VALUE'], rows));
+      print(options, quotas, table(['QUOTA', 'VALUE'], rows, options));
     });
 }
 
 function setCommand(): Command {
-  return databaseCommand('set')
+  return tableCommand('set')
     .description('change quotas of an organization: max_sandboxes=10 max_vcpus_per_sandbox=unlimited')
     .requiredOption('--org <slug>', 'the organization')
     .argument('<name=value...>', `the quotas to change, of ${[...LIMITS, ...SWITCHES].join(', ')}`)
@@ -47,7 +47,7 @@ function setCommand(): Command {
       print(
         options,
         change,
-        rows.length === 0 ? 'nothing has changed' : table(['QUOTA', 'BEFORE', 'NOW'], rows),
+        rows.length === 0 ? 'nothing has changed' : table(['QUOTA', 'BEFORE', 'NOW'], rows, options),
       );
     });
 }

@@ -1,17 +1,47 @@
 import Table from 'cli-table3';
+import stringWidth from 'string-width';
+import { fitTable, type Grid } from './table-fit.js';
 
-/** Rows under headings, without lines: easy to read, and to cut up with other tools. Columns of numbers stand to the right. */
-export function table(head: string[], rows: string[][]): string {
+export interface TableOptions {
+  /** Prints everything, however wide the terminal is. */
+  wide?: true;
+  /** Headings of columns that a narrow terminal is not shown, the least important first. */
+  optional?: readonly string[];
+}
+
+const GAP = '   ';
+
+/**
+ * Rows under headings, without lines: easy to read, and to cut up with other tools. Columns of numbers stand to the right. On a
+ * terminal no line is wider than it; elsewhere nothing is shortened.
+ */
+export function table(head: string[], rows: string[][], options: TableOptions = {}): string {
+  const whole = { head, rows: rows.map((row) => row.map(printable)) };
+  const columns = options.wide || !process.stdout.isTTY ? 0 : process.stdout.columns;
+  if (!columns) return render(whole);
+  const { shortened, widths, ...fitted } = fitTable(whole, {
+    columns,
+    ...{ optional: options.optional ?? [], gap: GAP.length, widthOf: stringWidth },
+  });
+  return shortened ? `${render(fitted, widths)}\n\n${hint(columns)}` : render(fitted);
+}
+
+function hint(columns: number): string {
+  const text = 'Shortened to fit the terminal; --wide shows everything.';
+  return text.length > columns ? '--wide'.slice(0, columns) : text;
+}
+
+function render({ head, rows }: Grid, widths?: readonly number[]): string {
   const chars = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '' };
   const none = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' };
   const style = { head: [], border: [], 'padding-left': 0, 'padding-right': 0 };
   const view = new Table({
-    head,
-    style,
+    ...{ head: [...head], style },
     colAligns: head.map((_, column) => (isNumeric(rows, column) ? 'right' : 'left')),
-    chars: { ...chars, ...none, right: '', 'right-mid': '', middle: '   ' },
+    chars: { ...chars, ...none, right: '', 'right-mid': '', middle: GAP },
+    ...(widths ? { colWidths: [...widths] } : {}),
   });
-  view.push(...rows.map((row) => row.map(printable)));
+  view.push(...rows.map((row) => [...row]));
   return view
     .toString()
     .split('\n')
@@ -29,7 +59,7 @@ function printable(cell: string): string {
   });
 }
 
-function isNumeric(rows: string[][], column: number): boolean {
+function isNumeric(rows: Grid['rows'], column: number): boolean {
   const cells = rows.flatMap((row) => row[column] || []);
   return cells.length > 0 && cells.every((cell) => /^-?[\d.,]+$/.test(cell));
 }

@@ -11,7 +11,7 @@ import { totalsByDay } from '../usage/summary.js';
 import { inUnits, sumOf, type Quantities } from '../usage/price.js';
 import { readWindow, type Window } from '../usage/window.js';
 import { explained } from './explained.js';
-import { databaseCommand, withDatabase, type CommonOptions } from './command.js';
+import { tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
 import { table } from './table.js';
 
@@ -25,12 +25,11 @@ interface UsageOptions extends CommonOptions {
 /** Characters of the longest bar where the terminal is wide enough, and of the rest of its line. */
 const BAR = 40;
 const BESIDE_BAR = 45;
-const LONGEST_NAME = 40;
 /** Finance wants the file; people want the sandboxes that matter. */
 const MOST_SHOWN = 20;
 
 export function usageCommand(): Command {
-  return databaseCommand('usage')
+  return tableCommand('usage')
     .description('what the sandboxes of an organization used, by sandbox and by UTC day')
     .requiredOption('--org <slug>', 'the organization')
     .option('--since <time>', 'from this UTC date or date-time on (default: the current UTC month)')
@@ -46,7 +45,7 @@ export function usageCommand(): Command {
           async (tx) => {
             await tx.query('set transaction isolation level repeatable read, read only');
             if (options.json || options.csv) await printRows(tx, scope, window, options);
-            else await printPicture(tx, scope.orgId, window);
+            else await printPicture(tx, scope.orgId, window, options);
           },
           { unhurried: true },
         );
@@ -77,23 +76,23 @@ async function printRows(
   if (json) await write('\n');
 }
 
-async function printPicture(tx: Transaction, orgId: string, window: Window): Promise<void> {
+async function printPicture(
+  tx: Transaction,
+  orgId: string,
+  window: Window,
+  options: UsageOptions,
+): Promise<void> {
   const days = await totalsByDay(tx, orgId, window);
   if (days.size === 0) return write('nothing was used\n');
   const { totals, count } = await sandboxTotals(tx, orgId, window, MOST_SHOWN);
   if (count > 0) {
-    const shown = totals.map(({ name, used }) => [shorten(name), ...hours(used)]);
+    const shown = totals.map(({ name, used }) => [name, ...hours(used)]);
     const more = count > totals.length ? [[`(${count - totals.length} more)`, '', '', '']] : [];
     const all = ['all', ...hours(sumOf([...days.values()]))];
     const head = ['SANDBOX', 'vCPU HOURS', 'GiB HOURS MEMORY', 'GiB HOURS DISK'];
-    await write(`${table(head, [...shown, ...more, all])}\n\n`);
+    await write(`${table(head, [...shown, ...more, all], options)}\n\n`);
   }
-  await write(`${chart(days)}\n`);
-}
-
-function shorten(name: string): string {
-  const characters = [...new Intl.Segmenter().segment(name)].map(({ segment }) => segment);
-  return characters.length > LONGEST_NAME ? `${characters.slice(0, LONGEST_NAME - 1).join('')}…` : name;
+  await write(`${chart(days, options)}\n`);
 }
 
 function hours(used: SandboxTotal['used']): string[] {
@@ -103,7 +102,7 @@ function hours(used: SandboxTotal['used']): string[] {
 }
 
 /** A bar for each day on which something was used; the longest stands for the most. */
-function chart(days: ReadonlyMap<string, Quantities>): string {
+function chart(days: ReadonlyMap<string, Quantities>, options: UsageOptions): string {
   const rows = [...days].map(([day, quantities]) => ({
     day,
     vcpus: inUnits('vcpu_hour', quantities.vcpu_hour),
@@ -116,6 +115,7 @@ function chart(days: ReadonlyMap<string, Quantities>): string {
   return table(
     ['DAY', 'GiB HOURS STORAGE', 'vCPU HOURS', ''],
     rows.map(({ day, vcpus, storage }) => [day, storage.toFixed(2), vcpus.toFixed(2), bar(vcpus)]),
+    options,
   );
 }
 

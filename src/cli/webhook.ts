@@ -24,9 +24,10 @@ import {
 import { webhookSettings } from '../webhooks/settings.js';
 import { tryWebhook } from '../webhooks/try.js';
 import { changeWebhook, removeWebhook } from '../webhooks/update.js';
-import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
+import { common } from './operator-command.js';
 import * as option from './options.js';
 import { table } from './table.js';
 
@@ -75,19 +76,19 @@ function createCommand(): Command {
 }
 
 function listCommand(): Command {
-  return orgCommand('list')
+  return orgCommand('list', tableCommand)
     .description('list the webhooks of an organization')
     .action(async (options: WebhookOptions) => {
       const rows = await operate(options, 'list', async ({ pool }, { orgId }) => {
         const at = now();
         return (await listWebhooks(pool, orgId, undefined, MOST_SHOWN)).map((row) => presentWebhook(row, at));
       });
-      print(options, rows, webhookTable(rows));
+      print(options, rows, webhookTable(rows, options));
     });
 }
 
 function updateCommand(): Command {
-  return reaching(orgCommand('update'))
+  return reaching(orgCommand('update', tableCommand))
     .description('change what is said; one that is made active is sent what it has missed')
     .argument('<id>', 'id of the webhook')
     .option('--url <url>', 'where events are posted to')
@@ -112,7 +113,7 @@ function updateCommand(): Command {
         const changed = await operate(options, 'update', (means, by) =>
           changeWebhook(means, by, named(id), request),
         );
-        print(options, changed, webhookTable([changed]));
+        print(options, changed, webhookTable([changed], options));
       },
     );
 }
@@ -145,7 +146,7 @@ function rotateCommand(): Command {
 }
 
 function testCommand(): Command {
-  return reaching(orgCommand('test'))
+  return reaching(orgCommand('test', tableCommand))
     .description('send a webhook an event of the type webhook_tested from here, once')
     .argument('<id>', 'id of the webhook')
     .action(async (id: string, options: WebhookOptions) => {
@@ -153,13 +154,13 @@ function testCommand(): Command {
         await checkSeal(means, options);
         return tryWebhook(means, by, named(id));
       });
-      print(options, delivery, deliveryTable([delivery]));
+      print(options, delivery, deliveryTable([delivery], options));
       if (delivery.status !== 'delivered') process.exitCode = 1;
     });
 }
 
 function deliveriesCommand(): Command {
-  return orgCommand('deliveries')
+  return orgCommand('deliveries', tableCommand)
     .description(`list the latest ${MOST_SHOWN} deliveries of a webhook, newest first`)
     .argument('<id>', 'id of the webhook')
     .addOption(new Option('--status <status>', 'only those of this status').choices(DELIVERY_STATUSES))
@@ -170,7 +171,7 @@ function deliveriesCommand(): Command {
           presentDelivery,
         );
       });
-      print(options, rows, deliveryTable(rows));
+      print(options, rows, deliveryTable(rows, options));
     });
 }
 
@@ -187,11 +188,11 @@ function redeliverCommand(): Command {
     });
 }
 
-function orgCommand(name: string): Command {
-  return databaseCommand(name)
+function orgCommand(name: string, make = databaseCommand): Command {
+  return make(name)
     .requiredOption('--org <slug>', 'the organization')
-    .addOption(option.secretKeys())
-    .addOption(option.secretKeysFile());
+    .addOption(common(option.secretKeys()))
+    .addOption(common(option.secretKeysFile()));
 }
 
 /** Of commands that judge addresses: the same as those of `serve`. */
@@ -235,7 +236,7 @@ function named(id: string): string {
   return id;
 }
 
-function webhookTable(rows: readonly WebhookResponse[]): string {
+function webhookTable(rows: readonly WebhookResponse[], options: WebhookOptions): string {
   if (rows.length === 0) return 'there are no webhooks';
   return table(
     ['ID', 'STATUS', 'FAILING SINCE', 'URL', 'TYPES'],
@@ -243,10 +244,11 @@ function webhookTable(rows: readonly WebhookResponse[]): string {
       ...[id, status, failing_since ?? '', url],
       event_types.length === 0 ? 'all' : event_types.join(', '),
     ]),
+    { ...options, optional: ['TYPES', 'FAILING SINCE'] },
   );
 }
 
-function deliveryTable(rows: readonly DeliveryResponse[]): string {
+function deliveryTable(rows: readonly DeliveryResponse[], options: WebhookOptions): string {
   if (rows.length === 0) return 'there are no deliveries';
   return table(
     ['ID', 'CREATED', 'EVENT', 'STATUS', 'ATTEMPTS', 'LAST ANSWER'],
@@ -255,5 +257,6 @@ function deliveryTable(rows: readonly DeliveryResponse[]): string {
       const answer = last === undefined ? '' : (last.error ?? String(last.response_status));
       return [id, created_at, event_type, status, String(attempts), answer];
     }),
+    options,
   );
 }

@@ -4,7 +4,7 @@ import { ExplainedError } from '../lib/explained.js';
 import { shortInstant } from '../lib/instant.js';
 import { listWorkers } from '../workers/queries.js';
 import { removeWorker } from '../workers/remove.js';
-import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
 
 export function workerCommand(): Command {
@@ -15,7 +15,7 @@ export function workerCommand(): Command {
 }
 
 function listCommand(): Command {
-  return databaseCommand('list')
+  return tableCommand('list')
     .description('list workers, what they can hold and what is placed on them')
     .action(async (options: CommonOptions) => {
       const workers = await withDatabase(options, 'worker list', (pool) => listWorkers(pool, null));
@@ -29,7 +29,7 @@ function listCommand(): Command {
         worker.alive ? 'live' : `away since ${worker.expires_at}`,
       ]);
       const head = ['NAME', 'RUNTIME', 'ID', 'VCPUS', 'MEMORY MiB', 'DISK MiB', 'STATE'];
-      print(options, view, table(head, rows));
+      print(options, view, table(head, rows, { ...options, optional: ['DISK MiB'] }));
     });
 }
 

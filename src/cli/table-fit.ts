@@ -1,0 +1,76 @@
+/** A table before it is laid out. */
+export interface Grid {
+  head: readonly string[];
+  rows: readonly (readonly string[])[];
+}
+
+export interface Fit {
+  /** Of the terminal. */
+  columns: number;
+  /** Headings of columns that may be left out, the least important first. */
+  optional: readonly string[];
+  /** Blanks between two columns. */
+  gap: number;
+  /** How many cells of a terminal a text takes. */
+  widthOf: (text: string) => number;
+}
+
+export interface Fitted extends Grid {
+  /** Of each column; what is longer is to be cut off. */
+  widths: number[];
+  /** Whether anything was shortened or left out. */
+  shortened: boolean;
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const FRACTION = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z/g;
+
+/**
+ * Makes a table as narrow as the terminal by the first of these that suffices: times to the second, short ids, optional columns left
+ * out one by one, the widest columns cut off.
+ */
+export function fitTable(whole: Grid, fit: Fit): Fitted {
+  const widthsOf = ({ head, rows }: Grid) =>
+    head.map((name, column) =>
+      rows.reduce((most, row) => Math.max(most, fit.widthOf(row[column] ?? '')), fit.widthOf(name)),
+    );
+  const fits = (widths: readonly number[]) => totalOf(widths, fit.gap) <= fit.columns;
+  let grid = whole;
+  for (const shorten of shortenings(fit.optional)) {
+    const widths = widthsOf(grid);
+    if (fits(widths)) return { ...grid, widths, shortened: grid !== whole };
+    grid = shorten(grid);
+  }
+  // Each column keeps one cell at least; where not even those fit, the last columns go.
+  while (
+    totalOf(
+      grid.head.map(() => 1),
+      fit.gap,
+    ) > fit.columns
+  )
+    grid = withoutColumn(grid, grid.head.length - 1);
+  const widths = widthsOf(grid);
+  while (!fits(widths)) widths[widths.indexOf(Math.max(...widths))]! -= 1;
+  return { ...grid, widths, shortened: true };
+}
+
+function* shortenings(optional: readonly string[]): Generator<(grid: Grid) => Grid> {
+  yield (grid) => mapCells(grid, (cell) => cell.replace(FRACTION, '$1Z'));
+  // The beginning of an id is the time at which it was made: only the end tells two of the same minute apart.
+  yield (grid) => mapCells(grid, (cell) => (UUID.test(cell) ? `…${cell.slice(-8)}` : cell));
+  for (const heading of optional) yield (grid) => withoutColumn(grid, grid.head.indexOf(heading));
+  yield (grid) => grid;
+}
+
+function totalOf(widths: readonly number[], gap: number): number {
+  return widths.reduce((sum, width) => sum + width, 0) + gap * Math.max(0, widths.length - 1);
+}
+
+function mapCells({ head, rows }: Grid, change: (cell: string) => string): Grid {
+  return { head, rows: rows.map((row) => row.map(change)) };
+}
+
+function withoutColumn({ head, rows }: Grid, column: number): Grid {
+  const drop = (cells: readonly string[]) => cells.filter((_, index) => index !== column);
+  return { head: drop(head), rows: rows.map(drop) };
+}
