@@ -33,6 +33,7 @@ import type { SimulatedOptions } from './runtimes/simulated.js';
 import type { PriceBook } from './usage/price.js';
 import { notePriceBook } from './usage/price-book-change.js';
 import { VolumeStore } from './volumes/store.js';
+import { noteReach } from './webhooks/served-reach.js';
 import { webhookSettings } from './webhooks/settings.js';
 import { startWorker } from './worker.js';
 
@@ -141,6 +142,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const eventKeys = await openKeysOfLog(pool, options);
     markEvents(requests.watched, () => keysOf(pool));
     await notePriceBook(pool, priceBook);
+    noteReachFor(options, log);
     const instance = await readInstance(pool);
     const volumes = await openVolumes(options);
     const keySource = keySourceOf(options);
@@ -276,6 +278,15 @@ async function openVolumes({
     );
   });
   return volumes;
+}
+
+/** For commands. The service itself does not need it. */
+function noteReachFor(options: ServiceOptions, log: Logger): void {
+  try {
+    noteReach(options.dataDir, webhookSettings(options).reach);
+  } catch (error) {
+    log.warn({ err: error }, 'cannot note for commands which addresses webhooks may lead to');
+  }
 }
 
 /** A new installation has an organization and a key to begin with. */

@@ -32,6 +32,8 @@ let service: TestService;
 /** Every method and path that was registered, shown in the document or not, behind the door or not. */
 const registered: string[] = [];
 let owner: Fixture;
+const WITHOUT_KEY = { header: 'Authorization', expected: 'Bearer <API key>' };
+
 let bad: Record<string, string | null>;
 
 async function keyWith(access: Partial<Access>, name = 'tried'): Promise<{ id: string; key: string }> {
@@ -130,7 +132,7 @@ test('only what reads asks for a scope that reads', () => {
 describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] as const))(
   '%s',
   (_, { id, scope, pattern }) => {
-    test('without a key, or with one that opens nothing, is the same 401', async () => {
+    test('with a key that opens nothing is the same 401, and without one names the missing header', async () => {
       await unchanged(async () => {
         const bodies = new Set<string>();
         for (const [name, key] of Object.entries(bad)) {
@@ -140,7 +142,8 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
             401,
             'Bearer',
           ]);
-          bodies.add(answer.text);
+          if (key) bodies.add(answer.text);
+          else expect(answer.body.error.details).toEqual(WITHOUT_KEY);
         }
         expect([...bodies]).toEqual([
           '{"error":{"code":"invalid_api_key","message":"unauthorized","details":null}}',

@@ -209,6 +209,7 @@ describe('serve', () => {
       SANDKEEP_HOST: '127.0.0.2',
       SANDKEEP_RUNTIME: 'simulated',
       SANDKEEP_LOG_LEVEL: 'error',
+      SANDKEEP_WEBHOOK_ALLOW: '10.0.0.0/8',
     };
     const first = start([...PROGRAM, 'serve', '--json'], { env });
     const [text] = await ready(first, /.*\n/);
@@ -234,6 +235,12 @@ describe('serve', () => {
     await expectReachable(line.address, key);
     expect(await run(['key', 'revoke', id], { env })).toMatchObject({ code: 0, err: '' });
     await expectReachable(line.address, key, 401);
+    // It allows what the service was started with, without being given it again.
+    const where = ['--org', 'default', '--data-dir', env.SANDKEEP_DATA_DIR];
+    expect(await run(['webhook', 'create', 'https://10.1.2.3/', ...where])).toMatchObject({
+      code: 0,
+      err: '',
+    });
     const doctor = await run(['doctor', ...NO_DOCKER], { env });
     expect(doctor.out).toContain(`in use by "sandkeep serve" (process ${first.child.pid})`);
     expectRefused(await run(['serve'], { env }), /is in use by "sandkeep serve" \(process \d+\)/);

@@ -1,6 +1,8 @@
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expectRefused, NO_DOCKER, run, runJson, urlOf } from './support/cli.js';
 import type { Client } from './support/client.js';
+import { noteReach } from '../src/webhooks/served-reach.js';
 import { startTestService, type TestService } from './support/service.js';
 
 let service: TestService;
@@ -44,6 +46,44 @@ describe('what the environment says of webhooks', () => {
     const env = { SANDKEEP_DOCKER_ALLOW: ' ', SANDKEEP_WEBHOOK_ALLOW: '' };
     expectRefused(await run(['serve', ...database, ...NO_DOCKER], { env }), 'cannot reach the database');
     expectRefused(await run(create(HTTP, '--webhook-allow', '10.0.0.0/8,')), 'addresses and CIDR blocks');
+  });
+});
+
+describe('where webhooks may lead', () => {
+  const atHome = (directory: string, url: string, ...more: string[]) =>
+    run(['webhook', 'create', url, ...where, '--data-dir', directory, ...more]);
+
+  test('a refusal names the flag that is missing', async () => {
+    expectRefused(
+      await run(create(HTTP)),
+      'url must begin with https://: start "sandkeep serve" with --webhook-http, and pass it to this command',
+    );
+    expectRefused(
+      await run(create('https://10.1.2.3/')),
+      '10.1.2.3 is not a public address: start "sandkeep serve" with --webhook-allow 10.1.2.3, and pass it',
+    );
+  });
+
+  test('what the service was started with holds for commands, which warn where they allow more', async () => {
+    // Its own directory: the keys stay where they are.
+    const directory = join(service.directory, 'served');
+    const keys = ['--secret-keys-file', join(service.directory, 'secret-keys')];
+    const events = ['--event-keys-file', join(service.directory, 'event-keys')];
+    noteReach(directory, { allow: ['10.0.0.0/8'], http: false });
+    const made = await atHome(directory, 'https://10.1.2.3/', ...keys, ...events);
+    expect(made).toMatchObject({ code: 0, err: '' });
+    expectRefused(await atHome(directory, 'http://10.1.2.3/', ...keys, ...events), '--webhook-http');
+    const beyond = await atHome(directory, HTTP, '--webhook-http', ...keys, ...events);
+    expect(beyond).toMatchObject({
+      code: 0,
+      err: `sandkeep: the service was last started without --webhook-http: it sends nothing to ${HTTP} until it is\n`,
+    });
+    noteReach(directory, { allow: [], http: true });
+    expect(await atHome(directory, HTTP, ...keys, ...events)).toMatchObject({ code: 0, err: '' });
+    expectRefused(
+      await atHome(directory, 'https://10.1.2.3/', ...keys, ...events),
+      '--webhook-allow 10.1.2.3',
+    );
   });
 });
 

@@ -13,6 +13,8 @@ import { startTestService, type TestService } from './support/service.js';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const UNAUTHORIZED = '{"error":{"code":"invalid_api_key","message":"unauthorized","details":null}}';
+const WITHOUT_KEY =
+  '{"error":{"code":"invalid_api_key","message":"unauthorized","details":{"header":"Authorization","expected":"Bearer <API key>"}}}';
 
 let service: TestService;
 let client: Client;
@@ -161,7 +163,7 @@ describe('a request whose key is not good', () => {
     return { status: response.status, headers: response.headers, text: await response.text() };
   }
 
-  test('gets the same answer to the byte on every route, whatever is wrong with it', async () => {
+  test('gets the same answer to the byte on every route, whatever is wrong with it; without a key, the missing header is named', async () => {
     const paths = operations
       .filter(({ path }) => path.startsWith('/v1/'))
       .map(({ path, method }) => ({
@@ -172,7 +174,8 @@ describe('a request whose key is not good', () => {
     for (const [name, header] of Object.entries(await badHeaders())) {
       for (const { method, path } of paths) {
         const { status, headers, text } = await ask(method, path, header);
-        expect([name, method, path, status, text]).toEqual([name, method, path, 401, UNAUTHORIZED]);
+        const expected = /^Bearer +\S+ *$/i.test(header ?? '') ? UNAUTHORIZED : WITHOUT_KEY;
+        expect([name, method, path, status, text]).toEqual([name, method, path, 401, expected]);
         expect(headers.get('content-type')).toBe('application/json; charset=utf-8');
         expect(headers.get('www-authenticate')).toBe('Bearer');
         expect(headers.get('x-request-id')).toBeTruthy();
@@ -189,7 +192,7 @@ describe('a request whose key is not good', () => {
       expect((await ask('GET', path, `Bearer ${makeKey()}`)).text).toBe(UNAUTHORIZED);
     }
     const response = await fetch(`${service.url}/v1/sandboxes`, { method: 'POST', body: '{broken' });
-    expect([response.status, await response.text()]).toEqual([401, UNAUTHORIZED]);
+    expect([response.status, await response.text()]).toEqual([401, WITHOUT_KEY]);
   });
 
   test('while a good one is taken in whatever case the scheme is written', async () => {

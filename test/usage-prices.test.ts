@@ -163,8 +163,18 @@ describe('a price book', () => {
     ['[]', 'must be object'],
     ['{"currency":"EUR"}', 'prices is required'],
     ['{"currency":"eur","prices":{}}', 'currency must match pattern'],
-    ['{"currency":"EUR","prices":{},"price":{}}', '"price"'],
-    ['{"currency":"EUR","prices":{"vcpu_hours":"1"}}', 'vcpu_hours'],
+    [
+      '{"currency":"EUR","prices":{},"price":{}}',
+      'no field "price"; there are currency, minor_unit_digits, prices, included',
+    ],
+    [
+      '{"currency":"EUR","prices":{"vcpu_hr":"1"}}',
+      'no price "vcpu_hr" in "prices"; there are vcpu_hour, memory_gib_hour, disk_gib_hour, storage_gib_hour',
+    ],
+    [
+      '{"currency":"EUR","prices":{},"included":{"cpu":"1"}}',
+      'no price "cpu" in "included"; there are vcpu_hour',
+    ],
     ['{"currency":"EUR","prices":{"vcpu_hour":0.1}}', 'text such as "0.0504"'],
     ['{"currency":"EUR","prices":{"vcpu_hour":"-1"}}', 'text such as "0.0504"'],
     ['{"currency":"EUR","prices":{"vcpu_hour":"1e3"}}', 'text such as "0.0504"'],

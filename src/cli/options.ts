@@ -178,16 +178,19 @@ export const simulatedFailures = () =>
     .default(0)
     .argParser(integer('a percentage', 0, 100));
 
-export const webhookAllow = () =>
+/** `fallback`: what holds where it is not given. */
+export const webhookAllow = (fallback: string) =>
   new Option(
     '--webhook-allow <cidrs>',
-    'networks that are not public and that webhooks may be sent to, such as 10.1.0.0/16, separated by commas (default: none)',
+    `networks that are not public and that webhooks may be sent to, such as 10.1.0.0/16, separated by commas (default: ${fallback})`,
   )
     .env('SANDKEEP_WEBHOOK_ALLOW')
     .argParser(networks);
 
-export const webhookHttp = () =>
-  new Option('--webhook-http', 'webhooks may be sent by http, in clear, too').env('SANDKEEP_WEBHOOK_HTTP');
+export const webhookHttp = (fallback: string) =>
+  new Option('--webhook-http', `webhooks may be sent by http, in clear, too (default: ${fallback})`).env(
+    'SANDKEEP_WEBHOOK_HTTP',
+  );
 
 export const webhookTypes = () =>
   new Option(

@@ -32,8 +32,8 @@ export function serveCommand(): Command {
     .addOption(option.rateLimit())
     .addOption(option.failedAuthLimit())
     .addOption(option.priceBook())
-    .addOption(option.webhookAllow())
-    .addOption(option.webhookHttp())
+    .addOption(option.webhookAllow('none'))
+    .addOption(option.webhookHttp('only https'))
     .addOption(option.logLevel())
     .action(async (options: ServeOptions) => {
       keepHeapSmall();

@@ -21,7 +21,7 @@ import {
   type DeliveryResponse,
   type WebhookResponse,
 } from '../webhooks/schema.js';
-import { webhookSettings } from '../webhooks/settings.js';
+import { webhookSettings, type WebhookSettings } from '../webhooks/settings.js';
 import { tryWebhook } from '../webhooks/try.js';
 import { changeWebhook, removeWebhook } from '../webhooks/update.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
@@ -30,6 +30,7 @@ import { namedOrg } from './named-org.js';
 import { common } from './operator-command.js';
 import * as option from './options.js';
 import { table } from './table.js';
+import { judgeReach, reachOf } from './webhook-reach.js';
 
 interface WebhookOptions extends CommonOptions {
   org: string;
@@ -64,6 +65,7 @@ function createCommand(): Command {
       const { type: event_types = [], description = null } = options;
       const request = checked(CreateWebhookRequest, { url, description, event_types });
       const made = await operate(options, 'create', async (means, by) => {
+        judgeReach(url, options);
         await checkSeal(means, options);
         return createWebhook(means, by, request);
       });
@@ -110,9 +112,10 @@ function updateCommand(): Command {
         if (Object.keys(request).length === 0) {
           throw new ExplainedError('nothing is to be changed: say --url, --type, --description or --status');
         }
-        const changed = await operate(options, 'update', (means, by) =>
-          changeWebhook(means, by, named(id), request),
-        );
+        const changed = await operate(options, 'update', (means, by) => {
+          if (url !== undefined) judgeReach(url, options);
+          return changeWebhook(means, by, named(id), request);
+        });
         print(options, changed, webhookTable([changed], options));
       },
     );
@@ -197,7 +200,8 @@ function orgCommand(name: string, make = databaseCommand): Command {
 
 /** Of commands that judge addresses: the same as those of `serve`. */
 function reaching(command: Command): Command {
-  return command.addOption(option.webhookAllow()).addOption(option.webhookHttp());
+  const fallback = 'as the service was last started';
+  return command.addOption(option.webhookAllow(fallback)).addOption(option.webhookHttp(fallback));
 }
 
 async function operate<T>(
@@ -208,9 +212,14 @@ async function operate<T>(
   return withDatabase(options, `webhook ${command}`, async (pool) => {
     const orgId = await namedOrg(pool, options.org);
     const keyring = openKeyring(keySourceOf(options));
-    const means: Means = { pool, now, keyring, settings: { webhooks: webhookSettings(options) } };
+    const means: Means = { pool, now, keyring, settings: { webhooks: settingsOf(options) } };
     return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(inWords);
   });
+}
+
+function settingsOf(options: WebhookOptions): WebhookSettings {
+  const { allow, http } = reachOf(options);
+  return webhookSettings({ webhookAllow: allow, webhookHttp: http });
 }
 
 /** What the API would refuse, in its words. */

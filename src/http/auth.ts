@@ -9,7 +9,7 @@ import { accessOf, type SecretRow } from '../keys/queries.js';
 import { covers } from '../keys/scopes.js';
 import { KeyUses } from '../keys/uses.js';
 import { includesAddress } from '../lib/cidr.js';
-import { ApiError } from './errors.js';
+import { ApiError, type Details } from './errors.js';
 import { makeLimits } from './limits.js';
 import { watchOpenAnswers } from './open-answers.js';
 import type { App } from './route.js';
@@ -35,8 +35,8 @@ declare module 'fastify' {
 
 /**
  * The door of the API, to be passed by every request before anything else of it is looked at: whose key it is, whether it is
- * taken from this address and at this rate, and whether it has the scope of the route. Missing, malformed, unknown, expired,
- * revoked: one answer.
+ * taken from this address and at this rate, and whether it has the scope of the route. A key that is malformed, unknown, expired
+ * or revoked gets one answer; a request without a key is also shown which header is missing.
  */
 export async function makeDoor(
   app: App,
@@ -75,7 +75,7 @@ export async function makeDoor(
     if (!key || dead !== undefined) {
       if (key && dead !== undefined) uses.refused(key, dead);
       await limits.ofFailures(request);
-      throw invalidKey();
+      throw match ? invalidKey() : missingKey();
     }
     const access = accessOf(key);
     request.caller = {
@@ -110,8 +110,13 @@ function isNear({ cidrs }: Access, ip: string | undefined): boolean {
 }
 
 /** One answer for every key that is not taken, whatever is wrong with it. */
-export function invalidKey(): ApiError {
-  return new ApiError('invalid_api_key', undefined, null, { headers: { 'www-authenticate': 'Bearer' } });
+export function invalidKey(details: Details | null = null): ApiError {
+  return new ApiError('invalid_api_key', undefined, details, { headers: { 'www-authenticate': 'Bearer' } });
+}
+
+/** The same answer with the header that carries the key: a request without a key learns nothing of any key from it. */
+function missingKey(): ApiError {
+  return invalidKey({ header: 'Authorization', expected: 'Bearer <API key>' });
 }
 
 /** The caller of a request that has passed the door. */

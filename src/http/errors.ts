@@ -30,7 +30,7 @@ export const CATALOGUE = {
     status: 401,
     message: 'unauthorized',
     remedy:
-      'Send `Authorization: Bearer <key>` with a key that `sandkeep key create` printed and nobody revoked.',
+      'Send `Authorization: Bearer <key>` with a key that `sandkeep key create` printed and nobody revoked. Without a key, `details.header` names the header that is missing.',
   },
   insufficient_scope: {
     status: 403,

@@ -1,3 +1,4 @@
+import type { ErrorObject } from 'ajv';
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { Type, type Static } from 'typebox';
 import { compile, explainFirst } from '../http/validation.js';
@@ -48,7 +49,8 @@ export function parsePriceBook(text: string, file: string): PriceBook {
   } catch {
     throw refused(file, 'it is not valid JSON');
   }
-  if (!validate(read)) throw refused(file, hint(explainFirst(validate.errors ?? [])));
+  if (!validate(read))
+    throw refused(file, unknownName(validate.errors ?? []) ?? hint(explainFirst(validate.errors ?? [])));
   const { currency, minor_unit_digits, prices, included = {} } = read as Static<typeof File>;
   if (!CURRENCIES.has(currency)) throw refused(file, `there is no currency "${currency}" in ISO 4217`);
   return {
@@ -87,6 +89,17 @@ function decimals(texts: Partial<Record<Metric, string>>): Record<Metric, Decima
 function readDecimal(text: string): Decimal {
   const [whole = '', fraction = ''] = text.split('.');
   return { value: BigInt(whole + fraction), scale: fraction.length };
+}
+
+/** A name that is misspelt, with those that there are. */
+function unknownName(errors: readonly ErrorObject[]): string | undefined {
+  const error = errors.find(({ keyword }) => keyword === 'additionalProperties');
+  if (!error) return undefined;
+  const name = String(error.params['additionalProperty']);
+  const [, section] = error.instancePath.split('/');
+  return section === undefined
+    ? `no field "${name}"; there are ${Object.keys(File.properties).join(', ')}`
+    : `no price "${name}" in "${section}"; there are ${METRICS.join(', ')}`;
 }
 
 function hint(message: string): string {

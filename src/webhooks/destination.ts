@@ -45,7 +45,7 @@ function isAllowed({ protocol }: URL, { http }: Reach): boolean {
 }
 
 /** An IPv6 address without its brackets. */
-function hostOf(url: URL): string {
+export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[(.*)\]$/, '$1');
 }
 

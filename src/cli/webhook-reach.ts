@@ -1,0 +1,50 @@
+import { isIP } from 'node:net';
+import { ExplainedError } from '../lib/explained.js';
+import { hostOf, mayReach, type Reach } from '../webhooks/destination.js';
+import { servedReach } from '../webhooks/served-reach.js';
+
+interface ReachOptions {
+  dataDir: string;
+  webhookAllow?: readonly string[];
+  webhookHttp?: true;
+}
+
+/** Where webhooks may lead: as the command says, else as the service on this data directory was last started. */
+export function reachOf({ dataDir, webhookAllow, webhookHttp }: ReachOptions): Reach {
+  const served = servedReach(dataDir);
+  return {
+    allow: webhookAllow ?? served?.allow ?? [],
+    http: webhookHttp ?? served?.http ?? false,
+  };
+}
+
+/**
+ * Throws ExplainedError with the flag of "serve" that an address lacks. Warns on standard error where the command allows what the
+ * service does not.
+ */
+export function judgeReach(url: string, options: ReachOptions): void {
+  const lack = lackOf(url, reachOf(options));
+  if (lack) {
+    throw new ExplainedError(
+      `${lack.why}: start "sandkeep serve" with ${lack.flag}, and pass it to this command where the service has another --data-dir`,
+    );
+  }
+  const served = servedReach(options.dataDir);
+  const unserved = served && lackOf(url, served);
+  if (!unserved) return;
+  process.stderr.write(
+    `sandkeep: the service was last started without ${unserved.flag}: it sends nothing to ${url} until it is\n`,
+  );
+}
+
+/** A URL that cannot be read lacks no flag: the API's own check refuses it. */
+function lackOf(text: string, reach: Reach): { why: string; flag: string } | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  if (url.protocol === 'http:' && !reach.http) {
+    return { why: 'url must begin with https://', flag: '--webhook-http' };
+  }
+  const host = hostOf(url);
+  if (isIP(host) === 0 || mayReach(host, reach)) return undefined;
+  return { why: `${host} is not a public address`, flag: `--webhook-allow ${host}` };
+}
