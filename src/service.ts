@@ -130,8 +130,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     warmUp();
     const database = await opening;
     opened.push({ what: 'the database', close: () => database.close() });
-    await migrate(database.address);
-    const onBreak = (error: Error) => log.warn({ err: error }, 'a database connection broke');
+    await migrate(database.address, (migration, ms) => log.info({ migration, ms }, 'migration applied'));
+    const onBreak = (error: Error) => {
+      // Connections that are just opening break when the embedded database stops in order.
+      if (!stopping.signal.aborted) log.warn({ err: error }, 'a database connection broke');
+    };
     const pool = openPool(database.address, onBreak);
     opened.push({ what: 'the pool', close: () => pool.end() });
     const apart = await areApart(pool, log);

@@ -269,8 +269,18 @@ describe('serve', () => {
     expect(serving.out()).toMatch(/database +embedded PostgreSQL in /);
     expect(serving.out()).toMatch(/! no Docker engine answers on \/nonexistent\/docker\.sock/);
     expect(serving.out()).toMatch(/SIMULATED/);
-    serving.child.kill('SIGTERM');
-    expect((await serving.ended).code).toBe(0);
+    // At once: connections are still being opened.
+    serving.child.kill('SIGINT');
+    const { code, out, err } = await serving.ended;
+    expect([code, out.slice(-9)]).toEqual([0, '\nstopped\n']);
+    const lines = err
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines.filter(({ level, err: error }) => level > 30 || error)).toEqual([]);
+    const applied = lines.filter(({ msg }) => msg === 'migration applied');
+    expect(applied.map(({ migration }) => migration)).toEqual(readdirSync(join(PACKAGE_ROOT, 'migrations')));
+    expect(applied.every(({ ms }) => Number.isInteger(ms))).toBe(true);
   }, 180_000);
 
   test('a port that is taken is named, and how to get another', async () => {

@@ -1,4 +1,6 @@
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -7,8 +9,10 @@ import {
   expectReachable,
   expectRefused,
   NO_DOCKER,
+  PROGRAM,
   run,
   runJson,
+  start,
   urlOf,
   UUID,
   type Ended,
@@ -295,6 +299,54 @@ describe('doctor', () => {
     expect(code).toBe(0);
     expect(findings(out)['database'].found).toBe(`embedded PostgreSQL in ${dataDir}; not created yet`);
     expect(existsSync(dataDir)).toBe(false);
+  });
+
+  test('tells a Docker engine that this user may not use from one that is absent or does not run', async () => {
+    const socket = join(folder, 'docker.sock');
+    const found = async (under: readonly string[] = []) => {
+      const command = [...under, ...PROGRAM, 'doctor', '--json', '--docker-socket', socket];
+      const { out } = await start(command, { cwd: folder, env: { DATABASE_URL: url } }).ended;
+      return findings(out)['docker'].found;
+    };
+    expect(await found()).toMatch(
+      /^no Docker engine answers on .*ENOENT.* On Debian: apt-get install docker/,
+    );
+    const engine = createServer();
+    await new Promise<void>((resolve) => engine.listen(socket, resolve));
+    chmodSync(socket, 0);
+    const other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+    expect(await found(process.getuid?.() === 0 ? other : [])).toMatch(
+      /^this user may not connect to the Docker engine on .* \(EACCES\): sandboxes .*add its user to the group/,
+    );
+    await new Promise((resolve) => engine.close(resolve));
+    // A socket that nobody listens on any more.
+    const kept = spawnSync(process.execPath, [
+      '-e',
+      `require('net').createServer().listen('${socket}', () => process.kill(process.pid, 'SIGKILL'))`,
+    ]);
+    expect(kept.signal).toBe('SIGKILL');
+    expect(await found()).toMatch(/ECONNREFUSED.* Start the engine \("systemctl start docker"\)$/);
+  });
+
+  test('tells a data directory that this user may not enter or create from one that is absent', async () => {
+    const dataDir = join(folder, 'private');
+    mkdirSync(dataDir, { mode: 0o700 });
+    const other =
+      process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] : [];
+    if (other.length === 0) chmodSync(dataDir, 0);
+    const found = async (path: string) => {
+      const command = [...other, ...PROGRAM, 'doctor', '--json', '--data-dir', path, ...NO_DOCKER];
+      const { out, code } = await start(command, { cwd: '/' }).ended;
+      return [code, findings(out)['database'].found];
+    };
+    expect(await found(dataDir)).toEqual([
+      1,
+      expect.stringMatching(
+        /cannot be used: EACCES.*; run the command as the user of the service, or as root$/,
+      ),
+    ]);
+    expect(await found(join(dataDir, 'data'))).toEqual([1, expect.stringContaining('EACCES')]);
+    expect(await found('/proc/none')).toEqual([1, expect.stringContaining('may not create it in /proc')]);
   });
 
   test.each([

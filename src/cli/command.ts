@@ -63,7 +63,9 @@ export async function withDatabase<T>(
     const pool = openPool(database.address, () => undefined);
     try {
       if (!(await isMigrated(pool))) throw withoutInstallation(options);
-      await migrate(database.address);
+      await migrate(database.address, (name) =>
+        process.stderr.write(`sandkeep: applied migration ${name}\n`),
+      );
       let keys: Promise<EventKeys | undefined> | undefined;
       markEvents(pool, () => (keys ??= writerKeys(pool, options)));
       return await work(pool, database.address);

@@ -8,6 +8,7 @@ import { askOwner } from '../db/embedded/ownership.js';
 import { openForCommand } from '../db/open.js';
 import { connectionConfig } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained.js';
+import { explainUnreachable } from '../runtimes/docker-unreachable.js';
 import { VolumeStore } from '../volumes/store.js';
 import { databaseCommand, print, type CommonOptions } from './command.js';
 import { dockerNetwork, dockerRuntime, dockerSocket } from './options.js';
@@ -116,10 +117,7 @@ async function checkDocker({
     return { check, state, found: runtime.description };
   } catch (error) {
     if (error instanceof ExplainedError) return { check, state: 'broken', found: error.message };
-    return {
-      check,
-      state: 'missing',
-      found: `no Docker engine answers on ${socket} (${(error as Error).message}): sandboxes can only be simulated. On Debian: apt-get install docker.io`,
-    };
+    const { reason, remedy } = explainUnreachable(error, socket);
+    return { check, state: 'missing', found: `${reason}: sandboxes can only be simulated. ${remedy}` };
   }
 }

@@ -10,14 +10,10 @@ export function migrateCommand(): Command {
       const { dataDir, databaseUrl } = options;
       const database = await openForCommand({ dataDir, databaseUrl, command: 'migrate' }, { create: true });
       try {
-        const applied = await migrate(database.address);
-        print(
-          options,
-          { applied },
-          applied.length === 0
-            ? 'the schema is current'
-            : applied.map((name) => `applied ${name}`).join('\n'),
-        );
+        const applied = await migrate(database.address, (name) => {
+          if (!options.json) process.stdout.write(`applied ${name}\n`);
+        });
+        if (options.json || applied.length === 0) print(options, { applied }, 'the schema is current');
       } finally {
         await database.close();
       }

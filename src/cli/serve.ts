@@ -44,6 +44,7 @@ export function serveCommand(): Command {
       announce(options, service);
       await stopped;
       await service.stop();
+      if (!options.json) process.stdout.write('stopped\n');
       // Whatever still holds the event loop has had its time.
       process.exit(0);
     });

@@ -38,10 +38,13 @@ function knownMigrations(): Migration[] {
 }
 
 /**
- * Brings the database to this build's schema; returns the names of what was applied. Any number of processes may call
- * it at once. Throws ExplainedError when the database is too old, too new, or not what the migrations made.
+ * Brings the database to this build's schema; returns the names of what was applied. `onApplied` hears of each migration when it
+ * is committed, and how long it took. Any number of processes may call it at once. Throws ExplainedError when the database is too old, too new, or not what the migrations made.
  */
-export async function migrate(address: Address): Promise<string[]> {
+export async function migrate(
+  address: Address,
+  onApplied: (name: string, millis: number) => void = () => undefined,
+): Promise<string[]> {
   // A session of its own: the advisory lock is the session's, and a long index build must not meet a time-out.
   const client = await connectAlone(address);
   try {
@@ -65,7 +68,11 @@ export async function migrate(address: Address): Promise<string[]> {
     const known = knownMigrations();
     checkHistory(known, applied);
     const pending = known.slice(applied.length);
-    for (const migration of pending) await apply(client, migration);
+    for (const migration of pending) {
+      const begun = performance.now();
+      await apply(client, migration);
+      onApplied(migration.name, Math.round(performance.now() - begun));
+    }
     await client.query(
       'insert into instance (singleton, id, cursor_key) values (true, $1, $2) on conflict do nothing',
       [uuidv7(), randomBytes(32)],

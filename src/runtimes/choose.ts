@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { explainUnreachable } from './docker-unreachable.js';
 import type { Guarded } from './network-policy.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from './simulated.js';
@@ -32,7 +33,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<{ runtime: R
   } catch (cause) {
     // The engine answers, but not to what was asked of it: nothing else may stand in for it.
     if (cause instanceof ExplainedError) throw cause;
-    const reason = `no Docker engine answers on ${options.dockerSocket} (${(cause as Error).message})`;
+    const { reason } = explainUnreachable(cause, options.dockerSocket);
     if (options.choice === 'docker') {
       throw new ExplainedError(
         `${reason}: start it, name its socket with --docker-socket, or use --runtime simulated`,

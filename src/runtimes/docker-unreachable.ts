@@ -1,0 +1,29 @@
+/** Why the Docker engine cannot be used, and what to do about it. For the operator. */
+export interface Unreachable {
+  reason: string;
+  remedy: string;
+}
+
+/** `error`: of the first request to the engine. `socket`: the path it was sent to. */
+export function explainUnreachable(error: unknown, socket: string): Unreachable {
+  const { code, message } = error as NodeJS.ErrnoException;
+  switch (code) {
+    case 'EACCES':
+    case 'EPERM':
+      return {
+        reason: `this user may not connect to the Docker engine on ${socket} (${code})`,
+        remedy:
+          'Run the service as root, or add its user to the group that owns the socket ("usermod -aG docker USER")',
+      };
+    case 'ECONNREFUSED':
+      return {
+        reason: `no Docker engine answers on ${socket} (${message})`,
+        remedy: 'Start the engine ("systemctl start docker")',
+      };
+    default:
+      return {
+        reason: `no Docker engine answers on ${socket} (${message})`,
+        remedy: 'On Debian: apt-get install docker.io',
+      };
+  }
+}
