@@ -10,6 +10,7 @@ import { orgCommand } from './cli/org.js';
 import { quotaCommand } from './cli/quota.js';
 import { secretsCommand } from './cli/secrets.js';
 import { workerCommand } from './cli/worker.js';
+import { uninstallCommand } from './cli/uninstall.js';
 import { usageCommand } from './cli/usage.js';
 import { serveCommand } from './cli/serve.js';
 import { webhookCommand } from './cli/webhook.js';
@@ -36,7 +37,8 @@ export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Pro
     .addCommand(memberCommand())
     .addCommand(eventsCommand())
     .addCommand(webhookCommand())
-    .addCommand(importCommand());
+    .addCommand(importCommand())
+    .addCommand(uninstallCommand());
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // Whoever read has had enough, as `head` has.
     if (error.code === 'EPIPE') process.exit(0);

@@ -41,6 +41,7 @@ const COMMANDS = [
   ['webhook', 'create', 'https://example.com/', '--org', 'x'],
   ['webhook', 'list', '--org', 'x'],
   ['import', 'empty.ndjson'],
+  ['uninstall', '--yes'],
 ];
 
 describe('without an installation, a command refuses and creates nothing', () => {

@@ -77,7 +77,7 @@ export async function withDatabase<T>(
   }
 }
 
-function withoutInstallation({ dataDir, databaseUrl }: CommonOptions): ExplainedError {
+export function withoutInstallation({ dataDir, databaseUrl }: CommonOptions): ExplainedError {
   return databaseUrl === undefined
     ? noInstallation(dataDir)
     : new ExplainedError(

@@ -17,7 +17,7 @@ import { engineMessage, statusOf, unless } from './docker-errors.js';
 const DIRECTORY = '/.sandkeep/bin';
 export const INIT_PROGRAM = `${DIRECTORY}/init`;
 /** Marks the image, the volume and the container that fills the volume. Every installation on an engine shares them. */
-const INIT_LABEL = 'dev.sandkeep.init';
+export const INIT_LABEL = 'dev.sandkeep.init';
 
 const NOT_FOUND = 404;
 const CONFLICT = 409;

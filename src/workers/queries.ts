@@ -107,6 +107,14 @@ export async function listWorkers(sql: Sql, runtime: string | null): Promise<Wor
   return rows;
 }
 
+/** The names of the workers that a service acts on now. */
+export async function liveWorkers(sql: Sql): Promise<string[]> {
+  const { rows } = await sql.query<{ name: string }>(
+    'select name from workers where expires_at > clock_timestamp() order by name',
+  );
+  return rows.map(({ name }) => name);
+}
+
 /** Locks a worker, so that nobody takes its lease meanwhile. */
 export async function lockWorker(tx: Sql, id: string): Promise<{ alive: boolean; name: string } | undefined> {
   const { rows } = await tx.query<{ alive: boolean; name: string }>(

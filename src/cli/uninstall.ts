@@ -1,0 +1,142 @@
+import type { Command } from 'commander';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline/promises';
+import { isMigrated, readInstance } from '../db/migrate.js';
+import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
+import { openPool, type Pool } from '../db/pool.js';
+import { ExplainedError } from '../lib/explained.js';
+import type { Item, Leftovers, Objects } from '../runtimes/docker-leftovers.js';
+import { explainUnreachable } from '../runtimes/docker-unreachable.js';
+import { liveWorkers } from '../workers/queries.js';
+import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
+import * as option from './options.js';
+
+interface UninstallOptions extends CommonOptions {
+  dockerSocket: string;
+  volumesDir?: string;
+  yes?: true;
+}
+
+export function uninstallCommand(): Command {
+  return databaseCommand('uninstall')
+    .description(
+      'remove what the service left in the Docker engine: containers, networks, images and its program; the data directory stays',
+    )
+    .option('--yes', 'remove it without asking')
+    .addOption(option.dockerSocket())
+    .addOption(option.volumesDir())
+    .action(async (options: UninstallOptions) => {
+      const database = await openWithoutService(options);
+      try {
+        await uninstall(options, await instanceOf(database, options));
+      } finally {
+        await database.close();
+      }
+    });
+}
+
+/** The embedded database is this command's alone: no service can start on it meanwhile. Throws ExplainedError when one runs. */
+async function openWithoutService({ dataDir, databaseUrl }: UninstallOptions): Promise<Database> {
+  const options = { dataDir, databaseUrl, command: 'uninstall' };
+  if (databaseUrl !== undefined) return openForCommand(options);
+  await requireInstallation(dataDir);
+  return openForServer({ ...options, onCrash: () => undefined });
+}
+
+async function instanceOf(database: Database, options: UninstallOptions): Promise<string> {
+  const pool = openPool(database.address, () => undefined);
+  try {
+    if (!(await isMigrated(pool))) throw withoutInstallation(options);
+    if (options.databaseUrl !== undefined) await refuseBesideService(pool);
+    return (await readInstance(pool)).id;
+  } finally {
+    await pool.end();
+  }
+}
+
+/** An external database has no owner: a worker that has its lease is a service that runs, or was killed seconds ago. */
+async function refuseBesideService(pool: Pool): Promise<void> {
+  const [name] = await liveWorkers(pool);
+  if (name === undefined) return;
+  throw new ExplainedError(
+    `a service runs on this database (worker ${name}): stop it, then repeat the command; after a kill, wait ten seconds`,
+  );
+}
+
+async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
+  // Loaded only here, as the client library takes long to load.
+  const { findLeftovers, openEngine, removeLeftovers } = await import('../runtimes/docker-leftovers.js');
+  const docker = openEngine(options.dockerSocket);
+  const found = await findLeftovers(docker, instanceId).catch((cause: unknown) => {
+    const { reason, remedy } = explainUnreachable(cause, options.dockerSocket);
+    throw new ExplainedError(`${reason}, so nothing can be removed from it. ${remedy}`, { cause });
+  });
+  const removable = itemsOf(found.removable);
+  if (!options.json) process.stdout.write(`${listing(instanceId, found)}\n`);
+  if (removable.length > 0 && !(await isAgreed(options))) {
+    throw new ExplainedError('nothing was removed: repeat the command with --yes');
+  }
+  await removeLeftovers(docker, found.removable);
+  const still = itemsOf((await findLeftovers(docker, instanceId)).removable);
+  if (still.length > 0) {
+    throw new ExplainedError(
+      `the engine still has ${names(still)}: repeat the command, or remove them by hand`,
+    );
+  }
+  print(
+    options,
+    { instance: instanceId, removed: found.removable, in_use: found.inUse, kept: keptBy(options) },
+    farewell(options, removable),
+  );
+}
+
+async function isAgreed({ yes, json }: UninstallOptions): Promise<boolean> {
+  if (yes) return true;
+  if (json || !process.stdin.isTTY || !process.stdout.isTTY) return false;
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  try {
+    return /^y(es)?$/i.test((await terminal.question('Remove all of this? [y/N] ')).trim());
+  } finally {
+    terminal.close();
+  }
+}
+
+function itemsOf({ containers, networks, volumes, images }: Objects): Item[] {
+  return [...containers, ...networks, ...volumes, ...images];
+}
+
+function listing(instanceId: string, { removable, inUse }: Leftovers): string {
+  const lines = [
+    ...removable.containers.map(({ name, state }) => `  container  ${name} (${state})`),
+    ...removable.networks.map(({ name }) => `  network    ${name}`),
+    ...removable.volumes.map(({ name }) => `  volume     ${name} (the program that is process 1)`),
+    ...removable.images.map(({ name }) => `  image      ${name}`),
+  ];
+  const title =
+    lines.length === 0
+      ? `The Docker engine has nothing of the installation ${instanceId}.`
+      : `The installation ${instanceId} has in the Docker engine, with the disks of its sandboxes:`;
+  const shared = inUse.map(({ name }) => `${name} stays: another installation uses it.`);
+  return [title, ...lines, ...shared].join('\n');
+}
+
+function names(items: readonly Item[]): string {
+  return items.map(({ name }) => name).join(', ');
+}
+
+function keptBy({ dataDir, volumesDir = join(dataDir, 'volumes') }: UninstallOptions): string[] {
+  const [data, volumes] = [resolve(dataDir), resolve(volumesDir)];
+  return volumes === join(data, 'volumes') ? [data] : [data, volumes];
+}
+
+function farewell(options: UninstallOptions, removed: readonly Item[]): string {
+  const [data = '', volumes = `${data}/volumes`] = keptBy(options);
+  const external = options.databaseUrl !== undefined;
+  const database = external ? '' : 'the database, ';
+  return [
+    ...(removed.length === 0 ? [] : [`Removed ${removed.length} objects from the engine.`]),
+    `Kept: ${data} (${database}the keys) and ${volumes} (the data of volumes).`,
+    `To delete them too: rm -r ${keptBy(options).join(' ')}`,
+    ...(external ? ['The external database stays as well: drop it with the tools of PostgreSQL.'] : []),
+  ].join('\n');
+}
