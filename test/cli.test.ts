@@ -276,9 +276,11 @@ describe('doctor', () => {
     Object.fromEntries(JSON.parse(out).map(({ check, ...finding }: any) => [check, finding]));
 
   test('says what is missing and how to get it; the service works without Docker', async () => {
-    const { code, out, err } = await onService(['doctor', '--json', ...NO_DOCKER]);
+    const where = ['--data-dir', service.directory];
+    const { code, out, err } = await onService(['doctor', '--json', ...where, ...NO_DOCKER]);
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(findings(out)).toEqual({
+      keys: { state: 'missing', found: expect.stringContaining('keep copies elsewhere') },
       node: { state: 'ok', found: `Node ${process.versions.node}` },
       database: { state: 'ok', found: expect.stringMatching(/^external PostgreSQL \d+/) },
       docker: {
@@ -286,10 +288,10 @@ describe('doctor', () => {
         found: expect.stringMatching(/simulated\. On Debian: apt-get install docker\.io$/),
       },
     });
-    const words = await onService(['doctor', ...NO_DOCKER]);
+    const words = await onService(['doctor', ...where, ...NO_DOCKER]);
     expect(words.code).toBe(0);
     expect(words.out.split('\n').map((row) => row.slice(0, 12).trimEnd())).toEqual([
-      ...['✓ node', '✓ database', '– docker', ''],
+      ...['✓ node', '✓ database', '– keys', '– docker', ''],
     ]);
   });
 

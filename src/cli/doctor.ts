@@ -10,8 +10,9 @@ import { connectionConfig } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained.js';
 import { explainUnreachable } from '../runtimes/docker-unreachable.js';
 import { VolumeStore } from '../volumes/store.js';
-import { databaseCommand, print, type CommonOptions } from './command.js';
-import { dockerNetwork, dockerRuntime, dockerSocket } from './options.js';
+import { databaseCommand, print } from './command.js';
+import { inspectKeys, type KeyOptions } from './doctor-keys.js';
+import { dockerNetwork, dockerRuntime, dockerSocket, secretKeys, secretKeysFile } from './options.js';
 
 interface Finding {
   check: string;
@@ -20,7 +21,7 @@ interface Finding {
   found: string;
 }
 
-interface DoctorOptions extends CommonOptions {
+interface DoctorOptions extends KeyOptions {
   dockerSocket: string;
   dockerNetwork?: string;
   dockerRuntime?: string;
@@ -34,8 +35,12 @@ export function doctorCommand(): Command {
     .addOption(dockerSocket())
     .addOption(dockerNetwork())
     .addOption(dockerRuntime())
+    .addOption(secretKeys())
+    .addOption(secretKeysFile())
     .action(async (options: DoctorOptions) => {
-      const findings = [checkNode(), await checkDatabase(options), await checkDocker(options)];
+      const database = await checkDatabase(options);
+      const keys = database.state === 'broken' ? [] : [await checkKeys(options)];
+      const findings = [checkNode(), database, ...keys, await checkDocker(options)];
       const signs = { ok: '✓', missing: '–', broken: '✗' };
       const text = findings
         .map(({ check, state, found }) => `${signs[state]} ${check.padEnd(10)} ${found}`)
@@ -87,6 +92,15 @@ async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<F
         : 'not created yet';
     const found = `embedded PostgreSQL in ${directory.root}, as ${identity.description}; ${use}`;
     return { check, state: 'ok', found };
+  } catch (error) {
+    return { check, state: 'broken', found: (error as Error).message };
+  }
+}
+
+async function checkKeys(options: DoctorOptions): Promise<Finding> {
+  const check = 'keys';
+  try {
+    return { check, ...(await inspectKeys(options)) };
   } catch (error) {
     return { check, state: 'broken', found: (error as Error).message };
   }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makePrivateFile, privateFile, replacePrivateFile } from '../lib/private-file.js';
 import { Keyring } from './keyring.js';
@@ -36,6 +36,11 @@ export function openKeyring(source: KeySource): () => Keyring {
     return () => keyring;
   }
   return privateFile(source.file, makeKeyLine, (text) => Keyring.parse(text, source.file));
+}
+
+/** The keys of a place where there may be none, without making any. */
+export function findKeyring(source: KeySource): Keyring | undefined {
+  return 'file' in source && !existsSync(source.file) ? undefined : openKeyring(source)();
 }
 
 /** Puts a new key before those that are there. */

@@ -103,6 +103,17 @@ export async function agreeOnKey(sql: Sql, proposed: string): Promise<string> {
   return rows[0]!.secret_key_id;
 }
 
+/** Every key that something is sealed under, or will be. */
+export async function sealingKeys(sql: Sql): Promise<string[]> {
+  const { rows } = await sql.query<{ key_id: string }>(
+    `select secret_key_id as key_id from instance where secret_key_id is not null
+     union select key_id from sandbox_secrets
+     union select key_id from webhooks where key_id is not null
+     union select unnest(old_key_ids) from webhooks`,
+  );
+  return rows.map(({ key_id }) => key_id);
+}
+
 export async function setKey(sql: Sql, keyId: string): Promise<void> {
   await sql.query('update instance set secret_key_id = $1', [keyId]);
 }
