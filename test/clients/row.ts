@@ -1,4 +1,4 @@
-/** The form of the table of what the official clients do, and the words of its outcomes. */
+/** The types of the client table, and functions that make its rows. */
 
 export const OUTCOMES = {
   works: 'works',

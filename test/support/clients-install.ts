@@ -7,7 +7,7 @@ import { CLIENT_VERSION } from '../clients/table.js';
 
 /** The official clients, each in a folder that is kept from one test run to the next: the packages have 90 MB. */
 
-/** A client that can be run, or the reason why not. */
+/** An installed client, or the reason why it is missing. */
 export type Installed<T> = (T & { missing?: undefined }) | { missing: string };
 
 const CACHE = join(PACKAGE_ROOT, 'node_modules', '.cache');

@@ -17,7 +17,7 @@ const missing: Record<Row['client'], string | undefined> = {
   node: npm.missing,
   python: pypi.missing,
 };
-/** Python is not needed for anything else: without it the tests with its SDK are always skipped. */
+/** Nothing else needs Python: without it, the tests with its SDK are always skipped. */
 const isRequired = process.env['SANDKEEP_TEST_CLIENTS'] === 'required';
 
 for (const reason of [npm.missing, pypi.missing]) {
@@ -60,7 +60,7 @@ export function testClients(title: string, runtime: RuntimeName, start: () => Pr
   });
 }
 
-/** Runs the rows; returns what was other than expected. */
+/** Runs the rows; returns those with another outcome than expected. */
 async function runSession(
   { files = {}, rows }: Session,
   runtime: RuntimeName,
@@ -91,11 +91,11 @@ interface Invocation {
   env?: Record<string, string>;
 }
 
-/** How a row is run; what its program may name is imported. An error is printed as its name and message. */
+/** The process of a row. Programs find the SDK imported; an error is printed as its name and message. */
 function invocationOf({ client, run }: Row): Invocation {
   if (client === 'python') {
     if (pypi.missing !== undefined) throw new Error(pypi.missing);
-    // The process ends inside main: in the end of the interpreter, threads of the SDK abort it now and then.
+    // The process ends inside main: threads of the SDK sometimes abort an interpreter that shuts down.
     const lines = [
       'import asyncio, os',
       'from microsandbox import Sandbox, Volume',
@@ -119,7 +119,7 @@ function invocationOf({ client, run }: Row): Invocation {
   return { program: process.execPath, args: ['--input-type=module', '--eval', script], cwd: npm.folder };
 }
 
-/** How long something took, which the CLI adds where that was long. */
+/** The CLI adds the duration of a slow operation. */
 const TOOK = / \(\d+(\.\d+)?m?s\)/g;
 
 function run(row: Row, given: Record<string, string>): Promise<{ exit: number | null; text: string }> {
