@@ -276,6 +276,9 @@ describe('doctor', () => {
     Object.fromEntries(JSON.parse(out).map(({ check, ...finding }: any) => [check, finding]));
 
   test('says what is missing and how to get it; the service works without Docker', async () => {
+    // Creates the key files.
+    service.ctx.keyring();
+    service.ctx.eventKeys();
     const where = ['--data-dir', service.directory];
     const { code, out, err } = await onService(['doctor', '--json', ...where, ...NO_DOCKER]);
     expect({ code, err }).toEqual({ code: 0, err: '' });

@@ -178,7 +178,7 @@ export const simulatedFailures = () =>
     .default(0)
     .argParser(integer('a percentage', 0, 100));
 
-/** `fallback`: what holds where it is not given. */
+/** `fallback`: the default that the help names. */
 export const webhookAllow = (fallback: string) =>
   new Option(
     '--webhook-allow <cidrs>',
