@@ -12,8 +12,10 @@ import {
   type Line,
 } from './support/history.js';
 import { startTestService, type TestService } from './support/service.js';
+import { smallRequest } from './support/specs.js';
 
 const NOW = '2026-03-20T00:00:00.000000Z';
+const BARE_EPHEMERAL = { ...BARE_SPEC, lifecycle: { ephemeral: true } };
 /** History is in March 2026; the key that reads it is made later. */
 const MARCH = { since: '2026-03-01', until: '2026-04-01' };
 
@@ -106,6 +108,24 @@ describe('what is imported is read back over HTTP', () => {
     }
     const about = await importedEvents(client, { resource_id: sandbox['id'] });
     expect(about.map(({ id }) => id)).toEqual([events.at(-1)!['id']]);
+  });
+
+  test('an ephemeral sandbox that has ended is not listed, leaves its name free and keeps its usage', async () => {
+    const org = line.org();
+    const ended = (['stopped', 'failed'] as const).map((status) =>
+      line.sandbox(org, { status, ephemeral: true, name: 'brief', spec: BARE_EPHEMERAL }),
+    );
+    const run = line.run(ended[0]!);
+    const running = line.sandbox(org, { status: 'running', ephemeral: true });
+    expect(await importAll(service, [org, ...ended, run, running])).toMatchObject({ bad: [] });
+
+    const client = await clientOf(service, org);
+    expect((await listAll(client, '/v1/sandboxes')).map(({ id }) => id)).toEqual([running['id']]);
+    for (const { id } of ended) expect((await client.get(`/v1/sandboxes/${id}`)).status).toBe(404);
+    const usage = await client.get('/v1/billing/usage/sandbox', MARCH);
+    expect(usage.body.rows).toMatchObject([{ sandbox_id: ended[0]!['id'], vcpu_seconds: 120 }]);
+    expect((await client.post('/v1/sandboxes', smallRequest('brief'))).status).toBe(200);
+    expect(await importAll(service, ended)).toMatchObject({ bad: [], unchanged: { sandbox: 2 } });
   });
 
   test('a label of an imported sandbox is found by the filter, one of a removed sandbox is not', async () => {

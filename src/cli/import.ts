@@ -15,6 +15,7 @@ One JSON object a line, "kind" first; the order of lines does not matter:
   accrual  {org_id, volume_id, from, to, used_mib}
   event    {all fields of an event as the API shows it}
 
+An ephemeral sandbox that is stopped or failed is loaded as removed; its runs and events stay.
 Loading a file again changes nothing: what is there stays as it is.
 With a bad line nothing is loaded, unless --skip-bad.`;
 

@@ -54,13 +54,16 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
       const stoppedAt = time('stopped_at', line.stopped_at);
       if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
       checkLabels(line.spec?.labels ?? {});
+      const createdAt = time('created_at', line.created_at);
+      const removedAt = time('removed_at', line.removed_at);
       return [
         ...[line.org_id, line.id, line.name, line.slug, line.status],
         // Meaningful only while it is starting.
         line.status === 'starting' ? (line.status_reason ?? null) : null,
-        ...[line.ephemeral, time('created_at', line.created_at), line.last_failure_message ?? null],
+        ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
         ...[line.spec == null ? null : specToKeep(line.spec), startedAt, stoppedAt],
-        time('removed_at', line.removed_at),
+        // An ephemeral sandbox goes with its end, and the file says when that was.
+        removedAt ?? (hasGone(line) ? (stoppedAt ?? createdAt) : null),
       ];
     }
     case 'run': {
@@ -117,6 +120,10 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
       ];
     }
   }
+}
+
+function hasGone({ ephemeral, status }: Extract<Line, { kind: 'sandbox' }>): boolean {
+  return ephemeral && (status === 'stopped' || status === 'failed');
 }
 
 /** Each of its days has a row: a line must not become a million. */
