@@ -55,6 +55,16 @@ describe('bad lines', () => {
       'stopped_at is required',
     ],
     ['a missing payload', (org) => without(line.event(org), 'payload'), 'payload is required'],
+    [
+      'an ephemeral sandbox whose spec is not',
+      (org) => line.sandbox(org, { ephemeral: true, ...spec({ lifecycle: { ephemeral: false } }) }),
+      'ephemeral and spec.lifecycle.ephemeral differ: give both the same value',
+    ],
+    [
+      'a persistent sandbox whose spec is ephemeral',
+      (org) => line.sandbox(org, { ephemeral: false, ...spec({ lifecycle: { ephemeral: true } }) }),
+      'ephemeral and spec.lifecycle.ephemeral differ: give both the same value',
+    ],
     ['a UUID that is none', (org) => line.sandbox(org, { id: 'sandbox-1' }), 'id must be a UUID'],
     ['a UUID as a URN', (org) => line.sandbox(org, { id: `urn:uuid:${org['id']}` }), 'id must be a UUID'],
     [

@@ -51,7 +51,9 @@ describe('a spec', () => {
     const client = await clientOf(service, org);
     await fc.assert(
       fc.asyncProperty(fc.array(anySpec, { minLength: 1, maxLength: 5 }), async (specs) => {
-        const sandboxes = specs.map((spec) => line.sandbox(org, { spec }));
+        const sandboxes = specs.map((spec) =>
+          line.sandbox(org, { spec, status: 'running', ephemeral: spec.lifecycle['ephemeral'] ?? false }),
+        );
         const { badCount, bad } = await importAll(service, sandboxes);
         expect(badCount, JSON.stringify(bad)).toBe(0);
         for (const { id, spec } of sandboxes) {
@@ -148,7 +150,7 @@ describe('what must not be seen', () => {
       return { ...extras, ...Object.fromEntries(copy) };
     }
     const org = line.org();
-    const sandbox = line.sandbox(org, { spec: FULL_SPEC });
+    const sandbox = line.sandbox(org, { spec: FULL_SPEC, status: 'running', ephemeral: true });
     const volume = line.volume(org);
     const events = [
       { kind: 'user', user_id: uuidv7(), label: 'Ada', redacted_email: 'a***a@e***.com' },

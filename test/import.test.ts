@@ -128,6 +128,18 @@ describe('what is imported is read back over HTTP', () => {
     expect(await importAll(service, ended)).toMatchObject({ bad: [], unchanged: { sandbox: 2 } });
   });
 
+  test('a spec that does not say whether it is ephemeral takes the word of its sandbox', async () => {
+    const org = line.org();
+    const sandbox = line.sandbox(org, {
+      status: 'running',
+      ephemeral: true,
+      spec: { ...BARE_SPEC, lifecycle: {} },
+    });
+    await importAll(service, [org, sandbox]);
+    const { body } = await (await clientOf(service, org)).get(`/v1/sandboxes/${sandbox['id']}`);
+    expect([body.ephemeral, body.spec.lifecycle.ephemeral]).toEqual([true, true]);
+  });
+
   test('a label of an imported sandbox is found by the filter, one of a removed sandbox is not', async () => {
     const org = line.org();
     const labels = { team: 'ml', 'odd key': '{"json": [1]}' };

@@ -53,7 +53,10 @@ test('reads give to the letter what the schema gives, of what was created, relab
   const org = line.org();
   const odd = { name: 'n"\\ü\u2028\t', slug: 's"\\\u0001', last_failure_message: 'out "of"\n\u0001 memory' };
   const imported = [
-    line.sandbox(org, { ...odd, spec: FULL_SPEC, started_at: '2026-03-02T00:00:00.5Z' }),
+    line.sandbox(org, {
+      ...{ ...odd, spec: FULL_SPEC, started_at: '2026-03-02T00:00:00.5Z' },
+      ...{ status: 'running', ephemeral: true },
+    }),
     line.sandbox(org, { spec: { ...BARE_SPEC, resources: {}, image: null } }),
     line.sandbox(org, { status: 'starting', status_reason: 'scheduling', spec: null }),
   ];

@@ -9,6 +9,7 @@ import { specToKeep } from '../sandboxes/spec-text.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
+import { withEphemeral } from './spec.js';
 
 /** A line ready to be staged: its kind, and the columns of `staging.ts` in their order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };
@@ -54,6 +55,10 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
       const stoppedAt = time('stopped_at', line.stopped_at);
       if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
       checkLabels(line.spec?.labels ?? {});
+      const spec = line.spec == null ? null : withEphemeral(line.spec, line.ephemeral);
+      if (spec === undefined) {
+        throw new BadLine('ephemeral and spec.lifecycle.ephemeral differ: give both the same value');
+      }
       const createdAt = time('created_at', line.created_at);
       const removedAt = time('removed_at', line.removed_at);
       return [
@@ -61,7 +66,7 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         // Meaningful only while it is starting.
         line.status === 'starting' ? (line.status_reason ?? null) : null,
         ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
-        ...[line.spec == null ? null : specToKeep(line.spec), startedAt, stoppedAt],
+        ...[spec && specToKeep(spec), startedAt, stoppedAt],
         // An ephemeral sandbox goes with its end, and the file says when that was.
         removedAt ?? (hasGone(line) ? (stoppedAt ?? createdAt) : null),
       ];
