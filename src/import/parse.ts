@@ -9,7 +9,7 @@ import { specToKeep } from '../sandboxes/spec-text.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
-import { withEphemeral } from './spec.js';
+import { withEphemeral, withoutSecretValues } from './spec.js';
 
 /** A line ready to be staged: its kind, and the columns of `staging.ts` in their order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };
@@ -66,7 +66,7 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         // Meaningful only while it is starting.
         line.status === 'starting' ? (line.status_reason ?? null) : null,
         ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
-        ...[spec && specToKeep(spec), startedAt, stoppedAt],
+        ...[spec && specToKeep(withoutSecretValues(spec)), startedAt, stoppedAt],
         // An ephemeral sandbox goes with its end, and the file says when that was.
         removedAt ?? (hasGone(line) ? (stoppedAt ?? createdAt) : null),
       ];

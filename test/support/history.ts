@@ -149,7 +149,7 @@ export const FULL_SPEC = {
         env_var: 'TOKEN',
         placeholder: '$TOKEN',
         allowed_hosts: [{ type: 'exact', value: 'api.example.com' }, { type: 'any' }],
-        injection: { headers: true, deep: { anything: [1, null] } },
+        injection: { headers: true, cookies: false },
         on_violation: { type: 'block' },
       },
       { env_var: 'BARE', placeholder: '', allowed_hosts: [], injection: {} },
