@@ -70,9 +70,19 @@ describe('query parameters', () => {
     '{"a":null}',
     '{"a":{}}',
     '{"a":"\\u0000"}',
+    '{"a":"1","a":"2"}',
+    '{"a":"1","a":"1"}',
+    '{ "a" : "1" , "\\u0061" : "1" }',
   ];
   test.each(badLabels)('labels=%s is refused', (value) =>
     expectRefused('/v1/sandboxes', `labels=${encodeURIComponent(value)}`, 'labels'),
+  );
+
+  test.each(['{}', '{"a":"b"}', '{"a":"\\":","b:":"\\\\","c\\"":"\\"c\\":"}', '{"__proto__":"x"}'])(
+    'labels=%s is taken',
+    async (labels) => {
+      expect((await client.get('/v1/sandboxes', { labels })).status).toBe(200);
+    },
   );
 
   const badTimes = [

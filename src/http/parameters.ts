@@ -88,5 +88,14 @@ export function readLabels(name: string, text: string | undefined): Record<strin
   if (findUnstorable(labels) !== undefined) {
     throw badParameter(name, `${name} must not contain U+0000 or half of a surrogate pair`);
   }
+  if (countKeys(text) > Object.keys(labels).length) {
+    throw badParameter(name, `${name} has a key twice: a sandbox has one value for each key`);
+  }
   return labels as Record<string, string>;
+}
+
+/** The keys in the text of a flat JSON object of strings. JSON.parse keeps the last of equal ones and does not tell. */
+function countKeys(text: string): number {
+  const strings = text.matchAll(/"(?:[^"\\]|\\.)*"\s*(:)?/g);
+  return [...strings].filter(([, colon]) => colon !== undefined).length;
 }
