@@ -351,6 +351,7 @@ describeDocker('the docker runtime', () => {
       ['patches[0]', { patches: [{ type: 'remove', path: '/x' }] }],
       ['patches[1]', { patches: full.patches.slice(0, 1).concat(full.patches[5]) }],
       ['init', { init: { cmd: 'auto' } }],
+      ['init.cmd', { init: { cmd: 'sbin/init' } }],
       ['rlimits[0]', { rlimits: [{ resource: 'as', soft: 1, hard: 1 }] }],
       ['rlimits[0]', { rlimits: [{ resource: 'rtprio', soft: 0, hard: 1 }] }],
       ['rlimits[0]', { rlimits: [{ resource: 'nice', soft: 0, hard: 21 }] }],

@@ -27,6 +27,7 @@ export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
   checkResources(request, runtime);
   for (const [index, { key }] of (request.env ?? []).entries()) checkEnvKey(key, `env[${index}].key`);
   checkLimits(request);
+  checkInit(request);
   checkMounts(request.mounts ?? []);
   checkPatches(request);
   checkPolicy(request);
@@ -98,6 +99,11 @@ function checkLimits({ rlimits = [], runtime }: CreateSandboxRequest): void {
   if (runtime?.workdir != null && !runtime.workdir.startsWith('/')) {
     refuse('runtime.workdir', 'the working directory must be an absolute path');
   }
+}
+
+function checkInit({ init }: CreateSandboxRequest): void {
+  if (init == null || init.cmd === 'auto' || init.cmd.startsWith('/')) return;
+  refuse('init.cmd', 'init.cmd must be an absolute path in the guest, such as /sbin/init, or the word auto');
 }
 
 function checkMounts(mounts: MountRequest[]): void {
