@@ -52,6 +52,23 @@ describe('what is imported is read back over HTTP', () => {
     expect(body.stopped_at).toBe('2026-03-01T00:00:59.999999Z');
   });
 
+  test('a leap second and nine digits, which are cut after the microsecond', async () => {
+    const org = line.org();
+    const times = { created_at: '2016-12-31T23:59:60.5Z', started_at: '2026-03-01T00:00:00.123456789Z' };
+    const sandbox = line.sandbox(org, times);
+    await importAll(service, [org, sandbox]);
+    const client = await clientOf(service, org);
+    const { body } = await client.get(`/v1/sandboxes/${sandbox['id']}`);
+    expect([body.created_at, body.started_at]).toEqual([
+      '2017-01-01T00:00:00.500Z',
+      '2026-03-01T00:00:00.123456Z',
+    ]);
+    const after = async (created_after: string) =>
+      (await client.get('/v1/sandboxes', { created_after })).body.data.length;
+    expect(await after('2016-12-31T23:59:60.499999999Z')).toBe(1);
+    expect(await after('2016-12-31T23:59:60.5Z')).toBe(0);
+  });
+
   test('all four kinds of actor, one by one and in the list', async () => {
     const org = line.org();
     const actors = [

@@ -99,10 +99,12 @@ describe('instants', () => {
   }
 
   function microsOfParts({ year, month, day, hour, minute, second, fraction = '', offset, round }: Parts) {
-    if (!exists(year, month, day) || hour > 23 || minute > 59 || second > 59) return undefined;
+    if (!exists(year, month, day) || hour > 23 || minute > 59 || second > 60) return undefined;
     if (offset && (offset.hours > 23 || offset.minutes > 59)) return undefined;
     const shift = offset ? (offset.sign === '+' ? -1 : 1) * (offset.hours * 60 + offset.minutes) * 60 : 0;
     const seconds = daysSinceEpoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second + shift;
+    // A leap second stands at the end of a UTC day.
+    if (second === 60 && seconds % 86_400 !== 0) return undefined;
     const scale = 10n ** 12n;
     const attos = BigInt(fraction.padEnd(18, '0'));
     const micros =
@@ -165,6 +167,20 @@ describe('instants', () => {
     expect(parseInstant('2026-12-31T23:59:59.9999990Z', 'up')).toBe('2026-12-31T23:59:59.999999Z');
     expect(parseInstant('1969-12-31T23:59:59.999999999Z', 'down')).toBe('1969-12-31T23:59:59.999999Z');
     expect(parseInstant('1969-12-31T23:59:59.999999999Z', 'up')).toBe('1970-01-01T00:00:00.000000Z');
+  });
+
+  test.each([
+    ['2016-12-31T23:59:60Z', '2017-01-01T00:00:00.000000Z'],
+    ['2016-12-31T23:59:60.123456789Z', '2017-01-01T00:00:00.123456Z'],
+    ['1990-12-31T15:59:60-08:00', '1991-01-01T00:00:00.000000Z'],
+    ['2017-01-01t05:29:60.5+05:30', '2017-01-01T00:00:00.500000Z'],
+    ['2016-12-31T23:58:60Z', undefined],
+    ['2016-12-31T22:59:60Z', undefined],
+    ['2016-12-31T23:59:60+01:00', undefined],
+    ['2016-12-31T23:59:61Z', undefined],
+    ['9999-12-31T23:59:60Z', undefined],
+  ])('read the leap second %s as the second after it, where there can be one', (text, expected) => {
+    expect(parseInstant(text)).toBe(expected);
   });
 
   test('and microseconds are the same thing, in the same order', () => {

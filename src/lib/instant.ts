@@ -14,6 +14,7 @@ const PLAIN =
   /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?Z$/;
 
 const MICROS_PER_SECOND = 1_000_000n;
+const MICROS_PER_DAY = 86_400n * MICROS_PER_SECOND;
 /** RFC 3339 writes years 0001 to 9999; PostgreSQL needs another notation outside them. */
 const EARLIEST = BigInt(Date.parse('0001-01-01T00:00:00Z')) * 1000n;
 export const LAST_INSTANT: Instant = '9999-12-31T23:59:59.999999Z';
@@ -23,7 +24,8 @@ const LATEST = BigInt(Date.parse('9999-12-31T23:59:59.999Z')) * 1000n + 999n;
  * Reads an RFC 3339 date-time with an offset.
  *
  * `round` says where digits below the microsecond go: 'down' keeps an inclusive upper bound exact, 'up' an inclusive
- * lower one. Returns undefined for anything that is not such a date-time or does not exist in the calendar.
+ * lower one. A leap second (23:59:60 in UTC) is read as the second after it, as PostgreSQL and POSIX time do. Returns
+ * undefined for anything that is not such a date-time or does not exist in the calendar.
  */
 export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Instant | undefined {
   const plain = PLAIN.exec(text);
@@ -31,18 +33,24 @@ export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Insta
   const match = PATTERN.exec(text);
   if (!match) return undefined;
   const [, year, month, day, hour, minute, second, fraction = '', , sign, offsetHours, offsetMinutes] = match;
-  if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
+  const isLeap = second === '60';
+  if (Number(hour) > 23 || Number(minute) > 59 || (Number(second) > 59 && !isLeap)) return undefined;
   if (Number(offsetHours ?? 0) > 23 || Number(offsetMinutes ?? 0) > 59) return undefined;
-  const date = new Date(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
+  const date = new Date(`${year}-${month}-${day}T${hour}:${minute}:${isLeap ? '59' : second}Z`);
   // Date rolls 30 February over to March; an instant that did not survive the trip was not a real one.
   if (Number.isNaN(date.getTime()) || date.getUTCDate() !== Number(day)) return undefined;
 
-  let micros = BigInt(date.getTime()) * 1000n + BigInt(fraction.padEnd(6, '0').slice(0, 6));
-  if (round === 'up' && /[1-9]/.test(fraction.slice(6))) micros += 1n;
+  let micros = BigInt(date.getTime()) * 1000n;
   if (sign) {
     const shift = (BigInt(offsetHours!) * 60n + BigInt(offsetMinutes!)) * 60n * MICROS_PER_SECOND;
     micros += sign === '+' ? -shift : shift;
   }
+  if (isLeap) {
+    micros += MICROS_PER_SECOND;
+    if (micros % MICROS_PER_DAY !== 0n) return undefined;
+  }
+  micros += BigInt(fraction.padEnd(6, '0').slice(0, 6));
+  if (round === 'up' && /[1-9]/.test(fraction.slice(6))) micros += 1n;
   if (micros < EARLIEST || micros > LATEST) return undefined;
   return instantFromMicros(micros);
 }
