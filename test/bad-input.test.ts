@@ -136,6 +136,24 @@ describe('query parameters', () => {
     await expectRefused('/v1/events', 'since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'until');
   });
 
+  test('an event type that no event has is refused everywhere, with the nearest one that there is', async () => {
+    for (const path of ['/v1/events', '/v1/events/export', '/v1/events/stream']) {
+      await expectRefused(path, 'event_type=bogus', 'event_type');
+      await expectRefused(path, 'event_type=sandbox_started&event_type=!bogus', 'event_type');
+    }
+    const misspelt = await client.get('/v1/events', { event_type: 'sandbox_start' });
+    expect(misspelt.body.error.message).toBe(
+      'event_type: there is no event type "sandbox_start"; did you mean "sandbox_started"? docs/audit-events.md lists them',
+    );
+    const hook = await client.post('/v1/webhooks', {
+      url: 'https://example.com/hook',
+      event_types: ['volume_make'],
+    });
+    expect([hook.status, hook.body.error.details]).toEqual([400, { field: 'event_types' }]);
+    const stranger = await client.get('/v1/events', { event_type: 'something_else_entirely' });
+    expect(stranger.body.error.message).not.toContain('did you mean');
+  });
+
   test('an unknown query parameter is refused on every route', async () => {
     const thing = { id: uuidv7(), name: 'x', delivery: uuidv7() };
     const nothing = { sandbox: thing, volume: thing, event: thing, key: thing, webhook: thing };

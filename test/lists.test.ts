@@ -293,7 +293,7 @@ describe('events', () => {
       fc.asyncProperty(
         fc.record(
           {
-            event_type: some([...types, 'unheard_of']),
+            event_type: some([...types, 'member_removed']),
             category: some(['api', 'sandbox']),
             actor_kind: some(['user', 'api_key', 'system', 'ssh_key']),
             actor_id: some(actorIds),

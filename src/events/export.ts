@@ -6,7 +6,8 @@ import { originOf } from './canonical.js';
 import type { Checkpoint, Drop } from './checkpoint.js';
 import { csvHead, csvLine } from './export-csv.js';
 import { readEntries, readLink, readPlaces, type Part } from './export-queries.js';
-import { isEmpty, spokenFilter, readEventFilter, type FilterQuery } from './filter.js';
+import { isEmpty, spokenFilter, type FilterQuery } from './filter.js';
+import { readKnownFilter } from './known-types.js';
 import { writeLogLine } from './log-file.js';
 import type { EventFilter } from './queries.js';
 import { recordEvent } from './record.js';
@@ -46,7 +47,7 @@ export async function beginExport(
   at: Instant,
 ): Promise<Begun> {
   const { orgId, actor, format, afterSeq, query } = request;
-  const filter = readEventFilter(query);
+  const filter = await readKnownFilter(tx, orgId, query);
   const end = await readEnd(tx, orgId);
   const upToSeq = end?.seq ?? 0;
   if (afterSeq > upToSeq) {

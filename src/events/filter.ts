@@ -30,7 +30,7 @@ export interface FilterQuery extends Partial<Record<FilterColumn, string[]>> {
   until?: string;
 }
 
-/** Reads them. Throws the refusal of what is not understood. */
+/** Reads them. Throws the refusal of what is not understood; `known-types.ts` knows which event types there are. */
 export function readEventFilter(query: FilterQuery): EventFilter {
   const { event_type, category, actor_kind, actor_id, resource_id } = query;
   const filter: EventFilter = {

@@ -12,7 +12,8 @@ import {
 } from '../lib/instant.js';
 import { pageText } from '../lib/page.js';
 import { eventText, type EventTexts } from './event-text.js';
-import { readEventFilter, type FilterQuery } from './filter.js';
+import type { FilterQuery } from './filter.js';
+import { readKnownFilter } from './known-types.js';
 import { readLongPage } from './long-page-query.js';
 import { FIRST_ID, isAbout, isShort, readPage, type PageAsked, type Place } from './page-query.js';
 import type { EventFilter } from './queries.js';
@@ -26,7 +27,7 @@ export interface ListEventsQuery extends FilterQuery {
 /** A page of an organization's audit events, newest first, as JSON text. */
 export async function list(ctx: Context, orgId: string, query: ListEventsQuery): Promise<string> {
   const { limit = 20 } = query;
-  const filter = readEventFilter(query);
+  const filter = await readKnownFilter(ctx.pool, orgId, query);
   const binding = ['events', filter];
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
   const { found, fitting } = await listEvents(ctx, orgId, filter, after, limit);

@@ -54,6 +54,15 @@ export async function insertEvents(sql: Sql, events: readonly NewEventRow[]): Pr
   );
 }
 
+/** Does the organization have an event of this type? */
+export async function hasEventOfType(sql: Sql, orgId: string, type: string): Promise<boolean> {
+  const { rows } = await sql.query('select 1 from events where org_id = $1 and event_type = $2 limit 1', [
+    orgId,
+    type,
+  ]);
+  return rows.length > 0;
+}
+
 export async function getEvent(sql: Sql, orgId: string, id: string): Promise<EventRow | undefined> {
   const { rows: times } = await sql.query<{ occurred_at: Instant }>(
     `select occurred_at from event_log where org_id = $1 and event_id = $2

@@ -4,7 +4,8 @@ import { QUIET, quietly, type Places } from '../http/follow.js';
 import { callerOf } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { sleep } from '../lib/sleep.js';
-import { readEventFilter, type FilterQuery } from './filter.js';
+import type { FilterQuery } from './filter.js';
+import { readKnownFilter } from './known-types.js';
 import { findSpan, readEndSeq, readLog, type LogEntry } from './log.js';
 import { presentEvent } from './present.js';
 import { encodePlace, readPlace } from './place.js';
@@ -27,7 +28,7 @@ export async function stream(
   query: FilterQuery & { cursor?: string },
 ): Promise<AsyncIterable<string>> {
   const { orgId } = callerOf(request);
-  const filter = readEventFilter(query);
+  const filter = await readKnownFilter(ctx.pool, orgId, query);
   const lastId = request.headers['last-event-id'] as string | undefined;
   const end = await readEndSeq(ctx.pool, orgId);
   const placeIn = (name: string, text: string | undefined) => {

@@ -1,4 +1,5 @@
 import { CATALOGUE } from '../events/catalogue.js';
+import { explainUnknown } from '../events/known-types.js';
 import { ApiError } from '../http/errors.js';
 
 /**
@@ -11,7 +12,7 @@ export function checkTypes(eventTypes: readonly string[]): void {
     .map((each) => each.replace(/^!/, ''))
     .find((type) => !Object.hasOwn(CATALOGUE, type));
   if (unknown !== undefined) {
-    throw refuse(`event_types: there is no event type "${unknown}"; docs/audit-events.md lists them`);
+    throw refuse(`event_types: ${explainUnknown(unknown)}`);
   }
   const excluded = eventTypes.filter((each) => each.startsWith('!')).length;
   if (excluded > 0 && excluded < eventTypes.length) {
