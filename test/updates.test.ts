@@ -224,7 +224,7 @@ describe('restoring a volume', () => {
       expect(new Set(restored.map(({ status }) => status))).toEqual(new Set([200, 404]));
       const kept = restored.filter(({ status }) => status === 200).map(({ id }) => id);
       const { body: left } = await until(
-        () => mine.get('/v1/volumes'),
+        () => mine.get('/v1/volumes', { include: 'deleted' }),
         ({ body }) => body.every(({ status }: any) => status === 'active'),
       );
       const ids = left.filter(({ kind }: any) => kind === 'managed').map(({ id }: any) => id);

@@ -54,14 +54,29 @@ test('a volume is made, listed, scheduled for deletion, and deleted again with t
     'volume_deletion_scheduled',
     'volume_created',
   ]);
-  // The name is free again, and the active one stands first for clients that take the first of a name.
-  const successor = await client.post('/v1/volumes', { name: 'team-data' });
-  expect(successor.status).toBe(200);
-  const named = (await client.get('/v1/volumes')).body.filter(({ name }: any) => name === 'team-data');
-  expect(named.map(({ id, status }: any) => [id, status])).toEqual([
-    [successor.body.id, 'active'],
-    [made.body.id, 'deleting'],
+});
+
+test('a volume that is being deleted is listed only when the request asks for it', async () => {
+  const mine = await service.newOrg();
+  const { body: first } = await mine.post('/v1/volumes', { name: 'team-data' });
+  await mine.delete(`/v1/volumes/${first.id}`);
+  // The name is free again.
+  const { body: second } = await mine.post('/v1/volumes', { name: 'team-data' });
+  const listed = async (query = {}) =>
+    (await mine.get('/v1/volumes', query)).body
+      .filter(({ kind }: any) => kind === 'managed')
+      .map(({ id, status }: any) => [id, status]);
+  expect(await listed()).toEqual([[second.id, 'active']]);
+  expect(await listed({ include: 'deleted' })).toEqual([
+    [second.id, 'active'],
+    [first.id, 'deleting'],
   ]);
+  await mine.delete(`/v1/volumes/${second.id}`);
+  expect(await listed()).toEqual([]);
+  await mine.post(`/v1/volumes/${first.id}/restore`);
+  expect(await listed()).toEqual([[first.id, 'active']]);
+  const refused = await mine.get('/v1/volumes', { include: 'everything' });
+  expect([refused.status, refused.body.error.details]).toEqual([400, { parameter: 'include' }]);
 });
 
 test('a mounted volume is in use until every sandbox that mounts it is deleted', async () => {
@@ -108,7 +123,7 @@ test('when its time is over a volume is gone and its accruals stay', async () =>
     );
     await mine.delete(`/v1/volumes/${volume.id}`);
     await until(
-      () => mine.get('/v1/volumes'),
+      () => mine.get('/v1/volumes', { include: 'deleted' }),
       ({ body }) => body.length === 1,
     );
     expect((await mine.delete(`/v1/volumes/${volume.id}`)).status).toBe(404);

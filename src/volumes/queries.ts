@@ -37,13 +37,17 @@ export async function insertVolume(
   return rows[0]!;
 }
 
-/** Active volumes before those being deleted: clients take the first of a name. */
-export async function listVolumes(sql: Sql, orgId: string): Promise<VolumeRow[]> {
+/** Active volumes, and after them those that are being deleted when `deleting` asks for them: clients take the first of a name. */
+export async function listVolumes(
+  sql: Sql,
+  orgId: string,
+  { deleting }: { deleting: boolean },
+): Promise<VolumeRow[]> {
   const { rows } = await sql.query<Row>(
     `select ${COLUMNS} from volumes
-     where org_id = $1 and removed_at is null
+     where org_id = $1 and removed_at is null and (status = 'active' or $2::boolean)
      order by status, created_at, id`,
-    [orgId],
+    [orgId, deleting],
   );
   return rows;
 }

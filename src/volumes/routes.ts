@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
-import { Field, MessageResponse, Uuid } from '../http/schema.js';
+import { Field, MessageResponse, Uuid, Words } from '../http/schema.js';
 import { contextOf } from '../http/request-context.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
@@ -25,13 +25,26 @@ export function volumeRoutes(app: App): void {
         operationId: 'list_volumes',
         scope: 'volumes:read',
         summary: 'List volumes',
-        description: 'Returns all volumes of the organization as an array, without pages.',
+        description: 'Returns the active volumes of the organization as an array, without pages.',
         tags,
+        querystring: Type.Object(
+          {
+            include: Type.Optional(
+              Words(['deleted'], {
+                description: '`deleted` lists volumes that are being deleted, too. They can be restored.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
         response: answers(Type.Array(VolumeResponse, { description: 'The volumes of the organization.' })),
       },
     },
-    async (request) =>
-      (await listVolumes(contextOf(request).pool, callerOf(request).orgId)).map(presentVolume),
+    async (request) => {
+      const deleting = request.query.include === 'deleted';
+      const volumes = await listVolumes(contextOf(request).pool, callerOf(request).orgId, { deleting });
+      return volumes.map(presentVolume);
+    },
   );
 
   app.get(
