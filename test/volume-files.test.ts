@@ -195,6 +195,7 @@ test('directories are made with those they are in; files are copied, renamed and
     [volume.remove('x'), [409, 'volume_directory_not_empty']],
     [volume.remove('/', true), [400, 'invalid_volume_path']],
     [volume.remove('missing', true), [404, 'volume_file_not_found']],
+    [volume.remove('x/y/moved', true), [400, 'invalid_volume_path']],
     [volume.remove('x/y/moved/below'), [400, 'invalid_volume_path']],
     [volume.rename('missing', 'made/to'), [404, 'volume_file_not_found']],
     [volume.rename('x/y/moved', 'deep'), [409, 'volume_file_exists']],

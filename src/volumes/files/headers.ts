@@ -15,7 +15,8 @@ export const RemoveHeaders = Type.Object({
   ...WriteHeaders.properties,
   'x-msb-file-recursive': Type.Optional(
     Words(['true', 'false'], {
-      description: 'Whether to remove a directory with everything in it. Default: `false`.',
+      description:
+        'Whether to remove a directory with everything in it. A file is then refused. Default: `false`.',
     }),
   ),
 });

@@ -6,7 +6,7 @@ import { removeTree } from '../remove-tree.js';
 import { refusing } from './errors.js';
 import { writable, type Target } from './volume.js';
 
-/** Removes a file, a link itself, an empty directory; `recursive`: a directory with everything in it. */
+/** Removes a file, a link itself, an empty directory; `recursive`: a directory with everything in it, and nothing else. */
 export async function remove(
   ctx: Context,
   target: Target,
@@ -20,6 +20,12 @@ export async function remove(
       if (name === undefined)
         throw new ApiError('invalid_volume_path', 'the top of the volume cannot be removed');
       const found = await lstat(at(parent, name));
+      if (recursive && !found.isDirectory()) {
+        throw new ApiError(
+          'invalid_volume_path',
+          'the path does not lead to a directory: leave x-msb-file-recursive out to remove a file',
+        );
+      }
       if (!found.isDirectory()) await unlink(at(parent, name));
       else if (recursive) await removeTree(parent, name);
       else await rmdir(at(parent, name));
