@@ -139,6 +139,26 @@ test('when its time is over a volume is gone and its accruals stay', async () =>
   }
 });
 
+test('a volume is got by its id, also the host volume and one that is being deleted', async () => {
+  const mine = await service.newOrg();
+  const { body: made } = await mine.post('/v1/volumes', { name: 'one', labels: { a: 'b' }, capacity_gib: 2 });
+  const { body: host } = await mine.get('/v1/volumes/default');
+  for (const volume of [made, host]) {
+    const { status, body } = await mine.get(`/v1/volumes/${volume.id}`);
+    expect([status, body]).toEqual([200, volume]);
+  }
+  await mine.delete(`/v1/volumes/${made.id}`);
+  const { body: leaving } = await mine.get(`/v1/volumes/${made.id}`);
+  expect(leaving).toEqual({ ...made, status: 'deleting', updated_at: leaving.updated_at });
+  for (const [by, id] of [
+    [mine, uuidv7()],
+    [client, made.id],
+  ] as const) {
+    const { status, body } = await by.get(`/v1/volumes/${id}`);
+    expect([status, body.error.code]).toEqual([404, 'sandbox_not_found']);
+  }
+});
+
 test('an unknown volume is 404 as the contract has it', async () => {
   const { status, body } = await client.delete(`/v1/volumes/${uuidv7()}`);
   expect([status, body.error]).toEqual([

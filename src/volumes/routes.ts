@@ -9,7 +9,7 @@ import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { remove } from './delete.js';
 import { presentVolume } from './present.js';
-import { getHostVolume, listVolumes } from './queries.js';
+import { getHostVolume, getVolume, listVolumes } from './queries.js';
 import { restore } from './restore.js';
 import { CreateVolumeRequest, UpdateVolumeRequest, VolumeResponse } from './schema.js';
 import { update } from './update.js';
@@ -61,6 +61,26 @@ export function volumeRoutes(app: App): void {
     },
     async (request) => {
       const volume = await getHostVolume(contextOf(request).pool, callerOf(request).orgId);
+      if (!volume) throw new ApiError('sandbox_not_found');
+      return presentVolume(volume);
+    },
+  );
+
+  app.get(
+    '/v1/volumes/:id',
+    {
+      schema: {
+        operationId: 'get_volume',
+        scope: 'volumes:read',
+        summary: 'Get a volume',
+        description: 'Also one that is being deleted, until it is purged.',
+        tags,
+        params,
+        response: answers(VolumeResponse, 'sandbox_not_found'),
+      },
+    },
+    async (request) => {
+      const volume = await getVolume(contextOf(request).pool, callerOf(request).orgId, request.params.id);
       if (!volume) throw new ApiError('sandbox_not_found');
       return presentVolume(volume);
     },

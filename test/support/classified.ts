@@ -46,6 +46,7 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   stop_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/stop`, body: {} }),
   list_volumes: () => ({ path: '/v1/volumes' }),
   create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
+  get_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
   get_default_volume: () => ({ path: '/v1/volumes/default' }),
   update_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}`, body: { capacity_gib: 1 } }),
   restore_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}/restore`, body: {} }),
