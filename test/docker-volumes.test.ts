@@ -106,6 +106,7 @@ describeDocker('volumes in containers', () => {
     expect(shown.body.spec.mounts).toEqual([
       {
         type: 'Named',
+        name: volume.name,
         guest: '/data',
         options: { nodev: false, noexec: false, nosuid: false, readonly: false },
         stat_virtualization: 'strict',

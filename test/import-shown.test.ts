@@ -214,6 +214,7 @@ const anyMount = fc.oneof(
   fc.record({ type: fc.constant('Bind'), ...anySharing }),
   fc.record({ type: fc.constant('Bind'), ...anySharing, quota_mib: orNull(int32) }),
   fc.record({ type: fc.constant('Named'), ...anySharing }),
+  fc.record({ type: fc.constant('Named'), name: anyText, ...anySharing }),
   fc.record({ type: fc.constant('Tmpfs'), guest: anyText, options: anyOptions, size_mib: orNull(int32) }),
   fc.record({
     type: fc.constant('DiskImage'),

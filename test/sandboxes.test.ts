@@ -79,6 +79,7 @@ describe('create', () => {
           },
           {
             type: 'Named',
+            name: 'data',
             guest: '/mnt/named',
             options: none,
             stat_virtualization: 'off',

@@ -1,4 +1,4 @@
-/** Mounts: what is asked for, and what is shown (contract section 2.2). The shown ones name no host path and no volume. */
+/** Mounts: what is asked for, and what is shown (contract section 2.2). The shown ones have no host path and no volume id. */
 import { Type, type Static } from 'typebox';
 import { Int32, Named, Nullable, Variants, Words } from '../http/schema.js';
 
@@ -95,7 +95,12 @@ export const SandboxMount = Variants(
   'type',
   [
     Type.Object({ type: Type.Literal('Bind', BIND), guest, ...sharing, quota_mib }),
-    Type.Object({ type: Type.Literal('Named', NAMED), guest, ...sharing }),
+    Type.Object({
+      type: Type.Literal('Named', NAMED),
+      name: Type.Optional(Type.String({ description: 'The name of the volume.' })),
+      guest,
+      ...sharing,
+    }),
     Type.Object({ type: Type.Literal('Tmpfs', TMPFS), guest, options: MountOptions, size_mib }),
     Type.Object({
       type: Type.Literal('DiskImage', DISK_IMAGE),

@@ -125,7 +125,7 @@ function showMount(mount: MountRequest): SandboxMount {
     case 'bind':
       return { type: 'Bind', guest, options, ...sharingOf(mount), quota_mib: mount.quota_mib ?? null };
     case 'named':
-      return { type: 'Named', guest, options, ...sharingOf(mount) };
+      return { type: 'Named', name: mount.name, guest, options, ...sharingOf(mount) };
     case 'tmpfs':
       return { type: 'Tmpfs', guest, options, size_mib: mount.size_mib ?? null };
     case 'disk_image': {

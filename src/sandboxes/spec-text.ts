@@ -5,11 +5,11 @@ import { SandboxSpec } from './schema.js';
  * The specification is most of a sandbox, and passes through: it is run through the schema of answers once, when it is written,
  * and leaves the database as text (of a page of 20 sandboxes, reading and writing it took 40 % of the time).
  *
- * A text that was written so begins with a space, which a column of type `json` keeps; when the schema changes it is to be another mark
- * (a tab, say), so that texts of before are taken for others. Others, of releases before or of somebody who
+ * A text that was written so begins with a tab, which a column of type `json` keeps; when the schema changes it is to be another mark
+ * (a line break, say), so that texts of before are taken for others. Others, of releases before or of somebody who
  * changed the row by hand, may have fields that are not for callers, and lack defaults: they go through the schema when they are read.
  */
-const AS_SHOWN = ' ';
+const AS_SHOWN = '\t';
 
 /** What is kept of it. */
 export function specToKeep(spec: SandboxSpec): string {
