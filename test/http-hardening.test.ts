@@ -64,6 +64,93 @@ describe('the headers a scanner looks for', () => {
   });
 });
 
+describe('every refusal has the envelope of errors', () => {
+  const HOST = 'host: x\r\n';
+  const END = 'connection: close\r\n\r\n';
+  const POST = `POST /v1/sandboxes HTTP/1.1\r\n${HOST}content-type: application/json\r\n`;
+  test.each([
+    ['no Host header', `GET /healthz HTTP/1.1\r\n${END}`, 400, 'invalid_request'],
+    ['no Host header and an unknown route', `GET /nowhere HTTP/1.1\r\n${END}`, 400, 'invalid_request'],
+    [
+      'an unknown expectation',
+      `GET /healthz HTTP/1.1\r\n${HOST}expect: magic\r\n${END}`,
+      417,
+      'expectation_failed',
+    ],
+    [
+      'an unknown expectation before a body',
+      `${POST}expect: 200-ok\r\ncontent-length: 2\r\n\r\n{}`,
+      417,
+      'expectation_failed',
+    ],
+    ['TRACE', `TRACE /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`, 405, 'method_not_allowed'],
+    ['TRACE of an unknown route', `TRACE /nowhere HTTP/1.1\r\n${HOST}${END}`, 404, 'route_not_found'],
+    [
+      'a method that nothing here takes',
+      `PROPFIND /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`,
+      404,
+      'route_not_found',
+    ],
+    [
+      'a method that HTTP does not have',
+      `BREW /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`,
+      400,
+      'invalid_request',
+    ],
+    ['CONNECT', `CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`, 501, 'not_supported'],
+    ['OPTIONS of the server', `OPTIONS * HTTP/1.1\r\n${HOST}${END}`, 405, 'method_not_allowed'],
+    [
+      'an upgrade',
+      `GET /nowhere HTTP/1.1\r\n${HOST}connection: upgrade\r\nupgrade: h2c\r\n\r\n`,
+      404,
+      'route_not_found',
+    ],
+    ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'invalid_request'],
+    ['an unknown version', `GET /healthz HTTP/3.0\r\n${HOST}${END}`, 400, 'invalid_request'],
+    ['TLS', '\u0016\u0003\u0001\u0000', 400, 'invalid_request'],
+    ['a header without a name', `GET /healthz HTTP/1.1\r\n${HOST}: x\r\n${END}`, 400, 'invalid_request'],
+    ['a length that is no number', `${POST}content-length: x\r\n\r\n`, 400, 'invalid_request'],
+    ['two lengths', `${POST}content-length: 1\r\ncontent-length: 2\r\n\r\n{}`, 400, 'invalid_request'],
+    [
+      'a length beside chunks',
+      `${POST}content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400,
+      'invalid_request',
+    ],
+    [
+      'a URL that is too long',
+      `GET /${'a'.repeat(20_000)} HTTP/1.1\r\n${HOST}${END}`,
+      431,
+      'headers_too_large',
+    ],
+    [
+      'a range that a file of the reference does not have',
+      `GET /docs/static/index.css HTTP/1.1\r\n${HOST}range: bytes=9999999-\r\n${END}`,
+      400,
+      'invalid_request',
+    ],
+    [
+      'a name that no file of the reference can have',
+      `GET /docs/static/%00 HTTP/1.1\r\n${HOST}${END}`,
+      400,
+      'invalid_request',
+    ],
+  ])('%s', async (_name, request, status, code) => {
+    const { text } = await talk([request], 0);
+    const [head = '', body = ''] = text.split('\r\n\r\n');
+    expect(head.split('\r\n')[0]).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toContain('content-type: application/json; charset=utf-8');
+    expect(head).toMatch(/\r\nx-request-id: \S/);
+    expect(JSON.parse(body)).toEqual({ error: { code, message: expect.any(String), details: null } });
+  });
+
+  test('HTTP/1.0 needs no Host header, and 100-continue is met', async () => {
+    expect((await talk(['GET /healthz HTTP/1.0\r\n\r\n'], 0)).text).toMatch(/^HTTP\/1.1 200 /);
+    const { text } = await talk([`${POST}expect: 100-continue\r\ncontent-length: 2\r\n${END}`, '{}'], 50);
+    expect(text).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 401 /);
+  });
+});
+
 describe('who takes its time', () => {
   test('with the headers is cut off with 408', async () => {
     const { text, millis } = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);

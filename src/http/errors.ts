@@ -161,6 +161,11 @@ export const CATALOGUE = {
     message: 'the body must be application/json',
     remedy: 'Send `content-type: application/json`.',
   },
+  expectation_failed: {
+    status: 417,
+    message: 'the service cannot meet the Expect header',
+    remedy: 'Send `Expect: 100-continue`, or no `Expect` header.',
+  },
   rate_limited: {
     status: 429,
     message: 'too many requests',

@@ -9,6 +9,7 @@ import Fastify, {
 import { randomUUID } from 'node:crypto';
 import { STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import secureJson from 'secure-json-parse';
 import { isUnreachable, Overloaded } from '../db/pool.js';
 import { isDeeperThan } from '../lib/storable.js';
@@ -46,7 +47,7 @@ const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
 } as const;
-const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'] as const;
+const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 /** Fastify as this service uses it: request ids, the error envelope on everything that is not 2xx, quiet logs. */
@@ -60,7 +61,12 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     bodyLimit: BODY_LIMIT,
     requestTimeout: UPLOAD_TIMEOUT_MS,
     // Who sends its headers slowly is cut off like who sends its body slowly: looked at four times in that time.
-    http: { headersTimeout: bodyTimeoutMs, connectionsCheckingInterval: Math.ceil(bodyTimeoutMs / 4) },
+    http: {
+      headersTimeout: bodyTimeoutMs,
+      connectionsCheckingInterval: Math.ceil(bodyTimeoutMs / 4),
+      // Node's own refusal has no body: the hook below refuses instead.
+      requireHostHeader: false,
+    },
     // Requests that arrive on open connections while we stop are still answered; then the connections close.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
@@ -80,6 +86,16 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   app.decorateRequest('caller', null);
   app.decorateRequest('context', null);
 
+  const unmet = new WeakSet<IncomingMessage>();
+  app.server.on('checkExpectation', (request, response) => {
+    unmet.add(request);
+    app.server.emit('request', request, response);
+  });
+  app.server.on('connect', (_request, socket) => {
+    socket.on('error', () => socket.destroy());
+    endWith(socket, new ApiError('not_supported', 'this service is not a proxy: CONNECT is not supported'));
+  });
+
   // These hooks stand before and behind every request and wait for nothing: with promises each would cost microseconds.
   const underWay = new WeakMap<Socket, number>();
   app.addHook('onRequest', (request, reply, done) => {
@@ -95,6 +111,13 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
       throw new ApiError('rate_limited', message, null, {
         headers: { connection: 'close', 'retry-after': '1' },
       });
+    }
+    if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
+      const message = 'an HTTP/1.1 request needs a Host header: send the host and port of the URL in it';
+      throw new ApiError('invalid_request', message, null, { headers: { connection: 'close' } });
+    }
+    if (unmet.has(request.raw)) {
+      throw new ApiError('expectation_failed', undefined, null, { headers: { connection: 'close' } });
     }
     // Before the body is looked at: whatever it is, nothing here takes it.
     if (request.is404) throw new ApiError('route_not_found');
@@ -221,7 +244,16 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (isUnreachable(error)) {
     return new ApiError('not_ready', undefined, null, { headers: { 'retry-after': '1' }, cause: error });
   }
+  // The library that serves the files of the API reference refuses ranges and conditions with errors of its own.
+  if (isRefusal(error) && request.routeOptions.url?.startsWith('/docs')) {
+    return new ApiError('invalid_request', undefined, null, { cause: error });
+  }
   return new ApiError('internal_error', undefined, { request_id: request.id }, { cause: error });
+}
+
+function isRefusal(error: unknown): boolean {
+  const { statusCode } = error as Partial<FastifyError>;
+  return statusCode !== undefined && statusCode >= 400 && statusCode < 500;
 }
 
 /** The one place that renders errors. */
@@ -251,6 +283,11 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? new ApiError('request_timeout')
         : new ApiError('invalid_request', 'this is not an HTTP/1.1 request');
+  endWith(socket, refusal);
+}
+
+/** Ends a connection with a refusal, where there is no request that Fastify could answer. */
+function endWith(socket: Duplex, refusal: ApiError): void {
   const body = JSON.stringify(refusal.body);
   socket.end(
     [
