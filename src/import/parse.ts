@@ -7,6 +7,7 @@ import { compile, explainFirst } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { specToKeep } from '../sandboxes/spec-text.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
+import { findInexact } from './exact.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
 import { withEphemeral, withoutSecretValues } from './spec.js';
@@ -43,6 +44,8 @@ export function parseLine(text: string, mark: Mark = () => null): Parsed | undef
     throw new BadLine(`${unstorable || 'a name'} has U+0000 or half of a surrogate pair`);
   }
   if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
+  const inexact = value.kind === 'event' ? findInexact(text) : undefined;
+  if (inexact !== undefined) throw new BadLine(inexact);
   return { kind: value.kind, values: toValues(keepKnown(Line, value), mark) };
 }
 
