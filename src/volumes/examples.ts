@@ -28,6 +28,7 @@ const HOST = {
 export const volumeExamples: Examples = {
   list_volumes: { answer: [HOST, VOLUME] },
   get_default_volume: { answer: HOST },
+  get_volume: { parameters, answer: VOLUME },
   create_volume: {
     body: { name: 'data', labels: { team: 'ml' }, capacity_gib: 10 },
     answer: VOLUME,

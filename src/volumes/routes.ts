@@ -73,7 +73,7 @@ export function volumeRoutes(app: App): void {
         operationId: 'get_volume',
         scope: 'volumes:read',
         summary: 'Get a volume',
-        description: 'Also one that is being deleted, until it is purged.',
+        description: 'Returns the volume. A volume that is being deleted is found until it is purged.',
         tags,
         params,
         response: answers(VolumeResponse, 'sandbox_not_found'),
