@@ -205,6 +205,7 @@ create table instance (
   cursor_key bytea not null,
   secret_key_id text,
   price_book_sha256 text,
+  runtime text,
   constraint instance_pkey PRIMARY KEY (singleton),
   constraint instance_cursor_key_check CHECK ((octet_length(cursor_key) = 32)),
   constraint instance_singleton_check CHECK (singleton)

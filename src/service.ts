@@ -28,6 +28,8 @@ import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js'
 import { checkKeys } from './secrets/secrets.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
 import type { Guarded } from './runtimes/network-policy.js';
+import { planRuntime } from './runtimes/plan.js';
+import { readInstallation, rememberRuntime } from './runtimes/queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated.js';
 import type { PriceBook } from './usage/price.js';
@@ -48,6 +50,8 @@ export interface ServiceOptions {
   host: string;
   port: number;
   runtime: RuntimeChoice;
+  /** Sandboxes of another runtime are left as they are. */
+  changeRuntime?: boolean;
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string;
@@ -152,19 +156,27 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const keyring = openKeyring(keySource);
     // What is wrong with the keys is said now, and not at the first secret.
     await checkKeys(pool, keyring(), describeSource(keySource));
-    const { runtime, fallback } = await openRuntime({
-      choice: options.runtime,
-      dockerSocket: options.dockerSocket,
-      dockerNetwork: options.dockerNetwork,
-      dockerRuntime: options.dockerRuntime,
-      dockerAllow: options.dockerAllow,
-      dataDir: options.dataDir,
-      volumes,
-      instanceId: instance.id,
-      capacity: capacityOf(options),
-      simulated: simulatedOf(options),
-    });
+    const plan = planRuntime(
+      { choice: options.runtime, change: options.changeRuntime ?? false },
+      await readInstallation(pool),
+    );
+    const { runtime, fallback } = await openRuntime(
+      plan,
+      {
+        dockerSocket: options.dockerSocket,
+        dockerNetwork: options.dockerNetwork,
+        dockerRuntime: options.dockerRuntime,
+        dockerAllow: options.dockerAllow,
+        dataDir: options.dataDir,
+        volumes,
+        instanceId: instance.id,
+        capacity: capacityOf(options),
+        simulated: simulatedOf(options),
+      },
+      log,
+    );
     opened.push({ what: 'the runtime', close: () => runtime.close() });
+    await rememberRuntime(pool, runtime.name);
     for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
       log.warn(
         { otherRuntime: name, count },

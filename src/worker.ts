@@ -51,6 +51,8 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   const renewEveryMs = ctx.settings.workerLeaseMs / RENEWALS_PER_LEASE;
   const renew = startLoop(
     async () => {
+      // Until the engine has answered once it is not known which worker this is.
+      if (ctx.runtime.engine?.state === 'connecting') return;
       const held = await lease.renew();
       if (held && takenOver !== lease.term) reconcile.wake();
       if (!held && !standingBy) ctx.log.info('another process acts on this engine: standing by');

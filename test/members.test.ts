@@ -27,6 +27,7 @@ test('a key opens its organization as an owner', async () => {
       ...client.org,
       mfa_required: false,
       role: 'owner',
+      runtime: 'simulated',
       created_at: body.created_at,
       updated_at: body.created_at,
     },

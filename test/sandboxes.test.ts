@@ -43,6 +43,7 @@ describe('create', () => {
       started_at: null,
       stopped_at: null,
       status_reason: null,
+      runtime: 'simulated',
       spec: {
         image: 'registry.example.com:5000/team/app:1.2@sha256:' + 'a'.repeat(64),
         resources: { vcpus: 2, memory_mib: 1024, disk_size_mib: 4096 },

@@ -124,7 +124,7 @@ async function checkDocker({
   const { openDocker } = await import('../runtimes/choose.js');
   try {
     const runtime = await openDocker({
-      ...{ choice: 'docker', dockerSocket: socket, dockerNetwork: network, dockerRuntime: runtimeClass },
+      ...{ dockerSocket: socket, dockerNetwork: network, dockerRuntime: runtimeClass },
       ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(join(dataDir, 'volumes')) },
     });
     const state = runtime.capabilities.has('network_policy') || network === 'none' ? 'ok' : 'missing';

@@ -43,11 +43,17 @@ export const port = () =>
 export const runtime = () =>
   new Option(
     '--runtime <name>',
-    'what runs sandboxes; auto takes docker when it answers, simulated otherwise',
+    'what runs sandboxes; auto takes what the installation was served with before, else docker when it answers, else simulated',
   )
     .env('SANDKEEP_RUNTIME')
     .choices(RUNTIME_CHOICES)
     .default('auto');
+
+export const changeRuntime = () =>
+  new Option(
+    '--change-runtime',
+    'serve the runtime that --runtime names although there are sandboxes of another one; they stay as they are until theirs is served again',
+  );
 
 export const dockerSocket = () =>
   new Option('--docker-socket <path>', 'socket of the Docker Engine API')

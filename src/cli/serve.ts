@@ -13,6 +13,7 @@ export function serveCommand(): Command {
     .addOption(option.host())
     .addOption(option.port())
     .addOption(option.runtime())
+    .addOption(option.changeRuntime())
     .addOption(option.dockerSocket())
     .addOption(option.dockerNetwork())
     .addOption(option.dockerRuntime())
@@ -66,14 +67,16 @@ function stopOnSignal(): Promise<void> {
 
 function announce({ json, runtime }: ServeOptions, service: Service): void {
   const { address, database, firstKey, fallback } = service;
+  const reason = service.runtime.engine?.reason ?? null;
   if (json) {
     const first_key = firstKey && { org: firstKey.org, id: firstKey.id, key: firstKey.key };
-    const ready = { ready: true, address, runtime: service.runtime.name, version: VERSION, pid: process.pid };
-    process.stdout.write(`${JSON.stringify({ ...ready, ...(first_key ? { first_key } : {}) })}\n`);
+    const state = { ready: reason === null, ...(reason === null ? {} : { reason }) };
+    const served = { address, runtime: service.runtime.name, version: VERSION, pid: process.pid };
+    process.stdout.write(`${JSON.stringify({ ...state, ...served, ...(first_key ? { first_key } : {}) })}\n`);
     return;
   }
   const lines = [
-    `Sandkeep ${VERSION} is ready at ${address}`,
+    `Sandkeep ${VERSION} ${reason === null ? 'is ready' : 'answers, but is NOT READY,'} at ${address}`,
     '',
     `  API reference  ${address}/docs`,
     `  database       ${database}`,
@@ -81,6 +84,12 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
   ];
   if (fallback !== undefined && runtime === 'auto') {
     lines.push('', `  ! ${fallback}.`, '  ! Sandboxes are SIMULATED: nothing runs. See "sandkeep doctor".');
+  }
+  if (reason !== null) {
+    lines.push(
+      '',
+      '  ! The service becomes ready by itself when the engine answers. Until then starts wait.',
+    );
   }
   if (firstKey) lines.push('', ...welcome(address, firstKey));
   process.stdout.write(`\n${lines.join('\n')}\n\n`);

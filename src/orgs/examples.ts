@@ -10,6 +10,7 @@ export const orgExamples: Examples = {
       slug: 'acme',
       mfa_required: false,
       role: 'owner',
+      runtime: 'docker',
       created_at: '2026-11-01T09:00:00Z',
       updated_at: '2026-11-01T09:00:00Z',
     },

@@ -28,6 +28,7 @@ export function orgRoutes(app: App): void {
         ...identity,
         mfa_required: false,
         role: 'owner' as const,
+        runtime: contextOf(request).runtime.name,
         created_at: shortInstant(created_at),
         updated_at: shortInstant(updated_at),
       };

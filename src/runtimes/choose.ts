@@ -1,14 +1,16 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Logger } from 'pino';
 import { explainUnreachable } from './docker-unreachable.js';
 import type { Guarded } from './network-policy.js';
-import type { Capacity, Runtime, RuntimeChoice } from './runtime.js';
+import type { Plan } from './plan.js';
+import { ReconnectingRuntime } from './reconnecting.js';
+import type { Capacity, Runtime } from './runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from './simulated.js';
 import { ExplainedError } from '../lib/explained.js';
 import type { VolumeStore } from '../volumes/store.js';
 
 export interface RuntimeOptions {
-  choice: RuntimeChoice;
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string | undefined;
@@ -22,27 +24,31 @@ export interface RuntimeOptions {
 }
 
 /**
- * Opens the runtime that was chosen. `auto` takes Docker when its socket answers and the simulated one otherwise; the
- * reason is in `fallback` then. Throws ExplainedError when Docker was asked for and does not
- * answer, or does not have the runtime class that was asked for.
+ * Opens the runtime of the plan. `fallback`: why it is the simulated one although the operator did not name it. Throws
+ * ExplainedError when Docker is needed now and does not answer, or does not have the runtime class that was asked for.
  */
-export async function openRuntime(options: RuntimeOptions): Promise<{ runtime: Runtime; fallback?: string }> {
-  if (options.choice === 'simulated') return { runtime: openSimulated(options) };
+export async function openRuntime(
+  plan: Plan,
+  options: RuntimeOptions,
+  log: Logger,
+): Promise<{ runtime: Runtime; fallback?: string | undefined }> {
+  if (plan.use === 'simulated') return { runtime: openSimulated(options), fallback: plan.because };
+  const explain = (error: unknown) =>
+    error instanceof ExplainedError ? error.message : explainUnreachable(error, options.dockerSocket).reason;
+  const reconnecting = (first: Runtime | { reason: string }) =>
+    new ReconnectingRuntime('docker', first, () => openDocker(options), explain, log);
   try {
-    return { runtime: await openDocker(options) };
+    return { runtime: reconnecting(await openDocker(options)) };
   } catch (cause) {
+    const reason = explain(cause);
+    if (plan.missing === 'wait') return { runtime: reconnecting({ reason }) };
     // The engine answers, but not to what was asked of it: nothing else may stand in for it.
     if (cause instanceof ExplainedError) throw cause;
-    const { reason } = explainUnreachable(cause, options.dockerSocket);
-    if (options.choice === 'docker') {
-      throw new ExplainedError(
-        `${reason}: start it, name its socket with --docker-socket, or use --runtime simulated`,
-        {
-          cause,
-        },
-      );
-    }
-    return { runtime: openSimulated(options), fallback: reason };
+    if (plan.missing === 'simulate') return { runtime: openSimulated(options), fallback: reason };
+    throw new ExplainedError(
+      `${reason}: start it, name its socket with --docker-socket, or use --runtime simulated`,
+      { cause },
+    );
   }
 }
 

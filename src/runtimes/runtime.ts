@@ -122,6 +122,19 @@ export interface Exit {
 /** The runtime says no for good: the same start would fail again. The message is shown to the user. */
 export class StartRefusedError extends Error {}
 
+/** Whether the engine of a runtime answers. `connecting`: nothing is known of it yet, not even which engine it is. */
+export type EngineState = { state: 'up'; reason: null } | { state: 'connecting' | 'away'; reason: string };
+
+/** The engine has not answered since the service started. */
+export class EngineUnavailableError extends Error {
+  constructor(
+    readonly runtime: string,
+    reason: string | null,
+  ) {
+    super(`the ${runtime} runtime cannot be used now: ${reason ?? 'its engine does not answer'}`);
+  }
+}
+
 /** What a runtime can hold at once, all sandboxes together. */
 export interface Capacity {
   vcpus: number;
@@ -156,6 +169,8 @@ export interface LogQuery {
 
 export interface Runtime {
   readonly name: string;
+  /** Left out by a runtime that cannot lose its engine. While it is `connecting`, everything but the name throws EngineUnavailableError. */
+  readonly engine?: EngineState;
   /** Which engine this is, a UUID: the same as long as what it holds is the same. Its worker has this id. */
   readonly engineId: string;
   /** The machine the engine is on, for people. */

@@ -82,6 +82,7 @@ async function insert(
     spec,
     started_at: null,
     stopped_at: null,
+    runtime: ctx.runtime.name,
   } as const;
   await recordEvent(writes, {
     orgId,
@@ -98,7 +99,7 @@ async function insert(
     ? await requestRun(writes, { ...created, run_spec: runSpec }, limits, actor, at)
     : { run_id: null };
   const row = { ...created, ...admitted };
-  const kept = { run_spec: runSpec, runtime: ctx.runtime.name, changed_at: at };
+  const kept = { run_spec: runSpec, changed_at: at };
   await insertSandbox(writes, { ...row, ...kept });
   await keepSecrets(writes, ctx.keyring, orgId, id, secretsOf(request));
   await insertLabels(writes, row, spec.labels);

@@ -57,6 +57,7 @@ const RUNNING = {
   started_at: '2026-11-23T05:15:46.450275Z',
   stopped_at: null,
   status_reason: null,
+  runtime: 'docker',
 };
 
 const STOPPED = { ...RUNNING, status: 'stopped', stopped_at: '2026-11-23T05:20:03.834270Z' };

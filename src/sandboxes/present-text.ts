@@ -5,7 +5,7 @@ import type { SandboxStatus } from './schema.js';
 
 /** What `sandboxText` makes an answer of, in this order, each as PostgreSQL writes it. `s`: the table. */
 export const SHOWN_COLUMNS = `s.id, s.org_id, s.name, s.slug, s.status, s.ephemeral, s.created_at::text, s.last_failure_message,
-  s.spec::text, s.started_at::text, s.stopped_at::text, s.status_reason`;
+  s.spec::text, s.started_at::text, s.stopped_at::text, s.status_reason, s.runtime`;
 
 /**
  * As it is stored, in bytes. One of a usual request takes 1,500. It may be compressed to a ninetieth at most, so none that is read as
@@ -37,6 +37,7 @@ export type ShownRow = [
   startedAt: string | null,
   stoppedAt: string | null,
   statusReason: string | null,
+  runtime: string | null,
 ];
 
 /**
@@ -44,13 +45,14 @@ export type ShownRow = [
  * of fields, so that a column added later stays inside.
  */
 export function sandboxText(row: ShownRow): string {
-  const [id, orgId, name, slug, status, ephemeral, createdAt, message, spec, startedAt, stoppedAt, reason] =
-    row;
+  const [id, orgId, name, slug, status, ephemeral, createdAt, message, spec, ...rest] = row;
+  const [startedAt, stoppedAt, reason, runtime] = rest;
   return (
     `{"id":"${id}","org_id":"${orgId}","name":${JSON.stringify(name)},"slug":${JSON.stringify(slug)}` +
     `,"status":"${status}","ephemeral":${ephemeral},"created_at":"${shortFromPostgres(createdAt)}"` +
     `,"last_failure_message":${JSON.stringify(message)},"spec":${shownSpec(spec)}` +
-    `,"started_at":${time(startedAt)},"stopped_at":${time(stoppedAt)},"status_reason":${JSON.stringify(reason)}}`
+    `,"started_at":${time(startedAt)},"stopped_at":${time(stoppedAt)},"status_reason":${JSON.stringify(reason)}` +
+    `,"runtime":${JSON.stringify(runtime)}}`
   );
 }
 

@@ -17,6 +17,7 @@ export function presentSandbox(row: SandboxRow): SandboxResponse {
     started_at: short(row.started_at),
     stopped_at: short(row.stopped_at),
     status_reason: row.status_reason ?? null,
+    runtime: row.runtime,
   };
 }
 

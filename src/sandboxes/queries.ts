@@ -20,18 +20,19 @@ export interface SandboxRow {
   spec: SandboxSpec | null;
   started_at: Instant | null;
   stopped_at: Instant | null;
+  /** Null for imported history. */
+  runtime: string | null;
 }
 
 /** What operations decide by. */
 export interface LockedSandbox extends SandboxRow {
   run_spec: RunSpec | null;
-  runtime: string | null;
   run_id: string | null;
   removed_at: Instant | null;
 }
 
 export const SANDBOX_COLUMNS = `org_id, id, name, slug, status, status_reason, ephemeral, created_at, last_failure_message, spec,
-  started_at, stopped_at`;
+  started_at, stopped_at, runtime`;
 
 export interface NewSandbox extends SandboxRow {
   spec: SandboxSpec;
@@ -171,7 +172,7 @@ export async function lockSandbox(
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
     prepared(
-      `select ${SANDBOX_COLUMNS}, run_spec, runtime, run_id, removed_at from sandboxes
+      `select ${SANDBOX_COLUMNS}, run_spec, run_id, removed_at from sandboxes
      where org_id = $1 and ${condition} and removed_at is null
      for update`,
       [orgId, ...values],

@@ -206,6 +206,9 @@ export const SandboxResponse = Named(
     status_reason: Type.Optional(
       Field(Nullable(SandboxStatusReason), 'The reason for which it is still `starting`, else null.'),
     ),
+    runtime: Type.Optional(
+      Nullable(Type.String({ description: 'The runtime it belongs to; null for imported history.' })),
+    ),
   },
   'An isolated compute sandbox.',
 );

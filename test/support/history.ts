@@ -190,6 +190,7 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     started_at: null,
     stopped_at: null,
     status_reason: null,
+    runtime: null,
     ...fields,
   };
 }

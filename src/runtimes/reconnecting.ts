@@ -1,0 +1,144 @@
+import type { Logger } from 'pino';
+import { startLoop, type Loop } from '../lib/loop.js';
+import {
+  EngineUnavailableError,
+  type Activity,
+  type EngineState,
+  type Holding,
+  type LogLine,
+  type LogQuery,
+  type Run,
+  type Runtime,
+} from './runtime.js';
+
+const RETRY_MS = 1_000;
+const MAX_BACKOFF_MS = 10_000;
+
+/**
+ * A runtime whose engine may be away: when the service starts, and later. Until the first connection it has a name only;
+ * everything else throws EngineUnavailableError. It connects by itself as soon as the engine answers.
+ */
+export class ReconnectingRuntime implements Runtime {
+  private state: EngineState;
+  private connected: Runtime | undefined;
+  private readonly attempts: Loop | undefined;
+  private readonly waiting = new Set<() => void>();
+
+  /** `first`: the outcome of a first attempt to connect: the runtime, or why the engine cannot be used. */
+  constructor(
+    readonly name: string,
+    first: Runtime | { reason: string },
+    connect: () => Promise<Runtime>,
+    /** The sentence that says why a call to the engine failed. */
+    private readonly explain: (error: unknown) => string,
+    private readonly log: Logger,
+  ) {
+    if (!('reason' in first)) {
+      this.connected = first;
+      this.state = { state: 'up', reason: null };
+      return;
+    }
+    this.state = { state: 'connecting', reason: first.reason };
+    log.error({ runtime: name, reason: first.reason }, 'the engine does not answer; trying again');
+    this.attempts = startLoop(
+      async () => {
+        this.connected = await connect();
+        this.noteUp();
+        void this.attempts?.stop();
+        for (const wake of this.waiting) wake();
+      },
+      {
+        intervalMs: RETRY_MS,
+        maxBackoffMs: MAX_BACKOFF_MS,
+        onError: (error) => (this.state = { state: 'connecting', reason: explain(error) }),
+      },
+    );
+  }
+
+  get engine(): EngineState {
+    return this.state;
+  }
+  get engineId(): string {
+    return this.inner.engineId;
+  }
+  get machine(): string {
+    return this.inner.machine;
+  }
+  get capacity(): Runtime['capacity'] {
+    return this.inner.capacity;
+  }
+  get capabilities(): Runtime['capabilities'] {
+    return this.inner.capabilities;
+  }
+  get bounds(): Runtime['bounds'] {
+    return this.inner.bounds;
+  }
+  get description(): string {
+    return this.connected?.description ?? `${this.name}: ${this.state.reason}`;
+  }
+
+  async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    return this.inner.takeOver(term);
+  }
+
+  async start(run: Run, signal: AbortSignal): Promise<void> {
+    return this.inner.start(run, signal);
+  }
+
+  async stop(sandboxId: string, graceMs: number): Promise<void> {
+    return this.inner.stop(sandboxId, graceMs);
+  }
+
+  async destroy(sandboxId: string): Promise<void> {
+    return this.inner.destroy(sandboxId);
+  }
+
+  /** Every look of the reconciler goes through here, so it is also what tells whether the engine still answers. */
+  async list(): Promise<Holding[]> {
+    try {
+      const holdings = await this.inner.list();
+      if (this.state.state === 'away') this.noteUp();
+      return holdings;
+    } catch (error) {
+      if (this.connected) this.state = { state: 'away', reason: this.explain(error) };
+      throw error;
+    }
+  }
+
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    return this.inner.activity(sandboxIds);
+  }
+
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+    return this.inner.logs(sandboxId, query, signal);
+  }
+
+  async *watch(signal: AbortSignal): AsyncIterable<void> {
+    await this.untilConnected(signal);
+    if (this.connected) yield* this.connected.watch(signal);
+  }
+
+  async close(): Promise<void> {
+    await this.attempts?.stop();
+    await this.connected?.close();
+  }
+
+  private get inner(): Runtime {
+    if (!this.connected) throw new EngineUnavailableError(this.name, this.state.reason);
+    return this.connected;
+  }
+
+  private noteUp(): void {
+    this.state = { state: 'up', reason: null };
+    this.log.info({ runtime: this.name }, 'the engine answers');
+  }
+
+  /** Returns also when the signal aborts. */
+  private async untilConnected(signal: AbortSignal): Promise<void> {
+    if (this.connected || signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      this.waiting.add(resolve);
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+  }
+}
