@@ -388,6 +388,7 @@ create table sandboxes (
   destroyed_at timestamp with time zone,
   worker_id uuid,
   disk_mib integer not null default 0,
+  next_run json,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
@@ -407,7 +408,7 @@ CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE 
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
-CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND (old.runtime IS NOT NULL) AND (old.status = ANY (ARRAY['starting'::text, 'running'::text]))) <> ((new.removed_at IS NULL) AND (new.runtime IS NOT NULL) AND (new.status = ANY (ARRAY['starting'::text, 'running'::text])))))) EXECUTE FUNCTION count_changed_sandbox();
+CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))))) EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
 CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
@@ -684,9 +685,9 @@ CREATE OR REPLACE FUNCTION public.count_changed_sandbox()
 AS $function$
 declare
   existed constant boolean := old.removed_at is null;
-  ran constant boolean := existed and old.runtime is not null and old.status in ('starting', 'running');
+  ran constant boolean := existed and counts_as_running(old.runtime, old.status, old.next_run);
   exists_now constant boolean := tg_op = 'UPDATE' and new.removed_at is null;
-  runs constant boolean := exists_now and new.runtime is not null and new.status in ('starting', 'running');
+  runs constant boolean := exists_now and counts_as_running(new.runtime, new.status, new.next_run);
 begin
   insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
   values (old.org_id, exists_now::int - existed::int,
@@ -753,11 +754,19 @@ begin
   insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
   select org_id, count(*), count(*) filter (where runs and ephemeral), count(*) filter (where runs and not ephemeral)
   from (
-    select org_id, ephemeral, runtime is not null and status in ('starting', 'running') as runs
+    select org_id, ephemeral, counts_as_running(runtime, status, next_run) as runs
     from new_sandboxes where removed_at is null) existing
   group by org_id;
   return null;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.counts_as_running(runtime text, status text, next_run json)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+  select runtime is not null and (status in ('starting', 'running') or status = 'stopping' and next_run is not null)
 $function$;
 
 CREATE OR REPLACE FUNCTION public.days_of(from_at timestamp with time zone, to_at timestamp with time zone)

@@ -20,7 +20,7 @@ function diagram(): string {
     const byTarget = new Map<string, string[]>();
     for (const event of EVENTS) {
       const outcome = TRANSITIONS[from][event];
-      if (outcome === 'same' || outcome === 'refused' || outcome === 'gone') continue;
+      if (DRAWN_NOWHERE.has(outcome)) continue;
       byTarget.set(outcome, [...(byTarget.get(outcome) ?? []), labelOf(event)]);
     }
     return [...byTarget].map(([to, labels]) => `  ${from} --> ${to}: ${labels.join(', ')}`);
@@ -32,8 +32,11 @@ function labelOf(event: Event): string {
   return ASKED_FOR.has(event) ? event.toUpperCase() : event.replaceAll('_', ' ');
 }
 
+const DRAWN_NOWHERE: ReadonlySet<Outcome> = new Set(['same', 'queued', 'refused', 'gone']);
+
 const WORDS: Record<Outcome, string> = {
   same: 'stays',
+  queued: 'stays, then starts',
   gone: 'gone',
   refused: '409',
   created: '→ created',

@@ -46,6 +46,8 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   const stops = await make('stops', running);
   const goes = await make('goes', running);
   const restarts = await make('restarts', running);
+  const again = await make('again', running);
+  const firstOfAgain = (await client.get(`/v1/sandboxes/${again}`)).body;
   await client.post(`/v1/sandboxes/${restarts}/stop`, {});
   const firstRun = (await untilStatus(client, restarts, 'stopped')).body;
   const before = (await client.get(`/v1/sandboxes/${stays}`)).body.started_at;
@@ -54,6 +56,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   await client.post(`/v1/sandboxes/${stops}/stop`, {});
   await client.delete(`/v1/sandboxes/${goes}`);
   await client.post(`/v1/sandboxes/${restarts}/start`, {});
+  await client.post(`/v1/sandboxes/${again}/restart`, {});
   await sleep(delayMs);
   kill('SIGKILL', service.pid);
   await service.exited;
@@ -62,7 +65,12 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   service = await start(folder, runtime);
   expect(service.firstKey).toBeUndefined();
   client = connect();
-  for (const id of [stays, restarts, ...starts]) {
+  // Killed between the stop and the start of a restart: both come about.
+  await until(
+    () => client.get(`/v1/sandboxes/${again}`),
+    ({ body }) => body.status === 'running' && body.started_at > firstOfAgain.started_at,
+  );
+  for (const id of [stays, restarts, again, ...starts]) {
     const { body } = await untilStatus(client, id, 'running');
     expect(body.started_at).toBe((await readRecord(id, folder)).startedAt);
   }

@@ -80,6 +80,20 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
       return client.post('/v1/sandboxes/by-name/two/stop', {});
     },
   ],
+  restart_by_name: [
+    'sandbox_start_requested',
+    async () => {
+      await settle('stopped');
+      return client.post('/v1/sandboxes/by-name/two/restart', {});
+    },
+  ],
+  restart_sandbox: [
+    'sandbox_stop_requested',
+    async () => {
+      await settle('running');
+      return client.post(sandbox('/restart'), {});
+    },
+  ],
   delete_by_name: ['sandbox_destroyed', () => client.delete('/v1/sandboxes/by-name/two')],
   delete_sandbox: [
     'sandbox_destroyed',

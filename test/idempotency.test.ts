@@ -66,6 +66,8 @@ const WRITES: Record<string, (made: { id: string; name: string; volume: string }
   start_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/start` }),
   stop_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/stop`, body: {} }),
   stop_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/stop` }),
+  restart_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/restart`, body: {} }),
+  restart_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/restart` }),
   delete_sandbox: ({ id }) => ({ method: 'DELETE', path: `/v1/sandboxes/${id}` }),
   delete_by_name: ({ name }) => ({ method: 'DELETE', path: `/v1/sandboxes/by-name/${name}` }),
   create_volume: ({ name }) => ({ method: 'POST', path: '/v1/volumes', body: { name: `${name}-made` } }),
@@ -106,7 +108,7 @@ test.each(Object.keys(WRITES))('%s with a key is carried out once', async (opera
   const mine = await service.newOrg();
   const name = operation.replaceAll('_', '-');
   const { body: sandbox } = await mine.post('/v1/sandboxes', smallRequest(name), {
-    ...(operation.startsWith('stop') ? { start: true, wait_for: 'running' } : {}),
+    ...(/^(stop|restart)/.test(operation) ? { start: true, wait_for: 'running' } : {}),
   });
   const { body: volume } = await mine.post('/v1/volumes', { name });
   if (operation === 'restore_volume') await mine.delete(`/v1/volumes/${volume.id}`);
@@ -116,8 +118,8 @@ test.each(Object.keys(WRITES))('%s with a key is carried out once', async (opera
   const first = await send(write, 'once', mine);
   expect([first.status, isReplay(first)], first.text).toEqual([200, false]);
   // What the worker does of it is an event too.
-  if (/^(start|stop)/.test(operation)) {
-    await untilStatus(mine, sandbox.id, operation.startsWith('start') ? 'running' : 'stopped');
+  if (/^(start|stop|restart)/.test(operation)) {
+    await untilStatus(mine, sandbox.id, operation.startsWith('stop') ? 'stopped' : 'running');
   }
   const after = await eventCount(mine);
   expect(after).toBeGreaterThan(before);

@@ -134,6 +134,12 @@ export const CATALOGUE = {
     ...run,
     ...transition,
   }),
+  sandbox_start_queued: event(
+    'sandbox',
+    CALLER,
+    'A start or restart was asked for while it was stopping. It was admitted, and follows when the run has ended.',
+    { ...run, ...transition },
+  ),
   sandbox_started: event(
     'sandbox',
     SYSTEM,
@@ -143,7 +149,7 @@ export const CATALOGUE = {
   sandbox_stop_requested: event(
     'sandbox',
     ANYONE,
-    'A stop was asked for, by a caller or because its time was up.',
+    'A stop was asked for, by a caller or because its time was up. With the reason `restart` a start follows; a stop while it is stopping gives up the start that was to follow.',
     {
       ...run,
       ...transition,

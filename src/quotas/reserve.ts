@@ -12,8 +12,8 @@ import { foldCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow 
 export interface Reservation {
   /** One more sandbox. */
   sandbox?: true;
-  /** One more that runs. */
-  start?: { ephemeral: boolean; at: Instant };
+  /** One more that runs. `hasPlace`: it follows one that runs and is counted already. */
+  start?: { ephemeral: boolean; at: Instant; hasPlace?: boolean };
   /** A volume whose cap becomes `gib`, and was `before` (0 for a new one or one without a cap). */
   cap?: { gib: number; before: number };
 }
@@ -118,11 +118,12 @@ export async function reserve(tx: Sql, caller: Caller, wanted: Reservation): Pro
 function countedBy(tx: Sql, orgId: string, { sandbox, start, cap }: Reservation): Counted[] {
   const list: Counted[] = [];
   if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, used: ({ existing }) => existing });
-  if (start?.ephemeral === true) {
+  const isCounted = start !== undefined && start.hasPlace !== true;
+  if (isCounted && start.ephemeral) {
     const used = ({ ephemeral_running }: QuotaRow) => ephemeral_running;
     list.push({ quota: 'max_concurrent_ephemeral_running', more: 1, used });
   }
-  if (start?.ephemeral === false) {
+  if (isCounted && !start.ephemeral) {
     const used = ({ persistent_running }: QuotaRow) => persistent_running;
     list.push({ quota: 'max_concurrent_persistent_running', more: 1, used });
   }

@@ -16,7 +16,8 @@ import { makeSlug } from './names.js';
 import { presentSandbox } from './present.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
 import { refuseTaken } from './refuse.js';
-import { requestRun } from './request-run.js';
+import { nextRunOf } from './next-run.js';
+import { beginRun } from './request-run.js';
 import { resolve, secretsOf } from './resolve.js';
 import type { CreateSandboxRequest, SandboxResponse } from './schema.js';
 import { labelsWithin, refuseMounts } from './within.js';
@@ -96,7 +97,7 @@ async function insert(
     },
   });
   const admitted = start
-    ? await requestRun(writes, { ...created, run_spec: runSpec }, limits, actor, at)
+    ? await beginRun(writes, created, nextRunOf(runSpec, limits, actor), at)
     : { run_id: null };
   const row = { ...created, ...admitted };
   const kept = { run_spec: runSpec, changed_at: at };

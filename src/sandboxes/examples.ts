@@ -69,7 +69,11 @@ const update = {
   answer: { ...RUNNING, spec: { ...RUNNING.spec, labels: { team: 'web' } } },
 };
 const start = { parameters: wait, answer: { ...STOPPED, status: 'running', stopped_at: null } };
-const stop = { answer: { ...RUNNING, status: 'stopping' } };
+const stop = {
+  parameters: { wait_for: 'stopped', wait_timeout: 30 },
+  answer: STOPPED,
+};
+const restart = { parameters: wait, answer: { ...RUNNING, started_at: '2026-11-23T05:20:09.117204Z' } };
 const remove = { answer: { message: 'the sandbox "web" is deleted' } };
 const logs = {
   parameters: { sources: 'stdout,stderr' },
@@ -96,6 +100,8 @@ export const sandboxExamples: Examples = {
   ...addressed('start_by_name', name, start),
   ...addressed('stop_sandbox', id, stop),
   ...addressed('stop_by_name', name, stop),
+  ...addressed('restart_sandbox', id, restart),
+  ...addressed('restart_by_name', name, restart),
   ...addressed('delete_sandbox', id, remove),
   ...addressed('delete_by_name', name, remove),
   ...addressed('follow_logs', id, logs),

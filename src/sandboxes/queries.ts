@@ -2,6 +2,7 @@ import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
+import type { NextRun } from './next-run.js';
 import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
 import { specToKeep } from './spec-text.js';
 import type { SandboxResponse, SandboxSpec, SandboxStatus } from './schema.js';
@@ -28,6 +29,8 @@ export interface SandboxRow {
 export interface LockedSandbox extends SandboxRow {
   run_spec: RunSpec | null;
   run_id: string | null;
+  /** The run that is admitted to follow the one that ends. Counts only while it is `stopping`. */
+  next_run: NextRun | null;
   removed_at: Instant | null;
 }
 
@@ -101,10 +104,15 @@ export type SandboxKey = ({ id: string } | { name: string }) & {
   within?: Readonly<Record<string, string>>;
 };
 
-export async function getSandbox(sql: Sql, orgId: string, key: SandboxKey): Promise<SandboxRow | undefined> {
+/** `will_start`: a run is admitted to follow the one that ends. */
+export async function getSandbox(
+  sql: Sql,
+  orgId: string,
+  key: SandboxKey,
+): Promise<(SandboxRow & { will_start: boolean }) | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<SandboxRow & Record<string, unknown>>(
-    `select ${SANDBOX_COLUMNS} from sandboxes
+  const { rows } = await sql.query<SandboxRow & { will_start: boolean } & Record<string, unknown>>(
+    `select ${SANDBOX_COLUMNS}, status = 'stopping' and next_run is not null as will_start from sandboxes
      where org_id = $1 and ${condition} and removed_at is null`,
     [orgId, ...values],
   );
@@ -172,7 +180,7 @@ export async function lockSandbox(
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
     prepared(
-      `select ${SANDBOX_COLUMNS}, run_spec, run_id, removed_at from sandboxes
+      `select ${SANDBOX_COLUMNS}, run_spec, run_id, next_run, removed_at from sandboxes
      where org_id = $1 and ${condition} and removed_at is null
      for update`,
       [orgId, ...values],
@@ -199,6 +207,7 @@ interface SandboxChange {
   spec?: SandboxSpec;
   run_spec?: RunSpec;
   run_id?: string;
+  next_run?: NextRun | null;
   started_at?: Instant | null;
   stopped_at?: Instant | null;
   removed_at?: Instant;

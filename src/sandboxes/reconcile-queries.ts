@@ -116,7 +116,7 @@ export async function readRunSpec(
 /** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */
 export async function lockLingering(sql: Sql, before: Instant, limit: number): Promise<LockedSandbox[]> {
   const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
-    `select ${SANDBOX_COLUMNS}, run_spec, run_id, removed_at from sandboxes
+    `select ${SANDBOX_COLUMNS}, run_spec, run_id, next_run, removed_at from sandboxes
      where ephemeral and removed_at is null and runtime is not null and status in ('stopped', 'failed')
        and changed_at <= $1
      order by changed_at

@@ -13,6 +13,7 @@ export type ObservedSandbox = Pick<
   | 'status_reason'
   | 'last_failure_message'
   | 'run_id'
+  | 'next_run'
   | 'removed_at'
   | 'started_at'
   | 'stopped_at'
@@ -25,7 +26,7 @@ export async function lockObserved(
 ): Promise<ObservedSandbox[]> {
   const { rows } = await tx.query<ObservedSandbox & Record<string, unknown>>(
     prepared(
-      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.run_id, s.removed_at, s.started_at,
+      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.run_id, s.next_run, s.removed_at, s.started_at,
          s.stopped_at, s.changed_at
        from sandboxes s
        join unnest($1::uuid[], $2::uuid[]) as o (org_id, id) on s.org_id = o.org_id and s.id = o.id
@@ -42,9 +43,11 @@ export async function writeObserved(sql: Sql, sandboxes: readonly ObservedSandbo
   await sql.query(
     `update sandboxes s
      set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
-       started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at
+       started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
+       next_run = case when s.run_id = o.run_id then s.next_run end
      from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[],
-       $8::timestamptz[]) as o (org_id, id, status, status_reason, last_failure_message, started_at, stopped_at, changed_at)
+       $8::timestamptz[], $9::uuid[])
+       as o (org_id, id, status, status_reason, last_failure_message, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
     [
       sandboxes.map(({ org_id }) => org_id),
@@ -55,6 +58,7 @@ export async function writeObserved(sql: Sql, sandboxes: readonly ObservedSandbo
       sandboxes.map(({ started_at }) => started_at),
       sandboxes.map(({ stopped_at }) => stopped_at),
       sandboxes.map(({ changed_at }) => changed_at),
+      sandboxes.map(({ run_id }) => run_id),
     ],
   );
 }

@@ -6,11 +6,12 @@ import { RECONCILER } from '../events/actor.js';
 import { recordEvents, type NewEvent } from '../events/record.js';
 import type { Instant } from '../lib/instant.js';
 import { shortInstant } from '../lib/instant.js';
-import { readRunTimes, writeRunTimes, type RunTimes } from '../runs/queries.js';
+import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../runs/queries.js';
 import type { Exit } from '../runtimes/runtime.js';
 import { deleteSecretsOf } from '../secrets/queries.js';
 import { REGISTRY } from '../secrets/secrets.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
+import { admittedRun } from './request-run.js';
 import { TRANSITIONS, type Occurrence } from './state.js';
 
 /** What the runtime's record says of one run. */
@@ -29,13 +30,15 @@ export interface Observation {
   exit: Exit | null;
 }
 
-type RunEvent = NewEvent<`sandbox_${'started' | 'run_closed' | 'stopped' | 'failed'}`>;
+type RunEvent = NewEvent<`sandbox_${'started' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
 
 /** What becomes of a sandbox and its run. */
 interface Recorded {
   sandbox: ObservedSandbox;
   run: RunTimes;
   events: RunEvent[];
+  /** The run that was admitted to follow, where this one has ended. */
+  next?: NewRun;
 }
 
 /**
@@ -65,7 +68,7 @@ export async function recordObservations(
     // Also of a run whose end is seen at the same time: what has started is in the audit trail before it ends.
     const ended = observation.occurrence === 'run_started' ? undefined : endOf(current, observation, at);
     const last = ended ?? opened;
-    if (last) recorded.push(last);
+    if (last) recorded.push(followed(last, at));
   }
   if (recorded.length === 0) return;
   const writes = new Writes(tx);
@@ -88,6 +91,18 @@ export async function recordObservations(
     recorded.map(({ sandbox }) => sandbox.id),
   );
   await writes.send();
+  // Not before the end of the one that it follows is written: a sandbox has one open run at most.
+  const next = new Writes(tx);
+  for (const { next: run } of recorded) if (run) await insertRun(next, run);
+  await next.send();
+}
+
+/** Begins the run that was admitted to follow, when the one under way has ended. */
+function followed(recorded: Recorded, at: Instant): Recorded {
+  const { sandbox, events } = recorded;
+  if (sandbox.status !== 'stopped' || sandbox.next_run === null || sandbox.removed_at) return recorded;
+  const { admitted, run, event } = admittedRun(sandbox, sandbox.next_run, at);
+  return { ...recorded, sandbox: { ...sandbox, ...admitted }, events: [...events, event], next: run };
 }
 
 /** Undefined for a run that is open or closed already: it stays as it is. */

@@ -1,12 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
+import { recordEvent, type NewEvent } from '../events/record.js';
 import type { Instant } from '../lib/instant.js';
-import type { Limits } from '../quotas/limits.js';
-import { effectiveDuration } from '../quotas/reserve.js';
-import { insertRun } from '../runs/queries.js';
-import type { RunSpec } from '../runtimes/runtime.js';
+import { insertRun, type NewRun } from '../runs/queries.js';
+import type { NextRun } from './next-run.js';
 import type { SandboxRow } from './queries.js';
 
 /** What a sandbox becomes whose run is admitted. */
@@ -15,41 +12,49 @@ export interface Admitted {
   status_reason: 'scheduling';
   last_failure_message: null;
   run_id: string;
+  next_run: null;
+}
+
+type Subject = Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status'>;
+
+/** What is written when a run begins. */
+export interface Begun {
+  admitted: Admitted;
+  run: NewRun;
+  event: NewEvent<'sandbox_start_requested'>;
+}
+
+/** The run of a sandbox at rest that is admitted now. Nothing is written yet. */
+export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: Instant): Begun {
+  const { org_id: orgId, id, name, status } = sandbox;
+  const runId = uuidv7();
+  return {
+    admitted: {
+      ...({ status: 'starting', status_reason: 'scheduling', last_failure_message: null } as const),
+      ...{ run_id: runId, next_run: null },
+    },
+    run: { org_id: orgId, id: runId, sandbox_id: id, ...needs },
+    event: {
+      orgId,
+      type: 'sandbox_start_requested',
+      actor,
+      resourceId: id,
+      at,
+      payload: {
+        ...{ sandbox_id: id, name, run_id: runId },
+        ...{ previous_status: status, status: 'starting', reason: 'requested' },
+      },
+    },
+  };
 }
 
 /**
  * Admits a run of a sandbox at rest, whose row the transaction holds: the run and the audit event are written together with
  * what is returned, which the caller writes; the reconciler takes it from there.
  */
-export async function requestRun(
-  sql: Sql,
-  sandbox: Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status'> & { run_spec: RunSpec },
-  limits: Limits,
-  actor: EventActor,
-  at: Instant,
-): Promise<Admitted> {
-  const { org_id: orgId, id, name, run_spec: spec, status } = sandbox;
-  const runId = uuidv7();
-  await insertRun(sql, {
-    org_id: orgId,
-    id: runId,
-    sandbox_id: id,
-    vcpus: spec.vcpus,
-    memory_mib: spec.memoryMib,
-    disk_mib: spec.diskMib ?? 0,
-    max_duration_secs: effectiveDuration(limits, spec.maxDurationSecs),
-    idle_timeout_secs: spec.idleTimeoutSecs,
-  });
-  await recordEvent(sql, {
-    orgId,
-    type: 'sandbox_start_requested',
-    actor,
-    resourceId: id,
-    at,
-    payload: {
-      ...{ sandbox_id: id, name, run_id: runId },
-      ...{ previous_status: status, status: 'starting', reason: 'requested' },
-    },
-  });
-  return { status: 'starting', status_reason: 'scheduling', last_failure_message: null, run_id: runId };
+export async function beginRun(sql: Sql, sandbox: Subject, next: NextRun, at: Instant): Promise<Admitted> {
+  const { admitted, run, event } = admittedRun(sandbox, next, at);
+  await insertRun(sql, run);
+  await recordEvent(sql, event);
+  return admitted;
 }

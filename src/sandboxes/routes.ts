@@ -20,6 +20,7 @@ import {
   SandboxStatus,
   UpdateSandboxRequest,
 } from './schema.js';
+import { restart } from './restart.js';
 import { show } from './show.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
@@ -30,13 +31,7 @@ const tags = ['sandboxes'];
 const byId = Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') });
 const byName = Type.Object({ name: Type.String({ description: 'The name of the sandbox.' }) });
 
-const waitQuery = {
-  wait_for: Type.Optional(
-    Words(['running'], {
-      title: 'SandboxWaitFor',
-      description: 'Holds the answer until the sandbox is running or failed.',
-    }),
-  ),
+const waitTimeout = {
   wait_timeout: Type.Optional(
     Type.Integer({
       format: 'int64',
@@ -45,6 +40,26 @@ const waitQuery = {
         'The longest hold in seconds, at most 120. It needs `wait_for`. After it the answer is the sandbox as it is.',
     }),
   ),
+};
+
+const waitQuery = {
+  wait_for: Type.Optional(
+    Words(['running'], {
+      title: 'SandboxWaitFor',
+      description: 'Holds the answer until the sandbox is running or failed.',
+    }),
+  ),
+  ...waitTimeout,
+};
+
+const stopQuery = {
+  wait_for: Type.Optional(
+    Words(['stopped'], {
+      title: 'SandboxWaitForStopped',
+      description: 'Holds the answer until the sandbox has stopped.',
+    }),
+  ),
+  ...waitTimeout,
 };
 
 export function sandboxRoutes(app: App, ctx: Shared): void {
@@ -235,7 +250,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           operationId: `start${suffix}`,
           scope: 'sandboxes:write',
           summary: 'Start a sandbox that does not run',
-          description: 'Begins a new run and answers at once, unless `wait_for` is given.',
+          description:
+            'Begins a new run and answers at once, unless `wait_for` is given. A sandbox that is stopping is refused. With `wait_for` its new run is admitted and begins when it has stopped.',
           tags,
           params,
           querystring: Type.Object(waitQuery, { additionalProperties: false }),
@@ -251,7 +267,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       (request, reply) => {
         const caller = writerOf(request, reply);
         return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          start(contextOf(request), caller, keyOf(request)),
+          start(contextOf(request), caller, keyOf(request), { queue: request.query.wait_for !== undefined }),
         );
       },
     );
@@ -264,14 +280,49 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           scope: 'sandboxes:write',
           summary: 'Stop a sandbox',
           description:
-            'Asks for the end of the run and answers at once. A sandbox that is stopped already is returned as it is.',
+            'Asks for the end of the run and answers at once, unless `wait_for` is given. A sandbox that is stopped already is returned as it is.',
           tags,
           params,
+          querystring: Type.Object(stopQuery, { additionalProperties: false }),
           headers: WriteHeaders,
           response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
         },
       },
-      (request, reply) => stop(contextOf(request), writerOf(request, reply), keyOf(request)),
+      (request, reply) => {
+        const caller = writerOf(request, reply);
+        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
+          stop(contextOf(request), caller, keyOf(request)),
+        );
+      },
+    );
+
+    app.post(
+      `${path}/restart`,
+      {
+        schema: {
+          operationId: `restart${suffix}`,
+          scope: 'sandboxes:write',
+          summary: 'Restart a sandbox',
+          description:
+            'Ends the run and begins a new one, and answers at once unless `wait_for` is given. A sandbox that does not run is started.',
+          tags,
+          params,
+          querystring: Type.Object(waitQuery, { additionalProperties: false }),
+          headers: WriteHeaders,
+          response: answersToWrite(
+            SandboxResponse,
+            'quota_exceeded',
+            'sandbox_not_found',
+            'invalid_state_transition',
+          ),
+        },
+      },
+      (request, reply) => {
+        const caller = writerOf(request, reply);
+        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
+          restart(contextOf(request), caller, keyOf(request)),
+        );
+      },
     );
   }
 }

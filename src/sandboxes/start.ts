@@ -6,17 +6,28 @@ import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { presentSandbox } from './present.js';
 import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
-import { requestRun } from './request-run.js';
+import { nextRunOf } from './next-run.js';
+import { beginRun } from './request-run.js';
+import { queueRun } from './restart.js';
 import { refuseForeign, refuseTransition } from './refuse.js';
 import type { SandboxResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 
-/** Admits a new run. A start that is under way is joined. Returns without waiting for it to run. */
-export async function start(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
+/**
+ * Admits a new run. A start that is under way is joined. `queue`: of a sandbox that is stopping the run is admitted to
+ * follow; otherwise it is refused. Returns without waiting for it to run.
+ */
+export async function start(
+  ctx: Context,
+  caller: Caller,
+  key: SandboxKey,
+  { queue }: { queue: boolean },
+): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
+    if (queue && sandbox.status === 'stopping') return queueRun(ctx, tx, writes, caller, sandbox);
     const outcome = TRANSITIONS[sandbox.status].start;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
     if (outcome === 'same') return presentSandbox(sandbox);
@@ -24,7 +35,7 @@ export async function start(ctx: Context, caller: Caller, key: SandboxKey): Prom
     const at = ctx.now();
     const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
     checkSize(limits, runSpec);
-    const admitted = await requestRun(writes, { ...sandbox, run_spec: runSpec }, limits, actor, at);
+    const admitted = await beginRun(writes, sandbox, nextRunOf(runSpec, limits, actor), at);
     await updateSandbox(writes, orgId, sandbox.id, { ...admitted }, at);
     await announceChange(writes, sandbox.id);
     return presentSandbox({ ...sandbox, ...admitted });

@@ -6,7 +6,7 @@ import type { SandboxStatus } from './schema.js';
  */
 
 /** What callers ask for. */
-export const OPERATIONS = ['start', 'stop', 'destroy'] as const;
+export const OPERATIONS = ['start', 'stop', 'restart', 'destroy'] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
 /** What happens to the run under way, as the runtime recorded it. */
@@ -22,8 +22,11 @@ export type Occurrence =
   /** The runtime holds nothing of it any more, and no record of its end. */
   | 'run_lost';
 
-/** The next status, `same` when the event changes nothing, `gone` when the sandbox ceases, or `refused`. */
-export type Outcome = SandboxStatus | 'same' | 'gone' | 'refused';
+/**
+ * The next status, `same` when the event changes nothing, `gone` when the sandbox ceases, or `refused`. `queued`: the status
+ * stays, and a run is admitted to follow the one that ends.
+ */
+export type Outcome = SandboxStatus | 'same' | 'queued' | 'gone' | 'refused';
 
 /** An occurrence in a status that has no run under way is a record of the past: it changes nothing. */
 const AT_REST = {
@@ -35,10 +38,11 @@ const AT_REST = {
 } as const;
 
 export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, Outcome>> = {
-  created: { start: 'starting', stop: 'refused', destroy: 'gone', ...AT_REST },
+  created: { start: 'starting', stop: 'refused', restart: 'starting', destroy: 'gone', ...AT_REST },
   starting: {
     start: 'same',
     stop: 'stopping',
+    restart: 'same',
     destroy: 'gone',
     run_started: 'running',
     run_ended: 'stopped',
@@ -49,6 +53,7 @@ export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, O
   running: {
     start: 'refused',
     stop: 'stopping',
+    restart: 'stopping',
     destroy: 'gone',
     run_started: 'same',
     run_ended: 'stopped',
@@ -57,8 +62,10 @@ export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, O
     run_lost: 'failed',
   },
   stopping: {
+    // A start that waits (`wait_for`) is queued like a restart.
     start: 'refused',
     stop: 'same',
+    restart: 'queued',
     destroy: 'gone',
     // The run is opened with the time the runtime recorded; the stop that was asked for meanwhile goes on.
     run_started: 'same',
@@ -68,6 +75,6 @@ export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, O
     start_failed: 'stopped',
     run_lost: 'stopped',
   },
-  stopped: { start: 'starting', stop: 'same', destroy: 'gone', ...AT_REST },
-  failed: { start: 'starting', stop: 'same', destroy: 'gone', ...AT_REST },
+  stopped: { start: 'starting', stop: 'same', restart: 'starting', destroy: 'gone', ...AT_REST },
+  failed: { start: 'starting', stop: 'same', restart: 'starting', destroy: 'gone', ...AT_REST },
 };

@@ -8,6 +8,7 @@ import { ApiError } from '../http/errors.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { setStopReason } from '../runs/queries.js';
+import type { NextRun } from './next-run.js';
 import { presentSandbox } from './present.js';
 import {
   lockSandbox,
@@ -20,7 +21,10 @@ import { refuseForeign, refuseTransition } from './refuse.js';
 import type { SandboxResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 
-/** Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is. */
+/**
+ * Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is; a run that was admitted to
+ * follow is given up.
+ */
 export async function stop(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, writes) => {
@@ -28,22 +32,28 @@ export async function stop(ctx: Context, caller: Caller, key: SandboxKey): Promi
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].stop;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'stop');
-    if (outcome === 'same') return presentSandbox(sandbox);
+    const isFollowed = sandbox.status === 'stopping' && sandbox.next_run !== null;
+    if (outcome === 'same' && !isFollowed) return presentSandbox(sandbox);
     refuseForeign(sandbox, 'stop', ctx.runtime.name);
     return presentSandbox(await requestStop(writes, sandbox, actor, 'requested', ctx.now()));
   });
 }
 
 /** Why a run is asked to end, in the audit trail and as its end reason. */
-export type StopReason = 'requested' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted';
+export type StopReason =
+  'requested' | 'restart' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted';
 
-/** Writes that the run is to end, of a sandbox whose row the transaction holds. `reason`: why, for the audit trail. */
+/**
+ * Writes that the run is to end, of a sandbox whose row the transaction holds. `reason`: why, for the audit trail. `next`: the
+ * run that is to follow it.
+ */
 export async function requestStop(
   sql: Sql,
   sandbox: LockedSandbox,
   actor: EventActor,
   reason: StopReason,
   at: Instant,
+  next: NextRun | null = null,
 ): Promise<SandboxRow> {
   const { org_id: orgId, id, name, run_id, status } = sandbox;
   await recordEvent(sql, {
@@ -55,7 +65,7 @@ export async function requestStop(
     payload: { sandbox_id: id, name, run_id, previous_status: status, status: 'stopping', reason },
   });
   if (run_id !== null) await setStopReason(sql, orgId, run_id, reason);
-  const change = { status: 'stopping', status_reason: null } as const;
+  const change = { status: 'stopping', status_reason: null, next_run: next } as const;
   await updateSandbox(sql, orgId, id, change, at);
   await announceChange(sql, id);
   return { ...sandbox, ...change };

@@ -15,12 +15,12 @@ import type { SandboxResponse } from './schema.js';
 const LOOK_EVERY_MS = 15_000;
 
 export interface WaitQuery {
-  wait_for?: 'running';
+  wait_for?: 'running' | 'stopped';
   wait_timeout?: number;
 }
 
 /**
- * Holds requests until a sandbox has left `starting`. Bounded, because each held request costs a connection and memory; one
+ * Holds requests until a sandbox is what they wait for, or will not become it. Bounded, because each held request costs a connection and memory; one
  * organization has half of the places.
  */
 export class Waiters {
@@ -37,12 +37,12 @@ export class Waiters {
   async hold(
     ctx: Context,
     caller: Caller,
-    { wait_for, wait_timeout }: WaitQuery,
+    query: WaitQuery,
     reply: FastifyReply,
     operation: () => Promise<SandboxResponse>,
   ): Promise<SandboxResponse> {
-    if (wait_for === undefined) {
-      if (wait_timeout === undefined) return operation();
+    if (query.wait_for === undefined) {
+      if (query.wait_timeout === undefined) return operation();
       throw badParameter('wait_timeout', 'wait_timeout is valid only with wait_for');
     }
     const giveBack = this.places.take(caller.orgId);
@@ -61,9 +61,9 @@ export class Waiters {
     try {
       const sandbox = await operation();
       if (caller.keyed?.settled) return sandbox;
-      const answer = await wait(ctx, caller, sandbox, wait_timeout, gone.signal);
+      const { answer, pending } = await wait(ctx, caller, sandbox, query, gone.signal);
       // Who was cut off has not been answered: the same request waits again.
-      const cutOff = answer.status === 'starting' && (gone.signal.aborted || ctx.stopping.aborted);
+      const cutOff = pending && (gone.signal.aborted || ctx.stopping.aborted);
       return cutOff ? answer : await settle(ctx, caller, answer);
     } finally {
       giveBack();
@@ -72,17 +72,17 @@ export class Waiters {
 }
 
 /**
- * Waits until the sandbox no longer is `starting`, the budget (seconds) is used up, the client has left or the service
+ * Waits until the sandbox is no longer on its way, the budget (seconds) is used up, the client has left or the service
  * stops. Returns it as it is then: the client decides by its status.
  */
 async function wait(
   ctx: Context,
   { orgId, access }: Caller,
   sandbox: SandboxResponse,
-  budget: number | undefined,
+  { wait_for, wait_timeout }: WaitQuery,
   gone: AbortSignal,
-): Promise<SandboxResponse> {
-  const millis = Math.min((budget ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
+): Promise<{ answer: SandboxResponse; pending: boolean }> {
+  const millis = Math.min((wait_timeout ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
   // Not AbortSignal.timeout: joined with others it is forgotten by the garbage collector, on Node 20, and never ends.
   const over = new AbortController();
   const budgetEnds = setTimeout(() => over.abort(), millis);
@@ -97,8 +97,13 @@ async function wait(
     for (;;) {
       unseen = false;
       const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, within: access.labels });
-      if (!row) throw new ApiError('sandbox_not_found', 'the sandbox was deleted while it was starting');
-      if (row.status !== 'starting' || ends.aborted) return presentSandbox(row);
+      if (!row) {
+        const doing = wait_for === 'stopped' ? 'stopping' : 'starting';
+        throw new ApiError('sandbox_not_found', `the sandbox was deleted while it was ${doing}`);
+      }
+      const pending =
+        wait_for === 'stopped' ? row.status === 'stopping' : row.status === 'starting' || row.will_start;
+      if (!pending || ends.aborted) return { answer: presentSandbox(row), pending };
       if (unseen) continue;
       await new Promise<void>((resolve) => {
         const timer = setTimeout(() => wake(), LOOK_EVERY_MS);

@@ -36,6 +36,7 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   update_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}`, body: { name: 'taken-over' } }),
   start_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/start`, body: {} }),
   stop_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/stop`, body: {} }),
+  restart_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/restart`, body: {} }),
   get_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
   delete_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
   update_by_name: ({ sandbox }) => ({
@@ -44,6 +45,7 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   }),
   start_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/start`, body: {} }),
   stop_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/stop`, body: {} }),
+  restart_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/restart`, body: {} }),
   list_volumes: () => ({ path: '/v1/volumes' }),
   create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
   get_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),

@@ -1,0 +1,74 @@
+import type { Context } from '../context.js';
+import { announceChange } from '../db/changes.js';
+import type { Sql } from '../db/pool.js';
+import { recordEvent } from '../events/record.js';
+import type { Caller } from '../http/auth.js';
+import { ApiError } from '../http/errors.js';
+import { inWrite } from '../idempotency/write.js';
+import { checkSize, reserve } from '../quotas/reserve.js';
+import { nextRunOf, type NextRun } from './next-run.js';
+import { presentSandbox } from './present.js';
+import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
+import { beginRun } from './request-run.js';
+import { refuseForeign } from './refuse.js';
+import type { SandboxResponse } from './schema.js';
+import { TRANSITIONS } from './state.js';
+import { requestStop } from './stop.js';
+
+/**
+ * Ends the run under way and admits one to follow it; a sandbox at rest is started. Admitted once, for both: the run that
+ * follows keeps the place of the one that ends. It stands in the store until the run has ended, and begins in the
+ * transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
+ */
+export async function restart(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx, writes) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    const outcome = TRANSITIONS[sandbox.status].restart;
+    if (outcome === 'same') return presentSandbox(sandbox);
+    if (outcome === 'queued') return queueRun(ctx, tx, writes, caller, sandbox);
+    const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
+    const at = ctx.now();
+    const limits = await reserve(tx, caller, {
+      start: { ephemeral: sandbox.ephemeral, at, hasPlace: outcome === 'stopping' },
+    });
+    checkSize(limits, runSpec);
+    const next = nextRunOf(runSpec, limits, actor);
+    if (outcome === 'stopping') {
+      return presentSandbox(await requestStop(writes, sandbox, actor, 'restart', at, next));
+    }
+    const admitted = await beginRun(writes, sandbox, next, at);
+    await updateSandbox(writes, orgId, sandbox.id, { ...admitted }, at);
+    await announceChange(writes, sandbox.id);
+    return presentSandbox({ ...sandbox, ...admitted });
+  });
+}
+
+/** Admits a run of a sandbox that is stopping, whose row the transaction holds. One that was admitted before is joined. */
+export async function queueRun(
+  ctx: Context,
+  tx: Sql,
+  writes: Sql,
+  caller: Caller,
+  sandbox: LockedSandbox,
+): Promise<SandboxResponse> {
+  if (sandbox.next_run !== null) return presentSandbox(sandbox);
+  const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
+  const { org_id: orgId, id, name, run_id, status } = sandbox;
+  const at = ctx.now();
+  const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+  checkSize(limits, runSpec);
+  const next: NextRun = nextRunOf(runSpec, limits, caller.actor);
+  await recordEvent(writes, {
+    orgId,
+    type: 'sandbox_start_queued',
+    actor: caller.actor,
+    resourceId: id,
+    at,
+    payload: { sandbox_id: id, name, run_id, previous_status: status, status, reason: 'requested' },
+  });
+  await updateSandbox(writes, orgId, id, { next_run: next }, at);
+  await announceChange(writes, id);
+  return presentSandbox(sandbox);
+}
