@@ -300,6 +300,7 @@ create table runs (
   worker_id uuid,
   idle_timeout_secs bigint,
   stop_reason text,
+  wait_noted boolean not null default false,
   constraint runs_pkey PRIMARY KEY (org_id, id),
   constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
   constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),

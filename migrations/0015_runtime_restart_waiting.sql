@@ -1,5 +1,6 @@
 -- An installation remembers the runtime that it was served with last, so that a missing engine is never replaced by another runtime.
 -- A sandbox that is stopping keeps the run that is admitted to follow, so that a restart survives a crash between stop and start.
+-- A run keeps a mark when its long wait for a place is noted, so that it is noted once.
 -- The release before survives it: it knows none of the columns, and leaves a sandbox that it saw stop during a restart `stopped`.
 
 alter table instance add column runtime text;
@@ -50,3 +51,6 @@ create or replace trigger count_changed_sandbox after update on sandboxes for ea
     or (old.removed_at is null and counts_as_running(old.runtime, old.status, old.next_run))
       <> (new.removed_at is null and counts_as_running(new.runtime, new.status, new.next_run)))
   execute function count_changed_sandbox();
+
+-- An audit event says that the run has waited long for a place.
+alter table runs add column wait_noted boolean not null default false;

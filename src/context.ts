@@ -67,6 +67,8 @@ export interface Settings {
   waitBudgetMs: number;
   /** How long a worker that is cut off from the database keeps its sandboxes, in milliseconds. */
   workerLeaseMs: number;
+  /** How long a start waits for a place until an audit event says so, in milliseconds. */
+  waitNoticeMs: number;
   /** How many requests may be held at once. */
   maxWaiters: number;
   /** How long the body of a request may take to arrive, uploads of files aside, in milliseconds. */
@@ -107,6 +109,7 @@ export const DEFAULT_SETTINGS: Settings = {
   stopGraceMs: 5_000,
   waitBudgetMs: 120_000,
   workerLeaseMs: 10_000,
+  waitNoticeMs: 60_000,
   maxWaiters: 1_000,
   bodyTimeoutMs: 60_000,
   maxLogFollowers: 500,

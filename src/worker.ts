@@ -13,6 +13,7 @@ import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
 import { WorkerLease, type Term } from './workers/lease.js';
 import { placeWaiting } from './workers/place.js';
+import { makeWaitLog, noteLongWaits } from './workers/waiting.js';
 
 /** Renewals in the time that a lease lasts: one or two may fail. */
 const RENEWALS_PER_LEASE = 5;
@@ -20,6 +21,8 @@ const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
 /** Who creates adds up what is not folded yet. */
 const FOLD_COUNTS_EVERY_MS = 500;
+/** For starts that wait for a place: an audit event is late by at most this. */
+const LOOK_FOR_WAITS_EVERY_MS = 2_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
@@ -73,6 +76,8 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
     job(removeLingering, SWEEP_EVERY_MS),
     job(enforcePools, SWEEP_EVERY_MS),
     job(foldAllCounts, FOLD_COUNTS_EVERY_MS),
+    job(noteLongWaits, LOOK_FOR_WAITS_EVERY_MS),
+    job(makeWaitLog(), LOOK_FOR_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
     job(endKeys, SWEEP_EVERY_MS),

@@ -268,6 +268,7 @@ describe('serve', () => {
     expect(serving.out()).toContain(`is ready at ${address}`);
     expect(serving.out()).toMatch(/database +embedded PostgreSQL in /);
     expect(serving.out()).toMatch(/! no Docker engine answers on \/nonexistent\/docker\.sock/);
+    expect(serving.out()).toMatch(/capacity +room for \d+ vCPU, \d+ [GM]iB\n/);
     expect(serving.out()).toMatch(/SIMULATED/);
     // At once: connections are still being opened.
     serving.child.kill('SIGINT');

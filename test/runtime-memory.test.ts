@@ -1,4 +1,5 @@
 import { createConnection, createServer, type Server, type Socket } from 'node:net';
+import { availableParallelism, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { migrate } from '../src/db/migrate.js';
@@ -147,6 +148,12 @@ test('an installation with simulated sandboxes stays simulated unless the operat
   const nowhere = ['--docker-socket', NOWHERE];
   let service = await serve(nowhere);
   const key = service.firstKey!;
+  // The rule is that of the Docker runtime.
+  expect(JSON.parse(service.out()).capacity).toEqual({
+    vcpus: 4 * availableParallelism(),
+    memory_mib: Math.floor(totalmem() / 1024 ** 2),
+    disk_mib: null,
+  });
   const made = await clientOf(service, key).post('/v1/sandboxes', body('one'));
   expect(made.body.runtime).toBe('simulated');
   await stop(service);

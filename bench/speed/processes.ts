@@ -36,6 +36,7 @@ export async function serve(store: Store, profile?: string): Promise<Server> {
     ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
     // There, but never reached.
     ...['--runtime', 'simulated', '--rate-limit', '1000000', '--capacity-vcpus', '1000000'],
+    ...['--capacity-memory-mib', '999999999'],
     ...['--database-url', store.url, '--data-dir', store.directory],
   ]);
 }

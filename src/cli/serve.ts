@@ -1,5 +1,7 @@
 import type { Command } from 'commander';
 import { keepHeapSmall } from '../lib/heap.js';
+import { roomText } from '../runtimes/machine.js';
+import type { Runtime } from '../runtimes/runtime.js';
 import type { FirstKey, Service, ServiceOptions } from '../service.js';
 import { VERSION } from '../version.js';
 import { databaseCommand, type CommonOptions } from './command.js';
@@ -71,7 +73,14 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
   if (json) {
     const first_key = firstKey && { org: firstKey.org, id: firstKey.id, key: firstKey.key };
     const state = { ready: reason === null, ...(reason === null ? {} : { reason }) };
-    const served = { address, runtime: service.runtime.name, version: VERSION, pid: process.pid };
+    const capacity = reason === null ? { capacity: capacityOf(service.runtime) } : {};
+    const served = {
+      address,
+      runtime: service.runtime.name,
+      ...capacity,
+      version: VERSION,
+      pid: process.pid,
+    };
     process.stdout.write(`${JSON.stringify({ ...state, ...served, ...(first_key ? { first_key } : {}) })}\n`);
     return;
   }
@@ -81,6 +90,7 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
     `  API reference  ${address}/docs`,
     `  database       ${database}`,
     `  runtime        ${service.runtime.description}`,
+    ...(reason === null ? [`  capacity       room for ${roomText(service.runtime.capacity)}`] : []),
   ];
   if (fallback !== undefined && runtime === 'auto') {
     lines.push('', `  ! ${fallback}.`, '  ! Sandboxes are SIMULATED: nothing runs. See "sandkeep doctor".');
@@ -93,6 +103,10 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
   }
   if (firstKey) lines.push('', ...welcome(address, firstKey));
   process.stdout.write(`\n${lines.join('\n')}\n\n`);
+}
+
+function capacityOf({ capacity: { vcpus, memoryMib, diskMib } }: Runtime): Record<string, number | null> {
+  return { vcpus, memory_mib: memoryMib, disk_mib: diskMib };
 }
 
 function welcome(address: string, { org, key }: FirstKey): string[] {

@@ -2,7 +2,8 @@ import { Command } from 'commander';
 import { validate as isUuid } from 'uuid';
 import { ExplainedError } from '../lib/explained.js';
 import { shortInstant } from '../lib/instant.js';
-import { listWorkers } from '../workers/queries.js';
+import { listWorkers, type WorkerRow } from '../workers/queries.js';
+import { countWaiting, type WaitingRuns } from '../workers/waiting-queries.js';
 import { removeWorker } from '../workers/remove.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
@@ -16,21 +17,47 @@ export function workerCommand(): Command {
 
 function listCommand(): Command {
   return tableCommand('list')
-    .description('list workers, what they can hold and what is placed on them')
+    .description('list workers, what they can hold, what is placed on them and which starts wait for room')
     .action(async (options: CommonOptions) => {
-      const workers = await withDatabase(options, 'worker list', (pool) => listWorkers(pool, null));
-      const view = workers.map((worker) => ({ ...worker, expires_at: shortInstant(worker.expires_at) }));
+      const [workers, waiting] = await withDatabase(options, 'worker list', async (pool) => [
+        await listWorkers(pool, null),
+        await countWaiting(pool),
+      ]);
+      const view = workers.map((worker) => ({
+        ...worker,
+        expires_at: shortInstant(worker.expires_at),
+        ...waitingFor(worker, waiting),
+      }));
       const share = (used: number, of: number | null) => (of === null ? `${used} / any` : `${used} / ${of}`);
       const rows = view.map((worker) => [
         ...[worker.name, worker.runtime, worker.id],
         share(worker.used_vcpus, worker.vcpus),
         share(worker.used_memory_mib, worker.memory_mib),
         share(worker.used_disk_mib, worker.disk_mib),
+        waitText(worker),
         worker.alive ? 'live' : `away since ${worker.expires_at}`,
       ]);
-      const head = ['NAME', 'RUNTIME', 'ID', 'VCPUS', 'MEMORY MiB', 'DISK MiB', 'STATE'];
+      const head = ['NAME', 'RUNTIME', 'ID', 'VCPUS', 'MEMORY MiB', 'DISK MiB', 'WAITING', 'STATE'];
       print(options, view, table(head, rows, { ...options, optional: ['DISK MiB'] }));
     });
+}
+
+interface Waiting {
+  waiting: number;
+  waiting_vcpus: number;
+  waiting_memory_mib: number;
+}
+
+/** The starts that a worker could take: those whose disk is on it, and those that any worker of its runtime can take. */
+function waitingFor({ id, runtime }: WorkerRow, all: readonly WaitingRuns[]): Waiting {
+  const own = all.filter((each) => each.runtime === runtime && (each.worker_id ?? id) === id);
+  const total = (column: 'runs' | 'vcpus' | 'memory_mib') => own.reduce((sum, each) => sum + each[column], 0);
+  return { waiting: total('runs'), waiting_vcpus: total('vcpus'), waiting_memory_mib: total('memory_mib') };
+}
+
+function waitText({ waiting, waiting_vcpus, waiting_memory_mib }: Waiting): string {
+  if (waiting === 0) return 'none';
+  return `${waiting} for ${waiting_vcpus} vCPU, ${waiting_memory_mib} MiB`;
 }
 
 function removeCommand(): Command {

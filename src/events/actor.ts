@@ -11,6 +11,9 @@ export const RECONCILER: EventActor = { kind: 'system', code: 'reconciler', labe
 /** Sandkeep itself, keeping an organization to its quotas. */
 export const QUOTAS: EventActor = { kind: 'system', code: 'quotas', label: 'Sandkeep quotas' };
 
+/** Sandkeep itself, giving starts a place. */
+export const PLACEMENT: EventActor = { kind: 'system', code: 'placement', label: 'Sandkeep placement' };
+
 /** Sandkeep itself, sending events. */
 export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: 'Sandkeep webhooks' };
 

@@ -140,6 +140,12 @@ export const CATALOGUE = {
     'A start or restart was asked for while it was stopping. It was admitted, and follows when the run has ended.',
     { ...run, ...transition },
   ),
+  sandbox_start_waiting: event(
+    'sandbox',
+    SYSTEM,
+    'A start has waited for a place for a minute. Written once a run. The reason is `insufficient_capacity`, or `no_worker` when no worker that is there can run it.',
+    { ...run, ...transition, vcpus: count, memory_mib: count, disk_mib: count },
+  ),
   sandbox_started: event(
     'sandbox',
     SYSTEM,

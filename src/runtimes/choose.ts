@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { explainUnreachable } from './docker-unreachable.js';
+import { machineCapacity } from './machine.js';
 import type { Guarded } from './network-policy.js';
 import type { Plan } from './plan.js';
 import { ReconnectingRuntime } from './reconnecting.js';
@@ -72,5 +73,5 @@ export async function openDocker({
 function openSimulated({ dataDir, capacity = {}, simulated = {} }: RuntimeOptions): Runtime {
   const directory = join(dataDir, 'simulated');
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  return new SimulatedRuntime(directory, { ...simulated, capacity });
+  return new SimulatedRuntime(directory, { ...simulated, capacity: { ...machineCapacity(), ...capacity } });
 }

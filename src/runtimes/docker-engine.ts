@@ -1,6 +1,7 @@
 import type Docker from 'dockerode';
 import { v5 as uuidv5 } from 'uuid';
 import type { FeatureInfo } from './docker-features.js';
+import { CPU_OVERCOMMIT } from './machine.js';
 import type { Capacity, Runtime } from './runtime.js';
 
 /** What an engine says of itself and its machine. */
@@ -13,9 +14,6 @@ export interface EngineInfo extends FeatureInfo {
   MemTotal: number;
   ServerVersion: string;
 }
-
-/** CPUs are shared in time, so more of them can be given away than there are. */
-const CPU_OVERCOMMIT = 4;
 
 /** The namespace of the ids of engines (RFC 9562, version 5). */
 const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';

@@ -136,6 +136,9 @@ function replay(
         runId = payload.run_id;
         status = 'starting';
         break;
+      case 'sandbox_start_waiting':
+        if (status !== 'starting') return refuse();
+        break;
       case 'sandbox_started':
         if (!sameTime(payload.started_at, run?.started_at)) return `${type} tells another time`;
         if (status === 'starting' && !removed) status = 'running';

@@ -1,0 +1,24 @@
+import { availableParallelism, totalmem } from 'node:os';
+import type { Capacity } from './runtime.js';
+
+/** CPUs are shared in time, so more of them can be given away than there are. */
+export const CPU_OVERCOMMIT = 4;
+
+/** The room for sandboxes on this machine: the rule of the Docker runtime, for a runtime without an engine to ask. */
+export function machineCapacity(): Capacity {
+  return {
+    vcpus: availableParallelism() * CPU_OVERCOMMIT,
+    memoryMib: Math.floor(totalmem() / 1024 / 1024),
+    diskMib: null,
+  };
+}
+
+/** Such as "8 vCPU, 23 GiB". */
+export function roomText({ vcpus, memoryMib, diskMib }: Capacity): string {
+  const disk = diskMib === null ? [] : [`${sizeText(diskMib)} of disk`];
+  return [`${vcpus} vCPU`, sizeText(memoryMib), ...disk].join(', ');
+}
+
+function sizeText(mib: number): string {
+  return mib < 1024 ? `${mib} MiB` : `${Math.floor(mib / 1024)} GiB`;
+}
