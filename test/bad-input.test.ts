@@ -294,6 +294,22 @@ describe('bodies', () => {
       change((r) => (r.network.policy.rules[0].destination = { cidr: '10.0.0.0/33' })),
     ],
     [
+      'network.policy.rules[0].destination',
+      change((r) => (r.network.policy.rules[0].destination = { group: 'public', cidr: '10.0.0.0/8' })),
+    ],
+    [
+      'network.policy.rules[0].destination.cird',
+      change((r) => (r.network.policy.rules[0].destination = { group: 'public', cird: '10.0.0.0/8' })),
+    ],
+    [
+      'network.policy.rules[0].destination',
+      change((r) => (r.network.policy.rules[0].destination = { domains: 'example.com' })),
+    ],
+    [
+      'network.policy.rules[0].destination.group',
+      change((r) => (r.network.policy.rules[0].destination = { group: 'pubic' })),
+    ],
+    [
       'network.policy.rules[0].ports[0]',
       change((r) => (r.network.policy.rules[0].ports = [{ start: 2, end: 1 }])),
     ],

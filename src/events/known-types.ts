@@ -1,6 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
-import { nearest } from '../lib/nearest.js';
+import { nearestName } from '../lib/nearest.js';
 import { CATALOGUE } from './catalogue.js';
 import { readEventFilter, type FilterQuery } from './filter.js';
 import { hasEventOfType, type EventFilter } from './queries.js';
@@ -21,7 +21,7 @@ export async function readKnownFilter(sql: Sql, orgId: string, query: FilterQuer
 
 /** For a refusal of a type that is not in the catalogue. */
 export function explainUnknown(type: string): string {
-  const meant = nearest(type, Object.keys(CATALOGUE));
+  const meant = nearestName(type, Object.keys(CATALOGUE));
   const hint = meant === undefined ? '' : `did you mean "${meant}"? `;
   return `there is no event type "${type}"; ${hint}docs/audit-events.md lists them`;
 }

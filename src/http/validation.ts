@@ -70,14 +70,18 @@ function refusal(inBody: boolean, path: string, message: string): ApiError {
 
 /**
  * In a choice (`anyOf`) every branch that does not fit leaves an error. What lies deepest is what the caller got wrong;
- * that something could also have been null helps nobody.
+ * that something could also have been null helps nobody. Where several branches fail at the deepest place, none of them is
+ * the one that was meant: the choice itself is named.
  */
 function mostSpecific(errors: ErrorObject[]): ErrorObject {
   const telling = errors.filter(({ keyword, params }) => !(keyword === 'type' && params['type'] === 'null'));
   const candidates = telling.length > 0 ? telling : errors;
-  return candidates.reduce((best, error) =>
-    error.instancePath.split('/').length > best.instancePath.split('/').length ? error : best,
+  const best = candidates.reduce((deepest, error) =>
+    error.instancePath.split('/').length > deepest.instancePath.split('/').length ? error : deepest,
   );
+  const there = candidates.filter(({ instancePath }) => instancePath === best.instancePath);
+  const branches = new Set(there.flatMap(({ schemaPath }) => /\/anyOf\/\d+/.exec(schemaPath)?.[0] ?? []));
+  return (branches.size > 1 && there.find(({ keyword }) => keyword === 'anyOf')) || best;
 }
 
 /** `/mounts/0/guest` as `mounts[0].guest`; of a missing or unknown property, the path to where it would stand. */

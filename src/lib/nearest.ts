@@ -1,15 +1,22 @@
 import { distance } from 'fastest-levenshtein';
 
-/** The candidate that a misspelt word most likely stands for: the closest one, when at most a third of its letters differ. */
-export function nearest(word: string, candidates: Iterable<string>): string | undefined {
-  let best: string | undefined;
-  let least = Infinity;
-  for (const candidate of candidates) {
-    const letters = distance(word.toLowerCase(), candidate.toLowerCase());
-    if (letters <= Math.max(word.length, candidate.length) / 3 && letters < least) {
-      best = candidate;
-      least = letters;
-    }
-  }
-  return best;
+/**
+ * The known name that `name` is probably a misspelling of, or undefined when none is close. Upper and lower case count as
+ * the same letter. A third of the letters may differ, rounded up; of equally close names the first wins.
+ */
+export function nearestName(name: string, known: readonly string[]): string | undefined {
+  const asked = name.toLowerCase();
+  const most = Math.ceil(name.length / 3);
+  const ranked = known
+    .map((candidate) => ({ candidate, edits: distance(asked, candidate.toLowerCase()) }))
+    // Where every letter differs, two short names have nothing in common.
+    .filter(({ candidate, edits }) => edits <= most && edits < Math.min(name.length, candidate.length))
+    .toSorted((a, b) => a.edits - b.edits);
+  return ranked[0]?.candidate;
+}
+
+/** The end of a message about an unknown name: what was probably meant, or else all that there is. */
+export function suggestion(name: string, known: readonly string[]): string {
+  const nearest = nearestName(name, known);
+  return nearest === undefined ? `there are ${known.join(', ')}` : `did you mean "${nearest}"?`;
 }

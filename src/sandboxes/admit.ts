@@ -1,11 +1,12 @@
 import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
 import { checkLabels } from '../lib/labels.js';
+import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { unmetDemand } from './demands.js';
 import type { MountRequest } from './mount-schema.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
-import type { SecretEntry } from './network-schema.js';
+import { DESTINATION_KEYS, type SecretEntry } from './network-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
 
 /** The grammar of image references: `[registry[:port]/]path[:tag][@digest]`. */
@@ -175,6 +176,7 @@ function checkPolicy({ network }: CreateSandboxRequest): void {
   for (const [index, rule] of (network?.policy?.rules ?? []).entries()) {
     const { destination, ports = [], protocols = [] } = rule;
     const field = `network.policy.rules[${index}]`;
+    if (typeof destination === 'object') checkDestinationKeys(destination, `${field}.destination`);
     if (typeof destination === 'object' && 'cidr' in destination && !isCidr(destination.cidr)) {
       refuse(`${field}.destination.cidr`, 'cidr must be an IP address or a CIDR block, such as 10.0.0.0/8');
     }
@@ -189,6 +191,19 @@ function checkPolicy({ network }: CreateSandboxRequest): void {
         refuse(`${field}.protocols`, `${foreign} never goes to ${destination.cidr}`);
       }
     }
+  }
+}
+
+/** A second key would widen or narrow the rule for its author only: the rule is compiled from one. */
+function checkDestinationKeys(destination: object, field: string): void {
+  const keys = Object.keys(destination);
+  const unknown = keys.find((key) => !DESTINATION_KEYS.includes(key));
+  if (unknown !== undefined) {
+    const message = `there is no destination by "${unknown}"; ${suggestion(unknown, DESTINATION_KEYS)}`;
+    refuse(`${field}.${unknown}`, message);
+  }
+  if (keys.length > 1) {
+    refuse(field, `a destination has one key, not ${keys.join(' and ')}: make a rule for each`);
   }
 }
 

@@ -22,21 +22,23 @@ const DestinationGroup = Words(
   },
 );
 
-const Destination = Type.Union(
-  [
-    Words(['any'], { description: 'Every address.' }),
-    Type.Object({ cidr: Type.String({ description: 'An IP address or a CIDR block.' }) }),
-    Type.Object({ domain: Type.String({ minLength: 1, description: 'A domain, without its subdomains.' }) }),
-    Type.Object({
-      domain_suffix: Type.String({ minLength: 1, description: 'A domain with all its subdomains.' }),
-    }),
-    Type.Object({ group: DestinationGroup }),
-  ],
-  {
-    title: 'Destination',
-    description: 'The other end of the traffic: `any`, or an object with one of the keys.',
-  },
+const DESTINATION_FORMS = [
+  Type.Object({ cidr: Type.String({ description: 'An IP address or a CIDR block.' }) }),
+  Type.Object({ domain: Type.String({ minLength: 1, description: 'A domain, without its subdomains.' }) }),
+  Type.Object({
+    domain_suffix: Type.String({ minLength: 1, description: 'A domain with all its subdomains.' }),
+  }),
+  Type.Object({ group: DestinationGroup }),
+] as const;
+/** A destination other than `any` has exactly one of these keys. */
+export const DESTINATION_KEYS: readonly string[] = DESTINATION_FORMS.flatMap(({ properties }) =>
+  Object.keys(properties),
 );
+
+const Destination = Type.Union([Words(['any'], { description: 'Every address.' }), ...DESTINATION_FORMS], {
+  title: 'Destination',
+  description: 'The other end of the traffic: `any`, or an object with exactly one of the keys.',
+});
 
 const PortRange = Named(
   'PortRange',
