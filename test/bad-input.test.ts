@@ -243,7 +243,9 @@ describe('bodies', () => {
     ['labels.a', change((r) => (r.labels = { a: 1 }))],
     ['rlimits[0].resource', change((r) => (r.rlimits[0].resource = 'Nofile'))],
     ['rlimits[0].soft', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 1 }]))],
-    ['rlimits[0].hard', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 2 ** 60 }]))],
+    ['rlimits[0].hard', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 2 ** 70 }]))],
+    ['rlimits[0].hard', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 1.5 }]))],
+    ['rlimits[0].soft', change((r) => (r.rlimits = [{ resource: 'cpu', soft: -1, hard: 2 }]))],
     [
       'rlimits[1].resource',
       change((r) => (r.rlimits = [1, 2].map(() => ({ resource: 'cpu', soft: 1, hard: 1 })))),

@@ -4,6 +4,8 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { stringifyExact, type Integer } from '../src/lib/exact-json.js';
+import { plainWords } from '../src/runtimes/docker-errors.js';
 import { DockerRuntime } from '../src/runtimes/docker.js';
 import { VolumeStore } from '../src/volumes/store.js';
 import type { Client } from './support/client.js';
@@ -14,6 +16,7 @@ import { until } from './support/until.js';
 
 /** The plain image with users, links, an entrypoint and a PATH. */
 const FURNISHED = 'sandkeep-test:furnished';
+const UNLIMITED = 2n ** 64n - 1n;
 
 describeDocker('files and processes in containers', () => {
   let service: TestService;
@@ -64,7 +67,7 @@ worker:x:1500:1600:::" > /etc/passwd
       ...spec,
     };
     const query = { start: true, wait_for: 'running', wait_timeout: 60 };
-    const answer = await client.post('/v1/sandboxes', body, query);
+    const answer = await client.post('/v1/sandboxes', stringifyExact(body), query);
     expect(answer.status, answer.text).toBe(200);
     return answer.body;
   }
@@ -116,13 +119,13 @@ worker:x:1500:1600:::" > /etc/passwd
 
   test('each of the limits a container engine knows is in force from the first process on', async () => {
     // Raising what is at 0 by default takes rights that the engine itself may lack.
-    const limits: [resource: string, shown: string, soft: number, hard: number][] = [
+    const limits: [resource: string, shown: string, soft: Integer, hard: Integer][] = [
       ['cpu', 'Max cpu time', 50, 60],
       ['fsize', 'Max file size', 1_000_000, 2_000_000],
       ['data', 'Max data size', 100_000_000, 200_000_000],
       ['stack', 'Max stack size', 4_000_000, 8_000_000],
       ['core', 'Max core file size', 0, 1000],
-      ['rss', 'Max resident set', 1_000_000, 2_000_000],
+      ['rss', 'Max resident set', 2n ** 53n + 1n, UNLIMITED - 1n],
       ['nproc', 'Max processes', 500, 600],
       ['nofile', 'Max open files', 100, 200],
       ['memlock', 'Max locked memory', 4096, 8192],
@@ -131,7 +134,7 @@ worker:x:1500:1600:::" > /etc/passwd
       ['msgqueue', 'Max msgqueue size', 5000, 6000],
       ['nice', 'Max nice priority', 0, 0],
       ['rtprio', 'Max realtime priority', 0, 0],
-      ['rttime', 'Max realtime timeout', 700, 800],
+      ['rttime', 'Max realtime timeout', 2n ** 63n + 1n, UNLIMITED],
     ];
     const id = await start({
       rlimits: limits.map(([resource, , soft, hard]) => ({ resource, soft, hard })),
@@ -139,10 +142,25 @@ worker:x:1500:1600:::" > /etc/passwd
     });
     const table = await sh(id, 'cat /tmp/limits');
     for (const [resource, shown, soft, hard] of limits) {
-      expect(table, resource).toMatch(new RegExp(`^${shown}\\s+${soft}\\s+${hard}\\s`, 'm'));
+      expect(table, resource).toMatch(
+        new RegExp(`^${shown}\\s+${soft}\\s+${hard === UNLIMITED ? 'unlimited' : hard}\\s`, 'm'),
+      );
     }
-    const high = await create({ rlimits: [{ resource: 'nofile', soft: 1, hard: Number.MAX_SAFE_INTEGER }] });
-    expect([high.status, high.last_failure_message]).toEqual(['failed', expect.stringContaining('rlimit')]);
+  });
+
+  test('a limit on open files that no kernel takes is refused by its field', async () => {
+    const image = { type: 'oci', reference: FURNISHED };
+    const rlimits = [{ resource: 'nofile', soft: 1, hard: UNLIMITED }];
+    const asked = stringifyExact({ name: 'files-high', image, rlimits });
+    const { status, body } = await client.post('/v1/sandboxes', asked);
+    expect([status, body.error.details]).toEqual([400, { field: 'rlimits[0].hard' }]);
+    expect(body.error.message).toContain('fs.nr_open');
+  });
+
+  test('a limit that the engine may not raise is named', () => {
+    const said =
+      'failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error setting rlimits for ready process: error setting rlimit type 6: operation not permitted: unknown';
+    expect(plainWords(said)).toBe('the engine may not raise the limit nproc so far: ask for less in rlimits');
   });
 
   test('capabilities, new privileges, system calls and the number of processes are limited', async () => {

@@ -1,5 +1,6 @@
 /** The building blocks of every wire schema. TypeBox schemas are validator, response filter, static type and OpenAPI. */
 import { Type, type Static, type TProperties, type TSchema } from 'typebox';
+import type { Integer } from '../lib/exact-json.js';
 
 const INT32_MAX = 2_147_483_647;
 
@@ -58,6 +59,21 @@ export function Int32(
 /** An int64 as JSON numbers carry it: exact up to 2^53 - 1, refused above rather than rounded. */
 export function Int64(options: { minimum?: number; default?: number; description?: string } = {}) {
   return Type.Integer({ format: 'int64', minimum: 0, maximum: Number.MAX_SAFE_INTEGER, ...options });
+}
+
+/**
+ * An unsigned integer of 64 bits, exact in JSON: a bigint beyond 2^53 - 1. The largest one is for the rules behind the schema
+ * to check (`isUint64`), because a schema has only numbers.
+ */
+export function Uint64(options: { description?: string } = {}) {
+  return Type.Unsafe<Integer>({ type: 'integer', format: 'int64', minimum: 0, ...options });
+}
+
+const UINT64_MAX = 2n ** 64n - 1n;
+
+/** Is this integer, which a schema has found to be 0 or more, one of 64 bits and not rounded on its way here? */
+export function isUint64(value: Integer): boolean {
+  return typeof value === 'bigint' ? value <= UINT64_MAX : Number.isSafeInteger(value);
 }
 
 export function StringMap(options: { description?: string } = {}) {

@@ -17,7 +17,21 @@ export const serializerCompiler: FastifySerializerCompiler<object> = ({ schema, 
 
 /** For what is written before it is sent. */
 export function serializerOf(schema: object): Serializer {
-  const serializer = made.get(schema) ?? (build(schema) as Serializer);
+  const serializer = made.get(schema) ?? (build(withoutChoices(schema) as object) as Serializer);
   made.set(schema, serializer);
   return serializer;
+}
+
+/**
+ * The schema with `nullable` in place of a choice between an object and null. A choice makes the serializer validate the value first,
+ * and its validator takes no bigint for an integer.
+ */
+function withoutChoices(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutChoices);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const { anyOf, ...rest } = schema as { anyOf?: { type?: unknown }[] };
+  if (anyOf?.length === 2 && anyOf[0]!.type === 'object' && anyOf[1]!.type === 'null') {
+    return withoutChoices({ ...rest, ...anyOf[0], nullable: true });
+  }
+  return Object.fromEntries(Object.entries(schema).map(([key, part]) => [key, withoutChoices(part)]));
 }

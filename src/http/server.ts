@@ -13,6 +13,7 @@ import type { Duplex } from 'node:stream';
 import secureJson from 'secure-json-parse';
 import { isUnreachable, Overloaded } from '../db/pool.js';
 import { EngineUnavailableError } from '../runtimes/runtime.js';
+import { parseExact } from '../lib/exact-json.js';
 import { isDeeperThan } from '../lib/storable.js';
 import { ApiError, type ErrorName } from './errors.js';
 import type { App } from './route.js';
@@ -209,15 +210,18 @@ function parseJson(
   if (text.length === 0) return done(null, undefined);
   let body: unknown;
   try {
-    // Refuses the key __proto__, which would be there for one reader and not for the next.
-    body = secureJson.parse(text.toString(), null, { protoAction: 'error', constructorAction: 'ignore' });
-  } catch {
-    return done(new ApiError('invalid_json'));
-  }
-  if (isDeeperThan(body, DEEPEST_BODY)) {
-    return done(new ApiError('invalid_request', `the body is nested more than ${DEEPEST_BODY} levels deep`));
+    body = parseExact(text.toString(), parseFlat);
+  } catch (error) {
+    return done(error instanceof ApiError ? error : new ApiError('invalid_json'));
   }
   done(null, body);
+}
+
+/** Refuses the key __proto__, which would be there for one reader and not for the next, and what is nested too deep. */
+function parseFlat(text: string): unknown {
+  const value: unknown = secureJson.parse(text, null, { protoAction: 'error', constructorAction: 'ignore' });
+  if (!isDeeperThan(value, DEEPEST_BODY)) return value;
+  throw new ApiError('invalid_request', `the body is nested more than ${DEEPEST_BODY} levels deep`);
 }
 
 /** What Fastify itself refuses, in our words. */

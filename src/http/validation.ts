@@ -2,6 +2,7 @@ import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
+import { rounded } from '../lib/exact-json.js';
 import { findUnstorable } from '../lib/storable.js';
 import { ApiError } from './errors.js';
 
@@ -43,7 +44,8 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
       ? undefined
       : whole.find((name) => !isWhole((data as Record<string, unknown>)[name]));
     if (notWhole !== undefined) throw refusal(inBody, notWhole, `${notWhole} must be a whole number`);
-    if (validate(data)) return { value: data };
+    // A bigint is no integer for the validator. Its bounds are judged by the nearest number.
+    if (validate(data) || (inBody && validate(rounded(data)))) return { value: data };
     const error = mostSpecific(validate.errors ?? []);
     throw refusal(inBody, nameOf(error, inBody), explain(error, inBody, known));
   };

@@ -4,6 +4,7 @@ import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { contextOf } from '../http/request-context.js';
 import { isNarrowed, type Access } from '../keys/access.js';
+import { stringifyExact } from '../lib/exact-json.js';
 import type { Keyring } from '../secrets/keyring.js';
 
 /** The headers that say what is asked for. */
@@ -64,5 +65,5 @@ function fingerprintsOf(
   body: unknown,
 ): Keyed['fingerprints'] {
   const asked = HEADERS.map((name) => headers[name] ?? null);
-  return keyring.macs('idempotency', JSON.stringify([method, url, asked, body ?? null]));
+  return keyring.macs('idempotency', stringifyExact([method, url, asked, body ?? null]));
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import { parseExact, stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
 
@@ -18,7 +19,7 @@ export async function insertAnswer(
 ): Promise<void> {
   await sql.query(
     `insert into idempotency_keys (org_id, key, fingerprint, answer, final, created_at) values ($1, $2, $3, $4, $5, $6)`,
-    [orgId, key, fingerprints[0], JSON.stringify(answer), final, at],
+    [orgId, key, fingerprints[0], stringifyExact(answer), final, at],
   );
 }
 
@@ -39,11 +40,12 @@ export interface Stored {
 }
 
 export async function getStored(sql: Sql, orgId: string, key: string): Promise<Stored | undefined> {
-  const { rows } = await sql.query<Stored & Record<string, unknown>>(
-    'select fingerprint, answer, final, created_at from idempotency_keys where org_id = $1 and key = $2',
+  const { rows } = await sql.query<Omit<Stored, 'answer'> & { answer: string | null }>(
+    'select fingerprint, answer::text, final, created_at from idempotency_keys where org_id = $1 and key = $2',
     [orgId, key],
   );
-  return rows[0];
+  const stored = rows[0];
+  return stored && { ...stored, answer: stored.answer === null ? null : parseExact(stored.answer) };
 }
 
 /** False when there is a final answer already, or the key was given to another request. */
@@ -57,7 +59,7 @@ export async function storeAnswer(
   const { rowCount } = await sql.query(
     `update idempotency_keys set answer = $4, final = $5
      where org_id = $1 and key = $2 and fingerprint = any ($3::bytea[]) and not final`,
-    [orgId, key, fingerprints, JSON.stringify(answer), final],
+    [orgId, key, fingerprints, stringifyExact(answer), final],
   );
   return rowCount === 1;
 }
@@ -111,7 +113,7 @@ export async function answerClaim(
   await sql.query(
     `update idempotency_keys set answer = $4, final = true
      where org_id = $1 and key = $2 and claim = $3 and not final`,
-    [orgId, key, claim, JSON.stringify(answer)],
+    [orgId, key, claim, stringifyExact(answer)],
   );
 }
 

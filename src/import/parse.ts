@@ -3,7 +3,9 @@ import { actorId } from '../events/actor.js';
 import { leafOf } from '../events/canonical.js';
 import { redactEmail } from '../events/redact.js';
 import type { EventActor } from '../events/schema.js';
+import { isUint64 } from '../http/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
+import { parseExact } from '../lib/exact-json.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { specToKeep } from '../sandboxes/spec-text.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
@@ -46,7 +48,9 @@ export function parseLine(text: string, mark: Mark = () => null): Parsed | undef
   if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
   const inexact = value.kind === 'event' ? findInexact(text) : undefined;
   if (inexact !== undefined) throw new BadLine(inexact);
-  return { kind: value.kind, values: toValues(keepKnown(Line, value), mark) };
+  // The limits of a sandbox may be larger than a number holds. Everything else large was refused by the schema.
+  const exact = value.kind === 'sandbox' ? (parseExact(text) as Line) : value;
+  return { kind: value.kind, values: toValues(keepKnown(Line, exact), mark) };
 }
 
 function toValues(line: Line, mark: Mark): Parsed['values'] {
@@ -64,6 +68,9 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
       }
       const createdAt = time('created_at', line.created_at);
       const removedAt = time('removed_at', line.removed_at);
+      if (!(line.spec?.rlimits ?? []).every(({ soft, hard }) => isUint64(soft) && isUint64(hard))) {
+        throw new BadLine('spec.rlimits has a limit above 18446744073709551615, or one with an exponent');
+      }
       return [
         ...[line.org_id, line.id, line.name, line.slug, line.status],
         // Meaningful only while it is starting.

@@ -3,6 +3,7 @@ import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import type { ImageConfig } from './docker-image.js';
 import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './docker-init.js';
 import type { Bind } from './docker-mounts.js';
+import { ulimitOf } from './docker-create.js';
 import { SCRIPTS_DIRECTORY } from './docker-scripts.js';
 import type { Run, RunSpec } from './runtime.js';
 
@@ -96,7 +97,7 @@ export function containerOptions(
       CapAdd: spec.securityProfile === 'restricted' ? [] : CAPABILITIES,
       SecurityOpt: ['no-new-privileges'],
       NetworkMode: network,
-      Ulimits: spec.rlimits.map(({ resource, soft, hard }) => ({ Name: resource, Soft: soft, Hard: hard })),
+      Ulimits: spec.rlimits.map(ulimitOf),
       Tmpfs: tmpfsOf(spec),
       // A volume's flags are on what is mounted at the source: `ReadOnly` would have the engine set them anew, without the rest.
       Mounts: [

@@ -1,6 +1,8 @@
 import type Docker from 'dockerode';
+import { readFileSync } from 'node:fs';
+import { release } from 'node:os';
 import { v5 as uuidv5 } from 'uuid';
-import type { FeatureInfo } from './docker-features.js';
+import { sharesKernel, type FeatureInfo } from './docker-features.js';
 import { CPU_OVERCOMMIT } from './machine.js';
 import type { Capacity, Runtime } from './runtime.js';
 
@@ -12,6 +14,7 @@ export interface EngineInfo extends FeatureInfo {
   Architecture: string;
   NCPU: number;
   MemTotal: number;
+  KernelVersion: string;
   ServerVersion: string;
 }
 
@@ -29,9 +32,13 @@ export function capacityOf(info: EngineInfo): Capacity {
 }
 
 /** What one sandbox may have. */
-export function boundsOf(info: EngineInfo): Runtime['bounds'] {
-  // The engine refuses less than 6 MiB.
-  return { vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6 };
+export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['bounds'] {
+  const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
+  return {
+    // The engine refuses less than 6 MiB.
+    ...{ vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6 },
+    ...(onThisKernel ? { openFiles: Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')) } : {}),
+  };
 }
 
 function memoryOf({ MemTotal }: EngineInfo): number {

@@ -1,3 +1,5 @@
+import { RLIMIT_NAMES } from '../sandboxes/schema.js';
+
 /** The HTTP status of an answer of the engine; undefined when there was no answer. */
 export function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
@@ -34,5 +36,14 @@ export function plainWords(said: string): string {
       /\/run\/sandkeep\/[0-9a-f-]+\/[0-9a-f-]+\/(?:hostname|hosts|resolv\.conf)/g,
       "the service's file",
     )
-    .replace(/: unknown(?=:|$)/, '');
+    .replace(/: unknown(?=:|$)/, '')
+    .replace(
+      /^error setting rlimits? for ready process: error setting rlimit type (\d+): operation not permitted$/,
+      (said, number: string) => {
+        const name = RLIMIT_NAMES[Number(number)];
+        return name === undefined
+          ? said
+          : `the engine may not raise the limit ${name} so far: ask for less in rlimits`;
+      },
+    );
 }

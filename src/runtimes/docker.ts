@@ -11,6 +11,7 @@ import {
   parseName,
   SANDBOX_LABEL,
 } from './docker-container.js';
+import { createContainer } from './docker-create.js';
 import { checkDisk } from './docker-disk.js';
 import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './docker-engine.js';
 import { engineMessage, plainWords, statusOf, unless } from './docker-errors.js';
@@ -104,7 +105,7 @@ export class DockerRuntime implements Runtime {
       await engineIdOf(docker, info, instanceId),
       info.Name,
       { ...capacityOf(info), ...options.capacity },
-      boundsOf(info),
+      boundsOf(info, options.runtimeClass),
       info.ServerVersion,
       init,
       features,
@@ -263,7 +264,7 @@ export class DockerRuntime implements Runtime {
     const { runtimeClass } = this.options;
     checkDisk(run.spec, image);
     await this.init.ensureVolume();
-    const container = await this.docker.createContainer({
+    const container = await createContainer(this.docker, {
       name: nameOf(run, null),
       Labels: labelsOf(run, this.instanceId),
       ...containerOptions(run, image, { network, init: this.init, runtimeClass, binds }),

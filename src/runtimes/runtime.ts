@@ -1,3 +1,4 @@
+import type { Integer } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { MountRequest } from '../sandboxes/mount-schema.js';
 import type { NetworkPolicy } from '../sandboxes/network-schema.js';
@@ -25,7 +26,7 @@ export interface RunSpec {
   scripts: Record<string, string>;
   env: { key: string; value: string }[];
   labels: Record<string, string>;
-  rlimits: { resource: string; soft: number; hard: number }[];
+  rlimits: { resource: string; soft: Integer; hard: Integer }[];
   mounts: RunMount[];
   patches: NonNullable<CreateSandboxRequest['patches']>;
   init: CreateSandboxRequest['init'];
@@ -179,8 +180,8 @@ export interface Runtime {
   /** A sentence for the operator: what this runtime is and is not. */
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
-  /** The largest and smallest sandbox it can hold. */
-  readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number };
+  /** The largest and smallest sandbox it can hold. `openFiles`: the largest `nofile` limit of its kernel, where that is known. */
+  readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number; openFiles?: number };
 
   /**
    * This process has become the one that acts on the engine. What was read of it before may be out of date: a

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
+import { isUint64 } from '../http/schema.js';
 import { checkLabels } from '../lib/labels.js';
 import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
@@ -27,7 +28,7 @@ export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
   checkImage(request.image.reference);
   checkResources(request, runtime);
   for (const [index, { key }] of (request.env ?? []).entries()) checkEnvKey(key, `env[${index}].key`);
-  checkLimits(request);
+  checkLimits(request, runtime);
   checkInit(request);
   checkMounts(request.mounts ?? []);
   checkPatches(request);
@@ -84,9 +85,23 @@ function checkEnvKey(key: string, field: string): void {
   if (key.startsWith('MSB_')) refuse(field, 'environment variables that start with MSB_ are reserved');
 }
 
-function checkLimits({ rlimits = [], runtime }: CreateSandboxRequest): void {
+function checkLimits(
+  { rlimits = [], runtime }: CreateSandboxRequest,
+  { name: engine, bounds }: Runtime,
+): void {
   const seen = new Set<string>();
   for (const [index, { resource, soft, hard }] of rlimits.entries()) {
+    for (const [key, value] of Object.entries({ soft, hard })) {
+      if (isUint64(value)) continue;
+      refuse(
+        `rlimits[${index}].${key}`,
+        `${key} must be a whole number up to 18446744073709551615, written in digits only`,
+      );
+    }
+    if (resource === 'nofile' && bounds.openFiles !== undefined && hard > bounds.openFiles) {
+      const message = `the ${engine} runtime takes nofile limits up to ${bounds.openFiles}, which is fs.nr_open of its kernel`;
+      refuse(`rlimits[${index}].hard`, message);
+    }
     if (soft > hard) refuse(`rlimits[${index}].soft`, 'the soft limit must not be above the hard one');
     if (seen.has(resource)) refuse(`rlimits[${index}].resource`, `there are two limits for ${resource}`);
     seen.add(resource);

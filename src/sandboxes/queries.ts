@@ -1,5 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
+import { parseExact, stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { NextRun } from './next-run.js';
@@ -34,8 +35,9 @@ export interface LockedSandbox extends SandboxRow {
   removed_at: Instant | null;
 }
 
-export const SANDBOX_COLUMNS = `org_id, id, name, slug, status, status_reason, ephemeral, created_at, last_failure_message, spec,
-  started_at, stopped_at, runtime`;
+const SANDBOX_COLUMNS = `org_id, id, name, slug, status, status_reason, ephemeral, created_at, last_failure_message,
+  spec::text, started_at, stopped_at, runtime`;
+export const LOCKED_COLUMNS = `${SANDBOX_COLUMNS}, run_spec::text, run_id, next_run, removed_at`;
 
 export interface NewSandbox extends SandboxRow {
   spec: SandboxSpec;
@@ -53,7 +55,7 @@ export async function insertSandbox(sql: Sql, sandbox: NewSandbox): Promise<void
     [
       ...[sandbox.org_id, sandbox.id, sandbox.name, sandbox.slug, sandbox.status, sandbox.status_reason],
       ...[sandbox.ephemeral, sandbox.created_at, sandbox.changed_at, specToKeep(sandbox.spec)],
-      ...[JSON.stringify(sandbox.run_spec), sandbox.runtime, sandbox.run_id],
+      ...[stringifyExact(sandbox.run_spec), sandbox.runtime, sandbox.run_id],
     ],
   );
 }
@@ -111,12 +113,12 @@ export async function getSandbox(
   key: SandboxKey,
 ): Promise<(SandboxRow & { will_start: boolean }) | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<SandboxRow & { will_start: boolean } & Record<string, unknown>>(
+  const { rows } = await sql.query<AsText<SandboxRow & { will_start: boolean }>>(
     `select ${SANDBOX_COLUMNS}, status = 'stopping' and next_run is not null as will_start from sandboxes
      where org_id = $1 and ${condition} and removed_at is null`,
     [orgId, ...values],
   );
-  return rows[0];
+  return rows[0] && withSpecs<SandboxRow & { will_start: boolean }>(rows[0]);
 }
 
 /** The same for `sandboxText`. `whole`: else `isShort` tells whether its specification was too long. */
@@ -178,15 +180,31 @@ export async function lockSandbox(
   key: SandboxKey,
 ): Promise<LockedSandbox | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
+  const { rows } = await sql.query<AsText<LockedSandbox>>(
     prepared(
-      `select ${SANDBOX_COLUMNS}, run_spec, run_id, next_run, removed_at from sandboxes
+      `select ${LOCKED_COLUMNS} from sandboxes
      where org_id = $1 and ${condition} and removed_at is null
      for update`,
       [orgId, ...values],
     ),
   );
-  return rows[0];
+  return rows[0] && withSpecs<LockedSandbox>(rows[0]);
+}
+
+/** A row as the driver gives it: its specifications are text, because the driver's JSON rounds large integers. */
+export type AsText<Row extends SandboxRow> = Record<string, unknown> &
+  Omit<Row, 'spec' | 'run_spec'> & { spec: string | null; run_spec?: string | null };
+
+export function withSpecs<Row extends SandboxRow>({ spec, run_spec, ...rest }: AsText<Row>): Row {
+  const parsed = {
+    spec: parsedSpec(spec),
+    ...(run_spec === undefined ? {} : { run_spec: parsedSpec(run_spec) }),
+  };
+  return { ...rest, ...parsed } as unknown as Row;
+}
+
+function parsedSpec(text: string | null): unknown {
+  return text === null ? null : parseExact(text);
 }
 
 function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
@@ -223,8 +241,12 @@ export async function updateSandbox(
   at: Instant,
 ): Promise<void> {
   const columns = Object.keys(change).map((column, index) => `${column} = $${index + 4}`);
-  const { spec } = change;
-  const values = Object.values({ ...change, ...(spec ? { spec: specToKeep(spec) } : {}) });
+  const { spec, run_spec } = change;
+  const values = Object.values({
+    ...change,
+    ...(spec ? { spec: specToKeep(spec) } : {}),
+    ...(run_spec ? { run_spec: stringifyExact(run_spec) } : {}),
+  });
   await sql.query(
     `update sandboxes set ${[...columns, 'changed_at = $3'].join(', ')} where org_id = $1 and id = $2`,
     [orgId, id, at, ...values],

@@ -1,9 +1,10 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
+import { parseExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { Wanted } from './decide.js';
-import { SANDBOX_COLUMNS, type LockedSandbox } from './queries.js';
+import { LOCKED_COLUMNS, withSpecs, type AsText, type LockedSandbox } from './queries.js';
 
 /** What the reconciler needs to know of a sandbox. */
 export interface ReconcileRow {
@@ -102,21 +103,22 @@ export async function readRunSpec(
   orgId: string,
   id: string,
 ): Promise<{ run_spec: RunSpec; has_secrets: boolean }> {
-  const { rows } = await sql.query<{ run_spec: RunSpec; has_secrets: boolean }>(
+  const { rows } = await sql.query<{ run_spec: string; has_secrets: boolean }>(
     prepared(
-      `select run_spec, exists (
+      `select run_spec::text, exists (
          select from sandbox_secrets x where x.org_id = s.org_id and x.sandbox_id = s.id) as has_secrets
        from sandboxes s where org_id = $1 and id = $2`,
       [orgId, id],
     ),
   );
-  return rows[0]!;
+  const { run_spec, has_secrets } = rows[0]!;
+  return { run_spec: parseExact(run_spec) as RunSpec, has_secrets };
 }
 
 /** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */
 export async function lockLingering(sql: Sql, before: Instant, limit: number): Promise<LockedSandbox[]> {
-  const { rows } = await sql.query<LockedSandbox & Record<string, unknown>>(
-    `select ${SANDBOX_COLUMNS}, run_spec, run_id, next_run, removed_at from sandboxes
+  const { rows } = await sql.query<AsText<LockedSandbox>>(
+    `select ${LOCKED_COLUMNS} from sandboxes
      where ephemeral and removed_at is null and runtime is not null and status in ('stopped', 'failed')
        and changed_at <= $1
      order by changed_at
@@ -124,7 +126,7 @@ export async function lockLingering(sql: Sql, before: Instant, limit: number): P
      for update skip locked`,
     [before, limit],
   );
-  return rows;
+  return rows.map((row) => withSpecs<LockedSandbox>(row));
 }
 
 /** How many sandboxes that are not at rest belong to runtimes other than this one, which nobody here reconciles. */

@@ -8,6 +8,7 @@ import {
   Nullable,
   PageOf,
   StringMap,
+  Uint64,
   Uuid,
   Variants,
   Words,
@@ -108,8 +109,8 @@ const Lifecycle = Named(
 );
 
 const rlimitValues = {
-  soft: Int64({ description: 'The limit in force. A process can raise it up to `hard`.' }),
-  hard: Int64({ description: 'The ceiling of `soft`.' }),
+  soft: Uint64({ description: 'The limit in force. A process can raise it up to `hard`.' }),
+  hard: Uint64({ description: 'The ceiling of `soft`. 18446744073709551615 is no limit.' }),
 };
 
 // What is shown.
@@ -310,7 +311,8 @@ const RegistrySelection = Variants(
   { title: 'RegistrySelection', description: 'The credentials with which the image is pulled.' },
 );
 
-const RLIMIT_NAMES = [
+/** In the order of the numbers that Linux gives them. */
+export const RLIMIT_NAMES = [
   ...(['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'] as const),
   ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),
 ];

@@ -1,4 +1,5 @@
 import { serializerOf } from '../http/serializer.js';
+import { parseExact } from '../lib/exact-json.js';
 import { SandboxSpec } from './schema.js';
 
 /**
@@ -19,7 +20,7 @@ export function specToKeep(spec: SandboxSpec): string {
 /** What callers are shown of a text that is kept, as JSON. */
 export function shownSpec(kept: string | null): string {
   if (kept === null) return 'null';
-  return kept.startsWith(AS_SHOWN) ? kept.slice(AS_SHOWN.length) : serialize(JSON.parse(kept));
+  return kept.startsWith(AS_SHOWN) ? kept.slice(AS_SHOWN.length) : serialize(parseExact(kept));
 }
 
 function serialize(spec: unknown): string {
