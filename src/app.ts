@@ -10,6 +10,7 @@ import type { App } from './http/route.js';
 import { documentScope } from './http/scope.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
 import { compile } from './http/validation.js';
+import { warnOfIgnoredFields } from './http/warnings.js';
 import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
 import { memberExamples } from './members/examples.js';
@@ -81,6 +82,7 @@ export async function buildApp(
       documentScope(schema, url);
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
+    warnOfIgnoredFields(api);
     sandboxRoutes(api, ctx);
     logRoutes(api, ctx);
     agentRoute(api);

@@ -159,13 +159,28 @@ describeDocker('the network of docker sandboxes', () => {
       const tenant = await other.newOrg();
       try {
         const allow = { direction: 'egress', action: 'allow' };
-        const destinations = ['any', { group: 'host' }, { group: 'metadata' }, { cidr: `${METADATA}/32` }];
+        const destinations = ['any', { cidr: '169.254.0.0/16' }, { cidr: '0.0.0.0/0' }];
         const rules = destinations.map((destination) => ({ ...allow, destination }));
         const id = await create('greedy', withRules(rules, { default_egress: 'allow' }), tenant);
         expect(await reaches(id, METADATA, 80)).toBe(false);
         expect(await reaches(id, await gatewayOf(id), hostPort)).toBe(false);
         expect(await reaches(id, PRIVATE, 80)).toBe(true);
         expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'some.example')).toContain(PUBLIC);
+        for (const [option, destination] of [
+          ['host', { group: 'host' }],
+          ['metadata', { group: 'metadata' }],
+          ['metadata', { cidr: `${METADATA}/32` }],
+        ] as const) {
+          const named = withRules([{ ...allow, destination }]);
+          const { status, body } = await tenant.post('/v1/sandboxes', {
+            name: 'refused',
+            image: { type: 'oci', reference: IMAGE },
+            ...named,
+          });
+          const field = `network.policy.rules[0].destination.${Object.keys(destination)[0]}`;
+          expect([status, body.error?.details]).toEqual([400, { field }]);
+          expect(body.error.message).toContain(`--docker-allow ${option}`);
+        }
       } finally {
         await end(other, tenant);
       }

@@ -120,7 +120,13 @@ describe('writes of files with keys', () => {
   test('that take longer than that are not begun again, and their answer is kept', async () => {
     const { org } = await service.newOrg();
     const keyed = {
-      ...{ key: 'slow', fingerprints: [Buffer.alloc(32)] as const, waits: false, settled: false },
+      ...{
+        key: 'slow',
+        fingerprints: [Buffer.alloc(32)] as const,
+        waits: false,
+        warnings: [],
+        settled: false,
+      },
       replayed: () => undefined,
     };
     const caller = { orgId: org.id, actor: operator('test'), access: FULL_ACCESS, keyed };

@@ -178,7 +178,13 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
   };
   const createAs = async (token: string) => {
     const keyed = {
-      ...{ key: token, fingerprints: [Buffer.alloc(32)] as const, waits: false, settled: false },
+      ...{
+        key: token,
+        fingerprints: [Buffer.alloc(32)] as const,
+        waits: false,
+        warnings: [],
+        settled: false,
+      },
       replayed: () => undefined,
     };
     const caller = { orgId: org.id, actor: operator('bench'), access: FULL_ACCESS, keyed };

@@ -13,6 +13,9 @@ The enumerations \`status\` and \`status_reason\` of sandboxes and \`kind\` and 
 
 **Errors.** Every 4xx and 5xx answer has the body of \`ErrorResponse\`. Every answer has an \`x-request-id\`.
 
+**Warnings.** An answer to a POST, PATCH or PUT has \`warnings\` when fields of the body were ignored: unknown ones and those without
+effect here. With the header \`Prefer: handling=strict\` such a request is refused with \`invalid_request\`.
+
 **Scopes.** Each operation names the scope that a key needs for it under \`security\`. An operation without a scope accepts
 every key. \`write\` includes \`read\` of the same kind; \`org:admin\` includes every scope.
 

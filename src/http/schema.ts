@@ -76,6 +76,15 @@ export function isUint64(value: Integer): boolean {
   return typeof value === 'bigint' ? value <= UINT64_MAX : Number.isSafeInteger(value);
 }
 
+/** The keyword that marks a field as accepted without effect, and says why. */
+export const NO_EFFECT = 'x-no-effect';
+
+/** A field that changes nothing here. An answer to a request that sets it has a warning with the reason. */
+export function NoEffect<T extends TSchema>(schema: T, reason: string) {
+  const description = `Accepted without effect: ${reason}.`;
+  return Type.Unsafe<Static<T>>({ ...schema, [NO_EFFECT]: reason, description });
+}
+
 export function StringMap(options: { description?: string } = {}) {
   return Type.Unsafe<Record<string, string>>({
     type: 'object',

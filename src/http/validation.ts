@@ -3,8 +3,10 @@ import formats from 'ajv-formats';
 import type { FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { rounded } from '../lib/exact-json.js';
+import { suggestion } from '../lib/nearest.js';
 import { findUnstorable } from '../lib/storable.js';
 import { ApiError } from './errors.js';
+import { NO_EFFECT } from './schema.js';
 
 /** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
 const common = { strict: true, strictRequired: false, discriminator: true, allowUnionTypes: true } as const;
@@ -19,6 +21,7 @@ function withFormats(ajv: Ajv): Ajv {
   // The library's own takes urn:uuid:… too, which PostgreSQL does not.
   ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i);
   ajv.addFormat('password', true);
+  ajv.addKeyword(NO_EFFECT);
   return ajv;
 }
 
@@ -109,6 +112,7 @@ function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
     case 'required':
       return `${path} is required`;
     case 'additionalProperties':
+      if (inBody) return `there is no field "${path}"; ${suggestion(path, known)}`;
       return known.length === 0
         ? `there is no query parameter "${path}": this route takes none`
         : `there is no query parameter "${path}"; there are ${known.join(', ')}`;

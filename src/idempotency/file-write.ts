@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Context } from '../context.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
 import { answerClaim, claimFileKey, getStored, releaseClaim, renewClaim } from './queries.js';
 import { isSameRequest, KEEP_MS } from './write.js';
@@ -31,6 +32,7 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Caller): Promis
       const message = 'the first request with this key is still being carried out: ask again';
       throw new ApiError('idempotency_conflict', message, null, { headers: { 'retry-after': '1' } });
     }
+    keyed.settled = true;
     keyed.replayed();
     return { answer: stored.answer as T };
   }
@@ -42,7 +44,7 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Caller): Promis
   return {
     done: async (answer) => {
       clearInterval(renewing);
-      await answerClaim(pool, orgId, keyed.key, claim, answer);
+      await answerClaim(pool, orgId, keyed.key, claim, withWarnings(answer, keyed.warnings));
     },
     // A refusal leaves nothing: the next request is the first again.
     failed: async () => {

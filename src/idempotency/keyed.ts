@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
 import { callerOf, type Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
+import type { IgnoredField } from '../http/ignored-fields.js';
 import { contextOf } from '../http/request-context.js';
 import { isNarrowed, type Access } from '../keys/access.js';
 import { stringifyExact } from '../lib/exact-json.js';
@@ -17,6 +18,8 @@ export interface Keyed {
   readonly key: string;
   /** Each tells the request from others under the same key. The first is kept; an older key of ours made the others. */
   readonly fingerprints: readonly [Buffer, ...Buffer[]];
+  /** What its answer warns of: kept with the answer, so that a repetition is told the same. */
+  readonly warnings: readonly IgnoredField[];
   /** The first answer is only that of the admission: the caller waits for what becomes of it. */
   readonly waits: boolean;
   /** The answer that was found is the last word: there is nothing to wait for. */
@@ -36,16 +39,19 @@ export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unk
   if (!KEY.test(key)) {
     throw badParameter('Idempotency-Key', 'Idempotency-Key must be 1 to 255 printable ASCII characters');
   }
-  return {
-    ...caller,
-    keyed: {
-      key: namedBy(caller.access, key),
-      fingerprints: fingerprintsOf(contextOf(request).keyring(), request, body),
-      waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
-      settled: false,
-      replayed: () => void reply.header('idempotency-replayed', 'true'),
+  const keyed: Keyed = {
+    warnings: request.warnings ?? [],
+    key: namedBy(caller.access, key),
+    fingerprints: fingerprintsOf(contextOf(request).keyring(), request, body),
+    waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
+    settled: false,
+    replayed: () => {
+      void reply.header('idempotency-replayed', 'true');
+      // The answer has its own.
+      if (keyed.settled) request.warnings = [];
     },
   };
+  return { ...caller, keyed };
 }
 
 /**

@@ -4,6 +4,7 @@ import { inTransaction, type Transaction } from '../db/transaction.js';
 import { Writes } from '../db/writes.js';
 import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
 import { deleteKey, getStored, insertAnswer, KEY_CONSTRAINT, storeAnswer, type Stored } from './queries.js';
@@ -37,7 +38,11 @@ export async function inWrite<T>(
       return await inTransaction(ctx.pool, async (tx) => {
         const writes = new Writes(tx);
         const answer = await work(tx, writes);
-        if (keyed) await insertAnswer(writes, orgId, keyed, kept(answer), { at, final: !keyed.waits });
+        if (keyed)
+          await insertAnswer(writes, orgId, keyed, withWarnings(kept(answer), keyed.warnings), {
+            at,
+            final: !keyed.waits,
+          });
         await writes.send();
         return answer;
       });
@@ -60,7 +65,8 @@ export async function inWrite<T>(
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
 export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: T): Promise<T> {
   if (!keyed) return answer;
-  if (await storeAnswer(ctx.pool, orgId, keyed, answer, true)) return answer;
+  const told = withWarnings(answer, keyed.warnings);
+  if (await storeAnswer(ctx.pool, orgId, keyed, told, true)) return answer;
   const stored = await getStored(ctx.pool, orgId, keyed.key);
   return stored && isSameRequest(stored, keyed) ? (stored.answer as T) : answer;
 }

@@ -2,7 +2,8 @@ import { distance } from 'fastest-levenshtein';
 
 /**
  * The known name that `name` is probably a misspelling of, or undefined when none is close. Upper and lower case count as
- * the same letter. A third of the letters may differ, rounded up; of equally close names the first wins.
+ * the same letter. A third of the letters may differ, rounded up, or the unit at the end may be missing (`memory` for `memory_mib`).
+ * Of equally close names the first wins.
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const asked = name.toLowerCase();
@@ -12,7 +13,7 @@ export function nearestName(name: string, known: readonly string[]): string | un
     // Where every letter differs, two short names have nothing in common.
     .filter(({ candidate, edits }) => edits <= most && edits < Math.min(name.length, candidate.length))
     .toSorted((a, b) => a.edits - b.edits);
-  return ranked[0]?.candidate;
+  return ranked[0]?.candidate ?? known.find((candidate) => candidate.toLowerCase().startsWith(`${asked}_`));
 }
 
 /** The end of a message about an unknown name: what was probably meant, or else all that there is. */

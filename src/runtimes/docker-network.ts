@@ -53,7 +53,8 @@ export class DockerNetworks {
   ) {}
 
   get capabilities(): Capability[] {
-    return this.lack === undefined ? ['network_policy'] : [];
+    if (this.lack !== undefined) return [];
+    return ['network_policy', ...this.options.lifted.map((group) => `network_${group}` as const)];
   }
 
   /** For the operator, after "network: ". */

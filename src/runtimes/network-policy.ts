@@ -202,6 +202,12 @@ function dnsKindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   return kindsOf({ protocols: protocols.filter(isCarrier), ports: [{ start: DNS_PORT, end: DNS_PORT }] });
 }
 
+/** Is the rule about port 53 of TCP and UDP alone? The operator's guard leaves that to the policy. */
+export function isOnlyDns({ ports = [], protocols = [] }: Traffic): boolean {
+  const onPort = ports.length > 0 && ports.every(({ start, end }) => start === DNS_PORT && end === DNS_PORT);
+  return onPort && protocols.every(isCarrier);
+}
+
 function isCarrier(protocol: string): boolean {
   return protocol === 'tcp' || protocol === 'udp';
 }

@@ -89,6 +89,8 @@ export const CAPABILITIES = [
   'disk_images',
   'network_policy',
   'network_domains',
+  'network_host',
+  'network_metadata',
   'published_ports',
   'tls_interception',
   'connection_limit',

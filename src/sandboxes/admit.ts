@@ -40,7 +40,7 @@ export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
   if (unmet) {
     refuse(
       unmet.field,
-      `the ${runtime.name} runtime cannot ${unmet.what}: leave ${unmet.field} out, or use a runtime that can`,
+      `the ${runtime.name} runtime cannot ${unmet.what}: ${unmet.remedy ?? `leave ${unmet.field} out, or use a runtime that can`}`,
     );
   }
 }

@@ -1,5 +1,7 @@
 import type { Capability, Runtime } from '../runtimes/runtime.js';
-import { isolates } from '../runtimes/network-policy.js';
+import { isOnlyDns, isolates, type Guarded } from '../runtimes/network-policy.js';
+import { liesWithin } from '../lib/cidr.js';
+import { GROUPS } from '../lib/special-addresses.js';
 import type { MountRequest } from './mount-schema.js';
 import type { NetworkPolicy, NetworkRequest } from './network-schema.js';
 import type { CreateSandboxRequest } from './schema.js';
@@ -13,6 +15,8 @@ export interface Demand {
   field: string;
   /** What is asked for, in words that go after "cannot". */
   what: string;
+  /** What to do, where that is not to leave it out. */
+  remedy?: string;
 }
 
 /** Everything in a request that not every runtime can do. */
@@ -118,7 +122,10 @@ function networkDemands({
   if (policy != null && enabled && !isolates(policy)) {
     demands.push(
       { capability: 'network_policy', field: 'network.policy', what: 'enforce a network policy' },
-      ...(policy.rules ?? []).map(domainDemand),
+      ...(policy.rules ?? []).flatMap((rule, index) => [
+        domainDemand(rule, index),
+        guardedDemand(rule, index),
+      ]),
     );
   }
   return demands.filter((demand) => demand !== false);
@@ -134,6 +141,29 @@ function domainDemand({ destination }: Rule, index: number): Demand | false {
       what: 'tell domains apart',
     }
   );
+}
+
+const METADATA = [...GROUPS.metadata.v4, ...GROUPS.metadata.v6];
+
+/**
+ * A rule that names what the operator keeps closed would be written for nothing. Rules that have it among other addresses, such as
+ * `any`, mean the rest. DNS is open whatever the operator keeps.
+ */
+function guardedDemand(rule: Rule, index: number): Demand | false {
+  const { direction, destination, action } = rule;
+  if (action !== 'allow' || direction === 'ingress' || typeof destination === 'string' || isOnlyDns(rule))
+    return false;
+  const field = `network.policy.rules[${index}].destination`;
+  const demand = (group: Guarded, key: string): Demand => ({
+    capability: `network_${group}`,
+    field: `${field}.${key}`,
+    what: `open ${group === 'host' ? 'the host' : 'metadata services'} to sandboxes`,
+    remedy: `the operator opens ${group === 'host' ? 'it' : 'them'} with --docker-allow ${group}`,
+  });
+  if ('cidr' in destination) return liesWithin(destination.cidr, METADATA) && demand('metadata', 'cidr');
+  if (!('group' in destination)) return false;
+  const { group } = destination;
+  return (group === 'host' || group === 'metadata') && demand(group, 'group');
 }
 
 /** Files of the guest that a container engine makes itself at each start. */

@@ -1,6 +1,16 @@
 /** The network part of a sandbox: what is asked for, and what is shown (contract section 2.2). */
 import { Type, type Static } from 'typebox';
-import { AnyObject, Field, Int32, Int64, Named, Nullable, Variants, Words } from '../http/schema.js';
+import {
+  AnyObject,
+  Field,
+  Int32,
+  Int64,
+  Named,
+  NoEffect,
+  Nullable,
+  Variants,
+  Words,
+} from '../http/schema.js';
 
 const Action = Words(['allow', 'deny'], {
   title: 'Action',
@@ -278,6 +288,8 @@ const SecretEntry = Named(
   'A secret that replaces its placeholder on the way out of the guest.',
 );
 
+export const UNKNOWN_FIELDS = 'Unknown fields are ignored and named in the `warnings` of the answer.';
+
 export const NetworkRequest = Named(
   'CloudNetworkSpec',
   {
@@ -317,8 +329,16 @@ export const NetworkRequest = Named(
       Nullable(Type.Array(PublishedPort, { description: 'The ports to publish on the host. Null: none.' })),
     ),
     tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
+    strict: Type.Optional(
+      NoEffect(Type.Unknown(), 'the rules of a policy are always enforced as they stand'),
+    ),
+    dns: Type.Optional(NoEffect(Type.Unknown(), 'sandboxes use the resolvers of their machine')),
+    interface: Type.Optional(NoEffect(Type.Unknown(), 'the runtime gives out addresses')),
+    trust_host_cas: Type.Optional(
+      NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only'),
+    ),
   },
-  'The network of a sandbox. Unknown keys are accepted and ignored.',
+  `The network of a sandbox. ${UNKNOWN_FIELDS}`,
 );
 export type NetworkRequest = Static<typeof NetworkRequest>;
 export type SecretEntry = Static<typeof SecretEntry>;

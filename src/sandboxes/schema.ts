@@ -5,6 +5,7 @@ import {
   Int32,
   Int64,
   Named,
+  NoEffect,
   Nullable,
   PageOf,
   StringMap,
@@ -14,7 +15,7 @@ import {
   Words,
 } from '../http/schema.js';
 import { MountRequest, SandboxMount } from './mount-schema.js';
-import { NetworkRequest, SandboxNetwork } from './network-schema.js';
+import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
 
 export const STATUSES = ['created', 'starting', 'running', 'stopping', 'stopped', 'failed'] as const;
 export const SandboxStatus = Words([...STATUSES], {
@@ -317,6 +318,8 @@ export const RLIMIT_NAMES = [
   ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),
 ];
 
+const NO_METRICS = 'the service takes no samples inside a sandbox';
+
 export const CreateSandboxRequest = Named(
   'CreateSandboxRequest',
   {
@@ -351,8 +354,13 @@ export const CreateSandboxRequest = Named(
               Type.String({ description: 'The host name of the guest. Default: the id of the sandbox.' }),
             ),
           ),
+          log_level: Type.Optional(
+            NoEffect(Nullable(LogLevel), 'nothing of the service writes a log inside a sandbox'),
+          ),
+          metrics_sample_interval_ms: Type.Optional(NoEffect(Type.Unknown(), NO_METRICS)),
+          disable_metrics_sample: Type.Optional(NoEffect(Type.Unknown(), NO_METRICS)),
         },
-        'The options of the processes in the guest. Unknown keys are accepted and ignored.',
+        `The options of the processes in the guest. ${UNKNOWN_FIELDS}`,
       ),
     ),
     env: Type.Optional(
@@ -421,7 +429,7 @@ export const CreateSandboxRequest = Named(
       Field(Nullable(RegistrySelection), 'The credentials with which the image is pulled. Default: none.'),
     ),
   },
-  'The sandbox to create. Unknown keys are accepted and ignored; known ones are checked strictly.',
+  `The sandbox to create. ${UNKNOWN_FIELDS}`,
 );
 export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
 
