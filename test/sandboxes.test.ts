@@ -31,7 +31,12 @@ describe('create', () => {
     expect(made.status, made.text).toBe(200);
     const options = { readonly: true, noexec: true, nosuid: true, nodev: true };
     const none = { readonly: false, noexec: false, nosuid: false, nodev: false };
-    expect(made.body).toEqual({
+    const { warnings, ...shown } = made.body;
+    expect(warnings.map(({ field }: { field: string }) => field)).toEqual([
+      'runtime.log_level',
+      'network.strict',
+    ]);
+    expect(shown).toEqual({
       id: made.body.id,
       org_id: client.org.id,
       name: 'full',
@@ -111,10 +116,10 @@ describe('create', () => {
         },
       },
     });
-    expect((await client.get(`/v1/sandboxes/${made.body.id}`)).body).toEqual(made.body);
-    expect((await client.get('/v1/sandboxes/by-name/full')).body).toEqual(made.body);
+    expect((await client.get(`/v1/sandboxes/${made.body.id}`)).body).toEqual(shown);
+    expect((await client.get('/v1/sandboxes/by-name/full')).body).toEqual(shown);
     const listed = await client.get('/v1/sandboxes', { name_prefix: 'full' });
-    expect(listed.body).toEqual({ data: [made.body], has_more: false, next_cursor: null });
+    expect(listed.body).toEqual({ data: [shown], has_more: false, next_cursor: null });
   });
 
   test('what is left out gets the defaults of the contract', async () => {
