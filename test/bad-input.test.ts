@@ -214,7 +214,7 @@ describe('bodies', () => {
 
 describe('routes and protocol', () => {
   test('an unknown route is 404 route_not_found, with and without a key', async () => {
-    for (const path of ['/', '/v1', '/v1/nothing', '/v2/sandboxes', '/V1/sandboxes', '/etc/passwd']) {
+    for (const path of ['/v1', '/v1/nothing', '/v2/sandboxes', '/V1/sandboxes', '/etc/passwd']) {
       for (const key of [null, client.key]) {
         const { status, body } = await client.request('GET', path, { key });
         expect([status, body.error.code], path).toEqual([404, 'route_not_found']);

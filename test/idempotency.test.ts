@@ -212,7 +212,8 @@ describe('with wait_for=running', () => {
     try {
       const mine = await slow.newOrg();
       const write = create('cut', waiting);
-      const cut = httpRequest(`${mine.url}/v1/sandboxes?start=true&wait_for=running&wait_timeout=20`, {
+      const query = new URLSearchParams(Object.entries(waiting).map(([name, value]) => [name, String(value)]));
+      const cut = httpRequest(`${mine.url}/v1/sandboxes?${query}`, {
         method: 'POST',
         headers: {
           authorization: `Bearer ${mine.key}`,
