@@ -212,7 +212,9 @@ describe('with wait_for=running', () => {
     try {
       const mine = await slow.newOrg();
       const write = create('cut', waiting);
-      const query = new URLSearchParams(Object.entries(waiting).map(([name, value]) => [name, String(value)]));
+      const query = new URLSearchParams(
+        Object.entries(waiting).map(([name, value]): [string, string] => [name, `${value}`]),
+      );
       const cut = httpRequest(`${mine.url}/v1/sandboxes?${query}`, {
         method: 'POST',
         headers: {

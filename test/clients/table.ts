@@ -200,6 +200,7 @@ export const SESSIONS: readonly Session[] = [
         notAccepted('named volume inline create'),
       ),
       msb('volume rm data', works('✓ Removed data')),
+      msb('volume ls', works(/^NAME +KIND +SIZE +CREATED\n +dir +- +\S+ \S+$/)),
       msb('volume create data', works('data')),
       msb('volume rm nope', clientRefuses('error: volume not found: nope')),
     ],
