@@ -237,7 +237,7 @@ describe('routes and protocol', () => {
       ['PUT', '/v1/sandboxes', 'GET, HEAD, POST'],
       ['DELETE', '/v1/events', 'GET, HEAD'],
       ['POST', `/v1/events/${uuidv7()}`, 'GET, HEAD'],
-      ['GET', `/v1/volumes/${uuidv7()}`, 'DELETE, PATCH'],
+      ['GET', `/v1/volumes/${uuidv7()}/restore`, 'POST'],
       ['PATCH', '/healthz', 'GET, HEAD'],
       ['OPTIONS', '/v1/billing/usage/sandbox', 'GET'],
     ] as const) {
