@@ -52,6 +52,19 @@ describe('limits above 2^53 - 1', () => {
     expect(given.map(({ spec }) => spec.rlimits)).toEqual([[limit]]);
   });
 
+  test('an unknown field of a secret that has such a number is ignored', async () => {
+    const secrets = {
+      entries: [{ env_var: 'A', placeholder: '$A', value: 'x', allowed_hosts: [{ type: 'any' }] }],
+      on_violation: { type: 'block', extra: 'here' },
+    };
+    const body = JSON.stringify({ ...smallRequest('unknown'), network: { secrets } });
+    const created = await create(body.replace('"here"', SOFT));
+    expect([created.status, created.body.spec?.network.secrets[0].on_violation], created.text).toEqual([
+      200,
+      { type: 'block' },
+    ]);
+  });
+
   test('a repeated request is answered with them, and one that differs in the last digit is another request', async () => {
     const headers = { 'idempotency-key': 'limits' };
     const first = await create(bodyOf('repeated', SOFT, UNLIMITED), { headers });
@@ -100,6 +113,13 @@ describe('limits above 2^53 - 1 in an import', () => {
       const { values } = parseLine(lineWith(hard))!;
       expect(values.join(' ')).toContain(`"rlimits":[{"resource":"Core","soft":0,"hard":${hard}}]`);
     }
+  });
+
+  test('are rounded in the free-form fields of a secret, as before', () => {
+    const secret = { env_var: 'A', placeholder: '$A', allowed_hosts: [{ port: 'here' }], injection: {} };
+    const spec = { ...BARE_SPEC, network: { ...BARE_SPEC.network, secrets: [secret] } };
+    const { values } = parseLine(JSON.stringify(line.sandbox(line.org(), { spec })).replace('"here"', SOFT))!;
+    expect(values.join(' ')).toContain('"allowed_hosts":[{"port":9007199254740992}]');
   });
 
   test('are refused above 64 bits', () => {

@@ -57,7 +57,11 @@ describe('renaming a sandbox', () => {
       { later: 1 },
     ]) {
       const answer = await client.patch(`/v1/sandboxes/${made.id}`, body);
-      expect([answer.status, answer.body]).toEqual([200, made]);
+      const { warnings, ...shown } = answer.body;
+      expect([answer.status, shown]).toEqual([200, made]);
+      expect(warnings?.map(({ field }: { field: string }) => field)).toEqual(
+        'later' in body ? ['later'] : undefined,
+      );
     }
     expect(await eventsOf(made.id, 'sandbox_renamed')).toEqual([]);
   });

@@ -1,5 +1,5 @@
 import type { Sql } from '../db/pool.js';
-import { parseExact, stringifyExact } from '../lib/exact-json.js';
+import { parseExactBelow, stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
 
@@ -45,7 +45,7 @@ export async function getStored(sql: Sql, orgId: string, key: string): Promise<S
     [orgId, key],
   );
   const stored = rows[0];
-  return stored && { ...stored, answer: stored.answer === null ? null : parseExact(stored.answer) };
+  return stored && { ...stored, answer: stored.answer === null ? null : parseExactBelow('rlimits', stored.answer) };
 }
 
 /** False when there is a final answer already, or the key was given to another request. */

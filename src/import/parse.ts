@@ -5,9 +5,8 @@ import { redactEmail } from '../events/redact.js';
 import type { EventActor } from '../events/schema.js';
 import { isUint64 } from '../http/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
-import { parseExact } from '../lib/exact-json.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
-import { specToKeep } from '../sandboxes/spec-text.js';
+import { parseSpec, specToKeep } from '../sandboxes/spec-text.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable.js';
 import { findInexact } from './exact.js';
 import { keepKnown } from './known.js';
@@ -49,7 +48,7 @@ export function parseLine(text: string, mark: Mark = () => null): Parsed | undef
   const inexact = value.kind === 'event' ? findInexact(text) : undefined;
   if (inexact !== undefined) throw new BadLine(inexact);
   // The limits of a sandbox may be larger than a number holds. Everything else large was refused by the schema.
-  const exact = value.kind === 'sandbox' ? (parseExact(text) as Line) : value;
+  const exact = value.kind === 'sandbox' ? (parseSpec(text) as Line) : value;
   return { kind: value.kind, values: toValues(keepKnown(Line, exact), mark) };
 }
 

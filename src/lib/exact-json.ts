@@ -22,6 +22,23 @@ export function parseExact(text: string, parse: (text: string) => unknown = JSON
   return marked === text ? parse(text) : withIntegers(parse(marked));
 }
 
+/**
+ * JSON.parse, with integers beyond 2^53 - 1 as bigint below every `key`, and rounded everywhere else: serializers of free-form
+ * objects take no bigint.
+ */
+export function parseExactBelow(key: string, text: string): unknown {
+  const value = parseExact(text);
+  return hasBigint(value) ? roundedOutside(key, value) : value;
+}
+
+function roundedOutside(key: string, value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item) => roundedOutside(key, item));
+  if (typeof value !== 'object' || value === null) return rounded(value);
+  return Object.fromEntries(
+    Object.entries(value).map(([name, item]) => [name, name === key ? item : roundedOutside(key, item)]),
+  );
+}
+
 /** JSON.stringify, with bigints as JSON numbers. */
 export function stringifyExact(value: unknown): string {
   if (!hasBigint(value)) return JSON.stringify(value);

@@ -1,11 +1,11 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
-import { parseExact, stringifyExact } from '../lib/exact-json.js';
+import { stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { NextRun } from './next-run.js';
 import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
-import { specToKeep } from './spec-text.js';
+import { parseSpec, specToKeep } from './spec-text.js';
 import type { SandboxResponse, SandboxSpec, SandboxStatus } from './schema.js';
 
 /** What answers are made of. */
@@ -204,7 +204,7 @@ export function withSpecs<Row extends SandboxRow>({ spec, run_spec, ...rest }: A
 }
 
 function parsedSpec(text: string | null): unknown {
-  return text === null ? null : parseExact(text);
+  return text === null ? null : parseSpec(text);
 }
 
 function keyed(key: SandboxKey): { condition: string; values: unknown[] } {

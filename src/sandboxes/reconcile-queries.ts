@@ -1,10 +1,10 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
-import { parseExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { Wanted } from './decide.js';
 import { LOCKED_COLUMNS, withSpecs, type AsText, type LockedSandbox } from './queries.js';
+import { parseSpec } from './spec-text.js';
 
 /** What the reconciler needs to know of a sandbox. */
 export interface ReconcileRow {
@@ -112,7 +112,7 @@ export async function readRunSpec(
     ),
   );
   const { run_spec, has_secrets } = rows[0]!;
-  return { run_spec: parseExact(run_spec) as RunSpec, has_secrets };
+  return { run_spec: parseSpec(run_spec) as RunSpec, has_secrets };
 }
 
 /** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */

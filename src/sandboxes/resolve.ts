@@ -149,12 +149,22 @@ function showSecret(entry: SecretEntry, fallback: SecretEntry['on_violation']) {
   return {
     env_var: entry.env_var,
     placeholder: entry.placeholder,
-    allowed_hosts: (entry.allowed_hosts ?? []).map((host) =>
-      host.type === 'any' ? { type: host.type } : { type: host.type, value: host.value },
-    ),
+    allowed_hosts: (entry.allowed_hosts ?? []).map(showHost),
     injection: { headers, basic_auth, query_params, body },
-    ...(onViolation == null ? {} : { on_violation: { ...onViolation } }),
+    ...(onViolation == null ? {} : { on_violation: showViolation(onViolation) }),
   };
+}
+
+type Host = NonNullable<SecretEntry['allowed_hosts']>[number];
+
+function showHost(host: Host) {
+  return host.type === 'any' ? { type: host.type } : { type: host.type, value: host.value };
+}
+
+function showViolation(action: NonNullable<SecretEntry['on_violation']>) {
+  return action.type === 'passthrough'
+    ? { type: action.type, hosts: action.hosts.map(showHost) }
+    : { type: action.type };
 }
 
 /** The requests say `nofile` and `qcow2`, the answers `Nofile` and `Qcow2`. */

@@ -1,5 +1,5 @@
 import { serializerOf } from '../http/serializer.js';
-import { parseExact } from '../lib/exact-json.js';
+import { parseExactBelow } from '../lib/exact-json.js';
 import { SandboxSpec } from './schema.js';
 
 /**
@@ -20,7 +20,12 @@ export function specToKeep(spec: SandboxSpec): string {
 /** What callers are shown of a text that is kept, as JSON. */
 export function shownSpec(kept: string | null): string {
   if (kept === null) return 'null';
-  return kept.startsWith(AS_SHOWN) ? kept.slice(AS_SHOWN.length) : serialize(parseExact(kept));
+  return kept.startsWith(AS_SHOWN) ? kept.slice(AS_SHOWN.length) : serialize(parseSpec(kept));
+}
+
+/** A specification, or what a runtime is given: the limits in it may be larger than a number holds exactly. */
+export function parseSpec(text: string): unknown {
+  return parseExactBelow('rlimits', text);
 }
 
 function serialize(spec: unknown): string {

@@ -1,12 +1,13 @@
 import type { Store, StoredEvent } from './crash-store.js';
 import { describe, type Asked, type Asker, type Operation } from './crash-workload.js';
 
-/** The event that an operation leaves when it changes something. */
-const EVENTS: Record<Operation, string> = {
-  create: 'sandbox_created',
-  start: 'sandbox_start_requested',
-  stop: 'sandbox_stop_requested',
-  delete: 'sandbox_destroyed',
+/** The events of which an operation leaves one when it changes something. */
+const EVENTS: Record<Operation, readonly string[]> = {
+  create: ['sandbox_created'],
+  start: ['sandbox_start_requested', 'sandbox_start_queued'],
+  stop: ['sandbox_stop_requested'],
+  restart: ['sandbox_start_requested', 'sandbox_start_queued', 'sandbox_stop_requested'],
+  delete: ['sandbox_destroyed'],
 };
 
 /**
@@ -19,10 +20,12 @@ export function checkAsker(asker: Asker, store: Store): string[] {
   const used = new Set<Asked>();
   /** Sandboxes whose first start was asked for with their creation. */
   const startsWith = new Set<string>();
+  /** Sandboxes with a run that was admitted to follow another. `replay` finds the ones that did not begin. */
+  const queued = new Set<string>();
   let position = -1;
   for (const event of events) {
     const { event_type: type, resource_id: id } = event;
-    if (type === 'sandbox_start_requested' && startsWith.delete(id)) continue;
+    if (type === 'sandbox_start_requested' && (startsWith.delete(id) || queued.delete(id))) continue;
     const fits = (asked: Asked, at: number) =>
       (asked.late || at > position) && !used.has(asked) && leaves(asked, event);
     const surely = asker.asked.findIndex((asked, at) => asked.id === id && fits(asked, at));
@@ -35,6 +38,7 @@ export function checkAsker(asker: Asker, store: Store): string[] {
     used.add(cause);
     if (!cause.late) position = index;
     if (cause.starts) startsWith.add(id);
+    if (type === 'sandbox_start_queued' || event.payload.reason === 'restart') queued.add(id);
   }
   for (const id of startsWith) wrong.push(`${id} was created to start, and was not asked to`);
   return [...wrong, ...checkAcknowledged(asker, events, store)];
@@ -65,7 +69,10 @@ function checkAcknowledged({ org, asked }: Asker, events: StoredEvent[], store: 
 }
 
 function leaves({ operation, target, outcome, late, id }: Asked, event: StoredEvent): boolean {
-  if (EVENTS[operation] !== event.event_type || (outcome === 'refused' && !late)) return false;
+  if (!EVENTS[operation].includes(event.event_type) || (outcome === 'refused' && !late)) return false;
+  if (event.event_type === 'sandbox_stop_requested') {
+    if ((operation === 'restart') !== (event.payload.reason === 'restart')) return false;
+  }
   if (operation === 'create' && id !== undefined && id !== event.resource_id) return false;
   return 'id' in target ? target.id === event.resource_id : target.name === event.payload.name;
 }

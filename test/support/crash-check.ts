@@ -117,9 +117,14 @@ function replay(
   let status: string | undefined;
   let runId: string | null = null;
   let removed = false;
+  /** Is a run admitted to follow the one that ends? */
+  let followed = false;
+  /** Has the run ended that another is to follow? Both are written in one transaction. */
+  let due = false;
   for (const { event_type: type, org_id, payload } of events) {
     const refuse = () => `${type} of run ${payload.run_id} does not follow ${status} with run ${runId}`;
     const run = payload.run_id ? runs.get(payload.run_id) : undefined;
+    if (due && type !== 'sandbox_start_requested') return refuse();
     if (org_id !== sandbox.org_id || payload.name !== sandbox.name) return `${type} is of another`;
     if (status !== undefined && payload.previous_status !== status) return refuse();
     if (removed && type !== 'sandbox_started' && type !== 'sandbox_run_closed') return refuse();
@@ -135,6 +140,11 @@ function replay(
           return refuse();
         runId = payload.run_id;
         status = 'starting';
+        due = false;
+        break;
+      case 'sandbox_start_queued':
+        if (status !== 'stopping' || followed) return refuse();
+        followed = true;
         break;
       case 'sandbox_start_waiting':
         if (status !== 'starting') return refuse();
@@ -145,14 +155,17 @@ function replay(
         else if (status !== 'stopping' && !removed) return refuse();
         break;
       case 'sandbox_stop_requested':
-        if (status !== 'starting' && status !== 'running') return refuse();
+        if (status !== 'starting' && status !== 'running' && !followed) return refuse();
         status = 'stopping';
+        followed = payload.reason === 'restart';
         break;
       case 'sandbox_stopped':
       case 'sandbox_failed':
         if (!status || [...AT_REST].includes(status)) return refuse();
         if (!sameTime(payload.stopped_at, run?.stopped_at)) return `${type} tells another time`;
         status = type === 'sandbox_failed' ? 'failed' : 'stopped';
+        due = followed;
+        followed = false;
         break;
       case 'sandbox_run_closed':
         if (!removed) return refuse();
@@ -162,11 +175,13 @@ function replay(
       case 'sandbox_removed':
         if (removed || !status || (type === 'sandbox_removed' && !sandbox.ephemeral)) return refuse();
         removed = true;
+        followed = false;
         break;
       default:
         return `${type} was not expected`;
     }
   }
+  if (due) return 'the run that was to follow did not begin';
   if (removed !== sandbox.removed) return `is ${sandbox.removed ? '' : 'not '}removed`;
   // What becomes of a removed one is told by its run alone.
   if (!removed && status !== sandbox.status) return `is ${sandbox.status}, not ${status}`;

@@ -40,6 +40,7 @@ export interface StoredEvent {
   resource_id: string;
   payload: {
     name: string;
+    reason?: string;
     run_id?: string | null;
     previous_status?: string;
     status?: string | null;

@@ -3,7 +3,7 @@ import { makeClient, type Answer } from './client.js';
 import type { Dice } from './crash-random.js';
 import { smallRequest } from './specs.js';
 
-export type Operation = 'create' | 'start' | 'stop' | 'delete';
+export type Operation = 'create' | 'start' | 'stop' | 'restart' | 'delete';
 
 /** One thing that was asked for, however often the request was sent. */
 export interface Asked {
@@ -70,7 +70,7 @@ export function describe({ operation, target, starts, key, outcome, id, note }: 
 }
 
 function choose(dice: Dice, { org }: Asker): Asked {
-  const operation = dice.weighted({ create: 30, start: 30, stop: 22, delete: 18 });
+  const operation = dice.weighted({ create: 28, start: 26, stop: 18, restart: 12, delete: 16 });
   const recent = org.known.slice(-8);
   const byName = operation === 'create' || recent.length === 0 || dice.chance(0.4);
   const starts = operation === 'create' && dice.chance(0.7);
@@ -78,7 +78,7 @@ function choose(dice: Dice, { org }: Asker): Asked {
     operation,
     target: byName ? { name: dice.oneOf(NAMES) } : { id: dice.oneOf(recent) },
     starts,
-    waits: (starts || operation === 'start') && dice.chance(0.2),
+    waits: (starts || operation === 'start' || operation === 'restart') && dice.chance(0.2),
     key: dice.chance(0.5) ? `key-${dice.seed()}` : undefined,
     outcome: 'unknown',
     late: false,
