@@ -1,4 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../src/events/actor.js';
 import type { App } from '../src/http/route.js';
@@ -99,6 +100,17 @@ test('every operation is classified, and names its scope', () => {
   expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual(['get_org']);
 });
 
+/** `fetch` sends no TRACE. */
+function statusOf(method: string, path: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const request = httpRequest(service.url + path, { method }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    });
+    request.on('error', reject).end();
+  });
+}
+
 test('there is no route that the document does not show', async () => {
   const shown = new Set(ROUTES.map(({ method, pattern }) => `${method} ${pattern}`));
   const others: string[] = [];
@@ -108,8 +120,7 @@ test('there is no route that the document does not show', async () => {
     if (shown.delete(`${method} ${pattern}`) || url.startsWith('/docs')) continue;
     // Comes with it.
     if (method === 'HEAD' && registered.includes(`GET ${url}`)) continue;
-    const { status } = await fetch(service.url + url.replaceAll(/:\w+|\*/g, 'x'), { method });
-    if (status !== 405) others.push(route);
+    if ((await statusOf(method, url.replaceAll(/:\w+|\*/g, 'x'))) !== 405) others.push(route);
   }
   expect([...shown]).toEqual([]);
   expect(others.toSorted()).toEqual(OPEN);

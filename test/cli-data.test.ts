@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -220,6 +220,7 @@ describe('serve', () => {
       runtime: 'simulated',
       version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
       pid: first.child.pid,
+      capacity: { vcpus: availableParallelism() * 4, memory_mib: expect.any(Number), disk_mib: null },
       first_key: {
         org: { id: expect.stringMatching(UUID), name: 'Default', slug: 'default' },
         id: expect.stringMatching(UUID),

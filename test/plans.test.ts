@@ -202,7 +202,7 @@ describe('audit events', () => {
     ['a long page', () => 'limit=100', 100],
     ['of a type', () => 'event_type=sandbox_started', 20],
     ['of a rare type', () => 'event_type=api_key_created', 20],
-    ['of a type that is not there', () => 'event_type=org_deleted', 0],
+    ['of a type that is not there', () => 'event_type=webhook_deleted', 0],
     [
       'of a type and a time',
       () => `event_type=sandbox_started&${since(90)}&until=${addMillis(until, -60 * 86_400_000)}`,
