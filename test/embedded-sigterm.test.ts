@@ -65,6 +65,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
         'secret-keys',
         'simulated',
         'volumes',
+        'webhook-reach.json',
       ],
     ]);
     expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
