@@ -11,7 +11,7 @@ update instance set runtime = case
   when exists (select from sandboxes where runtime = 'simulated') then 'simulated'
 end;
 
--- What the next run needs and who asked for it. Holds only while the sandbox is `stopping`.
+-- The needs of the next run and its actor. Holds only while the sandbox is `stopping`.
 alter table sandboxes add column next_run json;
 
 -- A run that is admitted to follow keeps its place among those that run.

@@ -103,7 +103,10 @@ test('a page of few events in many months is the same as from a table that has n
   await write36(15, 36);
   await fc.assert(
     fc.asyncProperty(
-      fc.record({ event_type: fc.subarray([...types, '!rare_event', 'webhook_deleted']) }, { requiredKeys: [] }),
+      fc.record(
+        { event_type: fc.subarray([...types, '!rare_event', 'webhook_deleted']) },
+        { requiredKeys: [] },
+      ),
       fc.nat(35),
       fc.nat(35),
       fc.integer({ min: 1, max: 30 }),

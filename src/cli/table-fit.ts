@@ -5,7 +5,7 @@ export interface Grid {
 }
 
 export interface Fit {
-  /** Of the terminal. */
+  /** The width of the terminal, in columns. */
   columns: number;
   /** Headings of columns that may be left out, the least important first. */
   optional: readonly string[];

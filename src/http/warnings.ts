@@ -8,7 +8,7 @@ import { Named } from './schema.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What its answer warns of; null where that is not looked for. */
+    /** The warnings of its answer; null on routes that give none. */
     warnings: readonly IgnoredField[] | null;
   }
 }

@@ -18,7 +18,7 @@ export interface Keyed {
   readonly key: string;
   /** Each tells the request from others under the same key. The first is kept; an older key of ours made the others. */
   readonly fingerprints: readonly [Buffer, ...Buffer[]];
-  /** What its answer warns of: kept with the answer, so that a repetition is told the same. */
+  /** The warnings of its answer. They are kept with the answer, so a repeated request gets the same ones. */
   readonly warnings: readonly IgnoredField[];
   /** The first answer is only that of the admission: the caller waits for what becomes of it. */
   readonly waits: boolean;

@@ -45,7 +45,9 @@ export async function getStored(sql: Sql, orgId: string, key: string): Promise<S
     [orgId, key],
   );
   const stored = rows[0];
-  return stored && { ...stored, answer: stored.answer === null ? null : parseExactBelow('rlimits', stored.answer) };
+  return (
+    stored && { ...stored, answer: stored.answer === null ? null : parseExactBelow('rlimits', stored.answer) }
+  );
 }
 
 /** False when there is a final answer already, or the key was given to another request. */

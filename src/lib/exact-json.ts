@@ -6,7 +6,7 @@ export type Integer = number | bigint;
 /** Stands before the digits of an integer that passes through JSON.parse or JSON.stringify as a string. Nobody else knows it. */
 const MARK = `${randomUUID()}:`;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
-/** What may be rounded has at least 16 digits. Before a colon it would be a key, which must not become valid. */
+/** A number that may be rounded has at least 16 digits. Before a colon it would be a key, which must not become valid. */
 const LONG_NUMBER = /-?\d[\d.eE+-]{15,}(?!\s*:)/g;
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 

@@ -162,7 +162,7 @@ export class GuestInit {
   }
 }
 
-/** What follows the program's name on its command line. */
+/** The arguments of the program. */
 export function initArguments({ command, untilExit, stopSignal }: InitOptions): string[] {
   if (command.length === 0) return [];
   return [...(untilExit ? ['--until-exit'] : []), `--stop-signal=${stopSignal}`, '--', ...command];

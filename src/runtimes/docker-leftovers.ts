@@ -47,7 +47,7 @@ export async function findLeftovers(docker: Docker, instanceId: string): Promise
   const fillers = all.filter((container) => isFiller(container) && !isOurs(container));
   const others = all.filter((container) => !isOurs(container) && !isFiller(container));
   const mountedByOthers = new Set(others.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
-  // One that still runs is filling a volume for an installation that is about to use it.
+  // A container that still runs is filling a volume for an installation that is about to use it.
   for (const { Names, State } of fillers) {
     if (State !== 'exited') mountedByOthers.add((Names[0] ?? '').slice(1));
   }

@@ -15,7 +15,7 @@ export interface Demand {
   field: string;
   /** What is asked for, in words that go after "cannot". */
   what: string;
-  /** What to do, where that is not to leave it out. */
+  /** The advice in the refusal. Default: to leave the field out. */
   remedy?: string;
 }
 

@@ -17,7 +17,7 @@ export interface Admitted {
 
 type Subject = Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status'>;
 
-/** What is written when a run begins. */
+/** The rows and the event that begin a run. */
 export interface Begun {
   admitted: Admitted;
   run: NewRun;

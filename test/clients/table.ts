@@ -11,7 +11,7 @@ import {
 } from './row.js';
 
 /**
- * What the official CLI and SDKs do with this service, command by command. The tests beside this file run every row;
+ * The behaviour of the official CLI and SDKs with this service, command by command. The tests beside this file run every row;
  * `npm run generate` writes the rows to docs/clients.md.
  */
 
