@@ -215,7 +215,7 @@ describe('with wait_for=running', () => {
       const query = new URLSearchParams(
         Object.entries(waiting).map(([name, value]): [string, string] => [name, `${value}`]),
       );
-      const cut = httpRequest(`${mine.url}/v1/sandboxes?${query}`, {
+      const cut = httpRequest(`${mine.url}/v1/sandboxes?${query.toString()}`, {
         method: 'POST',
         headers: {
           authorization: `Bearer ${mine.key}`,
