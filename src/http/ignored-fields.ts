@@ -28,7 +28,7 @@ const MOST_LISTED = 8;
 /** Fields of a body that its schema does not name, or marks as being without effect. The body has passed the schema. */
 export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
   const found: IgnoredField[] = [];
-  const places = placesOf(schema);
+  let places: Map<string, string> | undefined;
   visit(schema, body, '');
   return found;
 
@@ -39,7 +39,9 @@ export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
       found.push({ field: path, message: `${path} has no effect: ${reason}` });
     } else if (Array.isArray(value)) {
       for (const { items } of variantsOf(part, value)) {
-        if (items) value.forEach((item, index) => visit(items, item, `${path}[${index}]`));
+        // A patch may be a list of millions of bytes, which have no fields.
+        if (items && hasFields(items))
+          value.forEach((item, index) => visit(items, item, `${path}[${index}]`));
       }
     } else if (typeof value === 'object') {
       const named = variantsOf(part, value).filter(({ properties }) => properties !== undefined);
@@ -55,6 +57,7 @@ export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
   }
 
   function unknownField(field: string, key: string, path: string, known: string[]): IgnoredField {
+    places ??= placesOf(schema);
     const sibling = nearestName(key, known);
     const elsewhere = path === '' ? nearestName(key, [...places.keys()]) : undefined;
     const nearest =
@@ -66,6 +69,10 @@ export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
     const listed = known.length > 0 && known.length <= MOST_LISTED ? `; there are ${known.join(', ')}` : '';
     return { field, message: problem + listed };
   }
+}
+
+function hasFields({ properties, items, anyOf, oneOf }: Schema): boolean {
+  return (properties ?? items ?? anyOf ?? oneOf) !== undefined;
 }
 
 /** The forms of a choice that a value may have; those that name another word in a field of theirs are left out. */
