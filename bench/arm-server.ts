@@ -3,24 +3,25 @@
  * <directory> <organization>` prints its address and serves until it is killed.
  */
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { FULL_ACCESS } from '../src/access/access.js';
 import { buildApp } from '../src/app.js';
-import { DEFAULT_SETTINGS, type ServiceContext } from '../src/context.js';
+import { operator } from '../src/audit/events/actor.js';
+import { markEvents } from '../src/audit/events/mark.js';
+import { EventHeads } from '../src/audit/log/heads.js';
+import { openEventKeys } from '../src/audit/log/signing-key.js';
+import { type ServiceContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
 import { openRequests } from '../src/db/requests.js';
-import { operator } from '../src/events/actor.js';
-import { EventHeads } from '../src/events/heads.js';
-import { markEvents } from '../src/events/mark.js';
-import { openEventKeys } from '../src/events/signing-key.js';
 import { listen } from '../src/http/listen.js';
-import { FULL_ACCESS } from '../src/keys/access.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
-import { makeLog } from '../src/log.js';
-import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { makeLog } from '../src/lib/log.js';
+import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { VolumeStore } from '../src/volumes/store.js';
-import { join } from 'node:path';
+import { DEFAULT_SETTINGS } from '../src/settings.js';
+import { VolumeStore } from '../src/volumes/storage/store.js';
 
 const [arm, url, directory, orgId] = process.argv.slice(2) as [string, string, string, string];
 const key = createHash('sha256').update('bench').digest('base64');

@@ -2,8 +2,8 @@
  * The least that can send rows of a table as JSON: a cursor, a string for each row, a socket. What the service is measured against.
  * `node bare-server.js <database URL>` prints its address and serves until it is killed.
  */
-import { createServer, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { openPool } from '../src/db/pool.js';
 import { rowsOf } from '../src/db/rows.js';

@@ -1,9 +1,9 @@
+import { operator } from '../src/audit/events/actor.js';
+import { addFilter, type EventFilter } from '../src/audit/events/queries.js';
+import { readEventFilter, type FilterQuery } from '../src/audit/list/filter.js';
+import { listEvents } from '../src/audit/list/list.js';
 import { table } from '../src/cli/table.js';
 import { connectAlone, type Pool } from '../src/db/pool.js';
-import { operator } from '../src/events/actor.js';
-import { readEventFilter, type FilterQuery } from '../src/events/filter.js';
-import { listEvents } from '../src/events/list.js';
-import { addFilter, type EventFilter } from '../src/events/queries.js';
 import { Conditions } from '../src/lib/conditions.js';
 import { addMillis, monthsBefore, now, startOfMonth } from '../src/lib/instant.js';
 import { createOrg } from '../src/orgs/create.js';

@@ -1,25 +1,26 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { FULL_ACCESS } from '../src/access/access.js';
+import type { Caller } from '../src/access/caller.js';
+import { operator } from '../src/audit/events/actor.js';
+import { markEvents } from '../src/audit/events/mark.js';
+import { EventHeads } from '../src/audit/log/heads.js';
+import { startSealing } from '../src/audit/log/loop.js';
+import { openEventKeys } from '../src/audit/log/signing-key.js';
+import { verifyStore } from '../src/audit/verify/verify-store.js';
 import { table } from '../src/cli/table.js';
-import { DEFAULT_SETTINGS, type WorkerContext } from '../src/context.js';
+import { type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
-import { operator } from '../src/events/actor.js';
-import { startSealing } from '../src/events/jobs.js';
-import { EventHeads } from '../src/events/heads.js';
-import { markEvents } from '../src/events/mark.js';
-import { openEventKeys } from '../src/events/signing-key.js';
-import { verifyStore } from '../src/events/verify-store.js';
-import type { Caller } from '../src/http/auth.js';
-import { FULL_ACCESS } from '../src/keys/access.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
+import { makeLog } from '../src/lib/log.js';
 import { sleep } from '../src/lib/sleep.js';
-import { makeLog } from '../src/log.js';
 import { createOrg } from '../src/orgs/create.js';
-import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { create } from '../src/sandboxes/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { VolumeStore } from '../src/volumes/store.js';
+import { DEFAULT_SETTINGS } from '../src/settings.js';
+import { VolumeStore } from '../src/volumes/storage/store.js';
 import { openStore } from './store.js';
 
 /** Each is the same creates, with another way to keep events. */

@@ -9,7 +9,7 @@ import { findBinaries } from '../src/db/embedded/binaries.js';
 import { openDataDirectory } from '../src/db/embedded/directory.js';
 import { chooseIdentity } from '../src/db/embedded/identity.js';
 import { makeCluster } from '../src/db/embedded/server.js';
-import { PACKAGE_ROOT } from '../src/lib/root.js';
+import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 
 const TARGET_MS = 3_000;
 

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { dockerSocket } from '../src/cli/options.js';
-import { ExplainedError } from '../src/lib/explained.js';
+import { ExplainedError } from '../src/lib/explained-error.js';
 import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';

@@ -1,10 +1,10 @@
-import type pg from 'pg';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type pg from 'pg';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { openPool, type Address } from '../src/db/pool.js';

@@ -1,4 +1,4 @@
-import { CATALOGUE, type EventType } from '../src/events/catalogue.js';
+import { CATALOGUE, type EventType } from '../src/audit/events/catalogue.js';
 
 /** The page that lists every event, made from the catalogue in code: what is listed is what is written. */
 
@@ -15,7 +15,7 @@ interface Schema {
 
 const BEGINNING = `# Audit events
 
-Made from \`src/events/catalogue.ts\` by \`npm run generate\`. Do not edit.
+Made from \`src/audit/events/catalogue.ts\` by \`npm run generate\`. Do not edit.
 
 Every change of state, and everything that gives or takes access, leaves one of these events, written in the transaction of the
 change. What is imported keeps the types it came with. Each has \`id\`, \`org_id\`, \`timestamp\` (microseconds), \`category\`,

@@ -6,25 +6,26 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
+import { format, resolveConfig } from 'prettier';
 import { buildApp } from '../src/app.js';
-import { DEFAULT_SETTINGS } from '../src/context.js';
+import { EventHeads } from '../src/audit/log/heads.js';
+import { openEventKeys } from '../src/audit/log/signing-key.js';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
-import { EventHeads } from '../src/events/heads.js';
-import { openEventKeys } from '../src/events/signing-key.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
-import { PACKAGE_ROOT } from '../src/lib/root.js';
-import { makeLog } from '../src/log.js';
-import { format, resolveConfig } from 'prettier';
-import { SimulatedRuntime } from '../src/runtimes/simulated.js';
+import { makeLog } from '../src/lib/log.js';
+import { PACKAGE_ROOT } from '../src/lib/package-root.js';
+import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { VolumeStore } from '../src/volumes/store.js';
+import { DEFAULT_SETTINGS } from '../src/settings.js';
+import { VolumeStore } from '../src/volumes/storage/store.js';
 import { auditEventsPage } from './audit-events.js';
 import { withClientTables } from './client-tables.js';
-import { redraw } from './lifecycle-diagram.js';
 import { dumpSchema } from './dump-schema.js';
+import { withLayers } from './layers.js';
+import { redraw } from './lifecycle-diagram.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
 const database = await openForServer({
@@ -64,10 +65,15 @@ rmSync(directory, { recursive: true, force: true });
 const LIFECYCLE = 'docs/lifecycle.md';
 const AUDIT_EVENTS = 'docs/audit-events.md';
 const CLIENTS = 'docs/clients.md';
+const ARCHITECTURE = 'ARCHITECTURE.md';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
 const auditEvents = await format(auditEventsPage(), markdown);
 const clients = await format(withClientTables(readFileSync(join(PACKAGE_ROOT, CLIENTS), 'utf8')), markdown);
+const architecture = await format(
+  withLayers(readFileSync(join(PACKAGE_ROOT, ARCHITECTURE), 'utf8')),
+  markdown,
+);
 
 let stale = false;
 for (const [name, text] of [
@@ -76,6 +82,7 @@ for (const [name, text] of [
   [LIFECYCLE, lifecycle],
   [AUDIT_EVENTS, auditEvents],
   [CLIENTS, clients],
+  [ARCHITECTURE, architecture],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

@@ -9,14 +9,14 @@ import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
 import { quotaCommand } from './cli/quota.js';
 import { secretsCommand } from './cli/secrets.js';
-import { workerCommand } from './cli/worker.js';
+import { serveCommand } from './cli/serve.js';
 import { uninstallCommand } from './cli/uninstall.js';
 import { usageCommand } from './cli/usage.js';
-import { serveCommand } from './cli/serve.js';
 import { webhookCommand } from './cli/webhook.js';
-import { ExplainedError } from './lib/explained.js';
+import { workerCommand } from './cli/worker.js';
 import { isUnreachable, sqlState } from './db/pool.js';
-import { VERSION } from './version.js';
+import { ExplainedError } from './lib/explained-error.js';
+import { VERSION } from './lib/version.js';
 
 /** The command line. Options and their environment variables are declared in `cli/options.ts`. */
 export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {

@@ -1,42 +1,44 @@
 import { join } from 'node:path';
 import type pg from 'pg';
 import { pino, type Logger } from 'pino';
-import { DEFAULT_SETTINGS, type ServiceContext } from './context.js';
+import { operator } from './audit/events/actor.js';
+import { type EventKeys } from './audit/events/event-keys.js';
+import { keysOf, markEvents } from './audit/events/mark.js';
+import { useKeys } from './audit/log/active-key.js';
+import { BrokenLog } from './audit/log/check-end.js';
+import { EventHeads, headsFileOf } from './audit/log/heads.js';
+import { describeEventKeys, eventKeySourceOf, openEventKeys } from './audit/log/signing-key.js';
+import { type ServiceContext } from './context.js';
 import { listenForChanges } from './db/changes.js';
 import { migrate, readInstance } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
 import { openRequests } from './db/requests.js';
-import { operator } from './events/actor.js';
-import { BrokenLog } from './events/check-end.js';
-import { EventHeads, headsFileOf } from './events/heads.js';
-import { keysOf, markEvents } from './events/mark.js';
-import { describeEventKeys, eventKeySourceOf, openEventKeys, type EventKeys } from './events/signing-key.js';
-import { useKeys } from './events/use-keys.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
 import { createKey } from './keys/create.js';
 import { Cursors } from './lib/cursor.js';
-import { ExplainedError } from './lib/explained.js';
+import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
+import { inTurns, makeLog, type LogLevel } from './lib/log.js';
 import { sleep } from './lib/sleep.js';
-import { inTurns, makeLog, type LogLevel } from './log.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
-import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
-import { checkKeys } from './secrets/secrets.js';
-import { leftToOtherRuntimes } from './sandboxes/reconcile-queries.js';
-import type { Guarded } from './runtimes/network-policy.js';
+import type { PriceBook } from './prices/price.js';
+import type { Guarded } from './runtimes/docker/network/policy.js';
 import { planRuntime } from './runtimes/plan.js';
 import { readInstallation, rememberRuntime } from './runtimes/queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
-import type { SimulatedOptions } from './runtimes/simulated.js';
-import type { PriceBook } from './usage/price.js';
+import type { SimulatedOptions } from './runtimes/simulated/runtime.js';
+import { leftToOtherRuntimes } from './sandboxes/reconcile/queries.js';
+import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
+import { checkKeys } from './secrets/secrets.js';
+import { DEFAULT_SETTINGS } from './settings.js';
+import { webhookSettings } from './settings.js';
 import { notePriceBook } from './usage/price-book-change.js';
-import { VolumeStore } from './volumes/store.js';
+import { VolumeStore } from './volumes/storage/store.js';
 import { noteReach } from './webhooks/served-reach.js';
-import { webhookSettings } from './webhooks/settings.js';
 import { startWorker } from './worker.js';
 
 /** An orchestrator commonly waits 30 seconds before it kills: by then all has to be in order. */
@@ -247,7 +249,7 @@ async function areApart(pool: Pool, log: Logger): Promise<boolean> {
 /** Before anything is opened: whoever changed the file wants to know at once whether it is right. */
 async function readPriceBook({ priceBook }: ServiceOptions): Promise<PriceBook | null> {
   if (priceBook === undefined) return null;
-  const { loadPriceBook } = await import('./usage/price-book.js');
+  const { loadPriceBook } = await import('./prices/price-book.js');
   return loadPriceBook(priceBook);
 }
 

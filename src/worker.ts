@@ -1,19 +1,19 @@
+import { makePartitionsAhead } from './audit/events/partitions.js';
+import { startSealing } from './audit/log/loop.js';
+import { enforceInTime } from './audit/retention/retention.js';
 import type { WorkerContext } from './context.js';
-import { startSealing } from './events/jobs.js';
-import { makePartitionsAhead } from './events/partitions.js';
-import { enforceInTime } from './events/retention.js';
 import { forgetKeys } from './idempotency/jobs.js';
 import { endKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
-import { enforcePools, foldAllCounts } from './quotas/jobs.js';
-import { removeLingering } from './sandboxes/linger.js';
-import { Reconciler } from './sandboxes/reconcile.js';
+import { placeWaiting } from './sandboxes/placement/place.js';
+import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
+import { Reconciler } from './sandboxes/reconcile/reconcile.js';
+import { removeLingering } from './sandboxes/remove-ephemeral.js';
+import { enforcePools, foldAllCounts } from './sandboxes/stop-over-quota.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
 import { WorkerLease, type Term } from './workers/lease.js';
-import { placeWaiting } from './workers/place.js';
-import { makeWaitLog, noteLongWaits } from './workers/waiting.js';
 
 /** Renewals in the time that a lease lasts: one or two may fail. */
 const RENEWALS_PER_LEASE = 5;

@@ -1,4 +1,4 @@
-import type { CreateSandboxRequest } from '../../src/sandboxes/schema.js';
+import type { CreateSandboxRequest } from '../../src/sandboxes/spec/schema.js';
 
 /** How much there is to be loaded. Every sandbox has ten runs. */
 export interface DataSet {

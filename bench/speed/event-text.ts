@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
-import { actorId, RECONCILER } from '../../src/events/actor.js';
-import { canonicalJson, leafOf, type EventContent } from '../../src/events/canonical.js';
-import { CATALOGUE, type EventType } from '../../src/events/catalogue.js';
-import type { EventActor } from '../../src/events/schema.js';
+import { actorId, RECONCILER } from '../../src/audit/events/actor.js';
+import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
+import { canonicalJson, leafOf, type EventContent } from '../../src/audit/events/content.js';
+import type { EventActor } from '../../src/audit/events/schema.js';
 import type { LoadedSandbox } from './load-sandboxes.js';
 
 /** What happens to a sandbox again and again. */

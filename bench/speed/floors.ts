@@ -1,8 +1,8 @@
+import { SingleBar } from 'cli-progress';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { SingleBar } from 'cli-progress';
 import { connectAlone } from '../../src/db/pool.js';
 import { ask, type Api } from './api.js';
 import { copyRows, type Cell } from './copy.js';

@@ -1,8 +1,8 @@
-import { v7 as uuidv7 } from 'uuid';
 import type { Client } from 'pg';
-import { linkOf, originOf } from '../../src/events/canonical.js';
-import { signPlace } from '../../src/events/checkpoint.js';
-import type { EventKeys } from '../../src/events/signing-key.js';
+import { v7 as uuidv7 } from 'uuid';
+import { linkOf, originOf } from '../../src/audit/events/content.js';
+import type { EventKeys } from '../../src/audit/events/event-keys.js';
+import { signPlace } from '../../src/audit/log/checkpoint.js';
 import { monthAfter, startOfMonth } from '../../src/lib/instant.js';
 import { copyRows, RowWriter, type Cell } from './copy.js';
 import { eventTexts, LIFE_LENGTH } from './event-text.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Store } from './store.js';
 
 export interface Server {

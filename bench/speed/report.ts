@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../../src/cli/table.js';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { RUNS_EACH, type DataSet } from './data-set.js';
 import type { Figures } from './rounds.js';
 import type { SpeedOptions } from './sides.js';

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeDirectories } from '../../src/lib/directories.js';
-import { ExplainedError } from '../../src/lib/explained.js';
+import { ExplainedError } from '../../src/lib/explained-error.js';
 import type { Api } from './api.js';
 import type { DataSet } from './data-set.js';
 import { Generator, type Request } from './generate.js';

@@ -1,11 +1,12 @@
-import type pg from 'pg';
 import { join } from 'node:path';
+import type pg from 'pg';
+import { type EventKeys } from '../../src/audit/events/event-keys.js';
+import { markEvents } from '../../src/audit/events/mark.js';
+import { eventKeySourceOf, openEventKeys } from '../../src/audit/log/signing-key.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import { openForServer } from '../../src/db/open.js';
 import { openPool, type Address } from '../../src/db/pool.js';
-import { eventKeySourceOf, openEventKeys, type EventKeys } from '../../src/events/signing-key.js';
-import { markEvents } from '../../src/events/mark.js';
 
 /** A database of its own, in a directory that `sandkeep serve` can have as its data directory beside it. */
 export interface Store {

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { ExplainedError } from '../../src/lib/explained.js';
+import { ExplainedError } from '../../src/lib/explained-error.js';
 import { dataSetOf, SMALL } from './data-set.js';
 import { startFloors, type Floors } from './floors.js';
 import type { Generator } from './generate.js';

@@ -1,8 +1,8 @@
-import type { Generator, Request } from './generate.js';
-import { labelsOf, requestOf } from './data-set.js';
-import { measureOnce, middle, type Figures, type Pace } from './rounds.js';
 import { sleep } from '../../src/lib/sleep.js';
+import { labelsOf, requestOf } from './data-set.js';
+import type { Generator, Request } from './generate.js';
 import type { Server } from './processes.js';
+import { measureOnce, middle, type Figures, type Pace } from './rounds.js';
 import type { Store } from './store.js';
 
 const MADE = 'made-';

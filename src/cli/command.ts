@@ -1,20 +1,20 @@
 import type { Command } from 'commander';
-import { noInstallation } from '../db/embedded/directory.js';
-import { isMigrated, migrate } from '../db/migrate.js';
-import { openForCommand } from '../db/open.js';
-import { openPool, type Address, type Pool } from '../db/pool.js';
-import { otherKeys } from '../events/chain-queries.js';
-import { BrokenLog } from '../events/check-end.js';
-import { markEvents } from '../events/mark.js';
+import { type EventKeys } from '../audit/events/event-keys.js';
+import { markEvents } from '../audit/events/mark.js';
+import { noteKey } from '../audit/log/active-key.js';
+import { otherKeys } from '../audit/log/chain-queries.js';
+import { BrokenLog } from '../audit/log/check-end.js';
 import {
   describeEventKeys,
   eventKeySourceOf,
   findEventKeys,
   openEventKeys,
-  type EventKeys,
-} from '../events/signing-key.js';
-import { noteKey } from '../events/use-keys.js';
-import { ExplainedError } from '../lib/explained.js';
+} from '../audit/log/signing-key.js';
+import { noInstallation } from '../db/embedded/directory.js';
+import { isMigrated, migrate } from '../db/migrate.js';
+import { openForCommand } from '../db/open.js';
+import { openPool, type Address, type Pool } from '../db/pool.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { OperatorCommand, common } from './operator-command.js';
 import { dataDir, databaseUrl, eventKeys, eventKeysFile, json, wide } from './options.js';

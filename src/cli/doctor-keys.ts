@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { otherKeys } from '../audit/log/chain-queries.js';
+import { describeEventKeys, eventKeySourceOf, findEventKeys } from '../audit/log/signing-key.js';
 import { findDataDirectory, hasCluster } from '../db/embedded/directory.js';
 import { askOwner } from '../db/embedded/ownership.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address } from '../db/pool.js';
-import { otherKeys } from '../events/chain-queries.js';
-import { describeEventKeys, eventKeySourceOf, findEventKeys } from '../events/signing-key.js';
 import { describeSource, findKeyring, keySourceOf } from '../secrets/key-file.js';
 import { sealingKeys } from '../secrets/queries.js';
 import type { CommonOptions } from './command.js';

@@ -4,15 +4,15 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { link, open, rename, unlink } from 'node:fs/promises';
+import { operator } from '../audit/events/actor.js';
+import { keepPartitions } from '../audit/events/partitions.js';
+import { beginExport, exportText, type Begun } from '../audit/export/export.js';
+import type { FilterQuery } from '../audit/list/filter.js';
 import { inTransaction } from '../db/transaction.js';
-import { operator } from '../events/actor.js';
-import { beginExport, exportText, type Begun } from '../events/export.js';
-import type { FilterQuery } from '../events/filter.js';
-import { keepPartitions } from '../events/partitions.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
-import { explained } from './explained.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
 
 interface ExportOptions extends CommonOptions {

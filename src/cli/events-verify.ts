@@ -1,15 +1,20 @@
 import { SingleBar } from 'cli-progress';
 import { Option, type Command } from 'commander';
 import { createReadStream } from 'node:fs';
+import { headsFileOf, readHeads, type Head } from '../audit/log/heads.js';
+import {
+  describeEventKeys,
+  eventKeySourceOf,
+  findEventKeys,
+  parsePublicKey,
+} from '../audit/log/signing-key.js';
+import type { LogPart } from '../audit/verify/verify-file.js';
+import { verifyStore } from '../audit/verify/verify-store.js';
+import type { Fault, Trust, Verdict } from '../audit/verify/walk.js';
+import type { KnownPlace, Witness } from '../audit/verify/witnesses.js';
 import { requireInstallation } from '../db/open.js';
 import type { Pool } from '../db/pool.js';
-import { headsFileOf, readHeads, type Head } from '../events/heads.js';
-import type { KnownPlace, Witness } from '../events/known-places.js';
-import { describeEventKeys, eventKeySourceOf, findEventKeys, parsePublicKey } from '../events/signing-key.js';
-import type { LogPart } from '../events/verify-file.js';
-import { verifyStore } from '../events/verify-store.js';
-import type { Fault, Trust, Verdict } from '../events/verify.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { listOrgs } from '../orgs/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { namedOrg } from './named-org.js';
@@ -113,7 +118,7 @@ async function readExports(
 ): Promise<{ result: Result; part: LogPart | undefined; witness: Witness }[]> {
   const all = [];
   for (const file of options.against) {
-    const { placesOf } = await import('../events/verify-file.js');
+    const { placesOf } = await import('../audit/verify/verify-file.js');
     const { result, part } = await verifyOne(file, trust);
     const places = named(file, placesOf(createReadStream(file)));
     all.push({ result, part: part?.end && part, witness: { name: file, places } });
@@ -163,7 +168,7 @@ interface Verified {
 
 async function verifyOne(file: string, trust: Trust, promised: LogPart['promised'] = []): Promise<Verified> {
   // Loaded only here: what checks lines takes as long to load as all else.
-  const { verifyFile } = await import('../events/verify-file.js');
+  const { verifyFile } = await import('../audit/verify/verify-file.js');
   const { verdict, part } = await withProgress(file, (onEntry) =>
     verifyFile(createReadStream(file), trust, promised, onEntry),
   ).catch((cause: unknown) => explain(file, cause));

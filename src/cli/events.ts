@@ -1,16 +1,16 @@
 import { Command } from 'commander';
-import { requireInstallation } from '../db/open.js';
-import { operator } from '../events/actor.js';
-import { setRetention } from '../events/retention.js';
+import { operator } from '../audit/events/actor.js';
+import { type EventKeys } from '../audit/events/event-keys.js';
 import {
   describeEventKeys,
   eventKeySourceOf,
   findEventKeys,
   rotateEventKey,
-  type EventKeys,
   type EventKeySource,
-} from '../events/signing-key.js';
-import { ExplainedError } from '../lib/explained.js';
+} from '../audit/log/signing-key.js';
+import { setRetention } from '../audit/retention/retention.js';
+import { requireInstallation } from '../db/open.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { exportCommand } from './events-export.js';
 import { verifyCommand } from './events-verify.js';

@@ -1,5 +1,5 @@
 import { ApiError } from '../http/errors.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 
 /** What the API would refuse, in its words. */
 export function explained(error: unknown): never {

@@ -2,7 +2,7 @@ import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import { open } from 'node:fs/promises';
 import type { ImportResult } from '../import/import.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
 

@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander';
-import { operator } from '../events/actor.js';
-import { ExplainedError } from '../lib/explained.js';
+import { operator } from '../audit/events/actor.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { addMember } from '../members/add.js';
 import { presentMember } from '../members/list.js';
 import { listMembers } from '../members/queries.js';

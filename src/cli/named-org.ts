@@ -1,5 +1,5 @@
 import type { Pool } from '../db/pool.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { findOrgBySlug } from '../orgs/queries.js';
 
 /** The id of the organization with this slug. Throws ExplainedError when there is none. */

@@ -1,10 +1,10 @@
 import { InvalidArgumentError, Option } from 'commander';
+import { ADMIN, SCOPES } from '../access/scopes.js';
 import * as keyRotation from '../keys/rotate.js';
-import { ADMIN, SCOPES } from '../keys/scopes.js';
-import { addMillis, now, parseInstant } from '../lib/instant.js';
-import { LOG_LEVELS } from '../log.js';
 import { isNetwork } from '../lib/cidr.js';
-import { GUARDED, type Guarded } from '../runtimes/network-policy.js';
+import { addMillis, now, parseInstant } from '../lib/instant.js';
+import { LOG_LEVELS } from '../lib/log.js';
+import { GUARDED, type Guarded } from '../runtimes/docker/network/policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import * as webhookRequests from '../webhooks/schema.js';
 

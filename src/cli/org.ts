@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { operator } from '../events/actor.js';
+import { operator } from '../audit/events/actor.js';
 import { shortInstant } from '../lib/instant.js';
 import { createOrg } from '../orgs/create.js';
 import { listOrgs } from '../orgs/queries.js';

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import { operator } from '../events/actor.js';
-import { ExplainedError } from '../lib/explained.js';
+import { operator } from '../audit/events/actor.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { LIMITS, SWITCHES } from '../quotas/limits.js';
 import { parseQuotas, setQuotas } from '../quotas/set.js';

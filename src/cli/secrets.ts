@@ -1,14 +1,14 @@
 import { Command } from 'commander';
-import { operator } from '../events/actor.js';
-import { ExplainedError } from '../lib/explained.js';
-import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
-import { sleep } from '../lib/sleep.js';
+import { operator } from '../audit/events/actor.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
-import type { EventActor } from '../events/schema.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { sleep } from '../lib/sleep.js';
+import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import type { Keyring } from '../secrets/keyring.js';
-import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
-import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
 import { setKey } from '../secrets/queries.js';
+import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
+import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import * as option from './options.js';
 

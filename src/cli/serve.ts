@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { keepHeapSmall } from '../lib/heap.js';
+import { keepHeapSmall } from '../lib/heap-limit.js';
+import { VERSION } from '../lib/version.js';
 import { roomText } from '../runtimes/machine.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import type { FirstKey, Service, ServiceOptions } from '../service.js';
-import { VERSION } from '../version.js';
 import { databaseCommand, type CommonOptions } from './command.js';
 import * as option from './options.js';
 

@@ -4,9 +4,9 @@ import { createInterface } from 'node:readline/promises';
 import { isMigrated, readInstance } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool, type Pool } from '../db/pool.js';
-import { ExplainedError } from '../lib/explained.js';
-import type { Item, Leftovers, Objects } from '../runtimes/docker-leftovers.js';
-import { explainUnreachable } from '../runtimes/docker-unreachable.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import type { Item, Leftovers, Objects } from '../runtimes/docker/leftovers.js';
+import { explainUnreachable } from '../runtimes/docker/unreachable.js';
 import { liveWorkers } from '../workers/queries.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import * as option from './options.js';
@@ -65,7 +65,7 @@ async function refuseBesideService(pool: Pool): Promise<void> {
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
   // Loaded only here, as the client library takes long to load.
-  const { findLeftovers, openEngine, removeLeftovers } = await import('../runtimes/docker-leftovers.js');
+  const { findLeftovers, openEngine, removeLeftovers } = await import('../runtimes/docker/leftovers.js');
   const docker = openEngine(options.dockerSocket);
   const found = await findLeftovers(docker, instanceId).catch((cause: unknown) => {
     const { reason, remedy } = explainUnreachable(cause, options.dockerSocket);

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
-import { ExplainedError } from '../lib/explained.js';
-import { hostOf, mayReach, type Reach } from '../webhooks/destination.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { hostOf, mayReach, type Reach } from '../outbound/destination.js';
 import { servedReach } from '../webhooks/served-reach.js';
 
 interface ReachOptions {

@@ -1,15 +1,15 @@
 import { Command, Option } from 'commander';
 import { validate as isUuid } from 'uuid';
-import { operator } from '../events/actor.js';
+import { operator } from '../audit/events/actor.js';
 import { ApiError } from '../http/errors.js';
 import { compile, explainFirst } from '../http/validation.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { describeSource, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import { checkKeys } from '../secrets/secrets.js';
+import { webhookSettings, type WebhookSettings } from '../settings.js';
 import { createWebhook } from '../webhooks/create.js';
 import { listDeliveries } from '../webhooks/delivery-queries.js';
-import type { By, Means } from '../webhooks/means.js';
 import { presentDelivery, presentWebhook } from '../webhooks/present.js';
 import { getWebhook, listWebhooks } from '../webhooks/queries.js';
 import { redeliver } from '../webhooks/redeliver.js';
@@ -21,9 +21,9 @@ import {
   type DeliveryResponse,
   type WebhookResponse,
 } from '../webhooks/schema.js';
-import { webhookSettings, type WebhookSettings } from '../webhooks/settings.js';
-import { tryWebhook } from '../webhooks/try.js';
+import { tryWebhook } from '../webhooks/send-test.js';
 import { changeWebhook, removeWebhook } from '../webhooks/update.js';
+import type { By, Means } from '../webhooks/webhook-context.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';

@@ -1,10 +1,10 @@
 import { Command } from 'commander';
 import { validate as isUuid } from 'uuid';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { shortInstant } from '../lib/instant.js';
+import { countWaiting, type WaitingRuns } from '../sandboxes/placement/wait-queries.js';
+import { removeWorker } from '../sandboxes/reconcile/remove-worker.js';
 import { listWorkers, type WorkerRow } from '../workers/queries.js';
-import { countWaiting, type WaitingRuns } from '../workers/waiting-queries.js';
-import { removeWorker } from '../workers/remove.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
 

@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
+import { ExplainedError } from '../lib/explained-error.js';
+import { PACKAGE_ROOT } from '../lib/package-root.js';
+import { sleep } from '../lib/sleep.js';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
 import { grantMigrated, prepareRequestRole } from './request-role.js';
-import { ExplainedError } from '../lib/explained.js';
-import { PACKAGE_ROOT } from '../lib/root.js';
-import { sleep } from '../lib/sleep.js';
 
 /** PostgreSQL 15 is the oldest the queries are tested on. */
 const OLDEST_SERVER = 150000;

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { ExplainedError } from '../lib/explained-error.js';
 import { sleep } from '../lib/sleep.js';
 import {
   findDataDirectory,
@@ -11,7 +12,6 @@ import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/
 import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
 import { startServer, type EmbeddedServer } from './embedded/server.js';
 import { connectAlone, type Address } from './pool.js';
-import { ExplainedError } from '../lib/explained.js';
 
 export interface Database {
   address: Address;

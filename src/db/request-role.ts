@@ -1,4 +1,4 @@
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { sqlState, type Sql } from './pool.js';
 
 /** What the sessions that serve requests become. Not their own user: that one owns the tables, and is bound by no policy. */

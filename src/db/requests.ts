@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { poolConfig, poolOf, type Address, type Pool, type Sql, type Statement } from './pool.js';
-import { openReads, type Reads } from './reads.js';
 import { isOutOfStep } from './prepared.js';
+import { openReads, type Reads } from './reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
 
 /** Connections that show one organization and nothing else. */

@@ -1,16 +1,22 @@
 import { Type, type TProperties } from 'typebox';
-import type { Context } from '../context.js';
 import { isSchemaCurrent } from '../db/migrate.js';
+import type { Pool } from '../db/pool.js';
 import { inBatches } from '../lib/batches.js';
 import { ApiError } from './errors.js';
 import type { App } from './route.js';
+
+/** The part of a runtime that readiness depends on. */
+interface Engine {
+  readonly name: string;
+  readonly engine?: { state: string; reason: string | null };
+}
 
 const answerOf = <P extends TProperties>(properties: P) => ({
   hide: true,
   response: { 200: Type.Object({ status: Type.String(), ...properties }) },
 });
 
-export function healthRoutes(app: App, ctx: Context): void {
+export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): void {
   // Anybody may ask, as often as they like.
   const isCurrent = inBatches(
     async (asked: readonly undefined[]) => {
@@ -31,7 +37,8 @@ export function healthRoutes(app: App, ctx: Context): void {
     if (!current)
       throw new ApiError('not_ready', 'the schema of the database is not the one of this release');
     const { name: runtime, engine } = ctx.runtime;
-    if (engine && engine.state !== 'up') throw new ApiError('not_ready', engine.reason, { runtime });
+    if (engine && engine.state !== 'up')
+      throw new ApiError('not_ready', engine.reason ?? undefined, { runtime });
     return { status: 'ready', runtime };
   });
 }

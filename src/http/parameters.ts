@@ -1,7 +1,7 @@
 /** Query parameters that more than one list reads. Each refuses what it does not understand, by name. */
 import type { Cursors, Position } from '../lib/cursor.js';
 import { parseDate, parseInstant, type Instant } from '../lib/instant.js';
-import { findUnstorable } from '../lib/storable.js';
+import { findUnstorable } from '../lib/storable-text.js';
 import { badParameter } from './errors.js';
 
 /** Checks a cursor and gives the position it stands for. `query`: what the cursor must have been issued for. */

@@ -12,9 +12,8 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import secureJson from 'secure-json-parse';
 import { isUnreachable, Overloaded } from '../db/pool.js';
-import { EngineUnavailableError } from '../runtimes/runtime.js';
 import { parseExact } from '../lib/exact-json.js';
-import { isDeeperThan } from '../lib/storable.js';
+import { isDeeperThan } from '../lib/storable-text.js';
 import { ApiError, type ErrorName } from './errors.js';
 import type { App } from './route.js';
 import { serializerCompiler } from './serializer.js';
@@ -252,10 +251,6 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
   // The library that serves the files of the API reference refuses ranges and conditions with errors of its own.
   if (isRefusal(error) && request.routeOptions.url?.startsWith('/docs')) {
     return new ApiError('invalid_request', undefined, null, { cause: error });
-  }
-  if (error instanceof EngineUnavailableError) {
-    const { message, runtime } = error;
-    return new ApiError('not_ready', message, { runtime }, { headers: { 'retry-after': '5' } });
   }
   return new ApiError('internal_error', undefined, { request_id: request.id }, { cause: error });
 }

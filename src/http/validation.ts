@@ -4,7 +4,7 @@ import type { FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { rounded } from '../lib/exact-json.js';
 import { suggestion } from '../lib/nearest.js';
-import { findUnstorable } from '../lib/storable.js';
+import { findUnstorable } from '../lib/storable-text.js';
 import { ApiError } from './errors.js';
 import { NO_EFFECT } from './schema.js';
 

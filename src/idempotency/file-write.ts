@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Context } from '../context.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
+import type { Writer } from './keyed.js';
 import { answerClaim, claimFileKey, getStored, releaseClaim, renewClaim } from './queries.js';
 import { isSameRequest, KEEP_MS } from './write.js';
 
@@ -19,7 +19,7 @@ type FileClaim<T> = { answer: T } | { done: (answer: T) => Promise<void>; failed
  * take long: the key is claimed before and answered after. So of equal requests at once one is carried out and the others
  * are told to come back; one that was cut off in between is carried out once more.
  */
-async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Caller): Promise<FileClaim<T>> {
+async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promise<FileClaim<T>> {
   if (!keyed) return { done: async () => Promise.resolve(), failed: async () => Promise.resolve() };
   const { pool } = ctx;
   const claim = randomUUID();
@@ -55,7 +55,7 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Caller): Promis
 }
 
 /** Does work on files once a key. */
-export async function inFileWrite<T>(ctx: Context, caller: Caller, work: () => Promise<T>): Promise<T> {
+export async function inFileWrite<T>(ctx: Context, caller: Writer, work: () => Promise<T>): Promise<T> {
   const claim = await claimFileWrite<T>(ctx, caller);
   if ('answer' in claim) return claim.answer;
   try {
@@ -74,7 +74,7 @@ export async function inFileWrite<T>(ctx: Context, caller: Caller, work: () => P
  */
 export async function inUpload<T>(
   ctx: Context,
-  callerOf: (digest: string) => Caller,
+  callerOf: (digest: string) => Writer,
   work: (whole: (digest: string) => Promise<void>) => Promise<T>,
 ): Promise<T> {
   let claim: FileClaim<T> | undefined;

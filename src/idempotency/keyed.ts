@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import { callerOf, type Caller } from '../http/auth.js';
+import { isNarrowed, type Access } from '../access/access.js';
+import { callerOf, type Caller } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import { badParameter } from '../http/errors.js';
 import type { IgnoredField } from '../http/ignored-fields.js';
-import { contextOf } from '../http/request-context.js';
-import { isNarrowed, type Access } from '../keys/access.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { Keyring } from '../secrets/keyring.js';
 
@@ -28,11 +28,17 @@ export interface Keyed {
   replayed(): void;
 }
 
+/** The caller of a request that writes. */
+export interface Writer extends Caller {
+  /** Present when the request has an `Idempotency-Key`. */
+  keyed?: Keyed;
+}
+
 /**
  * The caller of a request that writes, with what its `Idempotency-Key` asks for. A key that is none is refused. `body`:
  * what stands for the body, where that is not held in memory.
  */
-export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unknown = request.body): Caller {
+export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unknown = request.body): Writer {
   const caller = callerOf(request);
   const key = request.headers['idempotency-key'];
   if (typeof key !== 'string') return caller;

@@ -2,10 +2,10 @@ import type { Context } from '../context.js';
 import { isUnreachable, violatedConstraint } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import { Writes } from '../db/writes.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
+import type { Writer } from './keyed.js';
 import type { Keyed } from './keyed.js';
 import { deleteKey, getStored, insertAnswer, KEY_CONSTRAINT, storeAnswer, type Stored } from './queries.js';
 
@@ -28,7 +28,7 @@ const ATTEMPTS = 3;
  */
 export async function inWrite<T>(
   ctx: Context,
-  { orgId, keyed }: Caller,
+  { orgId, keyed }: Writer,
   work: (tx: Transaction, writes: Writes) => Promise<T>,
   kept: (answer: T) => T = (answer) => answer,
 ): Promise<T> {
@@ -63,7 +63,7 @@ export async function inWrite<T>(
 }
 
 /** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
-export async function settle<T>(ctx: Context, { orgId, keyed }: Caller, answer: T): Promise<T> {
+export async function settle<T>(ctx: Context, { orgId, keyed }: Writer, answer: T): Promise<T> {
   if (!keyed) return answer;
   const told = withWarnings(answer, keyed.warnings);
   if (await storeAnswer(ctx.pool, orgId, keyed, told, true)) return answer;

@@ -1,8 +1,8 @@
-import { inTransaction } from '../db/transaction.js';
+import { keysOf } from '../audit/events/mark.js';
+import { makePartitionsFor } from '../audit/events/partitions.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
-import { keysOf } from '../events/mark.js';
-import { makePartitionsFor } from '../events/partitions.js';
-import { ExplainedError } from '../lib/explained.js';
+import { inTransaction } from '../db/transaction.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { numberedLines, type NumberedLine } from '../lib/lines.js';
 import { removeBadLines, removeKnownLines, type BadLineReport } from './check.js';

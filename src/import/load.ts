@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
+import { operator } from '../audit/events/actor.js';
+import { recordEvent } from '../audit/events/record.js';
 import type { Sql } from '../db/pool.js';
-import { operator } from '../events/actor.js';
-import { recordEvent } from '../events/record.js';
 import type { Instant } from '../lib/instant.js';
 import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';

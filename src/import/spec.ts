@@ -1,4 +1,4 @@
-import type { SandboxSpec } from '../sandboxes/schema.js';
+import type { SandboxSpec } from '../sandboxes/spec/schema.js';
 
 /** The specification of a sandbox with `lifecycle.ephemeral` filled in; undefined when it differs from the sandbox's own word. */
 export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {

@@ -1,12 +1,13 @@
 import { v7 as uuidv7 } from 'uuid';
-import { inTransaction } from '../db/transaction.js';
+import { FULL_ACCESS, type Access } from '../access/access.js';
+import { type KeyRow } from '../access/key-queries.js';
+import { hashOf, makeKey, prefixOf } from '../access/key-secret.js';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool, Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
+import { inTransaction } from '../db/transaction.js';
 import { now, shortInstant, type Instant } from '../lib/instant.js';
-import { FULL_ACCESS, type Access } from './access.js';
-import { insertKey, type KeyRow } from './queries.js';
-import { hashOf, makeKey, prefixOf } from './secret.js';
+import { insertKey } from './queries.js';
 
 export interface NewKey {
   id: string;

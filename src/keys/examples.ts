@@ -1,13 +1,7 @@
+import { BY_KEY } from '../http/example-ids.js';
 import type { Examples } from '../http/examples.js';
 
 const id = '01a206d4-f6a0-72d3-a012-c0826dabceec';
-
-/** The actor of the examples. */
-export const BY_KEY = {
-  kind: 'api_key',
-  api_key_id: '01a206d4-e7db-71ab-8e51-8bb08f4eff9c',
-  name: 'deploy',
-};
 
 const KEY = {
   id,

@@ -1,9 +1,9 @@
+import { KEYS } from '../audit/events/actor.js';
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
-import { KEYS } from '../events/actor.js';
-import { recordEvent } from '../events/record.js';
 import { shortInstant } from '../lib/instant.js';
-import { claimExpired, deleteEndedSecrets } from './use-queries.js';
+import { claimExpired, deleteEndedSecrets } from './queries.js';
 
 const BATCH = 100;
 

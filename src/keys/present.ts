@@ -1,5 +1,5 @@
+import type { KeyRow } from '../access/key-queries.js';
 import { shortInstant, type Instant } from '../lib/instant.js';
-import type { KeyRow } from './queries.js';
 import type { KeyResponse } from './schema.js';
 
 export function presentKey(row: KeyRow): KeyResponse {

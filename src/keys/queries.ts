@@ -1,42 +1,10 @@
+import type { Access } from '../access/access.js';
+import { KEY_COLUMNS, K_COLUMNS, type KeyName, type KeyRow } from '../access/key-queries.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
-import type { EventActor } from '../events/schema.js';
 import type { Instant } from '../lib/instant.js';
-import type { Access } from './access.js';
-import type { Scope } from './scopes.js';
-
-export interface KeyRow {
-  org_id: string;
-  id: string;
-  name: string;
-  /** Of its newest secret. */
-  prefix: string;
-  scopes: Scope[];
-  labels: Record<string, string>;
-  cidrs: string[];
-  expires_at: Instant | null;
-  created_at: Instant;
-  created_by: EventActor | null;
-  last_used_at: Instant | null;
-  rotated_at: Instant | null;
-  revoked_at: Instant | null;
-}
 
 type Row = KeyRow & Record<string, unknown>;
-
-const COLUMNS = `org_id, id, name, prefix, scopes, labels, cidrs, expires_at, created_at, created_by, last_used_at, rotated_at,
-  revoked_at`;
-const K_COLUMNS = COLUMNS.replace(/\w+/g, 'k.$&');
-
-/** `until`: of a secret that was replaced. */
-export function accessOf({
-  scopes,
-  labels,
-  cidrs,
-  expires_at,
-  until = null,
-}: KeyRow & { until?: Instant | null }): Access {
-  return { scopes, labels, cidrs, expiresAt: expires_at, replaced: until !== null };
-}
 
 export interface NewKeyRow {
   org_id: string;
@@ -54,7 +22,7 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
   const { rows } = await sql.query<Row>(
     `insert into api_keys (org_id, id, name, prefix, hash, scopes, labels, cidrs, expires_at, created_at, created_by)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-     returning ${COLUMNS}`,
+     returning ${KEY_COLUMNS}`,
     [
       ...[key.org_id, key.id, key.name, key.prefix, key.hash, scopes, JSON.stringify(labels), cidrs],
       ...[expiresAt, key.created_at, JSON.stringify(key.created_by)],
@@ -63,28 +31,8 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
   return rows[0]!;
 }
 
-/** A key and one of its secrets. `until`: of a secret that was replaced, when it stops working. */
-export type SecretRow = KeyRow & { secret_prefix: string; hash: Buffer; until: Instant | null };
-
-/**
- * The keys, revoked and expired ones too, that have a secret with one of these prefixes. The one question that names no
- * organization: it is what tells which it is.
- */
-export async function findSecrets(sql: Sql, prefixes: readonly string[]): Promise<SecretRow[]> {
-  const { rows } = await sql.query<SecretRow & Row>(
-    `select ${K_COLUMNS}, k.prefix as secret_prefix, k.hash, null::timestamptz as until from api_keys k
-     where k.prefix = any ($1)
-     union all
-     select ${K_COLUMNS}, r.prefix, r.hash, r.until from api_key_replaced_secrets r
-     join api_keys k on k.org_id = r.org_id and k.id = r.key_id
-     where r.prefix = any ($1)`,
-    [prefixes],
-  );
-  return rows;
-}
-
 export async function getKey(sql: Sql, orgId: string, id: string): Promise<KeyRow | undefined> {
-  const { rows } = await sql.query<Row>(`select ${COLUMNS} from api_keys where org_id = $1 and id = $2`, [
+  const { rows } = await sql.query<Row>(`select ${KEY_COLUMNS} from api_keys where org_id = $1 and id = $2`, [
     orgId,
     id,
   ]);
@@ -99,7 +47,7 @@ export async function pageKeys(
   limit: number,
 ): Promise<KeyRow[]> {
   const { rows } = await sql.query<Row>(
-    `select ${COLUMNS} from api_keys
+    `select ${KEY_COLUMNS} from api_keys
      where org_id = $1 and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
      order by created_at, id
      limit $4`,
@@ -149,7 +97,7 @@ export async function lockKeys(
 /** Locks the row until the transaction ends. */
 export async function lockKey(sql: Sql, orgId: string, id: string): Promise<KeyRow | undefined> {
   const { rows } = await sql.query<Row>(
-    `select ${COLUMNS} from api_keys where org_id = $1 and id = $2 for update`,
+    `select ${KEY_COLUMNS} from api_keys where org_id = $1 and id = $2 for update`,
     [orgId, id],
   );
   return rows[0];
@@ -196,8 +144,36 @@ export async function replaceSecret(
   const { rows } = await sql.query<Row>(
     `update api_keys set prefix = $3, hash = $4, rotated_at = $5
      where org_id = $1 and id = $2
-     returning ${COLUMNS}`,
+     returning ${KEY_COLUMNS}`,
     [orgId, id, prefix, hash, at],
   );
   return rows[0]!;
+}
+
+/** Marks keys whose time is over as known to be. `limit` at most; returns them. */
+export async function claimExpired(
+  sql: Sql,
+  at: Instant,
+  limit: number,
+): Promise<(KeyName & { expires_at: Instant })[]> {
+  const { rows } = await sql.query<KeyName & { expires_at: Instant } & Record<string, unknown>>(
+    `with due as materialized (
+       select org_id, id from api_keys
+       where expires_at <= $1 and not expiry_recorded and revoked_at is null
+       order by expires_at
+       limit $2
+       for update skip locked
+     )
+     update api_keys k set expiry_recorded = true
+     from due
+     where k.org_id = due.org_id and k.id = due.id
+     returning k.org_id, k.id, k.name, k.prefix, k.expires_at`,
+    [at, limit],
+  );
+  return rows;
+}
+
+/** Deletes replaced secrets that do not work any more. */
+export async function deleteEndedSecrets(sql: Sql, at: Instant): Promise<void> {
+  await sql.query('delete from api_key_replaced_secrets where until <= $1', [at]);
 }

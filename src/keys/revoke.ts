@@ -1,9 +1,10 @@
-import { inTransaction } from '../db/transaction.js';
+import { type KeyRow } from '../access/key-queries.js';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool, Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
+import { inTransaction } from '../db/transaction.js';
 import { now, type Instant } from '../lib/instant.js';
-import { findOrgOfKey, lockKey, setRevoked, type KeyRow } from './queries.js';
+import { findOrgOfKey, lockKey, setRevoked } from './queries.js';
 
 /** Revokes a key, whose row the transaction holds, with all its secrets. Returns since when it is revoked. */
 export async function revokeLocked(tx: Sql, key: KeyRow, actor: EventActor, at: Instant): Promise<Instant> {

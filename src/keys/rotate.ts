@@ -1,6 +1,8 @@
+import { type KeyRow } from '../access/key-queries.js';
+import { hashOf, makeKey, prefixOf } from '../access/key-secret.js';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import {
@@ -8,9 +10,7 @@ import {
   keepReplacedSecret,
   replaceSecret,
   shortenReplacedSecrets,
-  type KeyRow,
 } from './queries.js';
-import { hashOf, makeKey, prefixOf } from './secret.js';
 
 /** How long what a key was until now still works, in seconds. */
 export const LONGEST_OVERLAP_SECS = 30 * 24 * 3600;

@@ -1,21 +1,23 @@
 import { Type } from 'typebox';
+import { callerOf } from '../access/caller.js';
+import { accessOf, type KeyRow } from '../access/key-queries.js';
+import { contextOf } from '../access/request-context.js';
 import type { Context, Shared } from '../context.js';
-import { callerOf, type Caller } from '../http/auth.js';
+import type { Transaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { readCursor } from '../http/parameters.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid } from '../http/schema.js';
-import { contextOf } from '../http/request-context.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { inWrite } from '../idempotency/write.js';
-import type { Transaction } from '../db/transaction.js';
 import { toPage } from '../lib/page.js';
-import { readAccess, refuseMore } from './check.js';
 import { addKey } from './create.js';
-import { holdKey } from './hold.js';
+import { holdKey } from './lock-caller-key.js';
 import { presentKey } from './present.js';
-import { accessOf, getKey, pageKeys, type KeyRow } from './queries.js';
+import { getKey, pageKeys } from './queries.js';
+import { readAccess, refuseMore } from './requested-access.js';
 import { revokeLocked } from './revoke.js';
 import { DEFAULT_OVERLAP_SECS, rotateLocked } from './rotate.js';
 import {
@@ -169,7 +171,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
 /** A write whose answer shows a secret. What is stored to be repeated has none in it. */
 async function withSecret(
   ctx: Context,
-  caller: Caller,
+  caller: Writer,
   work: (tx: Transaction) => Promise<{ row: KeyRow; key: string }>,
 ): Promise<KeyWithSecret> {
   const made = async (tx: Transaction) => {

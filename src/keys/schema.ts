@@ -1,8 +1,8 @@
 import { Type, type Static } from 'typebox';
-import { EventActor } from '../events/schema.js';
+import { SCOPES } from '../access/scopes.js';
+import { EventActor } from '../audit/events/schema.js';
 import { DateTime, Field, Int32, Named, Nullable, PageOf, StringMap, Uuid, Words } from '../http/schema.js';
 import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from './rotate.js';
-import { SCOPES } from './scopes.js';
 
 const KeyScope = Words([...SCOPES], {
   title: 'KeyScope',

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { keepNames, makeDirectories } from './directories.js';
-import { ExplainedError } from './explained.js';
+import { ExplainedError } from './explained-error.js';
 
 /**
  * Gives what is in a file that only its owner may read, as it is now: one that has changed is read again. One that is missing

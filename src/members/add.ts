@@ -1,12 +1,12 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
+import { redactEmail } from '../audit/events/redact.js';
+import type { EventActor } from '../audit/events/schema.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { redactEmail } from '../events/redact.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
-import { findUnstorable } from '../lib/storable.js';
+import { findUnstorable } from '../lib/storable-text.js';
 import type { OrgRole } from '../orgs/schema.js';
 import { insertMember, type MemberRow } from './queries.js';
 

@@ -1,8 +1,8 @@
+import { recordEvent } from '../audit/events/record.js';
+import { redactEmail } from '../audit/events/redact.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { redactEmail } from '../events/redact.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
 import { now } from '../lib/instant.js';
 import { deleteMember, type MemberRow } from './queries.js';
 

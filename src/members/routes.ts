@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import { callerOf } from '../http/auth.js';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import { answers, type App } from '../http/route.js';
 import { PageQuery } from '../http/schema.js';
-import { contextOf } from '../http/request-context.js';
 import { list } from './list.js';
 import { PaginatedMemberResponse } from './schema.js';
 

@@ -1,14 +1,14 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { violatedConstraint } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { insertQuotas } from '../quotas/queries.js';
 import { makeHostVolume } from '../volumes/host.js';
 import { insertOrg } from './queries.js';
-import { ExplainedError } from '../lib/explained.js';
 
 /** Lower-case letters, digits and single hyphens. */
 const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;

@@ -1,6 +1,5 @@
+import { ORG_ID } from '../http/example-ids.js';
 import type { Examples } from '../http/examples.js';
-
-export const ORG_ID = '01a206d4-e6c6-7503-99ae-e28acd8dd34c';
 
 export const orgExamples: Examples = {
   get_org: {

@@ -1,7 +1,7 @@
-import { callerOf } from '../http/auth.js';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
-import { contextOf } from '../http/request-context.js';
 import { shortInstant } from '../lib/instant.js';
 import { getOrg } from './queries.js';
 import { OrgWithRole } from './schema.js';

@@ -1,7 +1,7 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
-import { inUnits } from '../usage/price.js';
+import { inUnits } from '../prices/price.js';
 import { computeTotals } from '../usage/summary-queries.js';
 import { LIMITS, SWITCHES, type Limit, type Limits, type PoolUsage } from './limits.js';
 

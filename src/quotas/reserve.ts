@@ -1,8 +1,8 @@
+import { isNarrowed } from '../access/access.js';
+import type { Caller } from '../access/caller.js';
 import type { Sql } from '../db/pool.js';
 import { Overtaken } from '../db/transaction.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
-import { isNarrowed } from '../keys/access.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import { exhaustedPool, hasWall, storageLimit, type Limit, type Limits } from './limits.js';

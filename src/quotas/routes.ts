@@ -1,8 +1,8 @@
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import type { Shared } from '../context.js';
-import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
-import { contextOf } from '../http/request-context.js';
 import { QuotaUsage } from './schema.js';
 import { showQuotas } from './show.js';
 

@@ -1,8 +1,8 @@
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { LIMITS, SWITCHES, type Limit, type Limits, type Switch } from './limits.js';
 import { getLimits, lockQuotas, updateLimits } from './queries.js';

@@ -1,15 +1,15 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { explainUnreachable } from './docker-unreachable.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import type { VolumeStore } from '../volumes/storage/store.js';
+import type { Guarded } from './docker/network/policy.js';
+import { explainUnreachable } from './docker/unreachable.js';
 import { machineCapacity } from './machine.js';
-import type { Guarded } from './network-policy.js';
 import type { Plan } from './plan.js';
 import { ReconnectingRuntime } from './reconnecting.js';
 import type { Capacity, Runtime } from './runtime.js';
-import { SimulatedRuntime, type SimulatedOptions } from './simulated.js';
-import { ExplainedError } from '../lib/explained.js';
-import type { VolumeStore } from '../volumes/store.js';
+import { SimulatedRuntime, type SimulatedOptions } from './simulated/runtime.js';
 
 export interface RuntimeOptions {
   dockerSocket: string;
@@ -63,7 +63,7 @@ export async function openDocker({
   capacity = {},
 }: RuntimeOptions): Promise<Runtime> {
   // Loaded only here: the client library takes as long to load as the rest of the worker.
-  const { DockerRuntime } = await import('./docker.js');
+  const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
     ...{ volumes, capacity },

@@ -1,4 +1,4 @@
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import type { RuntimeChoice } from './runtime.js';
 
 /** The part of an installation that decides which runtime it may be served with. */

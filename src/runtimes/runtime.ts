@@ -1,8 +1,9 @@
+import { ApiError } from '../http/errors.js';
 import type { Integer } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
-import type { MountRequest } from '../sandboxes/mount-schema.js';
-import type { NetworkPolicy } from '../sandboxes/network-schema.js';
-import type { CreateSandboxRequest } from '../sandboxes/schema.js';
+import type { MountRequest } from '../sandboxes/spec/mount-schema.js';
+import type { NetworkPolicy } from '../sandboxes/spec/network-schema.js';
+import type { CreateSandboxRequest } from '../sandboxes/spec/schema.js';
 
 export const RUNTIME_CHOICES = ['auto', 'docker', 'simulated'] as const;
 export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
@@ -129,12 +130,10 @@ export class StartRefusedError extends Error {}
 export type EngineState = { state: 'up'; reason: null } | { state: 'connecting' | 'away'; reason: string };
 
 /** The engine has not answered since the service started. */
-export class EngineUnavailableError extends Error {
-  constructor(
-    readonly runtime: string,
-    reason: string | null,
-  ) {
-    super(`the ${runtime} runtime cannot be used now: ${reason ?? 'its engine does not answer'}`);
+export class EngineUnavailableError extends ApiError {
+  constructor(runtime: string, reason: string | null) {
+    const message = `the ${runtime} runtime cannot be used now: ${reason ?? 'its engine does not answer'}`;
+    super('not_ready', message, { runtime }, { headers: { 'retry-after': '5' } });
   }
 }
 

@@ -5,10 +5,10 @@ import { checkLabels } from '../lib/labels.js';
 import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { unmetDemand } from './demands.js';
-import type { MountRequest } from './mount-schema.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
-import { DESTINATION_KEYS, type SecretEntry } from './network-schema.js';
-import type { CreateSandboxRequest } from './schema.js';
+import type { MountRequest } from './spec/mount-schema.js';
+import { DESTINATION_KEYS, type SecretEntry } from './spec/network-schema.js';
+import type { CreateSandboxRequest } from './spec/schema.js';
 
 /** The grammar of image references: `[registry[:port]/]path[:tag][@digest]`. */
 const IMAGE =

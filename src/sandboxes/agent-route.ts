@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
-import { callerOf } from '../http/auth.js';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
 import { Field, MessageResponse, Uuid } from '../http/schema.js';
-import { contextOf } from '../http/request-context.js';
 import { getPlace } from './queries.js';
 
 /**

@@ -1,33 +1,33 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import { violatedConstraint, type Sql } from '../db/pool.js';
 import type { Writes } from '../db/writes.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { keepSecrets } from '../secrets/secrets.js';
 import { admit } from './admit.js';
+import { labelsWithin, refuseMounts } from './label-narrowing.js';
 import { volumesOf } from './mount-volumes.js';
 import { makeSlug } from './names.js';
+import { nextRunOf } from './next-run.js';
 import { presentSandbox } from './present.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
 import { refuseTaken } from './refuse.js';
-import { nextRunOf } from './next-run.js';
 import { beginRun } from './request-run.js';
 import { resolve, secretsOf } from './resolve.js';
-import type { CreateSandboxRequest, SandboxResponse } from './schema.js';
-import { labelsWithin, refuseMounts } from './within.js';
+import type { CreateSandboxRequest, SandboxResponse } from './spec/schema.js';
 
 const SLUG_ATTEMPTS = 5;
 
 /** Makes a sandbox and, when asked to, admits its first run. Returns without waiting for it to run. */
 export async function create(
   ctx: Context,
-  caller: Caller,
+  caller: Writer,
   asked: CreateSandboxRequest,
   { start }: { start: boolean },
 ): Promise<SandboxResponse> {
@@ -55,7 +55,7 @@ async function insert(
   ctx: Context,
   tx: Sql,
   writes: Writes,
-  caller: Caller,
+  caller: Writer,
   request: CreateSandboxRequest & { slug: string },
   start: boolean,
 ): Promise<SandboxResponse> {

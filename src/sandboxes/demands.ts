@@ -1,10 +1,10 @@
-import type { Capability, Runtime } from '../runtimes/runtime.js';
-import { isOnlyDns, isolates, type Guarded } from '../runtimes/network-policy.js';
 import { liesWithin } from '../lib/cidr.js';
 import { GROUPS } from '../lib/special-addresses.js';
-import type { MountRequest } from './mount-schema.js';
-import type { NetworkPolicy, NetworkRequest } from './network-schema.js';
-import type { CreateSandboxRequest } from './schema.js';
+import { isOnlyDns, isolates, type Guarded } from '../runtimes/docker/network/policy.js';
+import type { Capability, Runtime } from '../runtimes/runtime.js';
+import type { MountRequest } from './spec/mount-schema.js';
+import type { NetworkPolicy, NetworkRequest } from './spec/network-schema.js';
+import type { CreateSandboxRequest } from './spec/schema.js';
 
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;

@@ -1,10 +1,10 @@
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { closeRunsOf } from '../runs/queries.js';
@@ -21,7 +21,7 @@ import {
  * Deletes a sandbox in whatever status. It is gone for every reader at once and its name is free again; the reconciler
  * ends what still runs of it and records when that ended. Its runs, usage and events stay.
  */
-export async function destroy(ctx: Context, caller: Caller, key: SandboxKey): Promise<{ message: string }> {
+export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Promise<{ message: string }> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);

@@ -1,7 +1,5 @@
+import { ORG_ID, SANDBOX_ID } from '../http/example-ids.js';
 import type { Example, Examples } from '../http/examples.js';
-import { ORG_ID } from '../orgs/examples.js';
-
-export const SANDBOX_ID = '01a206d4-e89f-7314-a6a9-a388b3e17bbd';
 
 const id = { sandbox_id: SANDBOX_ID };
 const name = { name: 'web' };

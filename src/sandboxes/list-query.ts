@@ -4,7 +4,7 @@ import { inTransaction } from '../db/transaction.js';
 import { Conditions } from '../lib/conditions.js';
 import type { Instant } from '../lib/instant.js';
 import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
-import type { SandboxStatus } from './schema.js';
+import type { SandboxStatus } from './spec/schema.js';
 
 export interface SandboxFilter {
   /** All must match. */

@@ -1,12 +1,12 @@
+import type { Caller } from '../access/caller.js';
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
-import type { Caller } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
 import { pageText } from '../lib/page.js';
 import { COUNTED, countLabels, listSandboxes, walking, type SandboxFilter, type Sort } from './list-query.js';
 import { isShort, positionOf, sandboxText } from './present-text.js';
-import type { SandboxStatus } from './schema.js';
+import type { SandboxStatus } from './spec/schema.js';
 
 export interface ListSandboxesQuery {
   labels?: string;

@@ -2,8 +2,8 @@ import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import type { RunMount, Runtime } from '../runtimes/runtime.js';
 import { getHostVolume, lockActiveVolumes } from '../volumes/queries.js';
-import type { MountRequest } from './mount-schema.js';
-import type { CreateSandboxRequest } from './schema.js';
+import type { MountRequest } from './spec/mount-schema.js';
+import type { CreateSandboxRequest } from './spec/schema.js';
 
 /** The volumes that the mounts of a request are of. */
 export interface MountVolumes {

@@ -1,4 +1,4 @@
-import type { EventActor } from '../events/schema.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Limits } from '../quotas/limits.js';
 import { effectiveDuration } from '../quotas/reserve.js';
 import type { NewRun } from '../runs/queries.js';

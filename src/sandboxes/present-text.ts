@@ -1,7 +1,7 @@
-import { instantFromPostgres, shortFromPostgres } from '../lib/instant.js';
 import type { Position } from '../lib/cursor.js';
-import { shownSpec } from './spec-text.js';
-import type { SandboxStatus } from './schema.js';
+import { instantFromPostgres, shortFromPostgres } from '../lib/instant.js';
+import type { SandboxStatus } from './spec/schema.js';
+import { shownSpec } from './spec/text.js';
 
 /** What `sandboxText` makes an answer of, in this order, each as PostgreSQL writes it. `s`: the table. */
 export const SHOWN_COLUMNS = `s.id, s.org_id, s.name, s.slug, s.status, s.ephemeral, s.created_at::text, s.last_failure_message,

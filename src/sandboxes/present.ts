@@ -1,6 +1,6 @@
 import { shortInstant, type Instant } from '../lib/instant.js';
 import type { SandboxRow } from './queries.js';
-import type { SandboxResponse } from './schema.js';
+import type { SandboxResponse } from './spec/schema.js';
 
 /** The public view: an explicit list of fields, so that a column added later stays inside. */
 export function presentSandbox(row: SandboxRow): SandboxResponse {

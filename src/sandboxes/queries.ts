@@ -5,8 +5,8 @@ import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { NextRun } from './next-run.js';
 import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
-import { parseSpec, specToKeep } from './spec-text.js';
-import type { SandboxResponse, SandboxSpec, SandboxStatus } from './schema.js';
+import type { SandboxResponse, SandboxSpec, SandboxStatus } from './spec/schema.js';
+import { parseSpec, specToKeep } from './spec/text.js';
 
 /** What answers are made of. */
 export interface SandboxRow {

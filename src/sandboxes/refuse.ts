@@ -1,7 +1,7 @@
 import { ApiError } from '../http/errors.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { LockedSandbox } from './queries.js';
-import type { SandboxStatus } from './schema.js';
+import type { SandboxStatus } from './spec/schema.js';
 import type { Operation } from './state.js';
 
 /** The refusal of an operation that the lifecycle does not have in this status. */

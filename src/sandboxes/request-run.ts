@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent, type NewEvent } from '../audit/events/record.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent, type NewEvent } from '../events/record.js';
 import type { Instant } from '../lib/instant.js';
 import { insertRun, type NewRun } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';

@@ -1,10 +1,10 @@
-import { isolates } from '../runtimes/network-policy.js';
+import { isolates } from '../runtimes/docker/network/policy.js';
 import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
 import { demandsOf } from './demands.js';
-import type { MountRequest, SandboxMount } from './mount-schema.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
-import type { SecretEntry } from './network-schema.js';
-import type { CreateSandboxRequest, SandboxSpec } from './schema.js';
+import type { MountRequest, SandboxMount } from './spec/mount-schema.js';
+import type { SecretEntry } from './spec/network-schema.js';
+import type { CreateSandboxRequest, SandboxSpec } from './spec/schema.js';
 
 type Rlimit = SandboxSpec['rlimits'][number];
 type DiskImage = Extract<SandboxMount, { type: 'DiskImage' }>;

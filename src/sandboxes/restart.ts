@@ -1,17 +1,17 @@
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { nextRunOf, type NextRun } from './next-run.js';
 import { presentSandbox } from './present.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
-import { beginRun } from './request-run.js';
 import { refuseForeign } from './refuse.js';
-import type { SandboxResponse } from './schema.js';
+import { beginRun } from './request-run.js';
+import type { SandboxResponse } from './spec/schema.js';
 import { TRANSITIONS } from './state.js';
 import { requestStop } from './stop.js';
 
@@ -20,7 +20,7 @@ import { requestStop } from './stop.js';
  * follows keeps the place of the one that ends. It stands in the store until the run has ended, and begins in the
  * transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
  */
-export async function restart(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
+export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);
@@ -50,7 +50,7 @@ export async function queueRun(
   ctx: Context,
   tx: Sql,
   writes: Sql,
-  caller: Caller,
+  caller: Writer,
   sandbox: LockedSandbox,
 ): Promise<SandboxResponse> {
   if (sandbox.next_run !== null) return presentSandbox(sandbox);

@@ -1,27 +1,27 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import type { Shared } from '../context.js';
-import { callerOf } from '../http/auth.js';
 import { badParameter } from '../http/errors.js';
-import { sendJson } from '../http/json-text.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
-import { contextOf } from '../http/request-context.js';
+import { sendJson } from '../http/send-json.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { destroy } from './destroy.js';
 import { list } from './list.js';
 import type { SandboxKey } from './queries.js';
+import { restart } from './restart.js';
+import { show } from './show.js';
 import {
   CreateSandboxRequest,
   PaginatedSandboxResponse,
   SandboxResponse,
   SandboxStatus,
   UpdateSandboxRequest,
-} from './schema.js';
-import { restart } from './restart.js';
-import { show } from './show.js';
+} from './spec/schema.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
 import { update } from './update.js';

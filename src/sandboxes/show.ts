@@ -1,6 +1,6 @@
+import { isNarrowed } from '../access/access.js';
 import type { Context } from '../context.js';
 import { ApiError } from '../http/errors.js';
-import { isNarrowed } from '../keys/access.js';
 import { inBatches } from '../lib/batches.js';
 import { isShort, sandboxText, type ShownRow } from './present-text.js';
 import { showSandbox, showSandboxes, type SandboxKey } from './queries.js';

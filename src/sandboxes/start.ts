@@ -1,16 +1,16 @@
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
+import { nextRunOf } from './next-run.js';
 import { presentSandbox } from './present.js';
 import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
-import { nextRunOf } from './next-run.js';
+import { refuseForeign, refuseTransition } from './refuse.js';
 import { beginRun } from './request-run.js';
 import { queueRun } from './restart.js';
-import { refuseForeign, refuseTransition } from './refuse.js';
-import type { SandboxResponse } from './schema.js';
+import type { SandboxResponse } from './spec/schema.js';
 import { TRANSITIONS } from './state.js';
 
 /**
@@ -19,7 +19,7 @@ import { TRANSITIONS } from './state.js';
  */
 export async function start(
   ctx: Context,
-  caller: Caller,
+  caller: Writer,
   key: SandboxKey,
   { queue }: { queue: boolean },
 ): Promise<SandboxResponse> {

@@ -1,4 +1,4 @@
-import type { SandboxStatus } from './schema.js';
+import type { SandboxStatus } from './spec/schema.js';
 
 /**
  * The lifecycle of a sandbox: what each event does in each status. Pure, and complete by its type: a status or an event

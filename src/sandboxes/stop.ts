@@ -1,10 +1,10 @@
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { setStopReason } from '../runs/queries.js';
@@ -18,14 +18,14 @@ import {
   type SandboxRow,
 } from './queries.js';
 import { refuseForeign, refuseTransition } from './refuse.js';
-import type { SandboxResponse } from './schema.js';
+import type { SandboxResponse } from './spec/schema.js';
 import { TRANSITIONS } from './state.js';
 
 /**
  * Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is; a run that was admitted to
  * follow is given up.
  */
-export async function stop(ctx: Context, caller: Caller, key: SandboxKey): Promise<SandboxResponse> {
+export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, writes) => {
     const sandbox = await lockSandbox(tx, orgId, key);

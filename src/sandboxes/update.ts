@@ -1,24 +1,24 @@
 import { isDeepStrictEqual } from 'node:util';
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import { violatedConstraint, type Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
+import { labelsWithin } from './label-narrowing.js';
 import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import { presentSandbox } from './present.js';
 import { lockSandbox, replaceLabels, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseTaken } from './refuse.js';
-import type { SandboxResponse, UpdateSandboxRequest } from './schema.js';
-import { labelsWithin } from './within.js';
+import type { SandboxResponse, UpdateSandboxRequest } from './spec/schema.js';
 
 /** Renames and relabels a sandbox, in whatever status. What is left out or null stays; labels are replaced as a whole. */
 export async function update(
   ctx: Context,
-  caller: Caller,
+  caller: Writer,
   key: SandboxKey,
   request: UpdateSandboxRequest,
 ): Promise<SandboxResponse> {
@@ -51,7 +51,7 @@ export async function update(
 /** Undefined when it is called so already. */
 async function rename(
   tx: Sql,
-  { orgId, actor }: Caller,
+  { orgId, actor }: Writer,
   sandbox: LockedSandbox,
   request: UpdateSandboxRequest,
   at: Instant,
@@ -69,7 +69,7 @@ async function rename(
 /** Undefined when it has these labels already. What runs goes on; its usage counts under the new ones from now on. */
 async function relabel(
   tx: Sql,
-  { orgId, actor }: Caller,
+  { orgId, actor }: Writer,
   sandbox: LockedSandbox,
   labels: Record<string, string> | undefined,
   at: Instant,

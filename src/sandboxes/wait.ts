@@ -1,12 +1,13 @@
 import type { FastifyReply } from 'fastify';
-import type { Context, Settings } from '../context.js';
-import type { Caller } from '../http/auth.js';
+import type { Context } from '../context.js';
 import { ApiError, badParameter } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
-import { makePlaces, type Places } from '../lib/places.js';
+import { makePlaces, type Places } from '../lib/concurrency-limit.js';
+import type { Settings } from '../settings.js';
 import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
-import type { SandboxResponse } from './schema.js';
+import type { SandboxResponse } from './spec/schema.js';
 
 /**
  * Notifications wake, and all are woken when the connection for them is back after it was down. This is for what nobody
@@ -36,7 +37,7 @@ export class Waiters {
    */
   async hold(
     ctx: Context,
-    caller: Caller,
+    caller: Writer,
     query: WaitQuery,
     reply: FastifyReply,
     operation: () => Promise<SandboxResponse>,
@@ -77,7 +78,7 @@ export class Waiters {
  */
 async function wait(
   ctx: Context,
-  { orgId, access }: Caller,
+  { orgId, access }: Writer,
   sandbox: SandboxResponse,
   { wait_for, wait_timeout }: WaitQuery,
   gone: AbortSignal,

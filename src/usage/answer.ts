@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
+import { makeStreamed } from '../access/snapshot-answer.js';
 import type { Shared } from '../context.js';
 import type { Transaction } from '../db/transaction.js';
 import { preferredType } from '../http/accept.js';
-import { makeStreamed } from '../http/streamed.js';
 import type { Format } from './queries.js';
 
 const FORMATS: Record<string, Format> = { 'application/json': 'json', 'text/csv': 'csv' };

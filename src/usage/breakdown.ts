@@ -1,5 +1,5 @@
-import type { Transaction } from '../db/transaction.js';
 import { fetchAhead, rowsOf } from '../db/rows.js';
+import type { Transaction } from '../db/transaction.js';
 import { labelRows } from './label-queries.js';
 import { mergeRows, type LooseRow, type Positions, type StoredRow } from './merge.js';
 import {

@@ -1,6 +1,5 @@
+import { SANDBOX_ID, VOLUME_ID } from '../http/example-ids.js';
 import type { Examples } from '../http/examples.js';
-import { SANDBOX_ID } from '../sandboxes/examples.js';
-import { VOLUME_ID } from '../volumes/examples.js';
 
 const range = { since: '2026-11-01', until: '2026-11-30' };
 const day = '2026-11-23T00:00:00Z';

@@ -1,5 +1,5 @@
 import { Conditions } from '../lib/conditions.js';
-import { csvField } from './csv.js';
+import { csvField } from './csv-field.js';
 import {
   labelledSandboxes,
   looseStretches,

@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto';
+import { PRICES } from '../audit/events/actor.js';
+import { canonicalJson } from '../audit/events/content.js';
+import { recordEvent } from '../audit/events/record.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { PRICES } from '../events/actor.js';
-import { canonicalJson } from '../events/canonical.js';
-import { recordEvent } from '../events/record.js';
 import { now } from '../lib/instant.js';
-import { listOrgs } from '../orgs/queries.js';
-import { METRICS, type Decimal, type PriceBook } from './price.js';
+import { METRICS, type Decimal, type PriceBook } from '../prices/price.js';
 
 /**
  * Notes which price book a service begins with, or that it has none. When it is another than before, every organization is
@@ -22,7 +21,8 @@ export async function notePriceBook(pool: Pool, book: PriceBook | null): Promise
     if (previous === sha256) return;
     await tx.query('update instance set price_book_sha256 = $1', [sha256]);
     const at = now();
-    for (const { id: orgId } of await listOrgs(tx)) {
+    const orgs = await tx.query<{ id: string }>('select id from orgs order by created_at, id');
+    for (const { id: orgId } of orgs.rows) {
       await recordEvent(tx, {
         orgId,
         type: 'price_book_changed',

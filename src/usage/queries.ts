@@ -1,6 +1,6 @@
-import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
-import { csvField } from './csv.js';
+import { Conditions } from '../lib/conditions.js';
+import { csvField } from './csv-field.js';
 import type { Slab, Stretch } from './window.js';
 
 /** Whose usage is asked for, and of which of its sandboxes. */

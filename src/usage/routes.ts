@@ -1,12 +1,12 @@
 import type { Readable } from 'node:stream';
 import { Type, type TSchema } from 'typebox';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import type { Shared } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
-import { callerOf } from '../http/auth.js';
 import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
 import { Repeatable, Uuid } from '../http/schema.js';
-import { contextOf } from '../http/request-context.js';
 import { chooseFormat, makeAnswer } from './answer.js';
 import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
 import type { Scope } from './queries.js';

@@ -1,4 +1,4 @@
-import { csvField } from './csv.js';
+import { csvField } from './csv-field.js';
 import type { Format, Query } from './queries.js';
 import type { Window } from './window.js';
 

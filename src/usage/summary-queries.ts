@@ -1,7 +1,7 @@
-import { Conditions } from '../lib/conditions.js';
 import type { Sql } from '../db/pool.js';
+import { Conditions } from '../lib/conditions.js';
 import { addMillis, type Instant } from '../lib/instant.js';
-import { sumOf, type Quantities } from './price.js';
+import { type Metric, sumOf, type Quantities } from '../prices/price.js';
 import { looseStretches, storedDays } from './queries.js';
 import { READINGS_CUT } from './storage-queries.js';
 import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Stretch, type Window } from './window.js';
@@ -154,4 +154,17 @@ export async function storedBytes(sql: Sql, orgId: string): Promise<number | nul
     [orgId],
   );
   return rows[0]!.bytes;
+}
+
+type IncludedHours = Partial<Record<Metric, number | null>>;
+
+/** The hours that the quotas of an organization include in a month. Null: those of the price book. */
+export async function includedHours(sql: Sql, orgId: string): Promise<IncludedHours> {
+  const { rows } = await sql.query<IncludedHours>(
+    `select included_vcpu_hours as vcpu_hour, included_memory_gib_hours as memory_gib_hour,
+       included_disk_gib_hours as disk_gib_hour
+     from quotas where org_id = $1`,
+    [orgId],
+  );
+  return rows[0] ?? {};
 }

@@ -1,11 +1,18 @@
 import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
 import { instantFromMicros, microsOf, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
-import { getLimits } from '../quotas/queries.js';
-import { amountOf, inUnits, METRICS, project, sumOf, type PriceBook, type Quantities } from './price.js';
+import {
+  amountOf,
+  inUnits,
+  METRICS,
+  project,
+  sumOf,
+  type PriceBook,
+  type Quantities,
+} from '../prices/price.js';
 import type { Format } from './queries.js';
 import type { UsageSummary } from './schema.js';
-import { computeDays, storageDays, storedBytes } from './summary-queries.js';
+import { computeDays, includedHours, storageDays, storedBytes } from './summary-queries.js';
 import type { Window } from './window.js';
 
 const GIB = 1024 ** 3;
@@ -111,18 +118,12 @@ export function presentSummary(summary: UsageSummary, format: Format): string {
 
 /** Hours that the quotas of an organization include take the place of the price book's. */
 async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<PriceBook> {
-  const limits = await getLimits(tx, orgId);
-  const whole = (value: number | null | undefined) => value != null && { value: BigInt(value), scale: 0 };
-  const { included } = book;
-  return {
-    ...book,
-    included: {
-      ...included,
-      vcpu_hour: whole(limits?.included_vcpu_hours) || included.vcpu_hour,
-      memory_gib_hour: whole(limits?.included_memory_gib_hours) || included.memory_gib_hour,
-      disk_gib_hour: whole(limits?.included_disk_gib_hours) || included.disk_gib_hour,
-    },
-  };
+  const hours = await includedHours(tx, orgId);
+  const own = Object.entries(hours).filter(([, value]) => value !== null);
+  const included = Object.fromEntries(
+    own.map(([metric, value]) => [metric, { value: BigInt(value!), scale: 0 }]),
+  );
+  return { ...book, included: { ...book.included, ...included } };
 }
 
 /** More minor units than a JSON number counts is a mistake in the price book, and no number to print. */

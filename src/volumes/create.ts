@@ -1,15 +1,15 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { violatedConstraint } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './cap.js';
-import { insertVolume } from './queries.js';
 import { presentVolume } from './present.js';
+import { insertVolume } from './queries.js';
 import type { CreateVolumeRequest, VolumeResponse } from './schema.js';
 
 const NAME = /^[a-z0-9]+(-[a-z0-9]+)*$/;
@@ -17,7 +17,7 @@ const NAME_LENGTH = 63;
 
 export async function create(
   ctx: Context,
-  caller: Caller,
+  caller: Writer,
   { name, labels = {}, capacity_gib = null }: CreateVolumeRequest,
 ): Promise<VolumeResponse> {
   const { orgId, actor } = caller;

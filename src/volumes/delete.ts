@@ -1,18 +1,18 @@
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
-import { sandboxesMounting } from '../sandboxes/mounted.js';
 import { endAccruals } from './accrual-queries.js';
+import { sandboxesMounting } from './mounting-sandboxes.js';
 import { lockVolume, setDeleting } from './queries.js';
 
 /**
  * Schedules an unused managed volume for deletion. Until `purge_at` it can be restored; deleting it again changes
  * nothing and answers the same.
  */
-export async function remove(ctx: Context, caller: Caller, id: string): Promise<{ message: string }> {
+export async function remove(ctx: Context, caller: Writer, id: string): Promise<{ message: string }> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx) => {
     const volume = await lockVolume(tx, orgId, id);

@@ -1,6 +1,5 @@
+import { VOLUME_ID } from '../http/example-ids.js';
 import type { Examples } from '../http/examples.js';
-
-export const VOLUME_ID = '01a206d4-f47c-77d3-89e4-c3cb4d6b900e';
 
 const parameters = { id: VOLUME_ID };
 const VOLUME = {

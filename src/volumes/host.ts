@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
 import type { Instant } from '../lib/instant.js';
 import { insertVolume } from './queries.js';
 

@@ -1,7 +1,7 @@
+import { RECONCILER } from '../audit/events/actor.js';
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
-import { RECONCILER } from '../events/actor.js';
-import { recordEvent } from '../events/record.js';
 import { isRemoved, lockDueVolumes, setRemoved } from './queries.js';
 
 const BATCH = 100;

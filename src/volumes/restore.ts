@@ -1,8 +1,8 @@
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { violatedConstraint } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { presentVolume } from './present.js';
 import { lockVolume, setActive } from './queries.js';
@@ -12,7 +12,7 @@ import type { VolumeResponse } from './schema.js';
  * Takes the deletion of a volume back. From its purge time on it is not found, whether or not the purge has been at it
  * yet. A volume that is not being deleted stays as it is.
  */
-export async function restore(ctx: Context, caller: Caller, id: string): Promise<VolumeResponse> {
+export async function restore(ctx: Context, caller: Writer, id: string): Promise<VolumeResponse> {
   const { orgId, actor } = caller;
   let name: string | null = null;
   try {

@@ -1,14 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
+import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
-import { recordEvent } from '../events/record.js';
-import type { Caller } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
-import { sandboxesMounting } from '../sandboxes/mounted.js';
 import { checkCap } from './cap.js';
+import { sandboxesMounting } from './mounting-sandboxes.js';
 import { presentVolume } from './present.js';
 import { lockVolume, updateVolume, type VolumeRow } from './queries.js';
 import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
@@ -21,7 +21,7 @@ type Change = Pick<VolumeRow, 'capacity_gib' | 'labels'>;
  */
 export async function update(
   ctx: Context,
-  caller: Caller,
+  caller: Writer,
   id: string,
   request: UpdateVolumeRequest,
 ): Promise<VolumeResponse> {

@@ -1,9 +1,11 @@
+import { getEvent, type EventRow } from '../audit/events/queries.js';
+import { presentEvent } from '../audit/list/present.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
-import { presentEvent } from '../events/present.js';
-import { getEvent, type EventRow } from '../events/queries.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
+import { VERSION } from '../lib/version.js';
+import { post, storable } from '../outbound/post.js';
 import type { Keyring } from '../secrets/keyring.js';
-import { VERSION } from '../version.js';
+import { noteOutcome, outcomeOf, type Outcome } from './circuit-breaker.js';
 import {
   finishAttempt,
   lockDelivery,
@@ -11,13 +13,11 @@ import {
   type Claimed,
   type DeliveryRow,
 } from './delivery-queries.js';
-import type { Means } from './means.js';
-import { post, storable } from './post.js';
 import { getWebhook, type WebhookRow } from './queries.js';
-import { noteOutcome, outcomeOf, type Outcome } from './receiver.js';
 import { readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
 import { openSecrets, signatures } from './secret.js';
+import type { Means } from './webhook-context.js';
 
 /** Of what went wrong so much is kept: a certificate can bring along any number of names. */
 const ERROR_LENGTH = 500;

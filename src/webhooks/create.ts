@@ -1,14 +1,14 @@
 import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
 import { ApiError } from '../http/errors.js';
-import { checkUrl } from './destination.js';
+import { checkUrl } from '../outbound/destination.js';
+import { checkTypes } from './event-types.js';
 import { originOf, presentWebhook } from './present.js';
 import { countWebhooks, insertWebhook } from './queries.js';
 import type { CreateWebhookRequest, WebhookWithSecret } from './schema.js';
 import { makeSecret, sealSecret } from './secret.js';
-import { checkTypes } from './types.js';
-import type { By, Means } from './means.js';
+import type { By, Means } from './webhook-context.js';
 
 /** Each follows the log by itself, so there are not any number of them. */
 const MOST = 20;

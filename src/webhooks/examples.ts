@@ -1,6 +1,5 @@
+import { BY_KEY, ORG_ID } from '../http/example-ids.js';
 import type { Examples } from '../http/examples.js';
-import { BY_KEY } from '../keys/examples.js';
-import { ORG_ID } from '../orgs/examples.js';
 
 const webhook_id = '01a206d4-f96a-775b-a087-81aeab380543';
 const delivery_id = '01a206d4-faf5-7174-930c-2bfcf1841b5a';

@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
+import { readLog, type LogEntry } from '../audit/log/read.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
-import { readLog, type LogEntry } from '../events/log.js';
 import { addMillis } from '../lib/instant.js';
 import { countPending, insertDeliveries } from './delivery-queries.js';
 import { lockFreeWebhook, setPosition, type WebhookRow } from './queries.js';

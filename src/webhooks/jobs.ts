@@ -1,11 +1,12 @@
 import { setMaxListeners } from 'node:events';
 import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
+import { makePlaces } from '../lib/concurrency-limit.js';
 import { addMillis } from '../lib/instant.js';
-import { sleep } from '../lib/sleep.js';
 import { startLoop } from '../lib/loop.js';
-import { makePlaces } from '../lib/places.js';
+import { sleep } from '../lib/sleep.js';
 import { attempt } from './attempt.js';
+import { isDown } from './circuit-breaker.js';
 import {
   claimDue,
   deleteDeliveries,
@@ -16,8 +17,7 @@ import {
 } from './delivery-queries.js';
 import { follow } from './follow.js';
 import { forgetOldSecrets, listActive, listDeleted, removeDeleted, type WebhookRow } from './queries.js';
-import { isDown } from './receiver.js';
-import { Turns } from './turns.js';
+import { Turns } from './served-webhooks.js';
 
 /** A notification can be lost, and retries come due: look at least this often, in milliseconds. */
 const LOOK_EVERY_MS = 1_000;

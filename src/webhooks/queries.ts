@@ -1,5 +1,5 @@
+import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
-import type { EventActor } from '../events/schema.js';
 import type { Instant } from '../lib/instant.js';
 import type { Sealed } from '../secrets/keyring.js';
 import type { WebhookResponse } from './schema.js';

@@ -1,12 +1,12 @@
+import { recordEvent } from '../audit/events/record.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
 import { lockDelivery, makeDue } from './delivery-queries.js';
-import type { By, Means } from './means.js';
 import { presentDelivery } from './present.js';
 import { lockWebhook } from './queries.js';
 import type { DeliveryResponse } from './schema.js';
+import type { By, Means } from './webhook-context.js';
 
 /** Sends a delivery again, whatever became of it, and tries as long as with a new one. */
 export async function redeliver(

@@ -1,12 +1,12 @@
+import { recordEvent } from '../audit/events/record.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis, shortInstant } from '../lib/instant.js';
-import type { By, Means } from './means.js';
 import { originOf, presentWebhook } from './present.js';
 import { lockWebhook, replaceSecrets } from './queries.js';
 import { DEFAULT_OVERLAP_SECS, type RotateWebhookSecretRequest, type WebhookWithSecret } from './schema.js';
 import { makeSecret, replacedSecrets, sealSecret } from './secret.js';
+import type { By, Means } from './webhook-context.js';
 
 /** So many replaced secrets sign at most: each is a signature in a header of every delivery. */
 const MOST_OLD = 4;

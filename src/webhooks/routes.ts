@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
 import type { Shared } from '../context.js';
-import { callerOf } from '../http/auth.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
-import { makePlaces } from '../lib/places.js';
 import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
-import { contextOf } from '../http/request-context.js';
+import { makePlaces } from '../lib/concurrency-limit.js';
 import { createWebhook } from './create.js';
 import { list, listLog } from './list.js';
 import { presentWebhook } from './present.js';
@@ -23,7 +23,7 @@ import {
   WebhookResponse,
   WebhookWithSecret,
 } from './schema.js';
-import { tryWebhook } from './try.js';
+import { tryWebhook } from './send-test.js';
 import { changeWebhook, removeWebhook } from './update.js';
 
 /** A webhook hands on what any key of the organization may not read: the whole audit trail, for as long as it is there. */

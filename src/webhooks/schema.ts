@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { EventActor } from '../events/schema.js';
+import { EventActor } from '../audit/events/schema.js';
 import { DateTime, Field, Named, Nullable, PageOf, Uuid, Words } from '../http/schema.js';
 
 const WEBHOOK_STATUSES = ['active', 'disabled'] as const;

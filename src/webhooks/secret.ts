@@ -1,9 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
-import type { EventActor } from '../events/schema.js';
-import { ExplainedError } from '../lib/explained.js';
+import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import type { Keyring, Sealed } from '../secrets/keyring.js';
 import { countByOrg } from '../secrets/secrets.js';

@@ -4,7 +4,7 @@ import { Type } from 'typebox';
 import { compile } from '../http/validation.js';
 import { makeDirectories } from '../lib/directories.js';
 import { replacePrivateFile } from '../lib/private-file.js';
-import type { Reach } from './destination.js';
+import type { Reach } from '../outbound/destination.js';
 
 /** Commands judge addresses like the service on the same data directory, which notes here what it was started with. */
 const FILE = 'webhook-reach.json';

@@ -1,12 +1,12 @@
+import { recordEvent } from '../audit/events/record.js';
 import { inTransaction } from '../db/transaction.js';
-import { recordEvent } from '../events/record.js';
 import { ApiError } from '../http/errors.js';
-import { checkUrl } from './destination.js';
-import type { By, Means } from './means.js';
+import { checkUrl } from '../outbound/destination.js';
+import { checkTypes } from './event-types.js';
 import { originOf, presentWebhook } from './present.js';
 import { lockWebhook, markDeleted, updateWebhook, type WebhookRow } from './queries.js';
 import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
-import { checkTypes } from './types.js';
+import type { By, Means } from './webhook-context.js';
 
 /** Changes what is said and leaves the rest. One that is made active again goes on in the log where it stopped. */
 export async function changeWebhook(

@@ -1,7 +1,7 @@
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import type { Runtime } from '../runtimes/runtime.js';
-import { hasEnded, makeHolder } from './holder.js';
+import { hasEnded, makeHolder } from './process-identity.js';
 import { endLease, lockEpoch, readHolder, takeLease, type WorkerIdentity } from './queries.js';
 
 /** The lease was lost while something was under way that only its holder may do. Nothing was written. */

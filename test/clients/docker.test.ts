@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { testClients } from '../support/clients.js';
-import { describeDocker, importImage, makeBusybox, makeImage } from '../support/docker.js';
 import { onDocker } from '../support/docker-service.js';
+import { describeDocker, importImage, makeBusybox, makeImage } from '../support/docker.js';
 import { startTestService } from '../support/service.js';
 
 describeDocker('on Docker', () => {

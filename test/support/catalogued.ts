@@ -1,6 +1,6 @@
+import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
+import { leafOf, type EventContent } from '../../src/audit/events/content.js';
 import { isUnreachable, type Pool } from '../../src/db/pool.js';
-import { leafOf, type EventContent } from '../../src/events/canonical.js';
-import { CATALOGUE, type EventType } from '../../src/events/catalogue.js';
 import { compile, explainFirst } from '../../src/http/validation.js';
 
 type Written = EventContent & { leaf: Buffer };

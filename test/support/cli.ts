@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { Address } from '../../src/db/pool.js';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 
 export interface Ended {
   code: number | null;

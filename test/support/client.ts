@@ -1,16 +1,9 @@
 import { sleep } from '../../src/lib/sleep.js';
+import type { Answer } from './answer.js';
 import { expectDocumented } from './openapi.js';
 
 /** How long a request is tried again that the service was too busy for, in milliseconds. */
 const PATIENCE_MS = 120_000;
-
-/** An answer, whose body is checked against openapi.json before a test sees it. */
-export interface Answer<Body = any> {
-  status: number;
-  headers: Headers;
-  body: Body;
-  text: string;
-}
 
 interface RequestOptions {
   query?: Record<string, string | number | boolean | string[]> | string;

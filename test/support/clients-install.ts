@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { CLIENT_VERSION } from '../clients/table.js';
 
 /** The official clients, each in a folder that is kept from one test run to the next: the packages have 90 MB. */

@@ -1,4 +1,4 @@
-import { DockerRuntime, type DockerOptions } from '../../src/runtimes/docker.js';
+import { DockerRuntime, type DockerOptions } from '../../src/runtimes/docker/runtime.js';
 import type { Client } from './client.js';
 import { SOCKET } from './docker.js';
 import type { TestOptions, TestService } from './service.js';

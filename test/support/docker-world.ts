@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { expect } from 'vitest';
-import { DockerRuntime } from '../../src/runtimes/docker.js';
-import type { Guarded } from '../../src/runtimes/network-policy.js';
+import type { Guarded } from '../../src/runtimes/docker/network/policy.js';
+import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import type { Client } from './client.js';
 import { docker, execIn, IMAGE, SOCKET } from './docker.js';
 import { nft, sh } from './netns.js';

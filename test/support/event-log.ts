@@ -1,6 +1,6 @@
+import { readLog, type LogEntry } from '../../src/audit/log/read.js';
 import type { Pool } from '../../src/db/pool.js';
 import { inTransaction } from '../../src/db/transaction.js';
-import { readLog, type LogEntry } from '../../src/events/log.js';
 import { until } from './until.js';
 
 /** Takes an organization's events away, as retention does, so that a test begins with none. */

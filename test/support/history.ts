@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import { operator } from '../../src/events/actor.js';
+import { operator } from '../../src/audit/events/actor.js';
 import { importLines, type ImportResult } from '../../src/import/import.js';
 import { createKey } from '../../src/keys/create.js';
 import { makeClient, type Client } from './client.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { inject } from 'vitest';
 import { connectionConfig, openPool, type Address } from '../../src/db/pool.js';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { withDatabase } from './database.js';
 
 const FOLDER = join(PACKAGE_ROOT, 'migrations');

@@ -1,10 +1,10 @@
-import Ajv2020 from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
+import Ajv2020 from 'ajv/dist/2020.js';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
-import type { Answer } from './client.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import type { Answer } from './answer.js';
 
 /** The committed description. `npm run check` sees to it that it is the one the service serves. */
 export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {

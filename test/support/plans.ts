@@ -1,7 +1,7 @@
 import pg from 'pg';
+import type { Sql } from '../../src/db/pool.js';
 import { READERS } from '../../src/db/reads.js';
 import { REQUEST_ROLE } from '../../src/db/request-role.js';
-import type { Sql } from '../../src/db/pool.js';
 
 /** A statement that was sent to the database. */
 export interface Sent {

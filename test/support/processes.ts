@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { PACKAGE_ROOT } from '../../src/lib/root.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');

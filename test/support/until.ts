@@ -1,5 +1,6 @@
 import { sleep } from '../../src/lib/sleep.js';
-import type { Answer, Client } from './client.js';
+import type { Answer } from './answer.js';
+import type { Client } from './client.js';
 
 /** A machine that is busy with something else makes no test fail. Below the time limit of a test, so that the last value shows. */
 const PATIENCE_MS = 120_000;

@@ -1,4 +1,5 @@
-import type { Answer, Client } from './client.js';
+import type { Answer } from './answer.js';
+import type { Client } from './client.js';
 import type { TestService } from './service.js';
 
 export const encode = (path: string | Buffer) => Buffer.from(path).toString('base64url');

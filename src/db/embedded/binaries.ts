@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
-import { ExplainedError } from '../../lib/explained.js';
+import { ExplainedError } from '../../lib/explained-error.js';
 
 /** PostgreSQL's programs as npm installed them for this platform. */
 export interface Binaries {

@@ -1,7 +1,7 @@
 import { accessSync, chmodSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
-import { ExplainedError } from '../../lib/explained.js';
+import { ExplainedError } from '../../lib/explained-error.js';
 
 /** Where things lie in a data directory. */
 export interface DataDirectory {

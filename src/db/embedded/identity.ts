@@ -10,8 +10,8 @@ import {
   rmSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { ExplainedError } from '../../lib/explained-error.js';
 import { binariesIn, type Binaries } from './binaries.js';
-import { ExplainedError } from '../../lib/explained.js';
 
 /**
  * As whom PostgreSQL runs. It refuses to run as root, so a root process has to give it another identity:

@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import { ExplainedError } from '../../lib/explained-error.js';
 import { sleep } from '../../lib/sleep.js';
 import type { DataDirectory } from './directory.js';
-import { ExplainedError } from '../../lib/explained.js';
 
 /** How long an orphan may take to write everything down and leave, in milliseconds. */
 const LEAVE_TIMEOUT_MS = 30_000;

@@ -12,12 +12,12 @@ import {
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { ExplainedError } from '../../lib/explained-error.js';
 import { sleep } from '../../lib/sleep.js';
 import { findBinaries } from './binaries.js';
 import type { DataDirectory } from './directory.js';
 import { chooseIdentity, giveTo, type Identity } from './identity.js';
 import { clearPredecessor, readPidFile } from './postmaster.js';
-import { ExplainedError } from '../../lib/explained.js';
 
 const run = promisify(execFile);
 

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { callerOf } from '../../http/auth.js';
+import { callerOf } from '../../access/caller.js';
 import type { ErrorName } from '../../http/errors.js';
 import { Field, Uuid } from '../../http/schema.js';
 import type { Target } from './volume.js';

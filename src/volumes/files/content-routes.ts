@@ -1,12 +1,12 @@
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
+import { contextOf } from '../../access/request-context.js';
 import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
+import { validatorCompiler } from '../../http/validation.js';
 import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { validatorCompiler } from '../../http/validation.js';
-import { contextOf } from '../../http/request-context.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
 import { PathHeaders, readPath } from './headers.js';
 import { read } from './read.js';

@@ -1,6 +1,6 @@
 import { copyFile } from 'node:fs/promises';
 import type { Context } from '../../context.js';
-import { at } from '../beneath.js';
+import { at } from '../storage/guest-path.js';
 import { openFile } from './entry.js';
 import { refusing } from './errors.js';
 import { place } from './incoming.js';

@@ -1,9 +1,9 @@
 import type { Stats } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
 import { constants } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at, lookAt, splitPath, VolumePathError } from '../beneath.js';
+import { at, lookAt, splitPath, VolumePathError } from '../storage/guest-path.js';
 import type { VolumeFile } from './schema.js';
 import type { Target } from './volume.js';
 

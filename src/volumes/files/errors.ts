@@ -1,5 +1,5 @@
 import { ApiError, type ErrorName } from '../../http/errors.js';
-import { VolumePathError, type VolumePathErrorKind } from '../beneath.js';
+import { VolumePathError, type VolumePathErrorKind } from '../storage/guest-path.js';
 
 const OF_PATHS: Record<VolumePathErrorKind, ErrorName> = {
   invalid: 'invalid_volume_path',

@@ -1,5 +1,5 @@
+import { VOLUME_ID } from '../../http/example-ids.js';
 import type { Examples } from '../../http/examples.js';
-import { VOLUME_ID } from '../examples.js';
 
 const id = VOLUME_ID;
 const parameters = { id, 'x-msb-file-path': encoded('notes.txt') };

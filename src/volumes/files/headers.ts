@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
-import { WriteHeaders } from '../../idempotency/schema.js';
 import { ApiError } from '../../http/errors.js';
 import { Words } from '../../http/schema.js';
+import { WriteHeaders } from '../../idempotency/schema.js';
 
 export const PathHeaders = Type.Object({
   'x-msb-file-path': Type.String({

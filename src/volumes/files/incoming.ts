@@ -3,7 +3,7 @@ import { constants, type Stats } from 'node:fs';
 import { lstat, open, readdir, rename, unlink, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../beneath.js';
+import { at } from '../storage/guest-path.js';
 import { canonical } from './entry.js';
 import { writable, type Target } from './volume.js';
 

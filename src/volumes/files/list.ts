@@ -1,7 +1,7 @@
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../beneath.js';
+import { at } from '../storage/guest-path.js';
 import { canonical, isServed, look, present } from './entry.js';
 import { refusing } from './errors.js';
 import type { VolumeFile } from './schema.js';

@@ -1,8 +1,8 @@
 import { lstat, rmdir, unlink } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../beneath.js';
-import { removeTree } from '../remove-tree.js';
+import { at } from '../storage/guest-path.js';
+import { removeTree } from '../storage/remove-tree.js';
 import { refusing } from './errors.js';
 import { writable, type Target } from './volume.js';
 

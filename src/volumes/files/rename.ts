@@ -1,7 +1,7 @@
 import { lstat, rename as move } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../beneath.js';
+import { at } from '../storage/guest-path.js';
 import { refusing } from './errors.js';
 import type { TransferRequest } from './schema.js';
 import { writable, type Target } from './volume.js';

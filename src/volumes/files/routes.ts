@@ -1,9 +1,9 @@
-import { writerOf } from '../../idempotency/keyed.js';
-import { WriteHeaders } from '../../idempotency/schema.js';
-import { inFileWrite } from '../../idempotency/file-write.js';
+import { contextOf } from '../../access/request-context.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
-import { contextOf } from '../../http/request-context.js';
+import { inFileWrite } from '../../idempotency/file-write.js';
+import { writerOf } from '../../idempotency/keyed.js';
+import { WriteHeaders } from '../../idempotency/schema.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './addressing.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';

@@ -1,5 +1,5 @@
 import type { Context } from '../../context.js';
-import { VolumePathError } from '../beneath.js';
+import { VolumePathError } from '../storage/guest-path.js';
 import { canonical, look, present } from './entry.js';
 import { refusing } from './errors.js';
 import type { VolumeFile } from './schema.js';

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { VolumePathError } from '../beneath.js';
+import { VolumePathError } from '../storage/guest-path.js';
 import { refusing } from './errors.js';
 import { place } from './incoming.js';
 import { writable, type Target } from './volume.js';

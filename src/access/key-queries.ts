@@ -1,0 +1,111 @@
+import type { EventActor } from '../audit/events/schema.js';
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import type { Access } from './access.js';
+import type { Scope } from './scopes.js';
+
+export interface KeyRow {
+  org_id: string;
+  id: string;
+  name: string;
+  /** Of its newest secret. */
+  prefix: string;
+  scopes: Scope[];
+  labels: Record<string, string>;
+  cidrs: string[];
+  expires_at: Instant | null;
+  created_at: Instant;
+  created_by: EventActor | null;
+  last_used_at: Instant | null;
+  rotated_at: Instant | null;
+  revoked_at: Instant | null;
+}
+
+type Row = KeyRow & Record<string, unknown>;
+
+export const KEY_COLUMNS = `org_id, id, name, prefix, scopes, labels, cidrs, expires_at, created_at, created_by, last_used_at, rotated_at,
+  revoked_at`;
+export const K_COLUMNS = KEY_COLUMNS.replace(/\w+/g, 'k.$&');
+
+/** `until`: of a secret that was replaced. */
+export function accessOf({
+  scopes,
+  labels,
+  cidrs,
+  expires_at,
+  until = null,
+}: KeyRow & { until?: Instant | null }): Access {
+  return { scopes, labels, cidrs, expiresAt: expires_at, replaced: until !== null };
+}
+
+/** A key and one of its secrets. `until`: of a secret that was replaced, when it stops working. */
+export type SecretRow = KeyRow & { secret_prefix: string; hash: Buffer; until: Instant | null };
+
+/**
+ * The keys, revoked and expired ones too, that have a secret with one of these prefixes. The one question that names no
+ * organization: it is what tells which it is.
+ */
+export async function findSecrets(sql: Sql, prefixes: readonly string[]): Promise<SecretRow[]> {
+  const { rows } = await sql.query<SecretRow & Row>(
+    `select ${K_COLUMNS}, k.prefix as secret_prefix, k.hash, null::timestamptz as until from api_keys k
+     where k.prefix = any ($1)
+     union all
+     select ${K_COLUMNS}, r.prefix, r.hash, r.until from api_key_replaced_secrets r
+     join api_keys k on k.org_id = r.org_id and k.id = r.key_id
+     where r.prefix = any ($1)`,
+    [prefixes],
+  );
+  return rows;
+}
+
+export interface KeyUse {
+  org_id: string;
+  id: string;
+  at: Instant;
+}
+
+export interface KeyName {
+  org_id: string;
+  id: string;
+  name: string;
+  prefix: string;
+}
+
+/** Writes when keys were last used, where that is a minute or more after what is written. Returns those used first. */
+export async function setUsed(sql: Sql, uses: readonly KeyUse[]): Promise<(KeyName & { at: Instant })[]> {
+  const { rows } = await sql.query<KeyName & { at: Instant; first: boolean } & Record<string, unknown>>(
+    `with used as (
+       select org_id, id, at from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (org_id, id, at)
+     ), before as (
+       select k.org_id, k.id, k.last_used_at is null as first, u.at
+       from api_keys k
+       join used u on u.org_id = k.org_id and u.id = k.id
+       where k.last_used_at is null or k.last_used_at <= u.at - interval '1 minute'
+       order by k.org_id, k.id
+       for update of k
+     )
+     update api_keys k set last_used_at = b.at
+     from before b
+     where k.org_id = b.org_id and k.id = b.id
+     returning k.org_id, k.id, k.name, k.prefix, b.at, b.first`,
+    [uses.map((use) => use.org_id), uses.map(({ id }) => id), uses.map(({ at }) => at)],
+  );
+  return rows.filter(({ first }) => first);
+}
+
+/** False when it was written less than an hour ago that the key is refused often. */
+export async function setRefusalsRecorded(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  at: Instant,
+): Promise<KeyName | undefined> {
+  const { rows } = await sql.query<KeyName & Record<string, unknown>>(
+    `update api_keys set refusals_recorded_at = $3
+     where org_id = $1 and id = $2
+       and (refusals_recorded_at is null or refusals_recorded_at <= $3::timestamptz - interval '1 hour')
+     returning org_id, id, name, prefix`,
+    [orgId, id, at],
+  );
+  return rows[0];
+}

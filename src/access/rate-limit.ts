@@ -1,0 +1,82 @@
+import rateLimit, { normalizeIP } from '@fastify/rate-limit';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { actorId } from '../audit/events/actor.js';
+import { ApiError } from '../http/errors.js';
+import type { App } from '../http/route.js';
+import { plainAddress } from '../lib/cidr.js';
+import type { Settings } from '../settings.js';
+import { callerOf } from './caller.js';
+
+const KEY_WINDOW_SECS = 10;
+const ADDRESS_WINDOW_SECS = 60;
+/** How many keys and addresses are counted at once; of more, the longest unseen are forgotten. */
+const ROOM = { cache: 20_000 };
+
+export interface Limits {
+  /** Counts a request of a key. Throws `rate_limited` when there were too many. */
+  ofKey(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /**
+   * Counts a request without a key that opens something. Throws `rate_limited` when there were too many of its address; of
+   * IPv6, of the 64 bits that a customer is given.
+   */
+  ofFailures(request: FastifyRequest): Promise<void>;
+}
+
+/**
+ * Limits for the requests of a key and for the failures of an address, by the fields `RateLimit` and `RateLimit-Policy`
+ * (draft-ietf-httpapi-ratelimit-headers). Each process counts for itself: several let through as many times more.
+ */
+export async function makeLimits(
+  app: App,
+  { rateLimit: perSecond, failedAuthLimit: perMinute }: Settings,
+): Promise<Limits> {
+  await app.register(rateLimit, { global: false });
+  const quota = perSecond * KEY_WINDOW_SECS;
+  const countKey = app.createRateLimit({
+    max: quota,
+    timeWindow: KEY_WINDOW_SECS * 1000,
+    ...ROOM,
+    keyGenerator: (request) => actorId(callerOf(request).actor),
+  });
+  const countFailure = app.createRateLimit({
+    max: perMinute,
+    timeWindow: ADDRESS_WINDOW_SECS * 1000,
+    ...ROOM,
+    keyGenerator: networkOf,
+  });
+  const keyPolicy = `"key";q=${quota};w=${KEY_WINDOW_SECS}`;
+  const failurePolicy = `"failures";q=${perMinute};w=${ADDRESS_WINDOW_SECS}`;
+
+  return {
+    async ofKey(request, reply) {
+      if (perSecond === 0) return;
+      const count = await countKey(request);
+      if (count.isAllowed) return;
+      const fields = fieldsOf('key', keyPolicy, count.remaining, count.ttlInSeconds);
+      void reply.headers(fields);
+      if (count.isExceeded) refuse('the key', fields, count.ttlInSeconds);
+    },
+    async ofFailures(request) {
+      if (perMinute === 0) return;
+      const count = await countFailure(request);
+      if (count.isAllowed || !count.isExceeded) return;
+      const fields = fieldsOf('failures', failurePolicy, count.remaining, count.ttlInSeconds);
+      refuse('the address, without a key that opens anything', fields, count.ttlInSeconds);
+    },
+  };
+}
+
+/** A socket that is closed has no address any more. */
+function networkOf({ ip }: { ip: string | undefined }): string {
+  return normalizeIP(plainAddress(ip ?? ''));
+}
+
+function fieldsOf(policy: string, policies: string, remaining: number, secs: number): Record<string, string> {
+  return { 'ratelimit-policy': policies, ratelimit: `"${policy}";r=${remaining};t=${secs}` };
+}
+
+function refuse(whose: string, fields: Record<string, string>, secs: number): never {
+  throw new ApiError('rate_limited', `too many requests of ${whose}: wait ${secs} s`, null, {
+    headers: { ...fields, 'retry-after': String(secs) },
+  });
+}

@@ -1,0 +1,77 @@
+import { Type } from 'typebox';
+import { badParameter } from '../../http/errors.js';
+import { readSince, readUntil } from '../../http/parameters.js';
+import { Repeatable, Words } from '../../http/schema.js';
+import type { EventFilter, FilterColumn } from '../events/queries.js';
+
+const word = Type.String({ minLength: 1, maxLength: 200 });
+const excludes = 'The parameter can be repeated. A value that starts with `!` excludes its events.';
+const KINDS = ['user', 'api_key', 'system', 'ssh_key', '!user', '!api_key', '!system', '!ssh_key'] as const;
+
+/** The query parameters of whatever hands events out. */
+export const FilterParameters = {
+  event_type: Repeatable(word, `Only events of this type, such as \`api_key_created\`. ${excludes}`),
+  category: Repeatable(word, `Only events of this category, such as \`sandbox\`. ${excludes}`),
+  actor_kind: Repeatable(Words([...KINDS]), `Only events of this kind of actor. ${excludes}`),
+  actor_id: Repeatable(
+    word,
+    `Only events of this actor: the id of a user or key, or a code of the system. ${excludes}`,
+  ),
+  resource_id: Repeatable(
+    word,
+    `Only events about this object: the id of a sandbox, volume or key. ${excludes}`,
+  ),
+  since: Type.Optional(Type.String({ description: 'Only events at or after this RFC 3339 date-time.' })),
+  until: Type.Optional(Type.String({ description: 'Only events at or before this RFC 3339 date-time.' })),
+};
+
+export interface FilterQuery extends Partial<Record<FilterColumn, string[]>> {
+  since?: string;
+  until?: string;
+}
+
+/** Reads them. Throws the refusal of what is not understood; `known-types.ts` knows which event types there are. */
+export function readEventFilter(query: FilterQuery): EventFilter {
+  const { event_type, category, actor_kind, actor_id, resource_id } = query;
+  const filter: EventFilter = {
+    columns: Object.entries({ event_type, category, actor_kind, actor_id, resource_id }).flatMap(
+      ([column, values]) => (values ? [readFilter(column as FilterColumn, values)] : []),
+    ),
+    since: readSince('since', query.since),
+    until: readUntil('until', query.until),
+  };
+  if (filter.since !== undefined && filter.until !== undefined && filter.since > filter.until) {
+    throw badParameter('until', 'until must not be before since');
+  }
+  return filter;
+}
+
+/** What of them was given, as it was given: for the audit trail. */
+export function spokenFilter(query: FilterQuery): Record<string, unknown> {
+  const { event_type, category, actor_kind, actor_id, resource_id, since, until } = query;
+  const all = { event_type, category, actor_kind, actor_id, resource_id, since, until };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+export function isEmpty({ columns, since, until }: EventFilter): boolean {
+  return columns.length === 0 && since === undefined && until === undefined;
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** Values that start with `!` exclude. */
+function readFilter(column: FilterColumn, values: string[]): EventFilter['columns'][number] {
+  const include: string[] = [];
+  const exclude: string[] = [];
+  for (const value of values) {
+    const text = value.startsWith('!') ? value.slice(1) : value;
+    if (text === '') throw badParameter(column, `${column} must not be empty`);
+    const isId = column === 'resource_id';
+    const wanted = isId ? text.toLowerCase() : text;
+    if (isId && !UUID.test(wanted)) {
+      throw badParameter(column, `resource_id must be a UUID, or ! and a UUID to exclude it`);
+    }
+    (value.startsWith('!') ? exclude : include).push(wanted);
+  }
+  return { column, include, exclude };
+}

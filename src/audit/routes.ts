@@ -1,0 +1,186 @@
+import type { Readable } from 'node:stream';
+import { Type } from 'typebox';
+import { callerOf } from '../access/caller.js';
+import { contextOf } from '../access/request-context.js';
+import { makeStreamed } from '../access/snapshot-answer.js';
+import type { Shared } from '../context.js';
+import { preferredType } from '../http/accept.js';
+import { ApiError, badParameter } from '../http/errors.js';
+import { answers, type App } from '../http/route.js';
+import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
+import { sendJson } from '../http/send-json.js';
+import { eventStream, FollowHeaders, Places, sendEvents } from '../http/sse.js';
+import { keepPartitions } from './events/partitions.js';
+import { EventResponse, PaginatedEventResponse } from './events/schema.js';
+import { beginExport, EXPORT_FORMATS, exportText } from './export/export.js';
+import { FilterParameters, readEventFilter } from './list/filter.js';
+import { list } from './list/list.js';
+import { showEvent } from './list/show.js';
+import { encodePlace, readPlace } from './list/stream-position.js';
+import { stream } from './list/stream.js';
+
+const tags = ['events'];
+const query = Type.Object(
+  {
+    ...FilterParameters,
+    ...PageQuery,
+  },
+  { additionalProperties: false },
+);
+
+const TYPES = { ndjson: 'application/x-ndjson', csv: 'text/csv' } as const;
+const Text = Type.Unsafe<Readable>({ type: 'string' });
+const exported = {
+  ...answers(Type.Any()),
+  200: {
+    description: 'The events, as NDJSON or CSV. An export that breaks off is not complete.',
+    headers: {
+      'next-cursor': Type.String({ description: 'The `cursor` of an export that continues after this one.' }),
+    },
+    content: { [TYPES.ndjson]: { schema: Text }, [TYPES.csv]: { schema: Text } },
+  },
+};
+
+export function eventRoutes(app: App, ctx: Shared): void {
+  const exportStreamed = makeStreamed(ctx, {
+    most: ctx.settings.maxExports,
+    what: 'of the audit trail',
+    beforeSnapshot: keepPartitions,
+  });
+  const places = new Places(
+    ctx.settings.maxEventFollowers,
+    'too many streams of events are followed: try again later',
+  );
+
+  app.get(
+    '/v1/events',
+    {
+      schema: {
+        operationId: 'list_events',
+        scope: 'events:read',
+        summary: 'List audit events, newest first',
+        description: 'Returns one page of the audit trail of the organization. The filters can be combined.',
+        tags,
+        querystring: query,
+        response: answers(PaginatedEventResponse),
+      },
+    },
+    async (request, reply) =>
+      sendJson(reply, await list(contextOf(request), callerOf(request).orgId, request.query)),
+  );
+
+  app.get(
+    '/v1/events/export',
+    {
+      // It would be written down as an export.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'export_events',
+        scope: 'events:read',
+        summary: 'Export audit events, in the order of the log',
+        description:
+          'Sends the whole event log as it is at this moment. The export is itself an audit event. A whole export as NDJSON can be verified without the service, with `sandkeep events verify --file`. Its last line is the signed end; a file without that line is not complete. The header `next-cursor` is the `cursor` for later events. After an export that broke off, continue with `after_seq`.',
+        tags,
+        querystring: Type.Object(
+          {
+            ...FilterParameters,
+            format: Type.Optional(
+              Words([...EXPORT_FORMATS], {
+                description:
+                  'The format of the export. Default: the one that the header `Accept` prefers, or NDJSON.',
+              }),
+            ),
+            cursor: Type.Optional(
+              Type.String({
+                minLength: 1,
+                description:
+                  'The `next-cursor` of an export or the `id` of a streamed event. The export begins after it.',
+              }),
+            ),
+            after_seq: Type.Optional(
+              Type.Integer({
+                minimum: 0,
+                maximum: Number.MAX_SAFE_INTEGER,
+                description: 'The `seq` of an event. The export begins after it. Give this or `cursor`.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: exported,
+      },
+    },
+    async (request, reply) => {
+      const { format, cursor, after_seq, ...query } = request.query;
+      const { orgId, actor } = callerOf(request);
+      if (cursor !== undefined && after_seq !== undefined) {
+        throw badParameter('after_seq', 'give cursor or after_seq, not both');
+      }
+      const type = format ? TYPES[format] : preferredType(request.headers.accept, [TYPES.ndjson, TYPES.csv]);
+      const afterSeq = after_seq ?? readPlace(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
+      const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
+      readEventFilter(query);
+      return exportStreamed(request, reply, async function* (tx) {
+        const begun = await beginExport(contextOf(request).pool, tx, asked, ctx.now());
+        void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
+        void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
+        yield* exportText(tx, begun);
+      });
+    },
+  );
+
+  app.get(
+    '/v1/events/stream',
+    {
+      // It would follow for nobody.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'stream_events',
+        scope: 'events:read',
+        summary: 'Follow audit events as they happen',
+        description:
+          'Sends server-sent events in the order of the log. The name of each is the event type and its data is the event. Its `id` is the `last-event-id` from which a client continues, at any process of the service. Without one the stream begins now, or with `since` at the first event that fits. The stream ends when the service stops or the key is refused.',
+        tags,
+        headers: FollowHeaders,
+        querystring: Type.Object(
+          {
+            ...FilterParameters,
+            cursor: Type.Optional(
+              Type.String({
+                minLength: 1,
+                description:
+                  'The place to begin at without `last-event-id`: the `next-cursor` of an export or the `id` of an event.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: { ...answers(Type.Any()), ...eventStream },
+      },
+    },
+    async (request, reply) => {
+      const events = await stream(contextOf(request), places, request, reply, request.query);
+      return sendEvents(reply, events, ctx.settings.usageStallMs);
+    },
+  );
+
+  app.get(
+    '/v1/events/:event_id',
+    {
+      schema: {
+        operationId: 'get_event',
+        scope: 'events:read',
+        summary: 'Get an audit event',
+        description: 'Returns one audit event of the organization by its id.',
+        tags,
+        params: Type.Object({ event_id: Field(Uuid, 'The id of the event.') }),
+        response: answers(EventResponse, 'sandbox_not_found'),
+      },
+    },
+    async (request, reply) => {
+      const text = await showEvent(contextOf(request), callerOf(request).orgId, request.params.event_id);
+      if (text === undefined) throw new ApiError('sandbox_not_found');
+      return sendJson(reply, text);
+    },
+  );
+}

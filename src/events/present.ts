@@ -1,8 +1,0 @@
-import { shortInstant } from '../lib/instant.js';
-import type { EventRow } from './queries.js';
-import type { EventResponse } from './schema.js';
-
-export function presentEvent({ occurred_at, ...row }: EventRow): EventResponse {
-  const { id, org_id, category, event_type, actor, payload } = row;
-  return { id, org_id, timestamp: shortInstant(occurred_at), category, event_type, actor, payload };
-}

@@ -1,0 +1,100 @@
+import type Docker from 'dockerode';
+import { buffer } from 'node:stream/consumers';
+import { extract, pack, type Headers } from 'tar-stream';
+import { statusOf } from './errors.js';
+
+/** Files in and out of a container that has not started, through the engine, which stays inside the container's root. */
+
+export type Entry =
+  | { name: string; type: 'file'; mode: number; content: Buffer; uid?: number; gid?: number }
+  | { name: string; type: 'directory'; mode: number }
+  | { name: string; type: 'symlink'; target: string };
+
+/** What is at a path in a container. Symlinks are not followed in its last part. */
+export interface Found {
+  type: 'file' | 'directory' | 'symlink' | 'other';
+  /** Permission bits. */
+  mode: number;
+  /** Bytes. */
+  size: number;
+  /** Where a symlink leads, as an absolute path in the container. */
+  target: string;
+}
+
+/** The bits that Go's `os.FileMode` has for types. */
+const TYPE_BITS = 0x8f280000;
+const DIRECTORY_BIT = 0x80000000;
+const SYMLINK_BIT = 0x08000000;
+
+/** Puts entries in a container; their names are paths from its root. */
+export async function putEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
+  const archive = pack();
+  for (const entry of entries) {
+    const header: Headers = { name: entry.name, type: entry.type, uid: 0, gid: 0 };
+    switch (entry.type) {
+      case 'file':
+        archive.entry(
+          { ...header, mode: entry.mode, uid: entry.uid ?? 0, gid: entry.gid ?? 0 },
+          entry.content,
+        );
+        break;
+      case 'directory':
+        archive.entry({ ...header, mode: entry.mode });
+        break;
+      case 'symlink':
+        archive.entry({ ...header, linkname: entry.target });
+        break;
+    }
+  }
+  archive.finalize();
+  // A file never takes the place of a directory, nor the other way round.
+  await container.putArchive(await buffer(archive), { path: '/', noOverwriteDirNonDir: 'true' });
+}
+
+export async function look(container: Docker.Container, path: string): Promise<Found | undefined> {
+  try {
+    const answer = (await container.infoArchive({ path })) as {
+      headers: Record<string, string | undefined>;
+      resume(): void;
+    };
+    answer.resume();
+    const text = Buffer.from(answer.headers['x-docker-container-path-stat'] ?? '', 'base64').toString();
+    const { mode, size, linkTarget } = JSON.parse(text) as { mode: number; size: number; linkTarget: string };
+    return { type: typeOf(mode), mode: mode & 0o777, size, target: linkTarget };
+  } catch (error) {
+    // 500 is the answer when something on the way is no directory. It comes without words, as there was no question for
+    // content. Whatever else it may stand for shows when something is put there.
+    if ([404, 500].includes(statusOf(error) ?? 0)) return undefined;
+    throw error;
+  }
+}
+
+function typeOf(mode: number): Found['type'] {
+  if ((mode & DIRECTORY_BIT) !== 0) return 'directory';
+  if ((mode & SYMLINK_BIT) !== 0) return 'symlink';
+  return (mode & TYPE_BITS) === 0 ? 'file' : 'other';
+}
+
+/** Reads one file, whole. */
+export async function getFile(
+  container: Docker.Container,
+  path: string,
+): Promise<Extract<Entry, { type: 'file' }>> {
+  const archive = extract();
+  const files: Extract<Entry, { type: 'file' }>[] = [];
+  archive.on('entry', ({ mode = 0o644, uid = 0, gid = 0 }: Headers, content, next) => {
+    const chunks: Buffer[] = [];
+    content.on('data', (chunk: Buffer) => chunks.push(chunk));
+    content.on('end', () => {
+      files.push({ name: path, type: 'file', mode, uid, gid, content: Buffer.concat(chunks) });
+      next();
+    });
+  });
+  const source = await container.getArchive({ path });
+  await new Promise<void>((resolve, reject) => {
+    source.on('error', reject);
+    archive.on('error', reject).on('finish', resolve);
+    source.pipe(archive);
+  });
+  return files[0]!;
+}

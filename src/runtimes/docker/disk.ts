@@ -1,0 +1,65 @@
+import type Docker from 'dockerode';
+import { randomUUID } from 'node:crypto';
+import { posix } from 'node:path';
+import { pack } from 'tar-stream';
+import { StartRefusedError, type RunSpec } from '../runtime.js';
+import type { ImageConfig } from './image.js';
+
+/** The storage drivers that can hold a container to a size; overlay2 only on some file systems. */
+const DRIVERS_WITH_QUOTA = new Set(['overlay2', 'btrfs', 'zfs']);
+const PROBE_SIZE = '64m';
+
+/** What the engine says of itself that matters here. */
+export interface StorageInfo {
+  Driver: string;
+  DriverStatus: [key: string, value: string][] | null;
+}
+
+/**
+ * Can the engine limit the size of a container's disk? Others than the drivers known to do so may accept a size and
+ * ignore it. Where it depends on how the file system is mounted it is tried, with a container that never starts, made
+ * from an empty image, both of which are removed again.
+ */
+export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: StorageInfo): Promise<boolean> {
+  if (!DRIVERS_WITH_QUOTA.has(Driver)) return false;
+  const below = DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
+  // Elsewhere it has no quota by project, and the probe would cost time at each start.
+  if (Driver === 'overlay2' && below !== 'xfs') return false;
+  const image = `sandkeep-probe:${randomUUID()}`;
+  try {
+    await importEmpty(docker, image);
+    const container = await docker.createContainer({
+      Image: image,
+      Cmd: ['/none'],
+      HostConfig: { StorageOpt: { size: PROBE_SIZE } },
+    });
+    await container.remove();
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await docker
+      .getImage(image)
+      .remove({ force: true })
+      .catch(() => undefined);
+  }
+}
+
+async function importEmpty(docker: Docker, image: string): Promise<void> {
+  const archive = pack();
+  archive.finalize();
+  const [repo, tag] = image.split(':');
+  const progress = await docker.importImage(archive, { repo, tag });
+  await new Promise<void>((resolve, reject) => {
+    docker.modem.followProgress(progress, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+/** Volumes that an image declares are outside the disk of a container, and so of its limit. Throws StartRefusedError. */
+export function checkDisk({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
+  const open = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
+  if (diskMib === null || open === undefined) return;
+  throw new StartRefusedError(
+    `resources.disk_size_mib cannot limit the volume that the image declares at ${open}: mount something there, or leave disk_size_mib out`,
+  );
+}

@@ -1,0 +1,56 @@
+import type Docker from 'dockerode';
+import { readFileSync } from 'node:fs';
+import { release } from 'node:os';
+import { v5 as uuidv5 } from 'uuid';
+import { CPU_OVERCOMMIT } from '../machine.js';
+import type { Capacity, Runtime } from '../runtime.js';
+import { sharesKernel, type FeatureInfo } from './features.js';
+
+/** What an engine says of itself and its machine. */
+export interface EngineInfo extends FeatureInfo {
+  ID: string;
+  Name: string;
+  DockerRootDir: string;
+  Architecture: string;
+  NCPU: number;
+  MemTotal: number;
+  KernelVersion: string;
+  ServerVersion: string;
+}
+
+/** The namespace of the ids of engines (RFC 9562, version 5). */
+const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
+
+/** What may be placed on the machine together. */
+export function capacityOf(info: EngineInfo): Capacity {
+  return {
+    vcpus: info.NCPU * CPU_OVERCOMMIT,
+    memoryMib: memoryOf(info),
+    // A disk without a quota takes what there is: there is nothing to count.
+    diskMib: null,
+  };
+}
+
+/** What one sandbox may have. */
+export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['bounds'] {
+  const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
+  return {
+    // The engine refuses less than 6 MiB.
+    ...{ vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6 },
+    ...(onThisKernel ? { openFiles: Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')) } : {}),
+  };
+}
+
+function memoryOf({ MemTotal }: EngineInfo): number {
+  return Math.floor(MemTotal / 1024 / 1024);
+}
+
+/**
+ * Docker has an id that stays. Podman makes up another at each question: there the machine and the folder say which it
+ * is. `instanceId`: two installations on one engine are two workers.
+ */
+export async function engineIdOf(docker: Docker, info: EngineInfo, instanceId: string): Promise<string> {
+  const again = (await docker.info()) as EngineInfo;
+  const engine = info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;
+  return uuidv5(`${instanceId} ${engine}`, ENGINES);
+}

@@ -1,0 +1,49 @@
+import { RLIMIT_NAMES } from '../../sandboxes/spec/schema.js';
+
+/** The HTTP status of an answer of the engine; undefined when there was no answer. */
+export function statusOf(error: unknown): number | undefined {
+  return (error as { statusCode?: number }).statusCode;
+}
+
+/** What the engine said, without the client library's words around it. */
+export function engineMessage(error: unknown): string {
+  const { json, message } = error as { json?: { message?: string }; message?: string };
+  return json?.message ?? message ?? String(error);
+}
+
+/** For a catch: swallows the engine's answers of these statuses. */
+export function unless(...statuses: number[]): (error: unknown) => undefined {
+  return (error) => {
+    if (!statuses.includes(statusOf(error) ?? 0)) throw error;
+    return undefined;
+  };
+}
+
+/** What engines put before the reason, from the outermost of their parts to the innermost. */
+const PREFIXES =
+  /^(?:failed to create (?:shim )?task(?: for container)?: |failed to create shim: |OCI runtime (?:create|start) failed: |\w+ (?:create|start) failed: |container_linux\.go:\d+: |process_linux\.go:\d+: |starting container process caused: |unable to start container process: |error during container init: )+/;
+
+/**
+ * Why an engine did not start a container, for the user: without the names of the engine's own parts, and with the paths
+ * of the guest in place of those of this machine.
+ */
+export function plainWords(said: string): string {
+  return said
+    .replace(PREFIXES, '')
+    .replace(/(?:\/[\w.-]+)+\/(?:overlay2|subvolumes|graph)\/[0-9a-f]+(?:-init)?(?:\/merged)?/g, '')
+    .replace(/\/run\/sandkeep\/[0-9a-f-]+\/[0-9a-f-]+\/\d+/g, 'the volume')
+    .replace(
+      /\/run\/sandkeep\/[0-9a-f-]+\/[0-9a-f-]+\/(?:hostname|hosts|resolv\.conf)/g,
+      "the service's file",
+    )
+    .replace(/: unknown(?=:|$)/, '')
+    .replace(
+      /^error setting rlimits? for ready process: error setting rlimit type (\d+): operation not permitted$/,
+      (said, number: string) => {
+        const name = RLIMIT_NAMES[Number(number)];
+        return name === undefined
+          ? said
+          : `the engine may not raise the limit ${name} so far: ask for less in rlimits`;
+      },
+    );
+}

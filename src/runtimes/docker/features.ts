@@ -1,0 +1,80 @@
+import type Docker from 'dockerode';
+import { createHash } from 'node:crypto';
+import { posix } from 'node:path';
+import { ExplainedError } from '../../lib/explained-error.js';
+import type { VolumeStore } from '../../volumes/storage/store.js';
+import type { Capability } from '../runtime.js';
+import { hasDiskQuota, type StorageInfo } from './disk.js';
+import { MountRoom, whyNoMounts } from './mounts/mounts.js';
+
+/** Where volumes are mounted during starts: empty after a reboot, like the mounts themselves. */
+const MOUNTS_DIRECTORY = '/run/sandkeep';
+
+/** Runtime classes that share the kernel, so that the flags of a mount made outside hold inside. */
+const SHARED_KERNEL = new Set(['runc', 'crun', 'youki']);
+
+export interface FeatureInfo extends StorageInfo {
+  Runtimes: Record<string, { path?: string; runtimeType?: string }>;
+  DefaultRuntime: string;
+  SecurityOptions: string[] | null;
+}
+
+/** What this engine can do for files and processes. */
+export interface Features {
+  capabilities: Capability[];
+  mounts: MountRoom;
+  /** For the operator: what is missing, and why. */
+  lacks: string[];
+}
+
+/** Finds out, by trying, what is enforced here. Throws ExplainedError for a runtime class the engine does not have. */
+export async function findFeatures(
+  docker: Docker,
+  info: FeatureInfo,
+  {
+    instanceId,
+    volumes,
+    runtimeClass,
+  }: { instanceId: string; volumes: VolumeStore; runtimeClass: string | undefined },
+): Promise<Features> {
+  checkRuntimeClass(info, runtimeClass);
+  const directory = mountsDirectoryOf(instanceId);
+  // Twice, because another process of this installation may have swept the first attempt away.
+  const noMounts = (await whyNoMounts(docker, directory)) && (await whyNoMounts(docker, directory));
+  const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches', 'idle_timeout', 'registry_credentials'];
+  const lacks: string[] = [];
+  if (noMounts === undefined) {
+    capabilities.push('named_volumes', 'bind_mounts');
+    if (sharesKernel(info, runtimeClass)) capabilities.push('mount_flags');
+  } else {
+    lacks.push(`no volumes, because ${noMounts}`);
+  }
+  if (await hasDiskQuota(docker, info)) capabilities.push('disk_size');
+  const seccomp = (info.SecurityOptions ?? []).find((option) => option.startsWith('name=seccomp'));
+  if (seccomp === undefined || seccomp.includes('unconfined')) {
+    lacks.push('NO SECCOMP FILTER: the engine is set to none');
+  }
+  return { capabilities, mounts: new MountRoom(directory, volumes, noMounts), lacks };
+}
+
+/** A guest sees in its table of mounts where they came from: that does not tell it which installation this is. */
+export function mountsDirectoryOf(instanceId: string): string {
+  return posix.join(MOUNTS_DIRECTORY, createHash('sha256').update(instanceId).digest('hex').slice(0, 16));
+}
+
+function checkRuntimeClass({ Runtimes }: FeatureInfo, runtimeClass: string | undefined): void {
+  if (runtimeClass === undefined || runtimeClass in Runtimes) return;
+  const names = Object.keys(Runtimes).toSorted().join(', ');
+  throw new ExplainedError(
+    `the Docker engine has no runtime "${runtimeClass}": name one of ${names} with --docker-runtime, or add it to the engine's daemon.json`,
+  );
+}
+
+/** Does it run processes on this kernel, whose mounts and network rules then hold for them? */
+export function sharesKernel(
+  { Runtimes, DefaultRuntime }: FeatureInfo,
+  runtimeClass = DefaultRuntime,
+): boolean {
+  const { path, runtimeType } = Runtimes[runtimeClass] ?? {};
+  return SHARED_KERNEL.has(posix.basename(path ?? runtimeClass)) || runtimeType === 'io.containerd.runc.v2';
+}

@@ -1,0 +1,114 @@
+import type Docker from 'dockerode';
+import { posix } from 'node:path';
+import { StartRefusedError, type RunSpec } from '../../runtime.js';
+import { getFile, look, putEntries, type Entry, type Found } from '../archive.js';
+
+type Patch = RunSpec['patches'][number];
+
+const FILE_MODE = 0o644;
+const DIRECTORY_MODE = 0o755;
+/** A file that is appended to goes through our memory. */
+const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
+/** As the kernel has it. */
+const LINKS_FOLLOWED = 40;
+
+/**
+ * Applies the patches of a sandbox to its container, in their order, before it has ever started. Throws
+ * StartRefusedError that names the patch that cannot be applied; the container is of no use then.
+ */
+export async function applyPatches(container: Docker.Container, { patches }: RunSpec): Promise<void> {
+  for (const [index, patch] of patches.entries()) {
+    try {
+      await apply(container, patch);
+    } catch (error) {
+      if (!(error instanceof PatchError)) throw error;
+      throw new StartRefusedError(`patches[${index}] cannot be applied: ${error.message}`, { cause: error });
+    }
+  }
+}
+
+class PatchError extends Error {}
+
+async function apply(container: Docker.Container, patch: Patch): Promise<void> {
+  switch (patch.type) {
+    case 'text':
+    case 'file': {
+      const found = await mayReplace(container, patch.path, patch.replace);
+      // What is replaced keeps its mode unless another is asked for.
+      const mode = patch.mode ?? (found?.type === 'file' ? found.mode : FILE_MODE);
+      const content =
+        typeof patch.content === 'string' ? Buffer.from(patch.content) : Buffer.from(patch.content);
+      return put(container, patch.path, (name) => ({ name, type: 'file', mode, content }));
+    }
+    case 'symlink':
+      await mayReplace(container, patch.link, patch.replace);
+      return put(container, patch.link, (name) => ({ name, type: 'symlink', target: patch.target }));
+    case 'mkdir': {
+      const found = await look(container, patch.path);
+      if (found && found.type !== 'directory')
+        throw new PatchError(`${patch.path} is there, and no directory`);
+      if (found && patch.mode == null) return;
+      const mode = patch.mode ?? DIRECTORY_MODE;
+      return put(container, patch.path, (name) => ({ name, type: 'directory', mode }));
+    }
+    case 'append':
+      return append(container, patch.path, patch.content);
+    case 'remove':
+    case 'copy_file':
+    case 'copy_dir':
+      // Refused when the sandbox was to be made.
+      throw new PatchError(`this runtime has no ${patch.type}`);
+  }
+}
+
+async function mayReplace(
+  container: Docker.Container,
+  path: string,
+  replace: boolean,
+): Promise<Found | undefined> {
+  const found = await look(container, path);
+  if (found?.type === 'directory') throw new PatchError(`${path} is a directory`);
+  if (found && !replace) throw new PatchError(`${path} is there already, and replace is false`);
+  return found;
+}
+
+async function append(container: Docker.Container, path: string, content: string): Promise<void> {
+  const file = await followLinks(container, path);
+  const found = await look(container, file);
+  if (!found) throw new PatchError(`there is no ${path} to append to`);
+  if (found.type !== 'file') throw new PatchError(`${path} is no file`);
+  if (found.size > LARGEST_APPENDED_BYTES) {
+    throw new PatchError(`${path} has more than ${LARGEST_APPENDED_BYTES / 1024 / 1024} MiB`);
+  }
+  const before = await getFile(container, file);
+  const after = { ...before, content: Buffer.concat([before.content, Buffer.from(content)]) };
+  await putEntries(container, [after]);
+}
+
+async function followLinks(container: Docker.Container, path: string): Promise<string> {
+  let file = path;
+  for (let links = 0; links < LINKS_FOLLOWED; links += 1) {
+    const found = await look(container, file);
+    if (found?.type !== 'symlink') return file;
+    file = posix.resolve(posix.dirname(file), found.target);
+  }
+  throw new PatchError(`${path} leads through too many symbolic links`);
+}
+
+async function put(
+  container: Docker.Container,
+  path: string,
+  entryOf: (name: string) => Entry,
+): Promise<void> {
+  await ensureDirectory(container, posix.dirname(path));
+  await putEntries(container, [entryOf(path)]);
+}
+
+/** Makes the missing directories on the way to one. */
+async function ensureDirectory(container: Docker.Container, path: string): Promise<void> {
+  if (path === '/') return;
+  const found = await look(container, path);
+  if (found?.type === 'directory' || found?.type === 'symlink') return;
+  if (found) throw new PatchError(`${path} is no directory`);
+  await put(container, path, (name) => ({ name, type: 'directory', mode: DIRECTORY_MODE }));
+}

@@ -1,0 +1,93 @@
+import type Docker from 'dockerode';
+import type { Holding } from '../runtime.js';
+import { engineTime, isBaseline, ORG_LABEL, parseName } from './container.js';
+import { unless } from './errors.js';
+
+interface Inspected {
+  /** Name and state. What is empty is looked at anew each time. */
+  fingerprint: string;
+  holding: Holding;
+}
+
+/**
+ * What the containers of sandboxes say of their runs. Inspecting each at each look would cost a request a container: what has
+ * not changed is remembered.
+ */
+export class DockerHoldings {
+  private known = new Map<string, Inspected>();
+
+  constructor(private readonly docker: Docker) {}
+
+  /** The next look asks the engine about each again. */
+  forget(): void {
+    this.known.clear();
+  }
+
+  /** The containers of these sandboxes, of those that the last look saw. */
+  containersOf(sandboxIds: readonly string[]): { id: string; sandboxId: string }[] {
+    const wanted = new Set(sandboxIds);
+    return [...this.known].flatMap(
+      ([
+        id,
+        {
+          holding: { sandboxId },
+        },
+      ]) => (wanted.has(sandboxId) ? [{ id, sandboxId }] : []),
+    );
+  }
+
+  /** A look at all containers of sandboxes that there are. */
+  async look(containers: readonly Docker.ContainerInfo[]): Promise<Holding[]> {
+    const known: typeof this.known = new Map();
+    for (const container of containers) {
+      const inspected = await this.lookAt(container, this.known.get(container.Id));
+      if (inspected) known.set(container.Id, inspected);
+    }
+    this.known = known;
+    return [...known.values()].map(({ holding }) => holding);
+  }
+
+  private async lookAt(
+    container: Docker.ContainerInfo,
+    before: Inspected | undefined,
+  ): Promise<Inspected | undefined> {
+    const fingerprint = `${container.Names[0]} ${container.State}`;
+    if (before?.fingerprint === fingerprint) return before;
+    let inspected: Inspected | undefined;
+    try {
+      inspected = await this.inspect(container.Id);
+    } catch (error) {
+      // One container that the engine cannot tell of holds up nobody else: what was known of the same run stands until it
+      // can. Where nothing is, nothing is made up: a run left out would be recorded as lost.
+      if (before === undefined || parseName(container.Names[0]!)?.runId !== before.holding.runId) throw error;
+      return before;
+    }
+    if (!inspected) return undefined;
+    // The list and the inspection are two moments. Only where both saw the same may the one stand for the other.
+    const settled = inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared';
+    return { fingerprint: settled ? fingerprint : '', holding: inspected.holding };
+  }
+
+  private async inspect(id: string): Promise<Inspected | undefined> {
+    // Not found: it was removed since it was listed.
+    const inspected = await this.docker.getContainer(id).inspect().catch(unless(404));
+    const named = inspected && parseName(inspected.Name);
+    if (!inspected || !named) return undefined;
+    const { State } = inspected;
+    const startedAt = engineTime(State.StartedAt);
+    const { sandboxId, runId } = named;
+    const ids = { orgId: inspected.Config.Labels[ORG_LABEL] ?? '', sandboxId, runId };
+    const started = !isBaseline(startedAt, named.baseline);
+    const exited = started && !State.Running;
+    return {
+      fingerprint: `${inspected.Name} ${State.Status}`,
+      holding: {
+        ...ids,
+        state: !started ? 'prepared' : exited ? 'exited' : 'running',
+        startedAt: started ? startedAt : null,
+        finishedAt: exited ? engineTime(State.FinishedAt) : null,
+        exit: exited ? { code: State.ExitCode, outOfMemory: State.OOMKilled } : null,
+      },
+    };
+  }
+}

@@ -1,0 +1,121 @@
+import type Docker from 'dockerode';
+import { StartRefusedError, type RunSpec } from '../runtime.js';
+import { engineMessage, statusOf } from './errors.js';
+
+const PULL_TIMEOUT_MS = 20 * 60_000;
+
+/** The settings of an image that a run depends on. */
+export interface ImageConfig {
+  /** Empty when it has none. */
+  entrypoint: string[];
+  /** The signal that asks its command to end, by name or number. */
+  stopSignal: string | undefined;
+  /** The PATH it sets; null when it sets none. */
+  path: string | null;
+  /** Where it declares volumes, which are no part of the disk of a container. */
+  volumes: string[];
+}
+
+/** Who logs in to the registry, for one pull. Never kept, logged or shown. */
+export interface RegistryAuth {
+  username: string;
+  password: string;
+}
+
+/**
+ * Brings the image onto the machine as the pull policy says. Throws StartRefusedError when it cannot be had. `auth`: for
+ * images that not everybody may have.
+ */
+export async function ensureImage(
+  docker: Docker,
+  { image, pullPolicy }: RunSpec,
+  signal: AbortSignal,
+  auth?: RegistryAuth,
+): Promise<ImageConfig> {
+  const present = pullPolicy === 'always' ? undefined : await inspect(docker, image);
+  if (present) return present;
+  if (pullPolicy === 'never') {
+    throw new StartRefusedError(`the image ${image} is not on this machine, and pull_policy is never`);
+  }
+  const deadline = AbortSignal.timeout(PULL_TIMEOUT_MS);
+  try {
+    await pull(docker, image, AbortSignal.any([signal, deadline]), auth);
+  } catch (error) {
+    if (deadline.aborted) {
+      const minutes = PULL_TIMEOUT_MS / 60_000;
+      throw new StartRefusedError(`the image ${image} was not pulled within ${minutes} minutes`, {
+        cause: error,
+      });
+    }
+    if (signal.aborted || (error as NodeJS.ErrnoException).code === 'ECONNREFUSED') throw error;
+    throw new StartRefusedError(
+      `the image ${image} cannot be pulled: ${explainPull(engineMessage(error), auth)}`,
+    );
+  }
+  const pulled = await inspect(docker, image);
+  if (!pulled) throw new StartRefusedError(`the image ${image} is not on this machine after it was pulled`);
+  return pulled;
+}
+
+async function inspect(docker: Docker, image: string): Promise<ImageConfig | undefined> {
+  try {
+    const { Config } = await docker.getImage(image).inspect();
+    return {
+      entrypoint: [Config?.Entrypoint ?? []].flat(),
+      stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
+      path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
+      // An image without volumes has null here.
+      volumes: Object.keys(Config?.Volumes ?? {}),
+    };
+  } catch (error) {
+    if (statusOf(error) === 404) return undefined;
+    throw error;
+  }
+}
+
+async function pull(docker: Docker, image: string, signal: AbortSignal, auth?: RegistryAuth): Promise<void> {
+  const stream = await docker.pull(hasTag(image) ? image : `${image}:latest`, {
+    abortSignal: signal,
+    ...(auth === undefined ? {} : { authconfig: auth }),
+  });
+  await new Promise<void>((resolve, reject) => {
+    docker.modem.followProgress(stream, (broken, lines: { error?: string }[] | null) => {
+      // What fails after the first byte of the answer comes as a line of it, which the client library passes over.
+      const failed = lines?.find(({ error }) => error !== undefined);
+      const error = broken ?? (failed && new Error(failed.error));
+      if (error) reject(error);
+      else resolve();
+    });
+  });
+}
+
+/** What engines and registries say when a pull fails, and what it means for who reads it. */
+const PULL_FAILURES: [said: RegExp, meaning: string][] = [
+  [
+    /no matching manifest|does not match the specified platform/i,
+    'it is not there for the platform of this machine',
+  ],
+  [
+    /pull access denied|unauthorized|authentication required|denied:/i,
+    'the registry has no such repository, or only for those who log in',
+  ],
+  [/manifest unknown|not found/i, 'the registry has no such image'],
+  [/toomanyrequests|rate limit/i, 'the registry allows no more pulls for now'],
+  [
+    /no such host|connection refused|timeout|timed out|no route to host|unreachable|server misbehaving|EOF/i,
+    'the registry cannot be reached from this machine',
+  ],
+];
+
+/** The engine's words with what they mean. Signed addresses and passwords in them are for nobody to see. */
+function explainPull(said: string, auth?: RegistryAuth): string {
+  const meaning = PULL_FAILURES.find(([words]) => words.test(said))?.[1];
+  let text = said.replace(/(https?:\/\/)[^\s/@"]*@/g, '$1').replace(/(https?:\/\/[^\s?"]*)\?[^\s"]*/g, '$1');
+  if (auth !== undefined && auth.password !== '') text = text.replaceAll(auth.password, '***');
+  return meaning === undefined ? text : `${meaning} (${text})`;
+}
+
+/** Without a tag the engine would pull every tag there is. */
+function hasTag(image: string): boolean {
+  return image.includes('@') || /:[^/]+$/.test(image);
+}

@@ -1,0 +1,180 @@
+import type Docker from 'dockerode';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { join } from 'node:path';
+import { finished } from 'node:stream/promises';
+import { pack } from 'tar-stream';
+import { ExplainedError } from '../../lib/explained-error.js';
+import { PACKAGE_ROOT } from '../../lib/package-root.js';
+import { engineMessage, statusOf, unless } from './errors.js';
+
+/**
+ * Process 1 of every container of the service: `guest/init.c`. Sandboxes get it by a volume that they mount read-only,
+ * so nothing in a sandbox can change or remove it.
+ */
+
+const DIRECTORY = '/.sandkeep/bin';
+export const INIT_PROGRAM = `${DIRECTORY}/init`;
+/** Marks the image, the volume and the container that fills the volume. Every installation on an engine shares them. */
+export const INIT_LABEL = 'dev.sandkeep.init';
+
+const NOT_FOUND = 404;
+const CONFLICT = 409;
+const NOT_MODIFIED = 304;
+
+/** By the names that Docker and Podman use for the processors. */
+const BUILDS: Record<string, string> = {
+  x86_64: 'init-x86_64',
+  amd64: 'init-x86_64',
+  aarch64: 'init-aarch64',
+  arm64: 'init-aarch64',
+};
+
+/** Linux numbers the real-time signals that C programs use from 34. */
+const FIRST_REALTIME = 34;
+const LAST_REALTIME = 64;
+
+export interface InitOptions {
+  /** Empty: the sandbox only stays up. */
+  command: readonly string[];
+  /** The sandbox ends with the command and takes over its exit code. */
+  untilExit: boolean;
+  /** The signal that asks the command to end. */
+  stopSignal: number;
+}
+
+/** The program and where an engine has it. */
+export class GuestInit {
+  readonly image: string;
+  /** The name of the volume, and of the container that fills it. */
+  readonly volume: string;
+  private readonly program: Buffer;
+  private filling: Promise<void> | undefined;
+
+  /** Throws ExplainedError for a processor without a build. */
+  constructor(
+    private readonly docker: Docker,
+    architecture: string,
+    name = 'sandkeep-init',
+  ) {
+    const build = BUILDS[architecture];
+    if (build === undefined) {
+      const known = Object.keys(BUILDS).join(', ');
+      throw new ExplainedError(`the Docker engine runs on ${architecture}; sandboxes need one of ${known}`);
+    }
+    this.program = readFileSync(join(PACKAGE_ROOT, 'guest', build));
+    const version = createHash('sha256').update(this.program).digest('hex').slice(0, 12);
+    this.image = `sandkeep/init:${version}`;
+    this.volume = `${name}-${version}`;
+  }
+
+  /** Puts the image on the engine if it is not there. */
+  async ensureImage(): Promise<void> {
+    try {
+      await this.docker.getImage(this.image).inspect();
+      return;
+    } catch (error) {
+      if (statusOf(error) !== NOT_FOUND) throw error;
+    }
+    const archive = pack();
+    archive.entry({ name: '.sandkeep', type: 'directory', mode: 0o755 });
+    archive.entry({ name: DIRECTORY.slice(1), type: 'directory', mode: 0o755 });
+    archive.entry({ name: INIT_PROGRAM.slice(1), mode: 0o755 }, this.program);
+    archive.finalize();
+    const [repo, tag] = this.image.split(':');
+    const answer = await this.docker.importImage(archive, {
+      repo,
+      tag,
+      changes: [`LABEL ${INIT_LABEL}=image`],
+    });
+    answer.resume();
+    await finished(answer);
+  }
+
+  /**
+   * Puts the volume on the engine if it is not there. The engine copies the image's directory into it when a container
+   * first mounts it; that container then runs the program once, which proves that the copy is whole.
+   */
+  async ensureVolume(): Promise<void> {
+    this.filling ??= this.ensureFilled().finally(() => (this.filling = undefined));
+    await this.filling;
+  }
+
+  /** The mount that gives a sandbox the program. */
+  get mount() {
+    return {
+      ...{ Type: 'volume' as const, Source: this.volume, Target: DIRECTORY, ReadOnly: true },
+      VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } },
+    };
+  }
+
+  private async ensureFilled(): Promise<void> {
+    if (await this.isFilled()) return;
+    await this.ensureImage();
+    if ((await this.fill()) === undefined) return;
+    // The engine ended during an earlier copy. No sandbox can have started from such a volume.
+    await this.docker.getContainer(this.volume).remove({ force: true }).catch(unless(NOT_FOUND, CONFLICT));
+    await this.docker.getVolume(this.volume).remove().catch(unless(NOT_FOUND, CONFLICT));
+    const failure = await this.fill();
+    if (failure === undefined) return;
+    throw new Error(`the engine cannot run ${INIT_PROGRAM} in the container ${this.volume}: ${failure}`);
+  }
+
+  private async isFilled(): Promise<boolean> {
+    const found = await this.docker.getContainer(this.volume).inspect().catch(unless(NOT_FOUND));
+    return found !== undefined && found.State.Status === 'exited' && found.State.ExitCode === 0;
+  }
+
+  /** Returns why the program does not run from the volume; undefined when it does. */
+  private async fill(): Promise<string | undefined> {
+    await this.docker.createVolume({ Name: this.volume, Labels: { [INIT_LABEL]: 'volume' } });
+    const { mount } = this;
+    await this.docker
+      .createContainer({
+        name: this.volume,
+        Image: this.image,
+        Entrypoint: [INIT_PROGRAM],
+        Cmd: ['--check'],
+        Labels: { [INIT_LABEL]: 'container' },
+        HostConfig: {
+          Mounts: [{ ...mount, ReadOnly: false, VolumeOptions: { ...mount.VolumeOptions, NoCopy: false } }],
+          ...{
+            NetworkMode: 'none',
+            CapDrop: ['ALL'],
+            SecurityOpt: ['no-new-privileges'],
+            ReadonlyRootfs: true,
+          },
+          ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
+        },
+      })
+      // Conflict: another process makes it at the same time.
+      .catch(unless(CONFLICT));
+    try {
+      const container = this.docker.getContainer(this.volume);
+      await container.start().catch(unless(NOT_MODIFIED));
+      const { StatusCode } = (await container.wait()) as { StatusCode: number };
+      return StatusCode === 0 ? undefined : `it ended with code ${StatusCode}`;
+    } catch (error) {
+      if (statusOf(error) === undefined) throw error;
+      return engineMessage(error);
+    }
+  }
+}
+
+/** The arguments of the program. */
+export function initArguments({ command, untilExit, stopSignal }: InitOptions): string[] {
+  if (command.length === 0) return [];
+  return [...(untilExit ? ['--until-exit'] : []), `--stop-signal=${stopSignal}`, '--', ...command];
+}
+
+/** The number of a signal that an image names, such as `SIGQUIT`, `quit`, `3` or `RTMIN+3`; SIGTERM for none. */
+export function signalNumber(name: string | undefined): number {
+  const { signals } = constants;
+  const word = (name ?? '').toUpperCase().replace(/^SIG/, '');
+  const [, edge, offset = '0'] = /^(RTMIN|RTMAX)([+-]\d+)?$/.exec(word) ?? [];
+  const number = edge
+    ? (edge === 'RTMIN' ? FIRST_REALTIME : LAST_REALTIME) + Number(offset)
+    : Number(word) || signals[`SIG${word}` as NodeJS.Signals];
+  return number >= 1 && number <= LAST_REALTIME ? number : signals.SIGTERM;
+}

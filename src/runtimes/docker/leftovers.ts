@@ -1,0 +1,102 @@
+import Docker from 'dockerode';
+import { INSTANCE_LABEL } from './container.js';
+import { unless } from './errors.js';
+import { INIT_LABEL } from './init.js';
+import { isHolder } from './network/holder.js';
+
+/** An object of the engine: its id, and the name that people know it by. */
+export interface Item {
+  id: string;
+  name: string;
+}
+
+/** In the order in which they can be removed. */
+export interface Objects {
+  containers: (Item & { state: string })[];
+  networks: Item[];
+  volumes: Item[];
+  images: Item[];
+}
+
+/** Everything in an engine that belongs to one installation. */
+export interface Leftovers {
+  removable: Objects;
+  /** Images and volumes that all installations share, and containers of others use. */
+  inUse: Item[];
+}
+
+const ANSWER_TIMEOUT_MS = 60_000;
+
+export function openEngine(socketPath: string): Docker {
+  return new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
+}
+
+/** Looks in the engine. Changes nothing. */
+export async function findLeftovers(docker: Docker, instanceId: string): Promise<Leftovers> {
+  const [all, networks, { Volumes }, images] = await Promise.all([
+    docker.listContainers({ all: true }),
+    docker.listNetworks({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } }),
+    docker.listVolumes({ filters: { label: [INIT_LABEL] } }),
+    docker.listImages({ filters: { label: [INIT_LABEL] } }),
+  ]);
+  const isOurs = ({ Labels }: Docker.ContainerInfo) => Labels[INSTANCE_LABEL] === instanceId;
+  // An image that somebody builds on the shared one inherits its label, and so do the image's containers.
+  const isFiller = ({ Labels, Names }: Docker.ContainerInfo) =>
+    INIT_LABEL in Labels && Volumes.some(({ Name }) => Names.includes(`/${Name}`));
+  const own = all.filter(isOurs);
+  const fillers = all.filter((container) => isFiller(container) && !isOurs(container));
+  const others = all.filter((container) => !isOurs(container) && !isFiller(container));
+  const mountedByOthers = new Set(others.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
+  // A container that still runs is filling a volume for an installation that is about to use it.
+  for (const { Names, State } of fillers) {
+    if (State !== 'exited') mountedByOthers.add((Names[0] ?? '').slice(1));
+  }
+  const [usedVolumes, volumes] = parted(
+    Volumes.map(({ Name }) => ({ id: Name, name: Name })),
+    ({ name }) => mountedByOthers.has(name),
+  );
+  const isKept = (container: Docker.ContainerInfo) =>
+    usedVolumes.some(({ name }) => container.Names.includes(`/${name}`));
+  const stays = new Set([...others, ...fillers.filter(isKept)].map(({ ImageID }) => ImageID));
+  const [usedImages, unusedImages] = parted(
+    images
+      .filter(({ RepoTags }) => (RepoTags ?? []).every((tag) => tag.startsWith(OWN_IMAGES)))
+      .map(({ Id, RepoTags }) => ({ id: Id, name: RepoTags?.[0] ?? Id })),
+    ({ id }) => stays.has(id),
+  );
+  return {
+    removable: {
+      // A sandbox goes before the holder whose network it has joined.
+      containers: [
+        ...own.toSorted((a, b) => Number(isHolder(a)) - Number(isHolder(b))),
+        ...fillers.filter((container) => !isKept(container)),
+      ].map(({ Id, Names, State }) => ({ id: Id, name: (Names[0] ?? Id).replace(/^\//, ''), state: State })),
+      networks: networks.map(({ Id, Name }) => ({ id: Id, name: Name })),
+      volumes,
+      images: unusedImages,
+    },
+    inUse: [...usedVolumes, ...usedImages],
+  };
+}
+
+/** The service's own images have names that begin so. */
+const OWN_IMAGES = 'sandkeep/';
+
+/** Removes what was found. An object that is gone already is no error. */
+export async function removeLeftovers(
+  docker: Docker,
+  { containers, networks, volumes, images }: Objects,
+): Promise<void> {
+  for (const { id } of containers) {
+    // Conflict: the engine is removing it already.
+    await docker.getContainer(id).remove({ force: true, v: true }).catch(unless(404, 409));
+  }
+  for (const { id } of networks) await docker.getNetwork(id).remove().catch(unless(404));
+  // Conflict: another installation has begun to use it.
+  for (const { id } of volumes) await docker.getVolume(id).remove().catch(unless(404, 409));
+  for (const { id } of images) await docker.getImage(id).remove().catch(unless(404, 409));
+}
+
+function parted<T>(items: readonly T[], isFirst: (item: T) => boolean): [T[], T[]] {
+  return [items.filter(isFirst), items.filter((item) => !isFirst(item))];
+}

@@ -1,0 +1,290 @@
+import Docker from 'dockerode';
+import { sleep } from '../../lib/sleep.js';
+import type { VolumeStore } from '../../volumes/storage/store.js';
+import {
+  StartRefusedError,
+  type Activity,
+  type Capability,
+  type Capacity,
+  type Holding,
+  type LogLine,
+  type LogQuery,
+  type Run,
+  type Runtime,
+} from '../runtime.js';
+import {
+  containerOptions,
+  engineTime,
+  INSTANCE_LABEL,
+  isBaseline,
+  labelsOf,
+  nameOf,
+  parseName,
+  SANDBOX_LABEL,
+} from './container.js';
+import { createContainer } from './create.js';
+import { checkDisk } from './disk.js';
+import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './engine.js';
+import { engineMessage, plainWords, statusOf, unless } from './errors.js';
+import { findFeatures, sharesKernel, type Features } from './features.js';
+import { needsFiles, placeFiles } from './files/place.js';
+import { DockerHoldings } from './holdings.js';
+import { ensureImage, type ImageConfig } from './image.js';
+import { GuestInit } from './init.js';
+import { readLog, sinceOf } from './logs.js';
+import type { Bind } from './mounts/mounts.js';
+import { isHolder } from './network/holder.js';
+import { DockerNetworks } from './network/networks.js';
+import type { Guarded } from './network/policy.js';
+
+export interface DockerOptions {
+  socketPath: string;
+  /** The Docker bridge network that sandboxes are on, one of our own unless said; `none` gives them no network. */
+  network?: string | undefined;
+  /** Who resolves names for the sandboxes; those of the machine unless said. */
+  resolvers?: readonly string[];
+  /** What the policies of sandboxes may open of the machine's surroundings; nothing unless said. */
+  allow?: readonly Guarded[];
+  /** The engine's name of what runs containers, such as `runsc`; its default unless said. */
+  runtimeClass?: string | undefined;
+  volumes: VolumeStore;
+  /** In place of what the machine has. */
+  capacity?: Partial<Capacity>;
+}
+
+/**
+ * Runs sandboxes as containers through the Docker Engine API (Docker or Podman).
+ *
+ * One container a sandbox, kept between runs so that its disk is. What cannot change on a container once made, the run,
+ * goes into its name; see `docker-container.ts`.
+ */
+export class DockerRuntime implements Runtime {
+  readonly name = 'docker';
+  readonly description: string;
+  readonly capabilities: ReadonlySet<Capability>;
+
+  private readonly holdings: DockerHoldings;
+
+  private constructor(
+    private readonly docker: Docker,
+    private readonly patient: Docker,
+    private readonly instanceId: string,
+    private readonly options: DockerOptions,
+    readonly engineId: string,
+    readonly machine: string,
+    readonly capacity: Capacity,
+    readonly bounds: Runtime['bounds'],
+    version: string,
+    private readonly init: GuestInit,
+    private readonly features: Features,
+    private readonly networks: DockerNetworks,
+  ) {
+    this.holdings = new DockerHoldings(docker);
+    this.capabilities = new Set([...features.capabilities, ...networks.capabilities]);
+    const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
+    const lacks = features.lacks.map((what) => `; ${what}`).join('');
+    this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${lacks}`;
+  }
+
+  /** Connects. Throws when no engine answers on the socket. `instanceId`: marks the containers that are ours. */
+  static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
+    // An engine that hangs must not hang us. What takes its time by nature goes through a client without a limit.
+    const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
+    const patient = new Docker({ socketPath: options.socketPath });
+    const info = (await docker.info()) as EngineInfo;
+    const init = new GuestInit(docker, info.Architecture);
+    await init.ensureVolume();
+    const features = await findFeatures(docker, info, {
+      ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
+    });
+    return new DockerRuntime(
+      docker,
+      patient,
+      instanceId,
+      options,
+      await engineIdOf(docker, info, instanceId),
+      info.Name,
+      { ...capacityOf(info), ...options.capacity },
+      boundsOf(info, options.runtimeClass),
+      info.ServerVersion,
+      init,
+      features,
+      await DockerNetworks.open(docker, {
+        ...{ instanceId, name: options.network, resolvers: options.resolvers, lifted: options.allow ?? [] },
+        unmountable: features.mounts.unusable,
+        ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },
+      }),
+    );
+  }
+
+  async takeOver(): Promise<void> {
+    this.holdings.forget();
+    await this.features.mounts.sweep();
+  }
+
+  async start(run: Run, signal: AbortSignal): Promise<void> {
+    const leave = await this.networks.claim(run.sandboxId);
+    try {
+      const prepared = await this.prepare(run);
+      if (signal.aborted || prepared === 'has_run') return;
+      const image = prepared
+        ? undefined
+        : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
+      const mounts = await this.features.mounts.stage(run);
+      try {
+        signal.throwIfAborted();
+        const { mode, names } = await this.networks.join(run, prepared);
+        const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
+        if (signal.aborted) return;
+        await mounts.attach(names);
+        await container.start();
+        await this.networks.confirm(run, container);
+      } finally {
+        await mounts.release();
+      }
+    } catch (error) {
+      if (signal.aborted || statusOf(error) === NOT_MODIFIED) return;
+      // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
+      const status = statusOf(error);
+      if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
+      throw new StartRefusedError(plainWords(engineMessage(error)), { cause: error });
+    } finally {
+      leave();
+    }
+  }
+
+  async stop(sandboxId: string, graceMs: number): Promise<void> {
+    const found = await this.find(sandboxId);
+    if (!found) return;
+    const container = this.docker.getContainer(found.Id);
+    const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
+    await ending.catch(unless(NOT_MODIFIED, NOT_FOUND, CONFLICT));
+  }
+
+  async destroy(sandboxId: string): Promise<void> {
+    const leave = await this.networks.claim(sandboxId);
+    try {
+      const found = await this.find(sandboxId);
+      if (found) {
+        await this.docker
+          .getContainer(found.Id)
+          .remove({ force: true, v: true })
+          // Conflict: the engine is removing it already.
+          .catch(unless(NOT_FOUND, CONFLICT));
+      }
+      await this.networks.remove(sandboxId);
+    } finally {
+      leave();
+    }
+  }
+
+  async list(): Promise<Holding[]> {
+    const containers = await this.docker.listContainers({
+      all: true,
+      filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
+    });
+    this.networks.tidy(containers);
+    return this.holdings.look(containers.filter((container) => !isHolder(container)));
+  }
+
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    const looks = this.holdings.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
+      const stats = await this.docker
+        .getContainer(id)
+        .stats({ stream: false, 'one-shot': true })
+        // Of one that cannot be looked at nothing is known; the others are looked at all the same.
+        .catch(() => undefined);
+      const nanos = stats?.cpu_stats.cpu_usage.total_usage;
+      return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
+    });
+    return new Map((await Promise.all(looks)).flat());
+  }
+
+  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+    try {
+      const found = await this.find(sandboxId);
+      if (!found) return;
+      const stream = await this.patient.getContainer(found.Id).logs({
+        ...{ follow: true, stdout: true, stderr: true, timestamps: true },
+        // The types want a number, which would lose the nanoseconds.
+        since: sinceOf(query.after) as unknown as number,
+        abortSignal: signal,
+      });
+      yield* readLog(stream as AsyncIterable<Buffer>, query);
+    } catch (error) {
+      if (!signal.aborted && statusOf(error) !== NOT_FOUND) throw error;
+    }
+  }
+
+  async *watch(signal: AbortSignal): AsyncIterable<void> {
+    while (!signal.aborted) {
+      try {
+        const stream = await this.patient.getEvents({
+          abortSignal: signal,
+          filters: { type: ['container'], label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
+        });
+        for await (const _ of stream) yield;
+      } catch {
+        // The engine went away: `list` reports it; here it only matters that we listen again when it is back.
+      }
+      await sleep(1_000, signal);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.networks.close();
+    await this.features.mounts.close();
+  }
+
+  /** Makes the container that exists ready for this run, if one exists. */
+  private async prepare(run: Run): Promise<Docker.Container | 'has_run' | undefined> {
+    const found = await this.find(run.sandboxId);
+    if (!found) return undefined;
+    const container = this.docker.getContainer(found.Id);
+    const { Name, State } = await container.inspect();
+    const startedAt = engineTime(State.StartedAt);
+    const named = parseName(Name);
+    if (startedAt === null && needsFiles(run.spec)) {
+      // Whether all its files were placed nobody knows any more. It has nothing of its own yet.
+      await container.remove({ force: true, v: true });
+      return undefined;
+    }
+    if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
+    if (State.Running) throw new Error(`container ${found.Id} runs another run than ${run.runId}`);
+    await container.rename({ name: nameOf(run, startedAt) });
+    return container;
+  }
+
+  private async create(
+    run: Run,
+    image: ImageConfig,
+    binds: readonly Bind[],
+    network: string,
+  ): Promise<Docker.Container> {
+    const { runtimeClass } = this.options;
+    checkDisk(run.spec, image);
+    await this.init.ensureVolume();
+    const container = await createContainer(this.docker, {
+      name: nameOf(run, null),
+      Labels: labelsOf(run, this.instanceId),
+      ...containerOptions(run, image, { network, init: this.init, runtimeClass, binds }),
+    });
+    await placeFiles(container, run.spec);
+    return container;
+  }
+
+  private async find(sandboxId: string): Promise<Docker.ContainerInfo | undefined> {
+    const found = await this.docker.listContainers({
+      all: true,
+      filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`, `${SANDBOX_LABEL}=${sandboxId}`] },
+    });
+    return found[0];
+  }
+}
+
+const NOT_MODIFIED = 304;
+const NOT_FOUND = 404;
+const CONFLICT = 409;
+const UNAVAILABLE = 503;
+/** Longer than the longest grace a stop gives. */
+const ANSWER_TIMEOUT_MS = 60_000;

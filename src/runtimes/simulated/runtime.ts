@@ -1,0 +1,179 @@
+import { EventEmitter, on } from 'node:events';
+import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
+import { now, shortInstant, type Instant } from '../../lib/instant.js';
+import { sleep } from '../../lib/sleep.js';
+import {
+  CAPABILITIES,
+  StartRefusedError,
+  type Activity,
+  type Capacity,
+  type Holding,
+  type LogLine,
+  type LogQuery,
+  type Run,
+  type Runtime,
+} from '../runtime.js';
+import { SimulatedJournal } from './journal.js';
+
+export interface SimulatedOptions {
+  /** How long a start and a stop take, in milliseconds. */
+  startMs?: number;
+  stopMs?: number;
+  /** Makes a start fail: the reason, or undefined to let it succeed. */
+  failStart?: (run: Run) => string | undefined;
+  capacity?: Partial<Capacity>;
+  /** Keeps the whole journal, so that it can be compared with the store. Otherwise it begins with what is held. */
+  keepJournal?: boolean;
+}
+
+const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
+
+/**
+ * Runs nothing, but keeps real time: what it holds starts, stops and survives a crash of the control plane like a real
+ * sandbox would. For a first look, load tests and fault tests.
+ */
+export class SimulatedRuntime implements Runtime {
+  readonly name = 'simulated';
+  readonly description = 'simulated: NOTHING RUNS and nothing is isolated; only the records are real';
+  readonly capabilities = new Set(CAPABILITIES);
+  readonly bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1 };
+  readonly machine = hostname();
+  readonly engineId: string;
+  readonly capacity: Capacity;
+
+  private holdings = new Map<string, Holding>();
+  private readonly cpuMicros = new Map<string, number>();
+  /** Everybody who follows a log listens. */
+  private readonly changes = new EventEmitter().setMaxListeners(0);
+  private journal: SimulatedJournal | undefined;
+
+  constructor(
+    private readonly directory: string,
+    private readonly options: SimulatedOptions = {},
+  ) {
+    this.engineId = readOrMakeId(join(directory, 'engine-id'));
+    this.capacity = { ...CAPACITY, ...options.capacity };
+  }
+
+  async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    // Nothing is known until it is ours: what ends meanwhile has no record to be written to.
+    this.holdings = new Map();
+    await this.close();
+    const { journal, holdings } = await SimulatedJournal.takeOver(
+      this.directory,
+      term,
+      this.options.keepJournal ?? false,
+    );
+    this.journal = journal;
+    this.holdings = holdings;
+  }
+
+  async start(run: Run, signal: AbortSignal): Promise<void> {
+    const held = this.holdings.get(run.sandboxId);
+    if (held?.runId === run.runId && held.state !== 'prepared') return;
+    const { spec: _, secrets: __, ...ids } = run;
+    this.put({ ...ids, state: 'prepared', startedAt: null, finishedAt: null, exit: null });
+    await sleep(this.options.startMs ?? 0, signal);
+    if (signal.aborted) return;
+    const failure = this.options.failStart?.(run);
+    if (failure !== undefined) throw new StartRefusedError(failure);
+    this.put({ ...ids, state: 'running', startedAt: now(), finishedAt: null, exit: null });
+  }
+
+  async stop(sandboxId: string): Promise<void> {
+    await sleep(this.options.stopMs ?? 0);
+    this.exit(sandboxId, 0);
+  }
+
+  async destroy(sandboxId: string): Promise<void> {
+    if (!this.holdings.has(sandboxId)) return;
+    this.record({ sandboxId, removed: true });
+    this.holdings.delete(sandboxId);
+    return Promise.resolve();
+  }
+
+  async list(): Promise<Holding[]> {
+    return Promise.resolve([...this.holdings.values()].map((holding) => ({ ...holding })));
+  }
+
+  async *watch(signal: AbortSignal): AsyncIterable<void> {
+    try {
+      for await (const _ of on(this.changes, 'change', { signal })) yield;
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  async *logs(sandboxId: string, { sources }: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+    const runId = this.holdings.get(sandboxId)?.runId;
+    const runs = () => {
+      const held = this.holdings.get(sandboxId);
+      return held?.runId === runId && held?.state === 'running';
+    };
+    // Listens before it says anything: the run may end while that is sent.
+    const changes = on(this.changes, 'change', { signal });
+    try {
+      if (!runs()) return;
+      const text = 'this sandbox is simulated: nothing runs in it, so it writes nothing\n';
+      if (sources.has('system')) yield { source: 'system', ts: shortInstant(now()), text };
+      while (runs()) await changes.next();
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      await changes.return?.();
+    }
+  }
+
+  /** Nothing runs, so nothing is done but what `work` says. */
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    const held = sandboxIds.filter((id) => this.holdings.get(id)?.state === 'running');
+    return Promise.resolve(new Map(held.map((id) => [id, { cpuMicros: this.cpuMicros.get(id) ?? 0 }])));
+  }
+
+  async close(): Promise<void> {
+    this.journal?.close();
+    this.journal = undefined;
+    return Promise.resolve();
+  }
+
+  /** A sandbox uses CPU time: what a real one does when it is not idle. */
+  work(sandboxId: string, micros: number): void {
+    this.cpuMicros.set(sandboxId, (this.cpuMicros.get(sandboxId) ?? 0) + micros);
+  }
+
+  /** The main process ends by itself: what a real sandbox does when its command is done or crashes. */
+  exit(sandboxId: string, code: number, at: Instant = now()): void {
+    const held = this.holdings.get(sandboxId);
+    if (held?.state !== 'running') return;
+    this.put({ ...held, state: 'exited', finishedAt: at, exit: { code, outOfMemory: false } });
+  }
+
+  private put(holding: Holding): void {
+    this.record(holding);
+    this.holdings.set(holding.sandboxId, holding);
+    this.changes.emit('change');
+  }
+
+  private record(entry: Parameters<SimulatedJournal['write']>[0]): void {
+    if (this.journal === undefined) throw new Error('the simulated runtime is not ours to act on');
+    this.journal.write(entry);
+  }
+}
+
+/** Of two processes that make it at the same time both get the one that was there first. */
+function readOrMakeId(path: string): string {
+  const id = uuidv7();
+  // A link appears with its whole content, and only where there is nothing yet.
+  writeFileSync(`${path}.${id}`, id, { mode: 0o600 });
+  try {
+    linkSync(`${path}.${id}`, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    unlinkSync(`${path}.${id}`);
+  }
+  return readFileSync(path, 'utf8').trim();
+}

@@ -1,0 +1,36 @@
+import { badParameter } from '../../http/errors.js';
+import type { LogQuery } from '../../runtimes/runtime.js';
+
+/** How far a log was followed: of each stream, the time of the last piece in nanoseconds since 1970. */
+export type LogCursor = LogQuery['after'];
+
+/** The form clients check: a count of log files, then of each a generation and an offset, both u64 little-endian. */
+const FILES = ['stdout', 'stderr'] as const;
+const FILE_BYTES = 16;
+const GENERATION = 1n;
+
+/** The `id` of an event. */
+export function encodeCursor(cursor: LogCursor): string {
+  const bytes = Buffer.alloc(1 + FILES.length * FILE_BYTES);
+  bytes[0] = FILES.length;
+  for (const [index, file] of FILES.entries()) {
+    bytes.writeBigUInt64LE(GENERATION, 1 + index * FILE_BYTES);
+    bytes.writeBigUInt64LE(cursor[file] ?? 0n, 1 + index * FILE_BYTES + 8);
+  }
+  return bytes.toString('base64');
+}
+
+/** Reads the id that a client had last. None: from the beginning. */
+export function decodeCursor(id: string | undefined): LogCursor {
+  if (id === undefined || id === '') return {};
+  const bytes = Buffer.from(id, 'base64');
+  const whole = bytes.length === 1 + FILES.length * FILE_BYTES && bytes.toString('base64') === id;
+  const known = FILES.every(
+    (_, index) => whole && bytes.readBigUInt64LE(1 + index * FILE_BYTES) === GENERATION,
+  );
+  if (!known || bytes[0] !== FILES.length) {
+    throw badParameter('last-event-id', 'last-event-id must be the id of an event of this log');
+  }
+  const [stdout, stderr] = FILES.map((_, index) => bytes.readBigUInt64LE(1 + index * FILE_BYTES + 8));
+  return { ...(stdout === 0n ? {} : { stdout: stdout! }), ...(stderr === 0n ? {} : { stderr: stderr! }) };
+}

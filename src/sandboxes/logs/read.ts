@@ -1,0 +1,154 @@
+import type { FastifyReply } from 'fastify';
+import { isNarrowed } from '../../access/access.js';
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { Places, QUIET, quietly } from '../../http/sse.js';
+import { startLoop } from '../../lib/loop.js';
+import { sleep } from '../../lib/sleep.js';
+import { nanosOf } from '../../runtimes/docker/logs.js';
+import type { LogLine, LogQuery } from '../../runtimes/runtime.js';
+import type { Settings } from '../../settings.js';
+import { getPlace, type SandboxKey } from '../queries.js';
+import { encodeCursor, type LogCursor } from './cursor.js';
+
+/** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
+const LOOK_EVERY_MS = 1_000;
+
+type Labels = NonNullable<SandboxKey['within']>;
+
+interface Subject {
+  orgId: string;
+  id: string;
+}
+
+/** Follows the logs of sandboxes. Bounded, because each costs a connection to the client and one to the engine. */
+export class LogFollowers {
+  private readonly places: Places;
+
+  constructor({ maxLogFollowers }: Pick<Settings, 'maxLogFollowers'>) {
+    this.places = new Places(maxLogFollowers, 'too many logs are followed: try again later');
+  }
+
+  /**
+   * The log as server-sent events. It ends with the event `end` when the run is over; without it when the service stops or
+   * the engine fails, so that a client knows that it has not seen everything. What is read from the engine waits for the
+   * client, and stops when the client leaves.
+   */
+  async follow(
+    ctx: Context,
+    orgId: string,
+    key: SandboxKey,
+    query: LogQuery,
+    reply: FastifyReply,
+  ): Promise<AsyncIterable<string>> {
+    const place = await getPlace(ctx.pool, orgId, key);
+    if (!place) throw new ApiError('sandbox_not_found');
+    refuseElsewhere(ctx, place.worker_id);
+    const subject = { orgId, id: place.id };
+    const gone = this.places.take(orgId, reply);
+    const signals = [gone, ctx.stopping];
+    if (key.within && isNarrowed({ labels: key.within }))
+      signals.push(leaving(ctx, subject, key.within, gone));
+    return follow(ctx, subject, query, AbortSignal.any(signals));
+  }
+}
+
+/** Aborts when the sandbox loses one of these labels: then the key does not open its log any more. */
+function leaving(
+  { pool, changes, log }: Context,
+  { orgId, id }: Subject,
+  within: Labels,
+  gone: AbortSignal,
+): AbortSignal {
+  const left = new AbortController();
+  const loop = startLoop(
+    async () => {
+      // One that has been removed keeps its log until the end of it.
+      const isThere = await getPlace(pool, orgId, { id });
+      if (isThere && !(await getPlace(pool, orgId, { id, within }))) left.abort();
+    },
+    {
+      intervalMs: LOOK_EVERY_MS,
+      maxBackoffMs: LOOK_EVERY_MS,
+      onError: (error) => log.warn({ err: error }, 'the labels of a followed sandbox could not be looked at'),
+    },
+  );
+  const unsubscribe = changes.subscribe(id, () => loop.wake());
+  const over = () => {
+    unsubscribe();
+    void loop.stop();
+  };
+  gone.addEventListener('abort', over, { once: true });
+  if (gone.aborted) over();
+  return left.signal;
+}
+
+async function* follow(
+  ctx: Context,
+  subject: Subject,
+  query: LogQuery,
+  signal: AbortSignal,
+): AsyncIterable<string> {
+  // The first bytes are what sends the headers off.
+  yield ': following\n\n';
+  const reached: LogCursor = { ...query.after };
+  try {
+    for await (const line of quietly(lines(ctx, subject, query, signal), ctx.settings.logKeepAliveMs)) {
+      if (signal.aborted) return;
+      yield line === QUIET ? ': nothing new\n\n' : render(line, reached);
+    }
+  } catch (error) {
+    if (!signal.aborted) {
+      ctx.log.error({ err: error, orgId: subject.orgId, sandboxId: subject.id }, 'following a log failed');
+    }
+    return;
+  }
+  if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
+}
+
+async function* lines(
+  ctx: Context,
+  subject: Subject,
+  query: LogQuery,
+  signal: AbortSignal,
+): AsyncIterable<LogLine> {
+  await whileStarting(ctx, subject, signal);
+  if (!signal.aborted) yield* ctx.runtime.logs(subject.id, query, signal);
+}
+
+/** Before a sandbox has started there is no log that could be followed. */
+async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: AbortSignal): Promise<void> {
+  let wake: () => void = () => undefined;
+  const unsubscribe = ctx.changes.subscribe(id, () => wake());
+  try {
+    while (!signal.aborted) {
+      // Before the look, so that no change falls between the two.
+      const changed = new Promise<void>((resolve) => (wake = resolve));
+      const place = await getPlace(ctx.pool, orgId, { id });
+      if (place?.status !== 'starting') {
+        refuseElsewhere(ctx, place?.worker_id ?? null);
+        return;
+      }
+      const pause = new AbortController();
+      await Promise.race([changed, sleep(LOOK_EVERY_MS, AbortSignal.any([signal, pause.signal]))]);
+      pause.abort();
+    }
+  } finally {
+    unsubscribe();
+  }
+}
+
+function refuseElsewhere(ctx: Context, workerId: string | null): void {
+  if (workerId === null || workerId === ctx.runtime.engineId) return;
+  throw new ApiError(
+    'not_supported',
+    'the sandbox runs on another worker: its log is served by the service on that machine only',
+    { worker_id: workerId },
+  );
+}
+
+/** One event. `reached` moves on with it: its id says from where to go on. */
+function render({ source, ts, text }: LogLine, reached: LogCursor): string {
+  if (source === 'stdout' || source === 'stderr') reached[source] = nanosOf(ts);
+  return `event: log\nid: ${encodeCursor(reached)}\ndata: ${JSON.stringify({ source, ts, text })}\n\n`;
+}

@@ -1,0 +1,66 @@
+import { PLACEMENT } from '../../audit/events/actor.js';
+import { recordEvents } from '../../audit/events/record.js';
+import type { Context } from '../../context.js';
+import { inTransaction } from '../../db/transaction.js';
+import { microsOf } from '../../lib/instant.js';
+import { countWaiting, lockLongWaits, noteWaits } from './wait-queries.js';
+
+const BATCH = 200;
+/** Between two log lines while starts wait, in milliseconds. */
+const REPEAT_LOG_MS = 60_000;
+
+/**
+ * Writes one audit event for each start that has waited for a place for long. Any process does it: the mark on the run keeps
+ * it to one.
+ */
+export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<void> {
+  let found = BATCH;
+  while (found === BATCH && !signal.aborted) {
+    found = await inTransaction(ctx.pool, async (tx) => {
+      const at = ctx.now();
+      const beforeMillis = Number(microsOf(at) / 1000n) - ctx.settings.waitNoticeMs;
+      const waits = await lockLongWaits(tx, ctx.runtime.name, beforeMillis, BATCH);
+      if (waits.length === 0) return 0;
+      const noted = await noteWaits(tx, waits);
+      await recordEvents(
+        tx,
+        waits
+          .filter(({ run_id }) => noted.has(run_id))
+          .map(({ org_id, sandbox_id, name, run_id, status_reason, vcpus, memory_mib, disk_mib }) => ({
+            orgId: org_id,
+            type: 'sandbox_start_waiting' as const,
+            actor: PLACEMENT,
+            resourceId: sandbox_id,
+            at,
+            payload: {
+              ...{ sandbox_id, name, run_id, vcpus, memory_mib, disk_mib },
+              ...({ previous_status: 'starting', status: 'starting' } as const),
+              reason: status_reason === 'insufficient_capacity' ? status_reason : 'no_worker',
+            },
+          })),
+      );
+      return waits.length;
+    });
+  }
+}
+
+/** Makes the job that logs when starts begin to wait for room, each minute while they do, and when none waits any more. */
+export function makeWaitLog(): (ctx: Context) => Promise<void> {
+  let loggedAt: number | undefined;
+  return async function logWaiting({ pool, runtime, log }) {
+    const waiting = (await countWaiting(pool, { short: true })).filter(
+      (each) => each.runtime === runtime.name,
+    );
+    const total = (column: 'runs' | 'vcpus' | 'memory_mib') =>
+      waiting.reduce((sum, each) => sum + each[column], 0);
+    if (waiting.length === 0) {
+      if (loggedAt !== undefined) log.info('no start waits for room any more');
+      loggedAt = undefined;
+      return;
+    }
+    if (loggedAt !== undefined && performance.now() - loggedAt < REPEAT_LOG_MS) return;
+    loggedAt = performance.now();
+    const fields = { starts: total('runs'), vcpus: total('vcpus'), memoryMib: total('memory_mib') };
+    log.warn(fields, 'starts wait for room on a worker; see "sandkeep worker list"');
+  };
+}

@@ -1,0 +1,331 @@
+import { RECONCILER } from '../../audit/events/actor.js';
+import type { Context } from '../../context.js';
+import { isUnreachable, type Sql } from '../../db/pool.js';
+import { inTransaction } from '../../db/transaction.js';
+import { microsOf } from '../../lib/instant.js';
+import { touchRuns } from '../../runs/queries.js';
+import { StartRefusedError, type Holding, type RunSecrets } from '../../runtimes/runtime.js';
+import { openSecrets } from '../../secrets/secrets.js';
+import { LeaseLostError, type Term } from '../../workers/lease.js';
+import { lockSandbox } from '../queries.js';
+import { requestStop, type StopReason } from '../stop.js';
+import { Calls } from './calls.js';
+import { decide } from './decide.js';
+import { IdleClocks } from './idle.js';
+import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.js';
+import { markDestroyed } from './record-queries.js';
+import { recordObservations, type Observation } from './record.js';
+
+/** How exact the end of a run is known whose container vanished with its record, in milliseconds. */
+const TOUCH_INTERVAL_MS = 10_000;
+/** Observations of one transaction. */
+const BATCH = 200;
+
+const NO_SECRETS: RunSecrets = { registry: null, values: {} };
+
+type SandboxKey = { orgId: string; sandboxId: string };
+
+/** What a pass has seen, to be written when it has looked at all. */
+interface Seen {
+  observations: Observation[];
+  destroyed: SandboxKey[];
+}
+
+/**
+ * Closes the difference between what the store says should be and what the runtime says is. Each pass looks at both
+ * anew, so it makes no difference what a killed predecessor had begun. It acts only in a term of its lease.
+ */
+export class Reconciler {
+  private readonly calls: Calls;
+  /** Runs that had not started when the engine had carried out a kill. */
+  private readonly quiet = new Set<string>();
+  private lastTouch = 0;
+  private readonly idle = new IdleClocks();
+  private idleLook: Promise<unknown> | undefined;
+
+  constructor(
+    private readonly ctx: Context,
+    /** Called when a call to the runtime has ended, or something was written, and another look is due. */
+    private readonly again: () => void,
+  ) {
+    this.calls = new Calls(ctx, again);
+  }
+
+  async pass(term: Term): Promise<void> {
+    const { ctx } = this;
+    // What a call does while we look may or may not be in what we see: those sandboxes have to wait for the next look.
+    const unsure = this.calls.underWay;
+    const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
+    const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
+    const rows = await sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
+    await this.touch(rows, holdings);
+    const running: { row: ReconcileRow; held: Holding | undefined }[] = [];
+    const seen: Seen = { observations: [], destroyed: [] };
+    for (const row of rows) {
+      const held = holdings.get(row.sandboxId);
+      if (row.wanted.status === 'running' && !row.wanted.removed) running.push({ row, held });
+      holdings.delete(row.sandboxId);
+      try {
+        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(term, row, held, seen);
+      } catch (error) {
+        if (error instanceof LeaseLostError) throw error;
+        this.logFailure(error, row);
+      }
+    }
+    const written = await this.write(term, seen.observations, async (tx, batch) =>
+      recordObservations(ctx, tx, batch),
+    );
+    await this.write(term, seen.destroyed, async (tx, batch) => markDestroyed(tx, batch, ctx.now()));
+    // What could not be written waits for the next pass: to look again at once would find it just the same.
+    if (written > 0) this.again();
+    this.lookForIdle(term, running);
+    // What is left belongs to no sandbox of the store: a destroy that was killed after its last write, say.
+    for (const orphan of holdings.values()) {
+      if (this.calls.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
+      ctx.log.warn(
+        { sandboxId: orphan.sandboxId, runId: orphan.runId },
+        'destroying a sandbox the store does not know',
+      );
+      this.calls.begin(term, orphan, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
+    }
+  }
+
+  /** Waits for the calls under way; starts that only wait for an image are abandoned. */
+  async close(): Promise<void> {
+    await Promise.all([this.calls.close(), this.idleLook]);
+  }
+
+  /** Is a call to the runtime under way? A start that is no longer wanted is abandoned. */
+  private isBusy({ sandboxId, wanted }: ReconcileRow): boolean {
+    if (wanted.status !== 'starting' || wanted.removed) this.calls.abandonStart(sandboxId);
+    return this.calls.has(sandboxId);
+  }
+
+  private async reconcile(
+    term: Term,
+    row: ReconcileRow,
+    held: Holding | undefined,
+    seen: Seen,
+  ): Promise<void> {
+    const { ctx } = this;
+    const { sandboxId, wanted } = row;
+    const step = decide({ ...wanted, quiet: this.quiet.has(wanted.runId ?? '') }, held);
+    const runId = wanted.runId ?? '';
+    const note = (observation: Observation) => {
+      this.quiet.delete(runId);
+      seen.observations.push(observation);
+    };
+    switch (step) {
+      case 'nothing':
+        return this.expire(term, row);
+      case 'start':
+        return this.calls.begin(term, row, step, (signal) => this.start(term, row, runId, signal));
+      case 'stop':
+        return this.calls.begin(term, row, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
+      case 'kill':
+        return this.calls.begin(term, row, step, async () => {
+          await ctx.runtime.stop(sandboxId, 0);
+          if (held?.state === 'prepared') this.quiet.add(held.runId);
+        });
+      case 'destroy':
+        return this.calls.begin(term, row, step, () => ctx.runtime.destroy(sandboxId));
+      case 'record_started':
+        return note({
+          ...observationOf(row, runId),
+          occurrence: 'run_started',
+          startedAt: held!.startedAt,
+        });
+      case 'record_exit':
+        return note({ ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
+      case 'record_cancelled':
+        return note({
+          ...observationOf(row, runId),
+          occurrence: 'run_ended',
+          reason: 'cancelled',
+        });
+      case 'record_lost':
+        return note({
+          ...observationOf(row, runId),
+          occurrence: 'run_lost',
+          reason: 'lost',
+          message: `the ${ctx.runtime.name} runtime no longer holds the sandbox, and has no record of its end`,
+        });
+      case 'record_destroyed':
+        seen.destroyed.push(row);
+    }
+  }
+
+  private async start(
+    term: Term,
+    { orgId, sandboxId }: ReconcileRow,
+    runId: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    try {
+      const { run_spec: spec, has_secrets } = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      const secrets = has_secrets
+        ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
+        : NO_SECRETS;
+      signal.throwIfAborted();
+      await this.ctx.runtime.start({ orgId, sandboxId, runId, spec, secrets }, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof StartRefusedError)) throw error;
+      await this.record(term, {
+        ...observationOf({ orgId, sandboxId }, runId),
+        occurrence: 'start_failed',
+        reason: 'start_failed',
+        message: error.message,
+      });
+    }
+  }
+
+  private async record(term: Term, observation: Observation): Promise<void> {
+    this.quiet.delete(observation.runId);
+    await this.inTerm(term, (tx) => recordObservations(this.ctx, tx, [observation]));
+    this.again();
+  }
+
+  /**
+   * Many at once: a transaction for each costs several times as much. Of those of which one cannot be written, each half is
+   * tried by itself, so that one takes few with it. Returns how many were written.
+   */
+  private async write<Item extends SandboxKey>(
+    term: Term,
+    items: readonly Item[],
+    work: (tx: Sql, batch: readonly Item[]) => Promise<void>,
+    most = BATCH,
+  ): Promise<number> {
+    let written = 0;
+    for (let from = 0; from < items.length; from += most) {
+      const batch = items.slice(from, from + most);
+      try {
+        await this.inTerm(term, (tx) => work(tx, batch));
+        written += batch.length;
+      } catch (error) {
+        // Neither is about one of them: the others would fail as well, one after the other. What took too long may wait for the row of one.
+        if (error instanceof LeaseLostError || isUnreachable(error)) throw error;
+        if (batch.length === 1) this.logFailure(error, batch[0]!);
+        else written += await this.write(term, batch, work, Math.ceil(batch.length / 2));
+      }
+    }
+    return written;
+  }
+
+  /** One sandbox that cannot be dealt with must not keep all others from it. */
+  private logFailure(error: unknown, { sandboxId }: SandboxKey): void {
+    this.ctx.log.error({ err: error, sandboxId }, 'a sandbox could not be reconciled');
+  }
+
+  /** A transaction that commits only within the term. */
+  private async inTerm(term: Term, work: (tx: Sql) => Promise<void>): Promise<void> {
+    await inTransaction(this.ctx.pool, async (tx) => {
+      await term.assertHeld(tx);
+      await work(tx);
+    });
+  }
+
+  /** Ends a run that has used up its `max_duration_secs`. */
+  private async expire(term: Term, row: ReconcileRow): Promise<void> {
+    const { ctx } = this;
+    const { maxDurationSecs, startedAt, wanted } = row;
+    if (wanted.status !== 'running' || maxDurationSecs === null || startedAt === null) return;
+    if (microsOf(ctx.now()) - microsOf(startedAt) < BigInt(maxDurationSecs) * 1_000_000n) return;
+    await this.endRun(term, row, 'max_duration_exceeded');
+  }
+
+  /** Not waited for: an engine that is slow to say what its sandboxes do must not hold up what else there is to do. */
+  private lookForIdle(term: Term, running: { row: ReconcileRow; held: Holding | undefined }[]): void {
+    this.idleLook ??= this.endIdle(term, running)
+      .catch((error: unknown) => this.ctx.log.error({ err: error }, 'it cannot be told who is idle'))
+      .finally(() => (this.idleLook = undefined));
+  }
+
+  /** Ends runs that have done nothing for their `idle_timeout_secs`. */
+  private async endIdle(
+    term: Term,
+    running: { row: ReconcileRow; held: Holding | undefined }[],
+  ): Promise<void> {
+    const due = this.idle.due(
+      running.flatMap(({ row, held }) =>
+        row.wanted.runId !== null && row.idleTimeoutSecs !== null && held?.state === 'running'
+          ? [{ row, runId: row.wanted.runId, timeoutSecs: row.idleTimeoutSecs }]
+          : [],
+      ),
+      performance.now(),
+    );
+    if (due.length === 0) return;
+    const activities = await this.ctx.runtime.activity(due.map(({ row }) => row.sandboxId));
+    for (const { row, runId, timeoutSecs } of due) {
+      const activity = activities.get(row.sandboxId);
+      if (!activity) continue;
+      const idleMs = this.idle.observe(runId, activity, performance.now());
+      if (idleMs >= timeoutSecs * 1_000) await this.endRun(term, row, 'idle_timeout');
+    }
+  }
+
+  private async endRun(
+    term: Term,
+    { orgId, sandboxId, wanted }: ReconcileRow,
+    reason: StopReason,
+  ): Promise<void> {
+    await this.inTerm(term, async (tx) => {
+      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
+      if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
+      await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());
+    });
+  }
+
+  private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
+    if (Date.now() - this.lastTouch < TOUCH_INTERVAL_MS) return;
+    const running = rows.flatMap(({ orgId, sandboxId, wanted }) =>
+      wanted.runStarted && wanted.runOpen && wanted.runId && holdings.get(sandboxId)?.state === 'running'
+        ? [{ orgId, runId: wanted.runId }]
+        : [],
+    );
+    if (running.length > 0) await touchRuns(this.ctx.pool, running, this.ctx.now());
+    this.lastTouch = Date.now();
+  }
+}
+
+function observationOf(
+  { orgId, sandboxId }: { orgId: string; sandboxId: string },
+  runId: string,
+): Observation {
+  const nothing = { startedAt: null, stoppedAt: null, reason: null, message: null, exit: null };
+  return { orgId, sandboxId, runId, occurrence: 'run_ended', ...nothing };
+}
+
+/** By the convention of shells and container runtimes. */
+const EXIT_HINTS: Record<number, string> = {
+  126: 'the command is not executable',
+  127: 'there is no such command in the image',
+  137: 'it was killed',
+};
+
+/** Why the run was asked to end; undefined when nobody asked. */
+function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
+  if (stopReason !== null) return stopReason;
+  return wanted.removed ? 'destroyed' : undefined;
+}
+
+/** An exit that was asked for, or with code 0, is in order. */
+function exitOf(
+  { startedAt, finishedAt: stoppedAt, exit }: Holding,
+  asked: string | undefined,
+): Partial<Observation> {
+  const times = { startedAt, stoppedAt, exit };
+  if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
+  if (exit?.outOfMemory && exit.code !== 0) {
+    return {
+      ...times,
+      occurrence: 'run_crashed',
+      reason: 'out_of_memory',
+      message: 'the sandbox ran out of memory',
+    };
+  }
+  if (exit?.code === 0) return { ...times, occurrence: 'run_ended', reason: 'completed' };
+  const hint = exit && EXIT_HINTS[exit.code];
+  const message = `the main process ended with code ${exit?.code ?? 'unknown'}${hint ? ` (${hint})` : ''}`;
+  return { ...times, occurrence: 'run_crashed', reason: 'crashed', message };
+}

@@ -1,0 +1,80 @@
+import type { Sql } from '../../db/pool.js';
+import { prepared } from '../../db/prepared.js';
+import type { Instant } from '../../lib/instant.js';
+import type { LockedSandbox } from '../queries.js';
+
+/** What is known of a sandbox when its run is observed. */
+export type ObservedSandbox = Pick<
+  LockedSandbox,
+  | 'org_id'
+  | 'id'
+  | 'name'
+  | 'status'
+  | 'status_reason'
+  | 'last_failure_message'
+  | 'run_id'
+  | 'next_run'
+  | 'removed_at'
+  | 'started_at'
+  | 'stopped_at'
+> & { changed_at: Instant };
+
+/** Locks these sandboxes, removed ones too, always in the same order. */
+export async function lockObserved(
+  tx: Sql,
+  observed: readonly { orgId: string; sandboxId: string }[],
+): Promise<ObservedSandbox[]> {
+  const { rows } = await tx.query<ObservedSandbox & Record<string, unknown>>(
+    prepared(
+      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.run_id, s.next_run, s.removed_at, s.started_at,
+         s.stopped_at, s.changed_at
+       from sandboxes s
+       join unnest($1::uuid[], $2::uuid[]) as o (org_id, id) on s.org_id = o.org_id and s.id = o.id
+       order by s.org_id, s.id
+       for update of s`,
+      [observed.map(({ orgId }) => orgId), observed.map(({ sandboxId }) => sandboxId)],
+    ),
+  );
+  return rows;
+}
+
+/** Writes what became of sandboxes that the transaction has locked. */
+export async function writeObserved(sql: Sql, sandboxes: readonly ObservedSandbox[]): Promise<void> {
+  await sql.query(
+    `update sandboxes s
+     set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
+       started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
+       next_run = case when s.run_id = o.run_id then s.next_run end
+     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[],
+       $8::timestamptz[], $9::uuid[])
+       as o (org_id, id, status, status_reason, last_failure_message, started_at, stopped_at, changed_at, run_id)
+     where s.org_id = o.org_id and s.id = o.id`,
+    [
+      sandboxes.map(({ org_id }) => org_id),
+      sandboxes.map(({ id }) => id),
+      sandboxes.map(({ status }) => status),
+      sandboxes.map(({ status_reason }) => status_reason),
+      sandboxes.map(({ last_failure_message }) => last_failure_message),
+      sandboxes.map(({ started_at }) => started_at),
+      sandboxes.map(({ stopped_at }) => stopped_at),
+      sandboxes.map(({ changed_at }) => changed_at),
+      sandboxes.map(({ run_id }) => run_id),
+    ],
+  );
+}
+
+/** Notes that nothing is left of removed sandboxes. */
+export async function markDestroyed(
+  sql: Sql,
+  sandboxes: readonly { orgId: string; sandboxId: string }[],
+  at: Instant,
+): Promise<void> {
+  await sql.query(
+    prepared(
+      `update sandboxes s set destroyed_at = $3, changed_at = $3
+       from unnest($1::uuid[], $2::uuid[]) as d (org_id, id)
+       where s.org_id = d.org_id and s.id = d.id`,
+      [sandboxes.map(({ orgId }) => orgId), sandboxes.map(({ sandboxId }) => sandboxId), at],
+    ),
+  );
+}

@@ -1,0 +1,195 @@
+import { RECONCILER } from '../../audit/events/actor.js';
+import { recordEvents, type NewEvent } from '../../audit/events/record.js';
+import type { Context } from '../../context.js';
+import { announceChanges } from '../../db/changes.js';
+import type { Sql } from '../../db/pool.js';
+import { Writes } from '../../db/writes.js';
+import type { Instant } from '../../lib/instant.js';
+import { shortInstant } from '../../lib/instant.js';
+import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../../runs/queries.js';
+import type { Exit } from '../../runtimes/runtime.js';
+import { deleteSecretsOf } from '../../secrets/queries.js';
+import { REGISTRY } from '../../secrets/secrets.js';
+import { admittedRun } from '../request-run.js';
+import { TRANSITIONS, type Occurrence } from '../state.js';
+import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
+
+/** What the runtime's record says of one run. */
+export interface Observation {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  occurrence: Occurrence;
+  /** From the runtime's record; null when the run never started. */
+  startedAt: Instant | null;
+  stoppedAt: Instant | null;
+  /** Why it ended: a word for machines. */
+  reason: string | null;
+  /** Why it failed: a sentence for people. */
+  message: string | null;
+  exit: Exit | null;
+}
+
+type RunEvent = NewEvent<`sandbox_${'started' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
+
+/** What becomes of a sandbox and its run. */
+interface Recorded {
+  sandbox: ObservedSandbox;
+  run: RunTimes;
+  events: RunEvent[];
+  /** The run that was admitted to follow, where this one has ended. */
+  next?: NewRun;
+}
+
+/**
+ * Writes down what the runtime recorded of runs, one of a sandbox: run, status and audit event in the transaction `tx`. An
+ * observation that was written before, or that is of an older run, changes nothing.
+ */
+export async function recordObservations(
+  ctx: Pick<Context, 'now'>,
+  tx: Sql,
+  observations: readonly Observation[],
+): Promise<void> {
+  const sandboxes = new Map((await lockObserved(tx, observations)).map((row) => [keyOf(row), row]));
+  // Not before the sandboxes are held: whoever starts or ends a run holds its sandbox.
+  const runs = new Map((await readRunTimes(tx, observations)).map((row) => [keyOf(row), row]));
+  // One time for all, so that no clock that is set back puts the end of a run before its start.
+  const at = ctx.now();
+  const recorded: Recorded[] = [];
+  const started: Observation[] = [];
+  for (const observation of observations) {
+    const { orgId, sandboxId, runId } = observation;
+    const sandbox = sandboxes.get(keyOf({ org_id: orgId, id: sandboxId }));
+    const run = runs.get(keyOf({ org_id: orgId, id: runId }));
+    if (!run || sandbox?.run_id !== runId) continue;
+    const opened = startOf({ sandbox, run, events: [] }, observation, at);
+    if (opened) started.push(observation);
+    const current = opened ?? { sandbox, run, events: [] };
+    // Also of a run whose end is seen at the same time: what has started is in the audit trail before it ends.
+    const ended = observation.occurrence === 'run_started' ? undefined : endOf(current, observation, at);
+    const last = ended ?? opened;
+    if (last) recorded.push(followed(last, at));
+  }
+  if (recorded.length === 0) return;
+  const writes = new Writes(tx);
+  await writeRunTimes(
+    writes,
+    recorded.map(({ run }) => run),
+  );
+  await writeObserved(
+    writes,
+    recorded.map(({ sandbox }) => sandbox),
+  );
+  // The image is there: what it took to get it was for this once.
+  if (started.length > 0) await deleteSecretsOf(writes, started, REGISTRY);
+  await recordEvents(
+    writes,
+    recorded.flatMap(({ events }) => events),
+  );
+  await announceChanges(
+    writes,
+    recorded.map(({ sandbox }) => sandbox.id),
+  );
+  await writes.send();
+  // Not before the end of the one that it follows is written: a sandbox has one open run at most.
+  const next = new Writes(tx);
+  for (const { next: run } of recorded) if (run) await insertRun(next, run);
+  await next.send();
+}
+
+/** Begins the run that was admitted to follow, when the one under way has ended. */
+function followed(recorded: Recorded, at: Instant): Recorded {
+  const { sandbox, events } = recorded;
+  if (sandbox.status !== 'stopped' || sandbox.next_run === null || sandbox.removed_at) return recorded;
+  const { admitted, run, event } = admittedRun(sandbox, sandbox.next_run, at);
+  return { ...recorded, sandbox: { ...sandbox, ...admitted }, events: [...events, event], next: run };
+}
+
+/** Undefined for a run that is open or closed already: it stays as it is. */
+function startOf(
+  { sandbox, run, events }: Recorded,
+  { startedAt }: Observation,
+  at: Instant,
+): Recorded | undefined {
+  if (startedAt === null || run.started_at !== null || run.end_reason !== null) return undefined;
+  const outcome = sandbox.removed_at ? 'same' : TRANSITIONS[sandbox.status].run_started;
+  const status = outcome === 'running' ? outcome : sandbox.status;
+  const event: RunEvent = {
+    orgId: sandbox.org_id,
+    type: 'sandbox_started',
+    actor: RECONCILER,
+    resourceId: sandbox.id,
+    at,
+    payload: {
+      sandbox_id: sandbox.id,
+      name: sandbox.name,
+      run_id: run.id,
+      previous_status: sandbox.status,
+      status,
+      reason: 'run_started',
+      started_at: shortInstant(startedAt),
+    },
+  };
+  const change = { status, status_reason: null, started_at: startedAt, stopped_at: null, changed_at: at };
+  return {
+    sandbox: { ...sandbox, ...change },
+    run: { ...run, started_at: startedAt, seen_at: startedAt },
+    events: [...events, event],
+  };
+}
+
+/** Undefined for one that is closed already. */
+function endOf(
+  { sandbox, run, events }: Recorded,
+  observation: Observation,
+  at: Instant,
+): Recorded | undefined {
+  const { occurrence, message, exit } = observation;
+  const outcome = sandbox.removed_at ? 'gone' : TRANSITIONS[sandbox.status][occurrence];
+  if (outcome === 'same' || run.end_reason !== null) return undefined;
+  const reason = observation.reason ?? occurrence;
+  // Of a run whose record has no end it is known until when it was seen. One that never started has neither.
+  const stoppedAt = latest(run.started_at, observation.stoppedAt ?? run.seen_at);
+  const ended = outcome === 'stopped' || outcome === 'failed' ? outcome : null;
+  const event: RunEvent = {
+    orgId: sandbox.org_id,
+    type: ended === null ? 'sandbox_run_closed' : `sandbox_${ended}`,
+    actor: RECONCILER,
+    resourceId: sandbox.id,
+    at,
+    payload: {
+      sandbox_id: sandbox.id,
+      name: sandbox.name,
+      run_id: run.id,
+      previous_status: sandbox.status,
+      status: ended,
+      reason,
+      message,
+      exit_code: exit?.code ?? null,
+      started_at: shortOrNull(run.started_at),
+      stopped_at: shortOrNull(stoppedAt),
+    },
+  };
+  const times = stoppedAt === null ? {} : { stopped_at: stoppedAt };
+  const status =
+    ended === null
+      ? {}
+      : { status: ended, status_reason: null, last_failure_message: ended === 'failed' ? message : null };
+  return {
+    sandbox: { ...sandbox, ...times, ...status, changed_at: at },
+    run: { ...run, stopped_at: stoppedAt, end_reason: reason },
+    events: [...events, event],
+  };
+}
+
+/** A clock that was set back must not make a run of negative length. */
+function latest(startedAt: Instant | null, stoppedAt: Instant | null): Instant | null {
+  if (startedAt === null) return null;
+  return stoppedAt !== null && stoppedAt > startedAt ? stoppedAt : startedAt;
+}
+
+const keyOf = ({ org_id, id }: { org_id: string; id: string }) => `${org_id}/${id}`;
+
+function shortOrNull(instant: Instant | null): Instant | null {
+  return instant && shortInstant(instant);
+}

@@ -1,0 +1,424 @@
+/** The network part of a sandbox: what is asked for, and what is shown (contract section 2.2). */
+import { Type, type Static } from 'typebox';
+import {
+  AnyObject,
+  Field,
+  Int32,
+  Int64,
+  Named,
+  NoEffect,
+  Nullable,
+  Variants,
+  Words,
+} from '../../http/schema.js';
+
+const Action = Words(['allow', 'deny'], {
+  title: 'Action',
+  description: 'Whether the traffic is allowed or denied.',
+});
+const Protocol = Words(['tcp', 'udp', 'icmpv4', 'icmpv6'], {
+  title: 'Protocol',
+  description: 'A network protocol.',
+});
+const Direction = Words(['egress', 'ingress', 'any'], {
+  title: 'Direction',
+  description: 'The direction of traffic as the guest sees it: `egress` leaves it.',
+});
+const DestinationGroup = Words(
+  ['public', 'loopback', 'private', 'link_local', 'metadata', 'multicast', 'host'],
+  {
+    title: 'DestinationGroup',
+    description: 'A group of addresses. `docs/runtimes.md` says which addresses each has.',
+  },
+);
+
+const DESTINATION_FORMS = [
+  Type.Object({ cidr: Type.String({ description: 'An IP address or a CIDR block.' }) }),
+  Type.Object({ domain: Type.String({ minLength: 1, description: 'A domain, without its subdomains.' }) }),
+  Type.Object({
+    domain_suffix: Type.String({ minLength: 1, description: 'A domain with all its subdomains.' }),
+  }),
+  Type.Object({ group: DestinationGroup }),
+] as const;
+/** A destination other than `any` has exactly one of these keys. */
+export const DESTINATION_KEYS: readonly string[] = DESTINATION_FORMS.flatMap(({ properties }) =>
+  Object.keys(properties),
+);
+
+const Destination = Type.Union([Words(['any'], { description: 'Every address.' }), ...DESTINATION_FORMS], {
+  title: 'Destination',
+  description: 'The other end of the traffic: `any`, or an object with exactly one of the keys.',
+});
+
+const PortRange = Named(
+  'PortRange',
+  {
+    start: Int32({ maximum: 65_535, description: 'The first port of the range.' }),
+    end: Int32({ maximum: 65_535, description: 'The last port of the range.' }),
+  },
+  'A range of ports.',
+);
+
+const Rule = Named(
+  'Rule',
+  {
+    direction: Direction,
+    destination: Destination,
+    action: Action,
+    ports: Type.Optional(
+      Type.Array(PortRange, { description: 'The ports of the receiving side. Empty: every port.' }),
+    ),
+    protocols: Type.Optional(Type.Array(Protocol, { description: 'The protocols. Empty: every protocol.' })),
+  },
+  'A rule of a network policy.',
+);
+
+const NetworkPolicy = Named(
+  'NetworkPolicy',
+  {
+    default_egress: Type.Optional(
+      Field(Action, 'The action for outgoing traffic that no rule matches. Default: `deny`.'),
+    ),
+    default_ingress: Type.Optional(
+      Field(Action, 'The action for incoming traffic that no rule matches. Default: `deny`.'),
+    ),
+    rules: Type.Optional(
+      Type.Array(Rule, {
+        description: 'The rules in their order. In each direction the first match decides.',
+      }),
+    ),
+  },
+  'The traffic that a sandbox may have.',
+);
+export type NetworkPolicy = Static<typeof NetworkPolicy>;
+
+// In both.
+
+const PublishedPort = Named(
+  'PublishedPortSpec',
+  {
+    guest_port: Int32({ description: 'The port in the guest.' }),
+    host_port: Int32({ description: 'The port on the host.' }),
+    host_bind: Type.String({ description: 'The address on the host, such as `127.0.0.1`.' }),
+    protocol: Type.Optional(
+      Words(['tcp', 'udp'], {
+        title: 'PortProtocol',
+        description: 'The protocol of a published port. Default: `tcp`.',
+      }),
+    ),
+  },
+  'A port of the guest that is reached through the host.',
+);
+
+const TlsConfig = Named(
+  'TlsConfig',
+  {
+    enabled: Type.Optional(Type.Boolean({ description: 'Whether TLS connections are intercepted.' })),
+    intercepted_ports: Type.Optional(
+      Type.Array(Int32(), { description: 'The ports on which TLS is intercepted. Default: 443.' }),
+    ),
+    bypass: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'The domains that are not intercepted: exact names, or `*.suffix`.',
+      }),
+    ),
+    verify_upstream: Type.Optional(
+      Type.Boolean({ description: 'Whether the certificates of servers are verified.' }),
+    ),
+    upstream_ca_cert: Type.Optional(
+      Type.Array(Type.String(), { description: 'PEM files of CAs that are trusted for servers.' }),
+    ),
+    scoped_upstream_ca_cert: Type.Optional(
+      Type.Array(
+        Named(
+          'ScopedUpstreamCaCert',
+          {
+            pattern: Type.String({ description: 'The domains that the CA is trusted for.' }),
+            path: Type.String({ description: 'The PEM file of the CA.' }),
+          },
+          'A CA that is trusted for some domains.',
+        ),
+        { description: 'The CAs that are trusted for some domains only.' },
+      ),
+    ),
+    scoped_verify_upstream: Type.Optional(
+      Type.Array(
+        Named(
+          'ScopedVerifyUpstream',
+          {
+            pattern: Type.String({ description: 'The domains that the setting applies to.' }),
+            verify: Type.Boolean({ description: 'Whether their certificates are verified.' }),
+          },
+          'The verification of certificates for some domains.',
+        ),
+        { description: 'Exceptions from `verify_upstream` by domain.' },
+      ),
+    ),
+    block_quic_on_intercept: Type.Optional(
+      Type.Boolean({ description: 'Whether UDP to intercepted ports is dropped.' }),
+    ),
+    cache: Type.Optional(
+      Named(
+        'CertCacheConfig',
+        {
+          capacity: Type.Optional(Int64({ default: 1000, description: 'The most certificates to keep.' })),
+          validity_hours: Type.Optional(
+            Int64({ default: 24, description: 'The hours for which a certificate is valid.' }),
+          ),
+        },
+        'The cache of certificates made for interception.',
+      ),
+    ),
+    intercept_ca: Type.Optional(
+      Named(
+        'InterceptCaConfig',
+        {
+          cert_path: Type.Optional(
+            Nullable(Type.String({ description: 'The file of the certificate. Null: one is generated.' })),
+          ),
+          key_path: Type.Optional(
+            Nullable(Type.String({ description: 'The file of the key. Null: one is generated.' })),
+          ),
+        },
+        'The CA that signs the certificates for interception.',
+      ),
+    ),
+  },
+  'The interception of TLS connections of a sandbox.',
+);
+
+// What is asked for.
+
+const HostPattern = Variants(
+  'type',
+  [
+    Type.Object({
+      type: Type.Literal('exact', { description: 'One host.' }),
+      value: Type.String({ minLength: 1, description: 'The name of the host.' }),
+    }),
+    Type.Object({
+      type: Type.Literal('wildcard', { description: 'A domain with all its subdomains.' }),
+      value: Type.String({ minLength: 1, description: 'The pattern, such as `*.example.com`.' }),
+    }),
+    Type.Object({ type: Type.Literal('any', { description: 'Every host.' }) }),
+  ],
+  { title: 'CloudHostPattern', description: 'The hosts that a secret may be sent to.' },
+);
+
+const SecretInjection = Named(
+  'SecretInjection',
+  {
+    headers: Type.Optional(
+      Type.Boolean({ default: true, description: 'Whether the placeholder is replaced in headers.' }),
+    ),
+    basic_auth: Type.Optional(
+      Type.Boolean({
+        default: true,
+        description: 'Whether the placeholder is replaced in Basic credentials.',
+      }),
+    ),
+    query_params: Type.Optional(
+      Type.Boolean({ default: false, description: 'Whether the placeholder is replaced in the query.' }),
+    ),
+    body: Type.Optional(
+      Type.Boolean({ default: false, description: 'Whether the placeholder is replaced in the body.' }),
+    ),
+  },
+  'The parts of a request in which the secret replaces its placeholder.',
+);
+
+const ViolationAction = Variants(
+  'type',
+  [
+    Type.Object({
+      type: Words(['block', 'block_and_log', 'block_and_terminate'], {
+        description: 'The request is blocked. It can be logged, or end the sandbox.',
+      }),
+    }),
+    Type.Object({
+      type: Type.Literal('passthrough', { description: 'The placeholder is sent as it is to these hosts.' }),
+      hosts: Type.Array(HostPattern, { description: 'The hosts that get the placeholder.' }),
+    }),
+  ],
+  {
+    title: 'CloudViolationAction',
+    description: 'The reaction to a placeholder that is sent to a host that is not allowed.',
+  },
+);
+
+const SecretEntry = Named(
+  'CloudSecretEntry',
+  {
+    env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),
+    placeholder: Type.String({ description: 'The text that stands for the secret in the guest.' }),
+    value: Type.Optional(
+      Type.String({ description: 'The secret. It is never stored in clear and never returned.' }),
+    ),
+    source: Type.Optional(
+      Field(
+        Nullable(
+          Variants('type', [
+            Type.Object({
+              type: Type.Literal('env', { description: 'An environment variable of the client.' }),
+              var: Type.String({ description: 'The name of the variable.' }),
+            }),
+            Type.Object({
+              type: Type.Literal('store', { description: 'A store of secrets.' }),
+              reference: Type.String({ description: 'The place in the store.' }),
+            }),
+          ]),
+        ),
+        'A place outside the request that has the secret. The service refuses it; send `value`.',
+      ),
+    ),
+    allowed_hosts: Type.Optional(
+      Type.Array(HostPattern, { description: 'The hosts that the secret may be sent to. At least one.' }),
+    ),
+    injection: Type.Optional(SecretInjection),
+    on_violation: Type.Optional(
+      Field(Nullable(ViolationAction), 'The reaction to a violation with this secret. Null: that of all.'),
+    ),
+    require_tls_identity: Type.Optional(
+      Type.Boolean({
+        default: true,
+        description: 'Whether the secret is sent only to hosts with a verified certificate.',
+      }),
+    ),
+  },
+  'A secret that replaces its placeholder on the way out of the guest.',
+);
+
+export const UNKNOWN_FIELDS = 'Unknown fields are ignored and named in the `warnings` of the answer.';
+
+export const NetworkRequest = Named(
+  'CloudNetworkSpec',
+  {
+    enabled: Type.Optional(
+      Type.Boolean({ default: true, description: 'Whether the sandbox has a network.' }),
+    ),
+    max_connections: Type.Optional(
+      Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
+    ),
+    policy: Type.Optional(
+      Field(
+        Nullable(NetworkPolicy),
+        'The traffic that the sandbox may have. Null: the public profile, as in `docs/runtimes.md`.',
+      ),
+    ),
+    secrets: Type.Optional(
+      Field(
+        Nullable(
+          Named(
+            'CloudSecretsConfig',
+            {
+              entries: Type.Optional(Type.Array(SecretEntry, { description: 'The secrets.' })),
+              on_violation: Type.Optional(
+                Field(
+                  Nullable(ViolationAction),
+                  'The reaction to a violation with any secret. Default: `block_and_log`.',
+                ),
+              ),
+            },
+            'The secrets that are injected into requests of the guest.',
+          ),
+        ),
+        'The secrets that are injected into requests of the guest. Null: none.',
+      ),
+    ),
+    ports: Type.Optional(
+      Nullable(Type.Array(PublishedPort, { description: 'The ports to publish on the host. Null: none.' })),
+    ),
+    tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
+    strict: Type.Optional(
+      NoEffect(Type.Unknown(), 'the rules of a policy are always enforced as they stand'),
+    ),
+    dns: Type.Optional(NoEffect(Type.Unknown(), 'sandboxes use the resolvers of their machine')),
+    interface: Type.Optional(NoEffect(Type.Unknown(), 'the runtime gives out addresses')),
+    trust_host_cas: Type.Optional(
+      NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only'),
+    ),
+  },
+  `The network of a sandbox. ${UNKNOWN_FIELDS}`,
+);
+export type NetworkRequest = Static<typeof NetworkRequest>;
+export type SecretEntry = Static<typeof SecretEntry>;
+
+// What is shown.
+
+const SandboxSecret = Named(
+  'SandboxSecretResponse',
+  {
+    env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),
+    placeholder: Type.String({ description: 'The text that stands for the secret in the guest.' }),
+    allowed_hosts: Type.Array(AnyObject(), { description: 'The hosts that the secret may be sent to.' }),
+    injection: AnyObject({ description: 'The parts of a request in which the secret is injected.' }),
+    on_violation: Type.Optional(AnyObject({ description: 'The reaction to a violation.' })),
+  },
+  'A secret, without its value and the place where the value is kept.',
+);
+
+const DnsConfig = Named(
+  'DnsConfig',
+  {
+    nameservers: Type.Optional(
+      Type.Array(Type.String(), {
+        description:
+          'The name servers, as addresses or hosts with an optional port. Empty: those of the host.',
+      }),
+    ),
+    query_timeout_ms: Type.Optional(
+      Int64({ default: 5000, description: 'The longest wait for an answer in milliseconds.' }),
+    ),
+    rebind_protection: Type.Optional(
+      Type.Boolean({ default: true, description: 'Whether answers with private addresses are refused.' }),
+    ),
+  },
+  'The name resolution of a sandbox.',
+);
+
+const InterfaceOverrides = Named(
+  'InterfaceOverrides',
+  {
+    ipv4_address: Type.Optional(Nullable(Type.String({ description: 'The IPv4 address of the guest.' }))),
+    ipv4_pool: Type.Optional(
+      Nullable(Type.String({ description: 'The CIDR block that IPv4 addresses are taken from.' })),
+    ),
+    ipv6_address: Type.Optional(Nullable(Type.String({ description: 'The IPv6 address of the guest.' }))),
+    ipv6_pool: Type.Optional(
+      Nullable(Type.String({ description: 'The CIDR block that IPv6 addresses are taken from.' })),
+    ),
+    mac: Type.Optional(
+      Nullable(
+        Type.Array(Int32({ maximum: 255 }), {
+          minItems: 6,
+          maxItems: 6,
+          description: 'The six octets of the MAC address.',
+        }),
+      ),
+    ),
+    mtu: Type.Optional(Nullable(Int32({ description: 'The largest packet in bytes.' }))),
+  },
+  'The settings of the network interface. Null: the runtime decides.',
+);
+
+export const SandboxNetwork = Named(
+  'SandboxNetworkResponse',
+  {
+    enabled: Type.Boolean({ description: 'Whether the sandbox has a network.' }),
+    ports: Type.Array(PublishedPort, { description: 'The ports that are published on the host.' }),
+    trust_host_cas: Type.Boolean({ description: 'Whether the guest trusts the CAs of the host.' }),
+    dns: Type.Optional(Field(Nullable(DnsConfig), 'The name resolution. Null: that of the host.')),
+    interface: Type.Optional(
+      Field(Nullable(InterfaceOverrides), 'The settings of the interface. Null: the runtime decides.'),
+    ),
+    max_connections: Type.Optional(
+      Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
+    ),
+    policy: Type.Optional(
+      Field(Nullable(NetworkPolicy), 'The traffic that the sandbox may have. Null: the public profile.'),
+    ),
+    secrets: Type.Optional(Type.Array(SandboxSecret, { description: 'The secrets, without their values.' })),
+    tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
+  },
+  'The network of a sandbox.',
+);

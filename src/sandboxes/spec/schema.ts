@@ -1,0 +1,451 @@
+import { Type, type Static } from 'typebox';
+import {
+  DateTime,
+  Field,
+  Int32,
+  Int64,
+  Named,
+  NoEffect,
+  Nullable,
+  PageOf,
+  StringMap,
+  Uint64,
+  Uuid,
+  Variants,
+  Words,
+} from '../../http/schema.js';
+import { MountRequest, SandboxMount } from './mount-schema.js';
+import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
+
+export const STATUSES = ['created', 'starting', 'running', 'stopping', 'stopped', 'failed'] as const;
+export const SandboxStatus = Words([...STATUSES], {
+  title: 'SandboxStatus',
+  description: 'The lifecycle status of a sandbox. `docs/lifecycle.md` has the transitions.',
+});
+export type SandboxStatus = Static<typeof SandboxStatus>;
+
+const SandboxStatusReason = Words(['scheduling', 'insufficient_capacity'], {
+  title: 'SandboxStatusReason',
+  description:
+    'The reason for which a sandbox is still `starting`: it waits for a worker, or no worker has room.',
+});
+
+const EnvVar = Named(
+  'EnvVar',
+  {
+    key: Type.String({ description: 'The name of the variable.' }),
+    value: Type.String({ description: 'The value of the variable. It can be empty.' }),
+  },
+  'An environment variable.',
+);
+
+const Resources = Named(
+  'CloudSandboxResources',
+  {
+    vcpus: Type.Optional(Int32({ default: 1, description: 'The number of virtual CPUs.' })),
+    memory_mib: Type.Optional(Int32({ default: 512, description: 'The memory of the guest in MiB.' })),
+    disk_size_mib: Type.Optional(
+      Nullable(Int32({ description: 'The size of the writable disk in MiB. Null: no limit.' })),
+    ),
+  },
+  'The CPU, memory and disk of a sandbox.',
+);
+
+const LogLevel = Words(['error', 'warn', 'info', 'debug', 'trace'], {
+  title: 'SandboxLogLevel',
+  description: 'The least severe level that the guest runtime logs.',
+});
+
+const runtimeOptions = {
+  cmd: Type.Optional(
+    Nullable(
+      Type.Array(Type.String(), {
+        description:
+          'The command to launch once at each start. Its output is the log. Null: none is launched.',
+      }),
+    ),
+  ),
+  entrypoint: Type.Optional(
+    Nullable(
+      Type.Array(Type.String(), {
+        description: 'The words before `cmd`. Null: the entrypoint of the image.',
+      }),
+    ),
+  ),
+  user: Type.Optional(
+    Nullable(
+      Type.String({ description: 'The user of the guest, by name or id. Null: the user of the image.' }),
+    ),
+  ),
+  workdir: Type.Optional(
+    Nullable(Type.String({ description: 'The working directory in the guest. Null: the one of the image.' })),
+  ),
+  shell: Type.Optional(
+    Nullable(Type.String({ description: 'The shell for scripts and interactive sessions.' })),
+  ),
+  scripts: Type.Optional(StringMap({ description: 'The scripts to place in the guest, by name.' })),
+  log_level: Type.Optional(Field(Nullable(LogLevel), 'The log level of the guest runtime.')),
+};
+
+const Lifecycle = Named(
+  'SandboxPolicy',
+  {
+    ephemeral: Type.Optional(
+      Type.Boolean({ default: false, description: 'Whether the sandbox is removed when its run ends.' }),
+    ),
+    idle_timeout_secs: Type.Optional(
+      Nullable(Int64({ description: 'The seconds of idleness after which it is stopped. Null: never.' })),
+    ),
+    max_duration_secs: Type.Optional(
+      Nullable(Int64({ description: 'The longest run in seconds. Null: no limit.' })),
+    ),
+    ends_with_command: Type.Optional(
+      Type.Boolean({
+        description:
+          'An extension for batch work. The run ends when `runtime.cmd` ends, and its exit code is the outcome: 0 is `stopped`, any other `failed`. Default: false, the sandbox stays up.',
+      }),
+    ),
+  },
+  'The rules by which the service ends a sandbox.',
+);
+
+const rlimitValues = {
+  soft: Uint64({ description: 'The limit in force. A process can raise it up to `hard`.' }),
+  hard: Uint64({ description: 'The ceiling of `soft`. 18446744073709551615 is no limit.' }),
+};
+
+// What is shown.
+
+export const SandboxSpec = Named(
+  'SandboxSpecResponse',
+  {
+    resources: Resources,
+    runtime: Named(
+      'SandboxRuntimeOptions',
+      {
+        ...runtimeOptions,
+        hostname: Type.Optional(
+          Nullable(Type.String({ description: 'The host name of the guest. Null: the id of the sandbox.' })),
+        ),
+        metrics_sample_interval_ms: Type.Optional(
+          Nullable(
+            Int64({
+              default: 1000,
+              description: 'The milliseconds between two samples of metrics. Null: there are no samples.',
+            }),
+          ),
+        ),
+        disable_metrics_sample: Type.Optional(
+          Type.Boolean({
+            default: false,
+            description: 'Whether sampling is off, whatever the interval.',
+          }),
+        ),
+      },
+      'The options of the processes in the guest.',
+    ),
+    env: Type.Array(EnvVar, { description: 'The environment variables of the guest.' }),
+    labels: StringMap({ description: 'The labels of the sandbox.' }),
+    rlimits: Type.Array(
+      Named(
+        'Rlimit',
+        {
+          resource: Words(
+            [
+              ...([
+                'Cpu',
+                'Fsize',
+                'Data',
+                'Stack',
+                'Core',
+                'Rss',
+                'Nproc',
+                'Nofile',
+                'Memlock',
+                'As',
+              ] as const),
+              ...(['Locks', 'Sigpending', 'Msgqueue', 'Nice', 'Rtprio', 'Rttime'] as const),
+            ],
+            { title: 'RlimitResource', description: 'The resource of a POSIX limit.' },
+          ),
+          ...rlimitValues,
+        },
+        'A POSIX resource limit.',
+      ),
+      { description: 'The POSIX resource limits of the guest.' },
+    ),
+    lifecycle: Lifecycle,
+    mounts: Type.Array(SandboxMount, { description: 'The mounts of the guest.' }),
+    network: SandboxNetwork,
+    image: Type.Optional(
+      Nullable(Type.String({ description: 'The OCI image that the sandbox starts from.' })),
+    ),
+  },
+  'The specification with all defaults filled in, without secret values, vault paths and volume ids.',
+);
+export type SandboxSpec = Static<typeof SandboxSpec>;
+
+export const SandboxResponse = Named(
+  'SandboxResponse',
+  {
+    id: Field(Uuid, 'The id of the sandbox.'),
+    org_id: Field(Uuid, 'The organization that the sandbox belongs to.'),
+    name: Type.String({ description: 'The name of the sandbox, unique in the organization.' }),
+    slug: Type.String({ description: 'The slug of the sandbox, unique in the installation.' }),
+    status: SandboxStatus,
+    ephemeral: Type.Boolean({ description: 'Whether the sandbox is removed when its run ends.' }),
+    created_at: Field(DateTime, 'The time at which the sandbox was created.'),
+    last_failure_message: Type.Optional(
+      Nullable(Type.String({ description: 'The reason for the latest failure. Null: there was none.' })),
+    ),
+    spec: Type.Optional(Field(Nullable(SandboxSpec), 'The specification with all defaults filled in.')),
+    started_at: Type.Optional(
+      Field(Nullable(DateTime), 'The time at which the latest run began. Null: it never ran.'),
+    ),
+    stopped_at: Type.Optional(
+      Field(Nullable(DateTime), 'The time at which the latest run ended. Null: it runs, or it never ran.'),
+    ),
+    status_reason: Type.Optional(
+      Field(Nullable(SandboxStatusReason), 'The reason for which it is still `starting`, else null.'),
+    ),
+    runtime: Type.Optional(
+      Nullable(Type.String({ description: 'The runtime it belongs to; null for imported history.' })),
+    ),
+  },
+  'An isolated compute sandbox.',
+);
+export type SandboxResponse = Static<typeof SandboxResponse>;
+
+export const PaginatedSandboxResponse = PageOf('PaginatedSandboxResponse', SandboxResponse);
+
+// What is asked for.
+
+const guestPath = (description: string) => Type.String({ description });
+const mode = Type.Optional(
+  Nullable(
+    Int32({
+      maximum: 0o7777,
+      description: 'The permission bits as a number, such as 420 for `rw-r--r--`. Null: the default.',
+    }),
+  ),
+);
+const replace = Type.Boolean({
+  description: 'Whether to replace an existing file. If false, it is an error.',
+});
+const source = Type.String({
+  description: 'The source on the machine of the client. The service refuses it.',
+});
+
+const Patch = Variants(
+  'type',
+  [
+    Type.Object({
+      type: Type.Literal('text', { description: 'Writes a text file.' }),
+      path: guestPath('The absolute path of the file in the guest.'),
+      content: Type.String({ description: 'The text of the file.' }),
+      mode,
+      replace,
+    }),
+    Type.Object({
+      type: Type.Literal('file', { description: 'Writes a file of bytes.' }),
+      path: guestPath('The absolute path of the file in the guest.'),
+      content: Type.Array(Int32({ maximum: 255 }), { description: 'The bytes of the file as numbers.' }),
+      mode,
+      replace,
+    }),
+    Type.Object({
+      type: Type.Literal('copy_file', { description: 'Copies a file from the machine of the client.' }),
+      src: source,
+      dst: guestPath('The absolute path of the copy in the guest.'),
+      mode,
+      replace,
+    }),
+    Type.Object({
+      type: Type.Literal('copy_dir', { description: 'Copies a directory from the machine of the client.' }),
+      src: source,
+      dst: guestPath('The absolute path of the copy in the guest.'),
+      replace,
+    }),
+    Type.Object({
+      type: Type.Literal('symlink', { description: 'Makes a symbolic link.' }),
+      target: Type.String({ description: 'The path that the link leads to.' }),
+      link: guestPath('The absolute path of the link in the guest.'),
+      replace,
+    }),
+    Type.Object({
+      type: Type.Literal('mkdir', { description: 'Makes a directory.' }),
+      path: guestPath('The absolute path of the directory in the guest.'),
+      mode,
+    }),
+    Type.Object({
+      type: Type.Literal('remove', { description: 'Removes a file or directory.' }),
+      path: guestPath('The absolute path in the guest to remove.'),
+    }),
+    Type.Object({
+      type: Type.Literal('append', { description: 'Appends text to an existing file.' }),
+      path: guestPath('The absolute path of the file in the guest.'),
+      content: Type.String({ description: 'The text to append.' }),
+    }),
+  ],
+  { title: 'CloudPatch', description: 'A change to the files of the guest before its first start.' },
+);
+
+const RegistrySelection = Variants(
+  'mode',
+  [
+    Type.Object({
+      mode: Words(['auto', 'anonymous'], { description: 'The image is pulled without credentials.' }),
+    }),
+    Type.Object({
+      mode: Type.Literal('specific', { description: 'The image is pulled with stored credentials.' }),
+      credential_id: Field(Uuid, 'The id of the stored credentials.'),
+    }),
+    Type.Object({
+      mode: Type.Literal('inline', { description: 'The image is pulled with the credentials given here.' }),
+      username: Type.String({ description: 'The user name at the registry.' }),
+      password: Type.String({
+        format: 'password',
+        description: 'The password at the registry. It is kept only until the image is pulled.',
+      }),
+    }),
+  ],
+  { title: 'RegistrySelection', description: 'The credentials with which the image is pulled.' },
+);
+
+/** In the order of the numbers that Linux gives them. */
+export const RLIMIT_NAMES = [
+  ...(['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'] as const),
+  ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),
+];
+
+const NO_METRICS = 'the service takes no samples inside a sandbox';
+
+export const CreateSandboxRequest = Named(
+  'CreateSandboxRequest',
+  {
+    name: Type.String({
+      description:
+        'The name: 1 to 128 of A-Z a-z 0-9 . - _, beginning with a letter or digit, unique in the organization.',
+    }),
+    image: Named(
+      'CloudRootfsSource',
+      {
+        type: Type.Literal('oci', { description: 'The kind of the source. There are only OCI images.' }),
+        reference: Type.String({ description: 'The reference of the OCI image, such as `python:3.12`.' }),
+      },
+      'The image that a sandbox starts from.',
+    ),
+    slug: Type.Optional(
+      Nullable(
+        Type.String({
+          description:
+            'The slug: 3 to 63 of a-z 0-9 and single hyphens, unique in the installation. The service makes one if it is left out.',
+        }),
+      ),
+    ),
+    resources: Type.Optional(Resources),
+    runtime: Type.Optional(
+      Named(
+        'CloudSandboxRuntimeOptions',
+        {
+          ...runtimeOptions,
+          hostname: Type.Optional(
+            Nullable(
+              Type.String({ description: 'The host name of the guest. Default: the id of the sandbox.' }),
+            ),
+          ),
+          log_level: Type.Optional(
+            NoEffect(Nullable(LogLevel), 'nothing of the service writes a log inside a sandbox'),
+          ),
+          metrics_sample_interval_ms: Type.Optional(NoEffect(Type.Unknown(), NO_METRICS)),
+          disable_metrics_sample: Type.Optional(NoEffect(Type.Unknown(), NO_METRICS)),
+        },
+        `The options of the processes in the guest. ${UNKNOWN_FIELDS}`,
+      ),
+    ),
+    env: Type.Optional(
+      Type.Array(EnvVar, {
+        description: 'The environment variables of the guest. Of two entries with one key the last applies.',
+      }),
+    ),
+    labels: Type.Optional(StringMap({ description: 'The labels of the sandbox. Default: none.' })),
+    rlimits: Type.Optional(
+      Type.Array(
+        Named(
+          'CloudRlimit',
+          {
+            resource: Words(RLIMIT_NAMES, {
+              title: 'CloudRlimitResource',
+              description: 'The resource of a POSIX limit.',
+            }),
+            ...rlimitValues,
+          },
+          'A POSIX resource limit.',
+        ),
+        { description: 'The POSIX resource limits of the guest.' },
+      ),
+    ),
+    mounts: Type.Optional(Type.Array(MountRequest, { description: 'The mounts of the guest.' })),
+    patches: Type.Optional(
+      Type.Array(Patch, { description: 'The changes to files before the first start, in their order.' }),
+    ),
+    network: Type.Optional(NetworkRequest),
+    init: Type.Optional(
+      Field(
+        Nullable(
+          Named(
+            'HandoffInit',
+            {
+              cmd: Type.String({ description: 'The program: an absolute path in the guest, or `auto`.' }),
+              args: Type.Optional(
+                Type.Array(Type.String(), { description: 'The arguments of the program.' }),
+              ),
+              env: Type.Optional(
+                Type.Array(Type.Array(Type.String(), { minItems: 2, maxItems: 2 }), {
+                  description: 'The environment of the program, as pairs of key and value.',
+                }),
+              ),
+            },
+            'A program of the guest that becomes its process 1.',
+          ),
+        ),
+        'The program of the guest that becomes its process 1. Default: none.',
+      ),
+    ),
+    pull_policy: Type.Optional(
+      Words(['if_missing', 'always', 'never'], {
+        title: 'CloudPullPolicy',
+        description: 'When the image is pulled. Default: `if_missing`.',
+      }),
+    ),
+    security_profile: Type.Optional(
+      Words(['default', 'restricted'], {
+        title: 'SecurityProfile',
+        description: 'The privileges of the guest. `restricted` has no capabilities. Default: `default`.',
+      }),
+    ),
+    lifecycle: Type.Optional(Lifecycle),
+    registry: Type.Optional(
+      Field(Nullable(RegistrySelection), 'The credentials with which the image is pulled. Default: none.'),
+    ),
+  },
+  `The sandbox to create. ${UNKNOWN_FIELDS}`,
+);
+export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
+
+export const UpdateSandboxRequest = Named(
+  'UpdateSandboxRequest',
+  {
+    name: Type.Optional(Nullable(Type.String({ description: 'The new name, unique in the organization.' }))),
+    slug: Type.Optional(Nullable(Type.String({ description: 'The new slug, unique in the installation.' }))),
+    labels: Type.Optional(
+      Nullable(
+        StringMap({
+          description: 'The new labels. They replace all labels, and usage counts under them from now on.',
+        }),
+      ),
+    ),
+  },
+  'The changes to a sandbox. Fields that are left out stay.',
+);
+export type UpdateSandboxRequest = Static<typeof UpdateSandboxRequest>;

@@ -1,0 +1,90 @@
+import { randomUUID } from 'node:crypto';
+import { opendir, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
+import {
+  at,
+  openDirectoryAt,
+  unlessMissing,
+  VolumePathError,
+  type VolumePathErrorKind,
+} from './guest-path.js';
+
+/** Each level that is gone down costs an open file: what lies deeper is moved up first. */
+const LEVELS = 32;
+/** A guest that goes on writing into the directory cannot keep us busy for ever. */
+const ROUNDS = 10_000;
+
+/**
+ * Removes a directory in an opened one with everything in it, while guests may be writing there. Every step is taken
+ * from an opened directory, so a directory that is swapped for a symlink leads nowhere. What does not exist is no error;
+ * throws ENOTEMPTY when guests fill the directory faster than it empties.
+ */
+export async function removeTree(parent: FileHandle, name: string | Buffer): Promise<void> {
+  for (let round = 1; ; round += 1) {
+    const top = await openUnless(parent, name, ['not_found']);
+    if (!top) return;
+    try {
+      await empty(top, top, LEVELS);
+    } finally {
+      await top.close();
+    }
+    try {
+      await rmdir(at(parent, name));
+      return;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ENOENT') return;
+      if (code !== 'ENOTEMPTY' || round === ROUNDS) throw error;
+    }
+  }
+}
+
+async function empty(directory: FileHandle, top: FileHandle, levels: number): Promise<void> {
+  const options = { encoding: 'buffer' as BufferEncoding };
+  for await (const entry of await opendir(at(directory), options)) {
+    const name = entry.name as unknown as Buffer;
+    try {
+      await unlink(at(directory, name));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ENOENT') continue;
+      // EPERM is what POSIX says of a directory, EISDIR what Linux says.
+      if (code !== 'EISDIR' && code !== 'EPERM') throw error;
+      await removeDirectory(directory, name, top, levels);
+    }
+  }
+}
+
+async function removeDirectory(
+  parent: FileHandle,
+  name: Buffer,
+  top: FileHandle,
+  levels: number,
+): Promise<void> {
+  // What a guest made of it meanwhile, or where it went, is for the next round.
+  if (levels === 0) return rename(at(parent, name), at(top, randomUUID())).catch(unlessMissing);
+  const directory = await openUnless(parent, name, ['not_found', 'symlink', 'not_a_directory']);
+  if (!directory) return;
+  try {
+    await empty(directory, top, levels - 1);
+  } finally {
+    await directory.close();
+  }
+  // So is what was put into it.
+  await rmdir(at(parent, name)).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT' && error.code !== 'ENOTEMPTY' && error.code !== 'ENOTDIR') throw error;
+  });
+}
+
+/** Opens a directory; undefined when that fails in one of these ways. Throws VolumePathError for the others. */
+async function openUnless(
+  parent: FileHandle,
+  name: string | Buffer,
+  kinds: readonly VolumePathErrorKind[],
+): Promise<FileHandle | undefined> {
+  try {
+    return await openDirectoryAt(parent, name);
+  } catch (error) {
+    if (error instanceof VolumePathError && kinds.includes(error.kind)) return undefined;
+    throw error;
+  }
+}

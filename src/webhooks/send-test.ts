@@ -1,0 +1,43 @@
+import { v7 as uuidv7 } from 'uuid';
+import { recordEvent } from '../audit/events/record.js';
+import { inTransaction } from '../db/transaction.js';
+import { ApiError } from '../http/errors.js';
+import { addMillis } from '../lib/instant.js';
+import { attempt } from './attempt.js';
+import { claimOne, insertDeliveries } from './delivery-queries.js';
+import { originOf, presentDelivery } from './present.js';
+import { lockWebhook } from './queries.js';
+import type { DeliveryResponse } from './schema.js';
+import type { By, Means } from './webhook-context.js';
+
+/**
+ * Sends the event that the webhook is being tested, at once, once, and also while it is disabled or sends other types. Returns
+ * what came of it.
+ */
+export async function tryWebhook(ctx: Means, { orgId, actor }: By, id: string): Promise<DeliveryResponse> {
+  const claimed = await inTransaction(ctx.pool, async (tx) => {
+    const webhook = await lockWebhook(tx, orgId, id);
+    if (!webhook) throw new ApiError('sandbox_not_found');
+    const at = ctx.now();
+    const type = 'webhook_tested';
+    const eventId = await recordEvent(tx, {
+      ...{ orgId, type, actor, resourceId: id, at },
+      payload: { webhook_id: id, destination: originOf(webhook.url) },
+    });
+    const delivery = uuidv7();
+    await insertDeliveries(tx, [
+      {
+        ...{ org_id: orgId, webhook_id: id, id: delivery, event_id: eventId, event_type: type, seq: null },
+        // Failing once is all there is to know.
+        ...{ created_at: at, expires_at: at },
+      },
+    ]);
+    // Nobody else takes it; when this process is killed, it is given up.
+    const { timeoutMs, claimMarginMs } = ctx.settings.webhooks;
+    const until = addMillis(at, timeoutMs + claimMarginMs);
+    return claimOne(tx, orgId, id, delivery, { until, claim: uuidv7() });
+  });
+  const settled = await attempt(ctx, claimed);
+  if (!settled) throw new ApiError('sandbox_not_found');
+  return presentDelivery(settled);
+}

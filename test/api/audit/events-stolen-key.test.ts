@@ -1,0 +1,188 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { operator } from '../../../src/audit/events/actor.js';
+import { CATALOGUE } from '../../../src/audit/events/catalogue.js';
+import { leafOf, linkOf, originOf } from '../../../src/audit/events/content.js';
+import { type EventKeys } from '../../../src/audit/events/event-keys.js';
+import { recordEvent } from '../../../src/audit/events/record.js';
+import { writeEnd } from '../../../src/audit/log/chain-queries.js';
+import { BrokenLog } from '../../../src/audit/log/check-end.js';
+import { signPlace } from '../../../src/audit/log/checkpoint.js';
+import { insertDrop, readDrops, updateKeptFor } from '../../../src/audit/log/retention-queries.js';
+import { signKeptFor } from '../../../src/audit/log/retention-signature.js';
+import { sealEvents } from '../../../src/audit/log/seal.js';
+import { openEventKeys, rotateEventKey } from '../../../src/audit/log/signing-key.js';
+import { enforceRetention, setRetention } from '../../../src/audit/retention/retention.js';
+import { readEnd, verifyStore } from '../../../src/audit/verify/verify-store.js';
+import { inTransaction } from '../../../src/db/transaction.js';
+import { addMillis, now } from '../../../src/lib/instant.js';
+import { run, runJson } from '../../support/cli.js';
+import type { Client } from '../../support/client.js';
+import { tamper, wholeLog } from '../../support/event-log.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+/** A service that seals when it is told to. Somebody has the database and a copy of the keys; then another key comes. */
+let service: TestService;
+let folder: string;
+beforeAll(async () => {
+  service = await startTestService({ worker: false });
+  folder = mkdtempSync(join(tmpdir(), 'sandkeep-stolen-'));
+});
+afterAll(async () => {
+  await service.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const never = new AbortController().signal;
+const seal = (at = now) => sealEvents({ ...service.ctx, now: at }, never);
+const enforce = () => enforceRetention(service.ctx, never);
+const hex = (bytes: Buffer) => `'\\x${bytes.toString('hex')}'`;
+/** Where nothing is known but the keys. */
+const verify = ({ org }: Client) => {
+  const keys = service.ctx.eventKeys();
+  return verifyStore(service.ctx.pool, org.id, { keys: keys.known }, { keys });
+};
+const endOf = ({ org }: Client) => inTransaction(service.ctx.pool, (tx) => readEnd(tx, org.id));
+
+/** Returns the stolen keys. */
+function rotate(): EventKeys {
+  const file = join(service.directory, 'event-keys');
+  const keys = readFileSync(file, 'utf8');
+  rotateEventKey(file);
+  return openEventKeys({ keys })();
+}
+
+/** An event of long ago, and one of now. */
+async function write({ org }: Client, ...times: string[]): Promise<void> {
+  for (const at of times) {
+    await recordEvent(service.ctx.pool, {
+      ...{ orgId: org.id, type: 'quota_changed', actor: operator('test'), resourceId: null, at },
+      payload: { before: {}, after: {} },
+    });
+  }
+}
+
+test('a history that is written anew under a key that was replaced is not that of the service', async () => {
+  const { pool } = service.ctx;
+  const [client, quiet] = [await service.newOrg(), await service.newOrg()];
+  await client.post('/v1/volumes', { name: 'data' });
+  await seal();
+  const stolen = rotate();
+  for (const one of [client, quiet]) {
+    expect(await verify(one)).toMatchObject({
+      wrong: expect.stringMatching(
+        /^its end is signed by the key [0-9a-f]{16}, which [0-9a-f]{16} has replaced/,
+      ),
+      fault: 'unsealed',
+    });
+  }
+  await seal();
+  await seal();
+  for (const one of [client, quiet]) expect(await verify(one)).toMatchObject({ wrong: null, unsealed: 0 });
+
+  let link = originOf(client.org.id);
+  for (const entry of await wholeLog(pool, client.org.id)) {
+    if (entry.seq === 2) {
+      const forged = { ...entry.event!, payload: { forged: true } };
+      entry.leaf = leafOf(forged);
+      await tamper(pool, `update events set payload = '{"forged":true}' where id = '${entry.event_id}'`);
+    }
+    link = linkOf(link, entry);
+    const set = `leaf = ${hex(entry.leaf)}, link = ${hex(link)}`;
+    await tamper(
+      pool,
+      `update event_log set ${set} where org_id = '${client.org.id}' and seq = ${entry.seq}`,
+    );
+  }
+  await tamper(pool, `delete from event_checkpoints where org_id = '${client.org.id}'`);
+  await writeEnd(pool, signPlace(stolen, { ...(await endOf(client))!, link }), true);
+
+  const wrong = `its end is signed by the key ${stolen.current.id}, which ${service.ctx.eventKeys().current.id} has replaced`;
+  expect((await verify(client)).wrong).toContain(wrong);
+  await client.post('/v1/volumes', { name: 'more' });
+  expect(await seal()).toEqual([{ orgId: client.org.id, error: expect.any(BrokenLog) }]);
+  expect((await verify(client)).wrong).toContain(wrong);
+
+  // A file shows it as well; but it may also be one from before.
+  const file = join(folder, 'exported.ndjson');
+  writeFileSync(file, (await client.request('GET', '/v1/events/export', {})).text);
+  const words = ['events', 'verify', '--file', file, '--data-dir', service.directory];
+  expect(await runJson(words)).toMatchObject({ wrong: null, replaced_key: stolen.current.id });
+  expect((await run(words)).out).toContain(
+    `; it ends in what the key ${stolen.current.id} signed, which was replaced: whoever has that one may have written it`,
+  );
+});
+
+test('with a key that was replaced nobody says how long events are kept, or what was dropped', async () => {
+  const { pool } = service.ctx;
+  const client = await service.newOrg();
+  const long = '2001-01-01T00:00:00.000000Z';
+  const past = '2020-05-05T05:05:05.000000Z';
+  await write(client, long, past);
+  await seal();
+  await setRetention(pool, client.org.id, 12 * (new Date().getFullYear() - 2010), operator('test'));
+  await enforce();
+  await seal();
+  const stolen = rotate();
+  await seal();
+  await seal();
+  const { current } = service.ctx.eventKeys();
+  const [drop] = await readDrops(pool, client.org.id);
+  expect(drop).toMatchObject({ dropped_before: expect.stringMatching(/^2010-/), key_id: current.id });
+  expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
+  await enforce();
+
+  await updateKeptFor(pool, signKeptFor(stolen, client.org.id, 1, now()));
+  await expect(enforce()).rejects.toThrow(client.org.id);
+  expect((await verify(client)).wrong).toBe('that events are kept for 1 months was not set by the service');
+  await setRetention(pool, client.org.id, 1, operator('test'));
+  await setRetention(pool, client.org.id, null, operator('test'));
+  await seal();
+  expect((await verify(client)).wrong).toBeNull();
+
+  const end = (await endOf(client))!;
+  const { org_id, seq, link, at } = end;
+  await insertDrop(
+    pool,
+    signPlace(stolen, {
+      ...{ org_id, seq, link, at, dropped_before: at },
+      ...{ base_seq: drop!.base_seq, base_link: drop!.base_link },
+    }),
+  );
+  await expect(enforce()).rejects.toThrow(client.org.id);
+  const log = await wholeLog(pool, client.org.id);
+  expect(log.some(({ occurred_at, event }) => occurred_at === past && event)).toBe(true);
+  expect((await verify(client)).wrong).toMatch(/is signed by the key [0-9a-f]{16}, which had been replaced/);
+});
+
+test('what is marked under a key that was replaced is taken for a week', async () => {
+  const { pool } = service.ctx;
+  const [early, late] = [await service.newOrg(), await service.newOrg()];
+  await seal();
+  const stolen = rotate();
+  await seal();
+  await seal();
+  for (const { org } of [early, late]) {
+    const event = {
+      ...{ org_id: org.id, id: uuidv7(), occurred_at: now(), category: CATALOGUE.quota_changed.category },
+      ...{ event_type: 'quota_changed', actor: operator('test'), resource_id: null },
+      payload: { before: {}, after: {} },
+    };
+    const leaf = leafOf(event);
+    await pool.query(
+      `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, leaf, mark)
+       values ($1, $2, $3, $4, $5, $6, $7, 'system', 'operator', $8, $9)`,
+      [
+        ...[org.id, event.id, event.occurred_at, event.category, event.event_type],
+        ...[JSON.stringify(event.actor), JSON.stringify(event.payload), leaf, stolen.mark(leaf)],
+      ],
+    );
+    if (org === early.org) await seal();
+  }
+  await seal(() => addMillis(now(), 8 * 86_400_000));
+  expect(await verify(early)).toMatchObject({ wrong: null, unmarked: 0 });
+  expect((await verify(late)).wrong).toMatch(/was inserted: nobody wrote it who has the event keys/);
+});

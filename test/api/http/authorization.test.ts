@@ -1,0 +1,203 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { request as httpRequest } from 'node:http';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
+import { makeKey } from '../../../src/access/key-secret.js';
+import { documentScope } from '../../../src/access/required-scope.js';
+import { covers, SCOPES, type RouteScope } from '../../../src/access/scopes.js';
+import { operator } from '../../../src/audit/events/actor.js';
+import type { App } from '../../../src/http/route.js';
+import { createKey } from '../../../src/keys/create.js';
+import { revokeKey } from '../../../src/keys/revoke.js';
+import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/classified.js';
+import { operations } from '../../support/openapi.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+/**
+ * What every key may do on every operation of openapi.json, by the scope that the document names. Another organization's
+ * ids are in isolation.test.ts; both fail when an operation is not classified.
+ */
+const ROUTES = operations.map(({ method, path, operation }) => {
+  const [requirement] = operation.security ?? [];
+  const scope = (requirement?.['api_key']?.[0] ?? 'any') as RouteScope;
+  return { method, pattern: path, id: operation.operationId, scope };
+});
+
+/** Operations that a key narrowed to labels may ask for and that name no sandbox. What each does is in keys-access.test.ts. */
+const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
+
+/** What stands before the door, beside the files of the API reference. */
+const OPEN = ['GET /', 'GET /healthz', 'GET /openapi.json', 'GET /readyz'];
+
+let service: TestService;
+/** Every method and path that was registered, shown in the document or not, behind the door or not. */
+const registered: string[] = [];
+let owner: Fixture;
+const WITHOUT_KEY = { header: 'Authorization', expected: 'Bearer <API key>' };
+
+let bad: Record<string, string | null>;
+
+async function keyWith(access: Partial<Access>, name = 'tried'): Promise<{ id: string; key: string }> {
+  return createKey(service.ctx.pool, owner.client.org.id, name, operator('test'), {
+    ...FULL_ACCESS,
+    ...access,
+  });
+}
+
+function watchRoutes(message: unknown): void {
+  const { fastify } = message as { fastify: App };
+  fastify.addHook('onRoute', ({ method, url }) => {
+    registered.push(...[method].flat().map((name) => `${name} ${url}`));
+  });
+}
+
+beforeAll(async () => {
+  subscribe('fastify.initialization', watchRoutes);
+  service = await startTestService();
+  unsubscribe('fastify.initialization', watchRoutes);
+  owner = await makeFixture(service);
+  const [revoked, expired, replaced] = [await keyWith({}), await keyWith({}), await keyWith({})];
+  await revokeKey(service.ctx.pool, revoked.id, operator('test'));
+  await service.ctx.pool.query(
+    'update api_keys set expires_at = now(), expiry_recorded = true where id = $1',
+    [expired.id],
+  );
+  await owner.client.post(`/v1/keys/${replaced.id}/rotate`, { overlap_secs: 0 });
+  bad = {
+    none: null,
+    empty: '',
+    'not a key': 'x',
+    'cut off': owner.client.key.slice(0, -1),
+    'with a wrong checksum': 'skp_' + 'A'.repeat(38),
+    'with more after it': owner.client.key + 'A',
+    unknown: makeKey(),
+    revoked: revoked.key,
+    expired: expired.key,
+    replaced: replaced.key,
+  };
+});
+afterAll(() => service.close());
+
+async function ask(id: string, key: string | null) {
+  const { path, absent: _, ...request } = OPERATIONS[id]!(owner);
+  const route = ROUTES.find((candidate) => candidate.id === id)!;
+  return owner.client.request(route.method, path, { ...request, key });
+}
+
+/** Nothing that the owner has is changed by it. */
+async function unchanged(work: () => Promise<void>): Promise<void> {
+  const before = await snapshot(service, owner.client.org.id);
+  await work();
+  expect(await snapshot(service, owner.client.org.id)).toEqual(before);
+}
+
+test('every operation is classified, and names its scope', () => {
+  expect(ROUTES.map(({ id }) => id).toSorted()).toEqual(Object.keys(OPERATIONS).toSorted());
+  for (const { id, scope } of ROUTES) {
+    expect([id, scope === 'any' || (SCOPES as readonly string[]).includes(scope)]).toEqual([id, true]);
+  }
+  // What every key may see is chosen one by one.
+  expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual(['get_org']);
+});
+
+/** `fetch` sends no TRACE. */
+function statusOf(method: string, path: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const request = httpRequest(service.url + path, { method }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    });
+    request.on('error', reject).end();
+  });
+}
+
+test('there is no route that the document does not show', async () => {
+  const shown = new Set(ROUTES.map(({ method, pattern }) => `${method} ${pattern}`));
+  const others: string[] = [];
+  for (const route of registered) {
+    const [method, url] = route.split(' ') as [string, string];
+    const pattern = url.replaceAll(/:(\w+)/g, '{$1}');
+    if (shown.delete(`${method} ${pattern}`) || url.startsWith('/docs')) continue;
+    // Comes with it.
+    if (method === 'HEAD' && registered.includes(`GET ${url}`)) continue;
+    if ((await statusOf(method, url.replaceAll(/:\w+|\*/g, 'x'))) !== 405) others.push(route);
+  }
+  expect([...shown]).toEqual([]);
+  expect(others.toSorted()).toEqual(OPEN);
+});
+
+test('a route that names no scope does not register', () => {
+  for (const schema of [undefined, {}, { querystring: {} }]) {
+    expect(() => documentScope(schema, '/v1/new')).toThrow('the route /v1/new names no scope');
+  }
+});
+
+test('only what reads asks for a scope that reads', () => {
+  for (const { id, method, scope } of ROUTES) {
+    if (scope === 'any' || scope === 'org:admin' || id === 'open_agent') continue;
+    const reads = method === 'GET';
+    expect([id, scope.endsWith(':read')]).toEqual([id, reads]);
+  }
+});
+
+describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] as const))(
+  '%s',
+  (_, { id, scope, pattern }) => {
+    test('with a key that opens nothing is the same 401, and without one names the missing header', async () => {
+      await unchanged(async () => {
+        const bodies = new Set<string>();
+        for (const [name, key] of Object.entries(bad)) {
+          const answer = await ask(id, key);
+          expect([name, answer.status, answer.headers.get('www-authenticate')]).toEqual([
+            name,
+            401,
+            'Bearer',
+          ]);
+          if (key) bodies.add(answer.text);
+          else expect(answer.body.error.details).toEqual(WITHOUT_KEY);
+        }
+        expect([...bodies]).toEqual([
+          '{"error":{"code":"invalid_api_key","message":"unauthorized","details":null}}',
+        ]);
+      });
+    });
+
+    test('with a key of another network is 403', async () => {
+      const { key } = await keyWith({ cidrs: ['192.0.2.0/24', '2001:db8::/32'] });
+      await unchanged(async () => {
+        const answer = await ask(id, key);
+        expect([answer.status, answer.body.error.code]).toEqual([403, 'address_not_allowed']);
+      });
+    });
+
+    // What is for every key is seen with each: nothing is left to refuse.
+    if (scope === 'any') return;
+
+    test('with every scope that does not cover it is 403 and names it', async () => {
+      const { key } = await keyWith({ scopes: SCOPES.filter((held) => !covers([held], scope)) });
+      await unchanged(async () => {
+        const answer = await ask(id, key);
+        expect([answer.status, answer.body.error.code, answer.body.error.details.required_scope]).toEqual([
+          403,
+          'insufficient_scope',
+          scope,
+        ]);
+        expect(answer.body.error.message).toContain(scope);
+      });
+    });
+
+    if (NARROWED_BY_THEMSELVES.has(id)) return;
+
+    test('with a key that is narrowed to other labels touches nothing', async () => {
+      const { key } = await keyWith({ scopes: ['sandboxes:write'], labels: { team: 'other' } });
+      await unchanged(async () => {
+        const answer = await ask(id, key);
+        const narrowable = scope.startsWith('sandboxes:');
+        if (narrowable) expect(pattern).toMatch(/\{(sandbox_id|name)\}/);
+        expect([answer.status, answer.body.error.code]).toEqual(
+          narrowable ? [404, 'sandbox_not_found'] : [403, 'insufficient_scope'],
+        );
+      });
+    });
+  },
+);

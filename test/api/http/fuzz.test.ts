@@ -1,0 +1,113 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { FULL_ACCESS } from '../../../src/access/access.js';
+import { operator } from '../../../src/audit/events/actor.js';
+import { CATALOGUE } from '../../../src/http/errors.js';
+import { createKey } from '../../../src/keys/create.js';
+import { makeFixture } from '../../support/classified.js';
+import type { Answer } from '../../support/answer.js';
+import { fuzzRequest, type FuzzRequest } from '../../support/fuzz-requests.js';
+import { expectDocumented, operations } from '../../support/openapi.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+/** 20,000 in the long run: SANDKEEP_FUZZ_RUNS=20000 npx vitest run test/api/http/fuzz.test.ts */
+const REQUESTS = Number(process.env['SANDKEEP_FUZZ_RUNS'] ?? 2_000);
+const AT_ONCE = 8;
+const SLOW_MS = 1_000;
+const CODES = new Set(
+  Object.entries(CATALOGUE).map(([name, entry]) => ('code' in entry ? entry.code : name)),
+);
+
+/** After so many there is a new organization: of the one before, most that could be found has been deleted by then. */
+const IN_ONE_ORG = 2_000;
+
+let service: TestService;
+
+beforeAll(async () => {
+  service = await startTestService({ settings: { rateLimit: 0, waitBudgetMs: 100 } });
+});
+afterAll(() => service.close());
+
+/** An organization that has one of everything: ids of all that, and keys. */
+async function makeSubject(): Promise<{ ids: string[]; keys: string[] }> {
+  const { client, sandbox, volume, event, webhook } = await makeFixture(service);
+  const make = (labels: Record<string, string>) =>
+    createKey(service.ctx.pool, client.org.id, 'spare', operator('test'), {
+      ...FULL_ACCESS,
+      ...(labels['team'] === undefined ? {} : { scopes: ['sandboxes:write'], labels }),
+    });
+  const [spare, narrowed] = [await make({}), await make({ team: 'ml' })];
+  const ids = [sandbox.id, sandbox.name, volume.id, event.id, spare.id, webhook.id, webhook.delivery];
+  return { ids, keys: [client.key, client.key, client.key, narrowed.key] };
+}
+
+/** Sends it and reads the answer, of one without an end the head; how long that took. */
+async function send({ method, path, headers, body }: FuzzRequest): Promise<Answer & { millis: number }> {
+  const began = performance.now();
+  const response = await fetch(`${service.url}${path}`, {
+    method,
+    headers: { 'content-type': 'application/json', ...headers },
+    ...(body === undefined || method === 'GET' || method === 'HEAD' ? {} : { body }),
+  });
+  const { status, headers: answered } = response;
+  if (/event-stream/.test(answered.get('content-type') ?? '')) {
+    await response.body?.cancel();
+    return { status, headers: answered, text: '', body: undefined, millis: performance.now() - began };
+  }
+  const text = await response.text();
+  const json = answered.get('content-type')?.startsWith('application/json') === true && text !== '';
+  const millis = performance.now() - began;
+  return { status, headers: answered, text, body: json ? JSON.parse(text) : undefined, millis };
+}
+
+function check(request: FuzzRequest, answer: Answer): void {
+  const { method } = request;
+  // As it arrived: fetch takes segments out of which are `.` and `..`.
+  const path = new URL(request.path, service.url).pathname;
+  expect(answer.headers.get('x-request-id')).toMatch(/^[\w.:-]+$/);
+  // That this installation cannot do something is no failure of it.
+  if (answer.status !== 501) expect(answer.status, answer.text).toBeLessThan(500);
+  if (answer.status >= 400 && method !== 'HEAD') {
+    expect(answer.headers.get('content-type')).toBe('application/json; charset=utf-8');
+    expect(Object.keys(answer.body)).toEqual(['error']);
+    expect(CODES).toContain(answer.body.error.code);
+    expect(answer.body.error.message.length).toBeGreaterThan(3);
+    expect(answer.text).not.toMatch(/\bat .*\.[jt]s:\d+|node_modules|select .* from /);
+  }
+  // Which paths and methods there are is no operation's to document.
+  const routed = answer.status !== 405 && answer.body?.error?.code !== 'route_not_found';
+  const declared = operations.some(({ method: known }) => known === method);
+  if (routed && declared && answer.body !== undefined) expectDocumented(method, path, answer);
+}
+
+test('whatever is thrown at it, it answers in time, with the envelope, and never with 5xx', async () => {
+  const statuses = new Map<number, number>();
+  let slowest = 0;
+  const askAll = async (requests: FuzzRequest[]) => {
+    const answers = await Promise.all(requests.map((request) => send(request)));
+    for (const [index, answer] of answers.entries()) {
+      statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
+      check(requests[index]!, answer);
+      const millis = answer.millis < SLOW_MS ? answer.millis : await againAlone(requests[index]!);
+      slowest = Math.max(slowest, millis);
+      expect(millis, JSON.stringify(requests[index])).toBeLessThan(SLOW_MS);
+    }
+  };
+  for (let asked = 0; asked < REQUESTS; asked += IN_ONE_ORG) {
+    const { ids, keys } = await makeSubject();
+    const atOnce = fc.array(fuzzRequest(ids, keys), { minLength: AT_ONCE, maxLength: AT_ONCE });
+    await fc.assert(fc.asyncProperty(atOnce, askAll), {
+      numRuns: Math.ceil(Math.min(IN_ONE_ORG, REQUESTS - asked) / AT_ONCE),
+    });
+  }
+  // Were they all refused at the door, nothing would have been tried.
+  expect(statuses.get(200) ?? 0).toBeGreaterThan(REQUESTS / 20);
+  console.log(`fuzz: ${REQUESTS} requests, slowest ${Math.round(slowest)} ms,`, Object.fromEntries(statuses));
+}, 3_600_000);
+
+/** The machine may have been busy with something else: the least of five, one after the other. */
+async function againAlone(request: FuzzRequest): Promise<number> {
+  const times: number[] = [];
+  for (let count = 0; count < 5; count += 1) times.push((await send(request)).millis);
+  return Math.min(...times);
+}

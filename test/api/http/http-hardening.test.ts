@@ -1,0 +1,265 @@
+import { connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { FULL_ACCESS } from '../../../src/access/access.js';
+import { makeKey } from '../../../src/access/key-secret.js';
+import { operator } from '../../../src/audit/events/actor.js';
+import { createKey } from '../../../src/keys/create.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService({ worker: false, settings: { bodyTimeoutMs: 800 } });
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+const SECURE = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+describe('the headers a scanner looks for', () => {
+  test.each([
+    ['an answer', '/v1/sandboxes', 200],
+    ['a refusal', '/v1/sandboxes/x', 400],
+    ['an unknown route', '/nowhere', 404],
+    ['a bad escape', '/v1/sandboxes/%zz', 400],
+    ['health', '/healthz', 200],
+    ['the API document', '/openapi.json', 200],
+  ])('%s has them', async (_, path, status) => {
+    const response = await fetch(`${service.url}${path}`, {
+      headers: { authorization: `Bearer ${client.key}` },
+    });
+    expect(response.status).toBe(status);
+    expect(Object.fromEntries(response.headers)).toMatchObject(SECURE);
+    expect(response.headers.get('x-powered-by')).toBeNull();
+    expect(response.headers.get('server')).toBeNull();
+    await response.arrayBuffer();
+  });
+
+  test('a request without a key has them', async () => {
+    const answer = await client.request('GET', '/v1/sandboxes', { key: null });
+    expect(answer.status).toBe(401);
+    expect(Object.fromEntries(answer.headers)).toMatchObject(SECURE);
+  });
+
+  test('what is not HTTP has them', async () => {
+    const { text } = await talk(['HELO example.com\r\n\r\n'], 0);
+    for (const [name, value] of Object.entries(SECURE)) expect(text).toContain(`${name}: ${value}`);
+  });
+
+  test('the API reference may run its own scripts and nothing else, and is framed by nobody', async () => {
+    const response = await fetch(`${service.url}/docs`);
+    expect([response.status, response.headers.get('x-frame-options')]).toEqual([200, 'DENY']);
+    const policy = response.headers.get('content-security-policy')!;
+    expect(policy).toMatch(/script-src 'self'/);
+    expect(policy).not.toMatch(/unsafe-(inline|eval)/);
+  });
+});
+
+describe('every refusal has the envelope of errors', () => {
+  const HOST = 'host: x\r\n';
+  const END = 'connection: close\r\n\r\n';
+  const POST = `POST /v1/sandboxes HTTP/1.1\r\n${HOST}content-type: application/json\r\n`;
+  test.each([
+    ['no Host header', `GET /healthz HTTP/1.1\r\n${END}`, 400, 'invalid_request'],
+    ['no Host header and an unknown route', `GET /nowhere HTTP/1.1\r\n${END}`, 400, 'invalid_request'],
+    [
+      'an unknown expectation',
+      `GET /healthz HTTP/1.1\r\n${HOST}expect: magic\r\n${END}`,
+      417,
+      'expectation_failed',
+    ],
+    [
+      'an unknown expectation before a body',
+      `${POST}expect: 200-ok\r\ncontent-length: 2\r\n\r\n{}`,
+      417,
+      'expectation_failed',
+    ],
+    ['TRACE', `TRACE /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`, 405, 'method_not_allowed'],
+    ['TRACE of an unknown route', `TRACE /nowhere HTTP/1.1\r\n${HOST}${END}`, 404, 'route_not_found'],
+    [
+      'a method that nothing here takes',
+      `PROPFIND /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`,
+      404,
+      'route_not_found',
+    ],
+    [
+      'a method that HTTP does not have',
+      `BREW /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`,
+      400,
+      'invalid_request',
+    ],
+    ['CONNECT', `CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`, 501, 'not_supported'],
+    ['OPTIONS of the server', `OPTIONS * HTTP/1.1\r\n${HOST}${END}`, 405, 'method_not_allowed'],
+    [
+      'an upgrade',
+      `GET /nowhere HTTP/1.1\r\n${HOST}connection: upgrade\r\nupgrade: h2c\r\n\r\n`,
+      404,
+      'route_not_found',
+    ],
+    ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'invalid_request'],
+    ['an unknown version', `GET /healthz HTTP/3.0\r\n${HOST}${END}`, 400, 'invalid_request'],
+    ['TLS', '\u0016\u0003\u0001\u0000', 400, 'invalid_request'],
+    ['a header without a name', `GET /healthz HTTP/1.1\r\n${HOST}: x\r\n${END}`, 400, 'invalid_request'],
+    ['a length that is no number', `${POST}content-length: x\r\n\r\n`, 400, 'invalid_request'],
+    ['two lengths', `${POST}content-length: 1\r\ncontent-length: 2\r\n\r\n{}`, 400, 'invalid_request'],
+    [
+      'a length beside chunks',
+      `${POST}content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400,
+      'invalid_request',
+    ],
+    [
+      'a URL that is too long',
+      `GET /${'a'.repeat(20_000)} HTTP/1.1\r\n${HOST}${END}`,
+      431,
+      'headers_too_large',
+    ],
+    [
+      'a range that a file of the reference does not have',
+      `GET /docs/static/index.css HTTP/1.1\r\n${HOST}range: bytes=9999999-\r\n${END}`,
+      400,
+      'invalid_request',
+    ],
+    [
+      'a name that no file of the reference can have',
+      `GET /docs/static/%00 HTTP/1.1\r\n${HOST}${END}`,
+      400,
+      'invalid_request',
+    ],
+  ])('%s', async (_name, request, status, code) => {
+    const { text } = await talk([request], 0);
+    const [head = '', body = ''] = text.split('\r\n\r\n');
+    expect(head.split('\r\n')[0]).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toContain('content-type: application/json; charset=utf-8');
+    expect(head).toMatch(/\r\nx-request-id: \S/);
+    expect(JSON.parse(body)).toEqual({ error: { code, message: expect.any(String), details: null } });
+  });
+
+  test('HTTP/1.0 needs no Host header, and 100-continue is met', async () => {
+    expect((await talk(['GET /healthz HTTP/1.0\r\n\r\n'], 0)).text).toMatch(/^HTTP\/1.1 200 /);
+    const { text } = await talk([`${POST}expect: 100-continue\r\ncontent-length: 2\r\n${END}`, '{}'], 50);
+    expect(text).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 401 /);
+  });
+});
+
+describe('who takes its time', () => {
+  test('with the headers is cut off with 408', async () => {
+    const { text, millis } = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);
+    expect(text).toContain('HTTP/1.1 408 ');
+    expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n'))).error.code).toBe('request_timeout');
+    // Without the limit Node waits for a minute.
+    expect(millis).toBeLessThan(50_000);
+  });
+
+  test('with the body is cut off with 408', async () => {
+    const head = `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n`;
+    const { text } = await talk(
+      [`${head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{`, ' ', ' '],
+      400,
+    );
+    expect(text).toContain('HTTP/1.1 408 ');
+  });
+
+  test('with an upload that was refused is cut off as with any other body', async () => {
+    const path = '/v1/volumes/0199c0de-0000-7000-8000-000000000000/files/content';
+    const head = `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${makeKey()}\r\n`;
+    const { text } = await talk([`${head}x-msb-file-path: a\r\ncontent-length: 100\r\n\r\n{`], 0);
+    expect(text).toContain('HTTP/1.1 401 ');
+  });
+});
+
+test('any number who ask at once whether it is ready cost two looks at the database at a time', async () => {
+  const { pool } = service.ctx;
+  const query = pool.query.bind(pool);
+  let [atOnce, most] = [0, 0];
+  pool.query = (async (...args: Parameters<typeof query>) => {
+    atOnce += 1;
+    most = Math.max(most, atOnce);
+    return Promise.resolve(query(...args)).finally(() => (atOnce -= 1));
+  }) as typeof pool.query;
+  try {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => fetch(`${service.url}/readyz`)));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(most).toBeLessThanOrEqual(2);
+  } finally {
+    pool.query = query;
+  }
+});
+
+test('who hangs up is no error: at once, with a key that is bound to networks, or within a body', async () => {
+  const access = { ...FULL_ACCESS, cidrs: ['127.0.0.0/8'] };
+  const { key } = await createKey(service.ctx.pool, client.org.id, 'near', operator('test'), access);
+  const { hostname, port } = new URL(service.url);
+  const hangUp = (request: string) =>
+    new Promise<void>((resolve) => {
+      const socket = connect(Number(port), hostname, () => {
+        socket.write(request);
+        socket.resetAndDestroy();
+      });
+      socket.on('close', () => resolve());
+    });
+  const head = (line: string, by: string) => `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${by}\r\n`;
+  service.logs.length = 0;
+  for (let count = 0; count < 10; count += 1) {
+    await hangUp(`${head('GET /v1/me/org', key)}\r\n`);
+    await hangUp(
+      `${head('POST /v1/keys', client.key)}content-type: application/json\r\ncontent-length: 9\r\n\r\n{`,
+    );
+  }
+  await client.get('/v1/me/org');
+  await sleep(500);
+  expect(service.logs.filter((line) => line.includes('request failed'))).toEqual([]);
+});
+
+test('more headers than there is room for are refused before anything is looked at', async () => {
+  const { text } = await talk([`GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(17_000)}\r\n\r\n`], 0);
+  expect(text).toContain('HTTP/1.1 431 ');
+});
+
+test('what fails on our side says nothing of how', async () => {
+  const broken = await startTestService({ worker: false });
+  const victim = await broken.newOrg();
+  await broken.ctx.pool.query('alter table volumes rename column labels to lost');
+  const answer = await victim.get('/v1/volumes');
+  expect([answer.status, answer.body]).toEqual([
+    500,
+    {
+      error: {
+        code: 'internal_error',
+        message: 'something went wrong on our side',
+        details: { request_id: answer.headers.get('x-request-id') },
+      },
+    },
+  ]);
+  await broken.close();
+});
+
+/** Sends the parts with pauses, and gives what came until the connection was closed. */
+function talk(parts: string[], pauseMs: number): Promise<{ text: string; millis: number }> {
+  const { hostname, port } = new URL(service.url);
+  const began = performance.now();
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(Number(port), hostname, () => {
+      parts.forEach((part, index) =>
+        setTimeout(() => {
+          if (socket.writable) socket.write(part);
+        }, index * pauseMs),
+      );
+    });
+    socket.on('data', (chunk) => (text += chunk.toString()));
+    socket.on('close', () => resolve({ text, millis: performance.now() - began }));
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') reject(error);
+    });
+  });
+}

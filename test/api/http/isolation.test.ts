@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/classified.js';
+import type { Client } from '../../support/client.js';
+import { operations } from '../../support/openapi.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let victim: Fixture;
+let intruder: Client;
+
+beforeAll(async () => {
+  service = await startTestService();
+  intruder = await service.newOrg();
+  victim = await makeFixture(service);
+});
+afterAll(() => service.close());
+
+test('every operation is classified', () => {
+  expect(operations.map(({ operation }) => operation.operationId).toSorted()).toEqual(
+    Object.keys(OPERATIONS).toSorted(),
+  );
+});
+
+test.each(operations.map(({ method, path, operation }) => [method, path, operation.operationId] as const))(
+  '%s %s shows and changes nothing of another organization',
+  async (method, pattern, operationId) => {
+    const before = await snapshot(service, victim.client.org.id);
+    const { path, absent, ...request } = OPERATIONS[operationId]!(victim);
+    const answer = await intruder.request(method, path, request);
+    if (pattern.includes('{')) {
+      const [code, message] = absent ?? ['sandbox_not_found', 'resource not found'];
+      expect([answer.status, answer.body]).toEqual([404, { error: { code, message, details: null } }]);
+    } else {
+      expect(answer.status).toBe(200);
+    }
+    for (const known of [
+      victim.client.org.id,
+      victim.sandbox.id,
+      victim.volume.id,
+      victim.event.id,
+      'victim',
+      'canary',
+    ]) {
+      expect(answer.text).not.toContain(known);
+    }
+    expect(await snapshot(service, victim.client.org.id)).toEqual(before);
+  },
+);
+
+test('filters that name what another organization has find nothing of it', async () => {
+  for (const query of [
+    { resource_id: victim.sandbox.id },
+    { actor_id: victim.client.keyId },
+    { event_type: 'sandbox_started' },
+  ]) {
+    expect((await intruder.get('/v1/events', query)).body.data).toEqual([]);
+  }
+  expect((await intruder.get('/v1/sandboxes', { labels: '{"team":"ml"}' })).body.data).toEqual([]);
+  expect((await intruder.get('/v1/sandboxes', { name_prefix: 'victim' })).body.data).toEqual([]);
+});

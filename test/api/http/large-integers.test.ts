@@ -1,0 +1,182 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseLine } from '../../../src/import/parse.js';
+import { parseExact, stringifyExact } from '../../../src/lib/exact-json.js';
+import type { Run } from '../../../src/runtimes/runtime.js';
+import type { Client } from '../../support/client.js';
+import { BARE_SPEC, line } from '../../support/history.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/specs.js';
+
+const SOFT = '9007199254740993';
+const UNLIMITED = '18446744073709551615';
+
+describe('limits above 2^53 - 1', () => {
+  let service: TestService;
+  let client: Client;
+  const given: Run[] = [];
+  beforeAll(async () => {
+    const failStart = (run: Run) => void given.push(run);
+    service = await startTestService({ simulated: { failStart } });
+    client = await service.newOrg();
+  });
+  afterAll(() => service.close());
+
+  const bodyOf = (name: string, soft: string, hard: string) => {
+    const whole = JSON.stringify({ ...smallRequest(name), rlimits: ['here'] });
+    return whole.replace('"here"', `{"resource":"core","soft":${soft},"hard":${hard}}`);
+  };
+  const create = (body: string, { headers = {}, query = '' } = {}) =>
+    client.request('POST', '/v1/sandboxes', { body, headers, query });
+  const shown = `"rlimits":[{"resource":"Core","soft":${SOFT},"hard":${UNLIMITED}}]`;
+
+  test('every answer shows them to the last digit, and the runtime is given them', async () => {
+    const query = 'start=true&wait_for=running';
+    const created = await create(bodyOf('exact', SOFT, UNLIMITED), { query });
+    expect(created.body.status, created.text).toBe('running');
+    const path = `/v1/sandboxes/${created.body.id}`;
+    const answers = [
+      created,
+      await client.get(path),
+      await client.get('/v1/sandboxes/by-name/exact'),
+      await client.get('/v1/sandboxes'),
+      await client.patch(path, { labels: { team: 'ml' } }),
+      await client.get(path),
+      await client.post(`${path}/stop`),
+    ];
+    for (const { status, text } of answers) {
+      expect(status, text).toBe(200);
+      expect(text).toContain(shown);
+    }
+    const limit = { resource: 'core', soft: BigInt(SOFT), hard: BigInt(UNLIMITED) };
+    expect(given.map(({ spec }) => spec.rlimits)).toEqual([[limit]]);
+  });
+
+  test('an unknown field of a secret that has such a number is ignored', async () => {
+    const secrets = {
+      entries: [{ env_var: 'A', placeholder: '$A', value: 'x', allowed_hosts: [{ type: 'any' }] }],
+      on_violation: { type: 'block', extra: 'here' },
+    };
+    const body = JSON.stringify({ ...smallRequest('unknown'), network: { secrets } });
+    const created = await create(body.replace('"here"', SOFT));
+    expect([created.status, created.body.spec?.network.secrets[0].on_violation], created.text).toEqual([
+      200,
+      { type: 'block' },
+    ]);
+  });
+
+  test('a repeated request is answered with them, and one that differs in the last digit is another request', async () => {
+    const headers = { 'idempotency-key': 'limits' };
+    const first = await create(bodyOf('repeated', SOFT, UNLIMITED), { headers });
+    const again = await create(bodyOf('repeated', SOFT, UNLIMITED), { headers });
+    expect(first.text).toContain(shown);
+    expect([again.headers.get('idempotency-replayed'), again.text]).toEqual(['true', first.text]);
+    const other = await create(bodyOf('repeated', '9007199254740992', UNLIMITED), { headers });
+    expect(other.body.error.code).toBe('idempotency_conflict');
+  });
+
+  test.each([
+    ['above 64 bits', '0', '18446744073709551616', 'rlimits[0].hard'],
+    ['far above 64 bits', '0', '1'.repeat(400), 'rlimits[0].hard'],
+    ['with an exponent', '1e19', UNLIMITED, 'rlimits[0].soft'],
+    ['negative', '-9223372036854775808', UNLIMITED, 'rlimits[0].soft'],
+    ['with the larger one first', UNLIMITED, '18446744073709551614', 'rlimits[0].soft'],
+  ])('a limit %s is refused by its field', async (_, soft, hard, field) => {
+    const { status, body } = await create(bodyOf('refused', soft, hard));
+    expect([status, body.error?.details]).toEqual([400, { field }]);
+  });
+
+  test.each([
+    ['lifecycle.max_duration_secs', '{"max_duration_secs":9007199254740993}'],
+    ['lifecycle.idle_timeout_secs', '{"idle_timeout_secs":9007199254740992}'],
+    ['network.max_connections', '{"max_connections":18446744073709551615}'],
+    ['resources.vcpus', '{"vcpus":18446744073709551615}'],
+  ])('%s is refused by its field where it would be rounded', async (field, part) => {
+    const whole = JSON.stringify({ ...smallRequest('rounded'), [field.split('.')[0]!]: 'here' });
+    const { status, body } = await create(whole.replace('"here"', part));
+    expect([status, body.error?.details, body.error?.message]).toEqual([
+      400,
+      { field },
+      expect.stringContaining('<='),
+    ]);
+  });
+});
+
+describe('limits above 2^53 - 1 in an import', () => {
+  const lineWith = (hard: string) => {
+    const spec = { ...BARE_SPEC, rlimits: [{ resource: 'Core', soft: 0, hard: 'here' }] };
+    return JSON.stringify(line.sandbox(line.org(), { spec })).replace('"here"', hard);
+  };
+
+  test('are kept to the last digit', () => {
+    for (const hard of [SOFT, UNLIMITED]) {
+      const { values } = parseLine(lineWith(hard))!;
+      expect(values.join(' ')).toContain(`"rlimits":[{"resource":"Core","soft":0,"hard":${hard}}]`);
+    }
+  });
+
+  test('are rounded in the free-form fields of a secret, as before', () => {
+    const secret = { env_var: 'A', placeholder: '$A', allowed_hosts: [{ port: 'here' }], injection: {} };
+    const spec = { ...BARE_SPEC, network: { ...BARE_SPEC.network, secrets: [secret] } };
+    const { values } = parseLine(JSON.stringify(line.sandbox(line.org(), { spec })).replace('"here"', SOFT))!;
+    expect(values.join(' ')).toContain('"allowed_hosts":[{"port":9007199254740992}]');
+  });
+
+  test('are refused above 64 bits', () => {
+    for (const hard of ['18446744073709551616', '1e30']) {
+      expect(() => parseLine(lineWith(hard))).toThrow('spec.rlimits');
+    }
+  });
+});
+
+describe('JSON with exact integers', () => {
+  test('integers that a number would round are bigints, and nothing else changes', () => {
+    const text =
+      '{"a":[18446744073709551615,-9007199254740993,9007199254740991,1.00000000000000000001,1e30],' +
+      '"b":"\\\\\\"18446744073709551615","18446744073709551615":{"c":18446744073709551615}}';
+    expect(parseExact(text)).toEqual({
+      a: [18446744073709551615n, -9007199254740993n, 9007199254740991, 1, 1e30],
+      b: '\\"18446744073709551615',
+      '18446744073709551615': { c: 18446744073709551615n },
+    });
+  });
+
+  test.each([
+    '{18446744073709551615:1}',
+    '{18446744073709551615 : 1}',
+    '018446744073709551615',
+    '18446744073709551615.',
+    '+18446744073709551615',
+    '18446744073709551615 18446744073709551615',
+    '"18446744073709551615',
+    '[1844674407370955161518446744073709551615',
+  ])('what is not JSON stays refused: %s', (text) => {
+    expect(() => parseExact(text)).toThrow(SyntaxError);
+  });
+
+  test('what is written is read back the same, and plain JSON as by the engine', () => {
+    const { tree } = fc.letrec((tie) => ({
+      tree: fc.oneof(
+        { maxDepth: 4 },
+        fc.string({ unit: 'binary' }),
+        fc.double({ noNaN: true, noDefaultInfinity: true }).map((x) => (Object.is(x, -0) ? 0 : x)),
+        fc.maxSafeInteger(),
+        fc.bigInt().filter((x) => !Number.isSafeInteger(Number(x))),
+        fc.array(tie('tree')),
+        fc.dictionary(fc.string(), tie('tree'), { noNullPrototype: true }),
+      ),
+    }));
+    fc.assert(
+      fc.property(tree, (value) => {
+        // A large double is written in digits up to 1e21: it comes back as the integer that it is.
+        expect(stringifyExact(parseExact(stringifyExact(value)))).toBe(stringifyExact(value));
+      }),
+      { numRuns: 500 },
+    );
+    fc.assert(
+      fc.property(fc.json(), (text) => {
+        expect(JSON.parse(stringifyExact(parseExact(text)))).toEqual(JSON.parse(text));
+      }),
+    );
+  });
+});

@@ -1,0 +1,204 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { expectDocumented, openapi, operations } from '../../support/openapi.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { untilStatus } from '../../support/until.js';
+
+/** Every operation and field of openapi.json has a description, and every operation an example that works. */
+
+type Json = { [key: string]: unknown };
+interface Content {
+  [type: string]: { schema?: Json; example?: unknown };
+}
+interface Documented {
+  operationId: string;
+  description?: string;
+  parameters?: { name: string; in: string; description?: string; required?: boolean; example?: unknown }[];
+  requestBody?: { content: Content };
+  responses: Record<string, { description?: string; headers?: Record<string, Json>; content?: Content }>;
+}
+
+const documented = operations.map(({ method, path, operation }) => ({
+  method,
+  path,
+  operation: operation as unknown as Documented,
+}));
+const byId = new Map(documented.map((entry) => [entry.operation.operationId, entry]));
+
+function componentOf(schema: Json): Json {
+  const name = (schema['$ref'] as string | undefined)?.split('/').at(-1);
+  return name === undefined ? {} : (openapi.components.schemas[name] as Json);
+}
+
+/** Fields below a schema that neither have a description nor refer to a component that has one. */
+function undescribed(schema: unknown, place: string): string[] {
+  if (Array.isArray(schema)) return schema.flatMap((part, index) => undescribed(part, `${place}[${index}]`));
+  if (typeof schema !== 'object' || schema === null) return [];
+  const { properties = {}, ...rest } = schema as Json;
+  return [
+    ...Object.entries(properties as Record<string, Json>).flatMap(([name, field]) => [
+      ...(hasText(field['description'] ?? componentOf(field)['description']) ? [] : [`${place}.${name}`]),
+      ...undescribed(field, `${place}.${name}`),
+    ]),
+    ...['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf'].flatMap((key) =>
+      undescribed(rest[key], place),
+    ),
+  ];
+}
+
+function hasText(text: unknown): boolean {
+  return typeof text === 'string' && text.trim() !== '' && text !== 'Default Response';
+}
+
+/** The first media type of a body: the one that has the example. */
+function first(content: Content | undefined): [string, { schema?: Json; example?: unknown }] | undefined {
+  return Object.entries(content ?? {})[0];
+}
+
+/** The answer that has the example: of success, or of the refusal where there is no success. */
+function exampleOf({ responses }: Documented): { status: number; type: string; value: unknown } | undefined {
+  for (const [status, { content }] of Object.entries(responses)) {
+    for (const [type, { example }] of Object.entries(content ?? {})) {
+      if (example !== undefined) return { status: Number(status), type, value: example };
+    }
+  }
+  return undefined;
+}
+
+describe('openapi.json', () => {
+  test('describes every operation, parameter, body and header', () => {
+    const missing = documented.flatMap(({ method, path, operation }) => {
+      const place = `${method} ${path}`;
+      return [
+        ...(hasText(operation.description) ? [] : [place]),
+        ...(operation.parameters ?? []).flatMap(({ name, description }) =>
+          hasText(description) ? [] : [`${place} parameter ${name}`],
+        ),
+        ...undescribed(first(operation.requestBody?.content)?.[1].schema, `${place} body`),
+        ...Object.entries(operation.responses).flatMap(([status, { description, headers, content }]) => [
+          ...(hasText(description) ? [] : [`${place} ${status}`]),
+          ...Object.entries(headers ?? {}).flatMap(([name, header]) =>
+            hasText(header['description'] ?? (header['schema'] as Json | undefined)?.['description'])
+              ? []
+              : [`${place} ${status} header ${name}`],
+          ),
+          ...Object.values(content ?? {}).flatMap(({ schema }) => undescribed(schema, `${place} ${status}`)),
+        ]),
+      ];
+    });
+    expect(missing).toEqual([]);
+  });
+
+  test('describes every field of every component', () => {
+    const missing = Object.entries(openapi.components.schemas).flatMap(([name, schema]) =>
+      undescribed(schema, name),
+    );
+    expect(missing).toEqual([]);
+  });
+
+  test('has an example of every body, answer and required parameter', () => {
+    const missing = documented.flatMap(({ method, path, operation }) => {
+      const place = `${method} ${path}`;
+      const body = first(operation.requestBody?.content);
+      return [
+        ...(operation.parameters ?? []).flatMap(({ name, required, example }) =>
+          required === true && example === undefined ? [`${place} parameter ${name}`] : [],
+        ),
+        ...(body && body[1].example === undefined ? [`${place} body`] : []),
+        ...(exampleOf(operation) ? [] : [`${place} answer`]),
+      ];
+    });
+    expect(missing).toEqual([]);
+  });
+});
+
+describe('the example of', () => {
+  let service: TestService;
+  beforeAll(async () => {
+    service = await startTestService();
+  });
+  afterAll(() => service.close());
+
+  test.each(documented.map((entry) => [entry.operation.operationId, entry] as const))(
+    '%s works and has the fields of a real answer',
+    async (_, entry) => {
+      const client = await service.newOrg();
+      /** Ids of the examples, and those that the service gave instead. */
+      const ids = new Map<unknown, string>();
+
+      async function send({ method, path, operation }: (typeof documented)[number]) {
+        const given = (operation.parameters ?? []).filter(({ example }) => example !== undefined);
+        const at = (place: string) =>
+          given
+            .filter((parameter) => parameter.in === place)
+            .map(({ name, example }): [string, string] => [name, ids.get(example) ?? String(example)]);
+        const address = at('path').reduce(
+          (text, [name, value]) => text.replace(`{${name}}`, encodeURIComponent(value)),
+          path,
+        );
+        const body = first(operation.requestBody?.content)?.[1].example;
+        const answer = await client.request(method, address, {
+          query: Object.fromEntries(at('query')),
+          headers: Object.fromEntries(at('header')),
+          ...(body === undefined ? {} : { body }),
+        });
+        const example = exampleOf(operation)!;
+        expect(answer.status, answer.text).toBe(example.status);
+        ids.set(idIn(example.value), idIn(answer.body) ?? '');
+        return { address, answer, example };
+      }
+
+      for (const id of operationsBefore(entry)) {
+        const { answer } = await send(byId.get(id)!);
+        if (id === 'stop_sandbox') await untilStatus(client, answer.body.id as string, 'stopped');
+      }
+      const { address, answer, example } = await send(entry);
+      if (answer.body === undefined) return;
+      expectDocumented(entry.method, address, {
+        ...answer,
+        body: example.value,
+        text: JSON.stringify(example.value),
+      });
+      expect(inventedFields(example.value, answer.body)).toEqual([]);
+    },
+  );
+});
+
+/** The operations whose examples make what the example of an operation refers to. */
+function operationsBefore({ path, operation: { operationId } }: (typeof documented)[number]): string[] {
+  if (operationId === 'get_event') return ['create_sandbox', 'list_events'];
+  if (operationId.startsWith('start_')) return ['create_sandbox', 'stop_sandbox'];
+  if (operationId === 'restore_volume') return ['create_volume', 'delete_volume'];
+  if (path.includes('{delivery_id}')) return ['create_webhook', 'test_webhook'];
+  if (path.startsWith('/v1/volumes/{id}/files')) return ['create_volume', 'write_volume_file'];
+  if (path.startsWith('/v1/volumes/{id}')) return ['create_volume'];
+  if (path.startsWith('/v1/keys/{id}')) return ['create_key'];
+  if (path.startsWith('/v1/webhooks/')) return ['create_webhook'];
+  return ['/v1/sandboxes/', '/v1/billing'].some((start) => path.startsWith(start)) ? ['create_sandbox'] : [];
+}
+
+function idIn(body: unknown): string | undefined {
+  const { id, data } = (body ?? {}) as { id?: string; data?: { id?: string }[] };
+  return id ?? data?.[0]?.id;
+}
+
+/** Objects whose keys differ from one answer to the next. The schema checks them. */
+const OPEN = new Set(['actor', 'created_by', 'labels', 'payload']);
+
+/** Fields of an example that the real answer does not have. */
+function inventedFields(example: unknown, real: unknown, place = ''): string[] {
+  if (Array.isArray(example) && Array.isArray(real)) {
+    return example.length > 0 && real.length > 0 ? inventedFields(example[0], real[0], `${place}[]`) : [];
+  }
+  if (!isObject(example) || !isObject(real)) return [];
+  return Object.entries(example).flatMap(([key, value]) =>
+    OPEN.has(key)
+      ? []
+      : key in real
+        ? inventedFields(value, real[key], `${place}.${key}`)
+        : [`${place}.${key}`],
+  );
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

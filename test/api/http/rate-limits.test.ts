@@ -1,0 +1,148 @@
+import Fastify, { type FastifyRequest } from 'fastify';
+import { connect } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { makeKey } from '../../../src/access/key-secret.js';
+import { makeLimits } from '../../../src/access/rate-limit.js';
+import { operator } from '../../../src/audit/events/actor.js';
+import { createKey, type NewKey } from '../../../src/keys/create.js';
+import { DEFAULT_SETTINGS } from '../../../src/settings.js';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  // 30 requests in ten seconds.
+  service = await startTestService({ worker: false, settings: { rateLimit: 3, failedAuthLimit: 20 } });
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+test('what is left is said with every answer, and what is too much is refused until the time is over', async () => {
+  const first = await client.get('/v1/me/org');
+  expect(first.headers.get('ratelimit-policy')).toBe('"key";q=30;w=10');
+  expect(first.headers.get('ratelimit')).toMatch(/^"key";r=29;t=\d+$/);
+  expect(first.headers.get('retry-after')).toBeNull();
+  const rest = await Promise.all(Array.from({ length: 35 }, () => client.get('/v1/me/org')));
+  expect(rest.filter(({ status }) => status === 200)).toHaveLength(29);
+  const refused = rest.find(({ status }) => status !== 200)!;
+  expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
+  expect(refused.headers.get('ratelimit')).toMatch(/^"key";r=0;t=\d+$/);
+  const wait = Number(refused.headers.get('retry-after'));
+  expect(wait).toBeGreaterThanOrEqual(1);
+  expect(wait).toBeLessThanOrEqual(10);
+  // Another key is not held back by it.
+  const other: NewKey = await createKey(service.ctx.pool, client.org.id, 'other', operator('test'));
+  expect((await client.request('GET', '/v1/me/org', { key: other.key })).status).toBe(200);
+  await new Promise((resolve) => setTimeout(resolve, wait * 1000));
+  expect((await client.get('/v1/me/org')).status).toBe(200);
+});
+
+test('an address that tries keys is told to wait, and a good key is still taken from it', async () => {
+  const good = await createKey(service.ctx.pool, client.org.id, 'good', operator('test'));
+  const tried: number[] = [];
+  for (let count = 0; count < 25; count += 1) {
+    const { status } = await client.request('GET', '/v1/me/org', { key: makeKey() });
+    tried.push(status);
+  }
+  expect(tried).toEqual([...Array<number>(20).fill(401), ...Array<number>(5).fill(429)]);
+  const refused = await client.request('GET', '/v1/me/org', { key: null });
+  expect(refused.body.error.code).toBe('rate_limited');
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect(refused.headers.get('ratelimit-policy')).toBe('"failures";q=20;w=60');
+  expect((await client.request('GET', '/v1/me/org', { key: good.key })).status).toBe(200);
+});
+
+test('keys that are made up, however many at once, take few connections, and good ones come through between them', async () => {
+  const other = await startTestService({ worker: false, settings: { failedAuthLimit: 20 }, beside: service });
+  const { pool } = other.ctx;
+  const [known, unseen] = [
+    await createKey(pool, client.org.id, 'known', operator('test')),
+    await createKey(pool, client.org.id, 'unseen', operator('test')),
+  ];
+  const ask = async (key: string) =>
+    (await fetch(`${other.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } })).status;
+  expect(await ask(known.key)).toBe(200);
+  for (let count = 0; count < 20; count += 1) expect(await ask(makeKey())).toBe(401);
+  const query = pool.query.bind(pool);
+  let [looks, atOnce, most] = [0, 0, 0];
+  pool.query = (async (...args: Parameters<typeof query>) => {
+    if (!args[0].includes('api_key_replaced_secrets')) return query(...args);
+    looks += 1;
+    atOnce += 1;
+    most = Math.max(most, atOnce);
+    return Promise.resolve(query(...args)).finally(() => (atOnce -= 1));
+  }) as typeof pool.query;
+  try {
+    const guesses = [];
+    for (let count = 0; count < 20; count += 1)
+      guesses.push(pipeline(other.url, Array.from({ length: 50 }, makeKey)));
+    const good = [];
+    for (let count = 0; count < 10; count += 1) good.push(ask(known.key), ask(unseen.key));
+    expect(await Promise.all(good)).toEqual(Array<number>(20).fill(200));
+    for (const answers of await Promise.all(guesses)) {
+      const others = statusesOf(answers).filter((status) => status !== 401 && status !== 429);
+      expect(others).toEqual([]);
+    }
+    expect(looks).toBeLessThan(500);
+    expect(most).toBeLessThanOrEqual(4);
+  } finally {
+    pool.query = query;
+    await other.close();
+  }
+});
+
+test.each([
+  ['requests', '/v1/me/org'],
+  ['requests for what is not there', '/v1/nothing'],
+])(
+  'who sends more %s on a connection than anybody would wait for is refused and cut off',
+  async (_, path) => {
+    const answers = await pipeline(service.url, Array.from({ length: 300 }, makeKey), path);
+    expect(answers).toContain('more than 100 requests are under way on this connection');
+    expect(statusesOf(answers).length).toBeLessThan(300);
+  },
+);
+
+test('a customer of IPv6 has one limit for all addresses, and others do not push what is counted out', async () => {
+  const limits = await makeLimits(Fastify(), { ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
+  const fail = (ip: string) =>
+    limits.ofFailures({ ip, routeOptions: { config: {} } } as FastifyRequest).then(
+      () => 'counted',
+      () => 'refused',
+    );
+  const tried = [];
+  for (const end of ['::1', '::2', ':ffff:ffff:ffff:ffff']) tried.push(await fail(`2001:db8:1:2${end}`));
+  expect(tried).toEqual(['counted', 'counted', 'counted']);
+  expect([await fail('2001:db8:1:2::9'), await fail('2001:db8:1:3::1')]).toEqual(['refused', 'counted']);
+  for (let index = 0; index < 10_000; index += 1) await fail(`10.0.${index >> 8}.${index & 255}`);
+  expect(await fail('2001:db8:1:2::1')).toBe('refused');
+  expect(await fail('::ffff:10.0.0.1')).toBe('counted');
+  expect([await fail('10.0.0.1'), await fail('10.0.0.1')]).toEqual(['counted', 'refused']);
+});
+
+test('unless said, fifty clients in a wait can poll ten times a second with one key', () => {
+  expect(DEFAULT_SETTINGS.rateLimit).toBeGreaterThanOrEqual(50 * 10);
+});
+
+/** Sends a request with each key at once over one connection, and gives what comes until it is closed. */
+function pipeline(url: string, keys: readonly string[], path = '/v1/me/org'): Promise<string> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(Number(port), hostname, () => {
+      const head = (key: string, last: boolean) =>
+        `GET ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n${last ? 'connection: close\r\n' : ''}\r\n`;
+      socket.write(keys.map((key, index) => head(key, index === keys.length - 1)).join(''));
+    });
+    socket.on('data', (chunk) => (text += chunk.toString()));
+    socket.on('close', () => resolve(text));
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      // What was sent too much is not read.
+      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') reject(error);
+    });
+  });
+}
+
+const statusesOf = (answers: string): number[] =>
+  [...answers.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));

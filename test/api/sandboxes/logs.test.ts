@@ -1,0 +1,362 @@
+import { subscribe } from 'node:diagnostics_channel';
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeClient, type Client } from '../../support/client.js';
+import { destroyAll, onDocker } from '../../support/docker-service.js';
+import { containerOf, describeDocker, IMAGE, makeImage } from '../../support/docker.js';
+import { allEvents, openEvents, type ServerEvent } from '../../support/events.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/specs.js';
+import { until, untilStatus } from '../../support/until.js';
+
+const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const ALL = 'sources=stdout,stderr,output,system';
+
+describe('logs of simulated sandboxes', () => {
+  let service: TestService;
+  let client: Client;
+  beforeAll(async () => {
+    service = await startTestService({ settings: { maxLogFollowers: 5, logKeepAliveMs: 100 } });
+    client = await service.newOrg();
+  });
+  afterAll(() => service.close());
+
+  test('say once that nothing runs, to who asks for the system, and end with the run', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('follow'), running);
+    for (const path of [`/v1/sandboxes/${body.id}/logs`, '/v1/sandboxes/by-name/follow/logs']) {
+      const { response, events } = await openEvents(client, `${path}?${ALL}`);
+      expect(Object.fromEntries(response.headers)).toMatchObject({
+        'content-type': 'text/event-stream',
+        'cache-control': 'no-store, no-transform',
+        'x-request-id': expect.any(String),
+      });
+      expect((await events.next()).value).toEqual({ comment: 'following' });
+      const { value } = await events.next();
+      expect(value.event).toBe('log');
+      expect(value.data).toEqual({
+        source: 'system',
+        ts: expect.any(String),
+        text: expect.stringMatching(/\n$/),
+      });
+      expect(Math.abs(Date.parse(value.data.ts) - Date.now())).toBeLessThan(10_000);
+      // Silence is not taken for a broken connection.
+      expect((await events.next()).value).toEqual({ comment: 'nothing new' });
+      await events.return(undefined);
+    }
+    const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs?sources=stdout,stderr,output`);
+    await events.next();
+    await client.post(`/v1/sandboxes/${body.id}/stop`, {});
+    expect(await allEvents(events)).toEqual([{ event: 'end', data: {} }]);
+  });
+
+  test('of what has not run or does not run any more end at once', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('rests'));
+    const end = [{ event: 'end', data: {} }];
+    expect(await allEvents((await openEvents(client, `/v1/sandboxes/${body.id}/logs`)).events)).toEqual(end);
+    await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
+    await client.post(`/v1/sandboxes/${body.id}/stop`, {});
+    await untilStatus(client, body.id, 'stopped');
+    expect(await allEvents((await openEvents(client, `/v1/sandboxes/${body.id}/logs`)).events)).toEqual(end);
+  });
+
+  test('refuse what they do not understand', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('strict'));
+    const path = `/v1/sandboxes/${body.id}/logs`;
+    for (const sources of ['', 'stdin', 'stdout,', 'stdout, stderr']) {
+      const { status, body: refusal } = await client.get(path, { sources });
+      expect([status, refusal.error.details]).toEqual([400, { parameter: 'sources' }]);
+    }
+    expect((await client.get(path, { follow: true })).status).toBe(400);
+    for (const id of [
+      '5',
+      'AQ==',
+      Buffer.alloc(33).toString('base64'),
+      Buffer.alloc(17, 1).toString('base64'),
+    ]) {
+      const answer = await client.request('GET', path, { headers: { 'last-event-id': id } });
+      expect([answer.status, answer.body.error.details]).toEqual([400, { parameter: 'last-event-id' }]);
+    }
+    expect((await fetch(`${client.url}${path}`, { method: 'HEAD' })).status).toBe(405);
+  });
+
+  test('are followed by a bounded number, and a place is free again when its client leaves', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('crowded'), running);
+    const path = `/v1/sandboxes/${body.id}/logs`;
+    const leave = new AbortController();
+    const following = [];
+    for (let count = 0; count < 3; count += 1) {
+      const { response } = await openEvents(client, path, { signal: leave.signal });
+      expect(response.status).toBe(200);
+      following.push(response.text().catch(() => 'left'));
+    }
+    const refused = await client.get(path);
+    expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
+    leave.abort();
+    await Promise.all(following);
+    // Who is refused has taken no place.
+    expect((await client.get('/v1/sandboxes/00000000-0000-7000-8000-000000000000/logs')).status).toBe(404);
+    const again = await until(
+      () => openEvents(client, path),
+      ({ response }) => response.status === 200,
+    );
+    await client.delete(`/v1/sandboxes/${body.id}`);
+    expect((await allEvents(again.events)).at(-1)).toEqual({ event: 'end', data: {} });
+  });
+
+  test('end for a key that is narrowed to a label when the sandbox loses it, and not for others', async () => {
+    const made = await client.post('/v1/keys', {
+      ...{ name: 'ml', scopes: ['sandboxes:write'], labels: { team: 'ml' } },
+    });
+    const ml = makeClient(service.url, { org: client.org, key: made.body.key, keyId: made.body.id });
+    const { body } = await ml.post('/v1/sandboxes', smallRequest('labelled'), running);
+    const path = `/v1/sandboxes/${body.id}`;
+    const [narrow, wide] = [await openEvents(ml, `${path}/logs`), await openEvents(client, `${path}/logs`)];
+    await narrow.events.next();
+    // With the label it goes on.
+    expect((await client.patch(path, { labels: { team: 'ml', stage: 'b' } })).status).toBe(200);
+    expect((await narrow.events.next()).value).toEqual({ comment: 'nothing new' });
+    expect((await client.patch(path, { labels: { team: 'web' } })).status).toBe(200);
+    expect(await allEvents(narrow.events)).toEqual([]);
+    await client.post(`${path}/stop`, {});
+    expect((await allEvents(wide.events)).at(-1)).toEqual({ event: 'end', data: {} });
+  });
+
+  test('wait for a sandbox that is starting', async () => {
+    const slow = await startTestService({ simulated: { startMs: 700 } });
+    try {
+      const mine = await slow.newOrg();
+      const { body } = await mine.post('/v1/sandboxes', smallRequest('slow'), { start: true });
+      const { events } = await openEvents(mine, `/v1/sandboxes/${body.id}/logs?${ALL}`);
+      await events.next();
+      expect((await events.next()).value.data.source).toBe('system');
+      expect((await mine.get(`/v1/sandboxes/${body.id}`)).body.status).toBe('running');
+      await events.return(undefined);
+    } finally {
+      await slow.close();
+    }
+  });
+
+  test('end without the event `end` when the service stops: the run goes on', async () => {
+    const stopping = await startTestService();
+    const mine = await stopping.newOrg();
+    const { body } = await mine.post('/v1/sandboxes', smallRequest('goes-on'), running);
+    const { events } = await openEvents(mine, `/v1/sandboxes/${body.id}/logs`);
+    await events.next();
+    const rest = allEvents(events);
+    await stopping.close();
+    expect(await rest).toEqual([]);
+  });
+
+  test('of a sandbox on another worker are not pretended to be empty', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('elsewhere'));
+    const other = '11111111-1111-4111-8111-111111111111';
+    await service.ctx.pool.query(
+      `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
+       values ($1, 'simulated', 'other', '{}', 1, 1, 'test', 1, now(), now())`,
+      [other],
+    );
+    await service.ctx.pool.query('update sandboxes set worker_id = $2 where id = $1', [body.id, other]);
+    const { status, body: refusal } = await client.get(`/v1/sandboxes/${body.id}/logs`);
+    expect([status, refusal.error.code]).toEqual([501, 'not_supported']);
+  });
+});
+
+describe('the agent channel', () => {
+  let service: TestService;
+  let client: Client;
+  beforeAll(async () => {
+    service = await startTestService();
+    client = await service.newOrg();
+  });
+  afterAll(() => service.close());
+
+  const upgrade = (id: string, key = client.key) =>
+    new Promise<string>((resolve, reject) => {
+      const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
+      let answer = '';
+      // Ends: the socket of a refused upgrade is not left open.
+      socket.on('data', (chunk) => (answer += String(chunk))).on('end', () => resolve(answer));
+      socket.on('error', reject);
+      socket.write(
+        `GET /v1/sandboxes/${id}/agent HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n` +
+          `sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nauthorization: Bearer ${key}\r\n\r\n`,
+      );
+    });
+
+  test('is answered 501 for a sandbox that exists, also when it is an upgrade', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('agent'), running);
+    const plain = await client.get(`/v1/sandboxes/${body.id}/agent`);
+    expect([plain.status, plain.body.error.code]).toEqual([501, 'not_supported']);
+    const upgraded = await upgrade(body.id);
+    expect(upgraded).toMatch(/^HTTP\/1\.1 501 /);
+    expect(upgraded).toContain('"code":"not_supported"');
+  });
+
+  test('is 404 for one that does not and 401 without a key, and the socket is closed then too', async () => {
+    const missing = '00000000-0000-7000-8000-000000000000';
+    expect((await client.get(`/v1/sandboxes/${missing}/agent`)).status).toBe(404);
+    expect(await upgrade(missing)).toMatch(/^HTTP\/1\.1 404 /);
+    expect(await upgrade(missing, 'skp_nobody')).toMatch(/^HTTP\/1\.1 401 /);
+    expect(await upgrade('no-id')).toMatch(/^HTTP\/1\.1 400 /);
+  });
+});
+
+/** What is in use, in bytes, without what the garbage collector has only not come to yet. */
+function heldMemory(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+/** The requests for logs that the service has under way with the engine, from now on. */
+function followedAtEngine(): Set<ClientRequest> {
+  const underWay = new Set<ClientRequest>();
+  subscribe('http.client.request.start', (message) => {
+    const { request } = message as { request: ClientRequest };
+    if (!/^\/containers\/\w+\/logs\?/.test(request.path)) return;
+    underWay.add(request);
+    request.once('close', () => underWay.delete(request));
+  });
+  return underWay;
+}
+
+describeDocker('logs of containers', () => {
+  let service: TestService;
+  let client: Client;
+  beforeAll(async () => {
+    makeImage();
+    service = await startTestService({
+      ...onDocker(),
+      settings: { stopGraceMs: 1_000, ephemeralLingerMs: 500 },
+    });
+    client = await service.newOrg();
+  });
+  afterAll(async () => {
+    await destroyAll(service, client);
+    await service.close();
+  });
+
+  const request = (name: string, script: string, part = {}) =>
+    smallRequest(name, {
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      runtime: { cmd: ['sh', '-c', script] },
+      ...part,
+    });
+  async function run(name: string, script: string): Promise<string> {
+    const { body } = await client.post('/v1/sandboxes', request(name, script), running);
+    expect(body.status).toBe('running');
+    return body.id;
+  }
+  /** Its run ends with the command, on a busy machine perhaps before anybody has seen it running. */
+  async function runToItsEnd(name: string, script: string): Promise<string> {
+    const lifecycle = { ends_with_command: true };
+    const { status, body } = await client.post('/v1/sandboxes', request(name, script, { lifecycle }), {
+      start: true,
+    });
+    expect(status).toBe(200);
+    return body.id;
+  }
+  const follow = async (id: string, query = '', headers = {}) =>
+    (await openEvents(client, `/v1/sandboxes/${id}/logs${query}`, { headers })).events;
+  const lines = (events: ServerEvent[]) =>
+    events.filter(({ event }) => event === 'log').map(({ data }) => `${data.source} ${data.text}`);
+
+  test('show both streams, from the first line to the end of the run, with the time of the engine', async () => {
+    const id = await runToItsEnd(
+      'streams',
+      'sleep 1; echo out; echo err >&2; printf "no break"; sleep 1; echo " grüße 🙂"',
+    );
+    const events = await allEvents(await follow(id));
+    expect(events.at(-1)).toEqual({ event: 'end', data: {} });
+    const by = (source: string) =>
+      events
+        .filter(({ data }) => data.source === source)
+        .map(({ data }) => data.text)
+        .join('');
+    expect([by('stdout'), by('stderr')]).toEqual(['out\nno break grüße 🙂\n', 'err\n']);
+    for (const { data } of events.slice(0, -1)) {
+      expect(data.ts).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$/);
+      expect(Math.abs(Date.parse(data.ts) - Date.now())).toBeLessThan(60_000);
+    }
+    // The same of the stopped sandbox, and again in parts.
+    await untilStatus(client, id, 'stopped');
+    expect(await allEvents(await follow(id))).toEqual(events);
+    expect(lines(await allEvents(await follow(id, '?sources=stderr')))).toEqual(['stderr err\n']);
+    expect(lines(await allEvents(await follow(id, '?sources=output,system')))).toEqual([]);
+    for (const [index, { id: last }] of events.slice(0, -1).entries()) {
+      const rest = await allEvents(await follow(id, '', { 'last-event-id': last! }));
+      expect(rest).toEqual(events.slice(index + 1));
+    }
+  });
+
+  test('keep the characters of lines that the engine cuts in pieces', async () => {
+    const id = await runToItsEnd(
+      'long',
+      `s=; i=0; while [ $i -lt 12 ]; do s="$s$s€ü🙂x"; i=$((i+1)); done; echo "$s"`,
+    );
+    const events = await allEvents(await follow(id));
+    const text = events
+      .filter(({ event }) => event === 'log')
+      .map(({ data }) => data.text)
+      .join('');
+    expect(events.length).toBeGreaterThan(2);
+    // The engine's own log file may have lost a character that it cut; what it gives is passed on whole.
+    expect(text.replaceAll('\ufffd', '').replaceAll(/[€ü🙂x]/gu, '')).toBe('\n');
+    expect(text.length).toBeGreaterThan(20_000);
+  });
+
+  test('end when the sandbox is stopped or deleted while they are followed', async () => {
+    for (const end of ['stop', 'delete']) {
+      const id = await run(end, 'echo here; sleep 600');
+      const events = await follow(id);
+      expect((await events.next()).value).toEqual({ comment: 'following' });
+      expect((await events.next()).value.data.text).toBe('here\n');
+      if (end === 'stop') await client.post(`/v1/sandboxes/${id}/stop`, {});
+      else await client.delete(`/v1/sandboxes/${id}`);
+      expect(await allEvents(events)).toEqual([{ event: 'end', data: {} }]);
+    }
+  });
+
+  test('hold the engine back for a client that is slow, and let go of it when the client leaves', async () => {
+    const id = await run(
+      'flood',
+      'i=0; while [ $i -lt 300000 ]; do echo "line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; i=$((i+1)); done; sleep 600',
+    );
+    const asked = followedAtEngine();
+    const held = heldMemory();
+    const followers = await Promise.all(
+      Array.from(
+        { length: 5 },
+        () =>
+          new Promise<IncomingMessage>((resolve, reject) => {
+            const headers = { authorization: `Bearer ${client.key}` };
+            httpRequest(`${client.url}/v1/sandboxes/${id}/logs`, { headers, agent: false }, resolve)
+              .on('error', reject)
+              .end();
+          }),
+      ),
+    );
+    for (const follower of followers) follower.pause();
+    await delay(3_000);
+    // Read without end, each would hold the thirteen megabytes that there are.
+    expect(heldMemory() - held).toBeLessThan(40 * 1024 * 1024);
+    expect(asked.size).toBe(5);
+    for (const follower of followers) follower.destroy();
+    await until(
+      () => Promise.resolve(asked.size),
+      (count) => count === 0,
+    );
+  });
+
+  test('of a container that is gone are empty', async () => {
+    const id = await run('gone', 'sleep 600');
+    await (await containerOf(id))!.remove({ force: true });
+    expect((await allEvents(await follow(id))).at(-1)).toEqual({ event: 'end', data: {} });
+  });
+});

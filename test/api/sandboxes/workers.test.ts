@@ -1,0 +1,397 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { v7 as uuidv7 } from 'uuid';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { inTransaction } from '../../../src/db/transaction.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
+import { LeaseLostError, WorkerLease } from '../../../src/workers/lease.js';
+import { hasEnded, makeHolder } from '../../../src/workers/process-identity.js';
+import { readSimulated } from '../../crash/support/journal.js';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/specs.js';
+import { until, untilStatus } from '../../support/until.js';
+
+const running = { start: true, wait_for: 'running' };
+const LEASE_MS = 1_500;
+
+const open: TestService[] = [];
+afterEach(async () => {
+  for (const service of open.splice(0).toReversed()) await service.close();
+});
+
+async function start(options: TestOptions = {}): Promise<TestService> {
+  const settings = { workerLeaseMs: LEASE_MS, ...options.settings };
+  const service = await startTestService({ ...options, settings });
+  open.push(service);
+  return service;
+}
+
+async function workerOf({ ctx }: TestService, id: string): Promise<string | null> {
+  const { rows } = await ctx.pool.query('select worker_id from sandboxes where id = $1', [id]);
+  return rows[0]?.worker_id;
+}
+
+/** Every start in the journal of a simulated engine: run and time. */
+function startsIn({ directory }: TestService): string[] {
+  return readSimulated(directory)
+    .split('\n')
+    .filter((line) => line.includes('"state":"running"'))
+    .map((line) => JSON.parse(line) as { runId: string; startedAt: string })
+    .map(({ runId, startedAt }) => `${runId} ${startedAt}`);
+}
+
+const of = (vcpus: number, memory_mib: number) => ({ resources: { vcpus, memory_mib } });
+
+describe('workers with engines of their own', () => {
+  test('share the sandboxes, and a sandbox starts again where its disk is', async () => {
+    const first = await start({ simulated: { capacity: { vcpus: 2 } } });
+    const second = await start({ beside: first, simulated: { capacity: { vcpus: 2 } } });
+    await until(
+      async () => (await first.ctx.pool.query('select from workers')).rowCount,
+      (count) => count === 2,
+    );
+    const client = await first.newOrg();
+    const made = await Promise.all(
+      ['a', 'b', 'c', 'd'].map((name) => client.post('/v1/sandboxes', smallRequest(name), running)),
+    );
+    expect(made.map(({ body }) => body.status)).toEqual(['running', 'running', 'running', 'running']);
+    const places = await Promise.all(made.map(({ body }) => workerOf(first, body.id)));
+    const engines = [first.runtime.engineId, second.runtime.engineId];
+    for (const engine of engines) expect(places.filter((place) => place === engine)).toHaveLength(2);
+
+    const [a] = made;
+    await client.post(`/v1/sandboxes/${a!.body.id}/stop`, {});
+    await untilStatus(client, a!.body.id, 'stopped');
+    const again = await client.post(`/v1/sandboxes/${a!.body.id}/start`, {}, { wait_for: 'running' });
+    expect(again.body.status).toBe('running');
+    expect(await workerOf(first, a!.body.id)).toBe(places[0]);
+  });
+
+  test('take only what they can enforce', async () => {
+    const plain = await start();
+    // What another release, or another machine, may be unable to do.
+    (plain.runtime.capabilities as Set<string>).delete('scripts');
+    const able = await start({ beside: plain });
+    await until(
+      async () => (await plain.ctx.pool.query('select from workers')).rowCount,
+      (count) => count === 2,
+    );
+    const client: Client = await able.newOrg();
+    for (let index = 0; index < 4; index += 1) {
+      const spec = { runtime: { scripts: { hello: 'echo hello' } } };
+      const { body } = await client.post('/v1/sandboxes', smallRequest(`s-${index}`, spec), running);
+      expect([body.status, await workerOf(able, body.id)]).toEqual(['running', able.runtime.engineId]);
+    }
+  });
+});
+
+describe('capacity', () => {
+  test('who finds no room waits and says so, in the order of arrival, until there is room', async () => {
+    const service = await start({ simulated: { capacity: { vcpus: 4, memoryMib: 4_096 } } });
+    const client = await service.newOrg();
+    const create = async (name: string, spec: Record<string, unknown>) =>
+      (await client.post('/v1/sandboxes', smallRequest(name, spec), { start: true })).body.id as string;
+    const small = [await create('s1', of(2, 512)), await create('s2', of(2, 512))];
+    for (const id of small) await untilStatus(client, id, 'running');
+
+    const large = await create('large', of(4, 512));
+    const late = await create('late', of(1, 512));
+    for (const id of [large, late]) {
+      await until(
+        () => client.get(`/v1/sandboxes/${id}`),
+        ({ body }) => body.status_reason === 'insufficient_capacity',
+      );
+    }
+    // Room for the late one, but it was not the first to come.
+    await client.post(`/v1/sandboxes/${small[0]}/stop`, {});
+    await untilStatus(client, small[0]!, 'stopped');
+    await sleep(1_200);
+    expect((await client.get(`/v1/sandboxes/${late}`)).body.status).toBe('starting');
+
+    await client.delete(`/v1/sandboxes/${small[1]}`);
+    expect((await untilStatus(client, large, 'running')).body.status_reason).toBeNull();
+    expect((await client.get(`/v1/sandboxes/${late}`)).body.status_reason).toBe('insufficient_capacity');
+    await client.post(`/v1/sandboxes/${large}/stop`, {});
+    await untilStatus(client, late, 'running');
+  });
+
+  test('a thousand that wait for a worker that is away hold up nobody', async () => {
+    const service = await start();
+    const { pool } = service.ctx;
+    const client = await service.newOrg();
+    const { body: model } = await client.post('/v1/sandboxes', smallRequest('model'));
+    const away = uuidv7();
+    await pool.query(
+      `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
+       values ($1, 'simulated', 'away', '{}', 1, 1, 'nobody', 1, now(), now())`,
+      [away],
+    );
+    // Oldest of all, by their run ids.
+    await pool.query(
+      `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec,
+         run_spec, runtime, run_id, worker_id)
+       select org_id, gen_random_uuid(), 'stuck-' || n, 'stuck-' || n, 'starting', 'scheduling', false, created_at,
+         changed_at, spec, run_spec, runtime, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, $2
+       from sandboxes, generate_series(1, 1200) n where id = $1`,
+      [model.id, away],
+    );
+    await pool.query(
+      `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib)
+       select org_id, run_id, id, 1, 64, 0 from sandboxes where worker_id = $1`,
+      [away],
+    );
+    await pool.query('analyze sandboxes, runs');
+    const { body } = await client.post('/v1/sandboxes', smallRequest('other'), running);
+    expect(body.status).toBe('running');
+    const { rows } = await pool.query(
+      'select distinct status, status_reason from sandboxes where worker_id = $1',
+      [away],
+    );
+    expect(rows).toEqual([{ status: 'starting', status_reason: 'scheduling' }]);
+  });
+
+  test('when nothing is left to give, all who wait are told, however many', async () => {
+    const service = await start({ simulated: { capacity: { vcpus: 1 } } });
+    const client = await service.newOrg();
+    await client.post('/v1/sandboxes', smallRequest('first'), running);
+    const { body: last } = await client.post('/v1/sandboxes', smallRequest('last'), { start: true });
+    await service.ctx.pool.query(
+      `with more as (
+         insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec,
+           run_spec, runtime, run_id)
+         select org_id, gen_random_uuid(), 'more-' || n, 'more-' || n, 'starting', 'scheduling', false, created_at,
+           changed_at, spec, run_spec, runtime, ('f0000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid
+         from sandboxes, generate_series(1, 1200) n where id = $1
+         returning org_id, id, run_id)
+       insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib) select org_id, run_id, id, 1, 64, 0 from more`,
+      [last.id],
+    );
+    await service.ctx.pool.query('analyze sandboxes, runs');
+    const reasons = async () =>
+      (
+        await service.ctx.pool.query(
+          `select status_reason, count(*) from sandboxes where status = 'starting' group by 1`,
+        )
+      ).rows;
+    const areAllTold = (rows: { status_reason: string }[]) =>
+      rows.every(({ status_reason: reason }) => reason === 'insufficient_capacity');
+    expect(await until(reasons, areAllTold)).toEqual([
+      { status_reason: 'insufficient_capacity', count: 1_201 },
+    ]);
+  });
+
+  test('a wait ends with its budget, and a stop or delete takes out of the queue what never ran', async () => {
+    const service = await start({ simulated: { capacity: { vcpus: 1 } } });
+    const client = await service.newOrg();
+    const { body: first } = await client.post('/v1/sandboxes', smallRequest('first'), running);
+    const held = await client.post('/v1/sandboxes', smallRequest('held'), { ...running, wait_timeout: 1 });
+    expect([held.status, held.body.status, held.body.status_reason]).toEqual([
+      200,
+      'starting',
+      'insufficient_capacity',
+    ]);
+    const { body: gone } = await client.post('/v1/sandboxes', smallRequest('gone'), { start: true });
+    await client.delete(`/v1/sandboxes/${gone.id}`);
+    await client.post(`/v1/sandboxes/${held.body.id}/stop`, {});
+    expect((await untilStatus(client, held.body.id, 'stopped')).body.started_at).toBeNull();
+    await client.delete(`/v1/sandboxes/${first.id}`);
+    const { body: next } = await client.post('/v1/sandboxes', smallRequest('next'), running);
+    expect(next.status).toBe('running');
+    const { rows } = await service.ctx.pool.query(
+      `select s.destroyed_at is not null as destroyed, r.end_reason from sandboxes s join runs r on r.id = s.run_id
+       where s.id = $1`,
+      [gone.id],
+    );
+    expect(rows).toEqual([{ destroyed: true, end_reason: 'cancelled' }]);
+  });
+});
+
+describe('two processes on one engine', () => {
+  test('one acts; when it stops the other goes on at once, and nothing starts twice', async () => {
+    const first = await start({ simulated: { startMs: 300, keepJournal: true } });
+    const client = await first.newOrg();
+    const { body: runs } = await client.post('/v1/sandboxes', smallRequest('runs'), running);
+    const second = await start({
+      beside: first,
+      sameEngine: true,
+      simulated: { startMs: 300, keepJournal: true },
+    });
+    await until(
+      async () => second.logs.some((line) => line.includes('standing by')),
+      (stands) => stands,
+    );
+    const { body: starting } = await client.post('/v1/sandboxes', smallRequest('starting'), { start: true });
+    const mine = { ...client, ...(await second.newOrg()), org: client.org };
+    const viaSecond = (path: string) => mine.request('GET', path, { key: client.key });
+    await untilStatus(client, starting.id, 'running');
+    await first.stopWorker();
+    const { body: after } = await client.post('/v1/sandboxes', smallRequest('after'), running);
+    expect(after.status).toBe('running');
+    expect((await viaSecond(`/v1/sandboxes/${runs.id}`)).body).toMatchObject({
+      status: 'running',
+      started_at: runs.started_at,
+    });
+    const starts = startsIn(second);
+    expect(new Set(starts.map((line) => line.split(' ')[0])).size).toBe(new Set(starts).size);
+    expect(new Set(starts).size).toBe(3);
+  });
+
+  test('one that is cut off stops acting before the other begins, and its late writes are refused', async () => {
+    const first = await start();
+    const client = await first.newOrg();
+    await client.post('/v1/sandboxes', smallRequest('runs'), running);
+    const second = await start({ beside: first, sameEngine: true, worker: false });
+    const cutOff = new WorkerLease(first.ctx);
+    await first.stopWorker();
+    expect(await cutOff.renew()).toBe(true);
+    const term = cutOff.term!;
+    const successor = new WorkerLease(second.ctx);
+    const begun = performance.now();
+    expect(await successor.renew()).toBe(false);
+    // The holder hears nothing from the database any more.
+    while (term.valid) await sleep(10);
+    expect(term.signal.aborted).toBe(true);
+    const stoppedAfter = performance.now() - begun;
+    while (!(await successor.renew())) await sleep(10);
+    const takenAfter = performance.now() - begun;
+    expect(takenAfter).toBeGreaterThan(stoppedAfter + 100);
+    expect(takenAfter).toBeGreaterThan(LEASE_MS * 0.9);
+
+    const late = inTransaction(first.ctx.pool, (tx) => term.assertHeld(tx));
+    await expect(late).rejects.toThrow(LeaseLostError);
+    // Getting it back begins another term; the old one stays over.
+    await successor.release();
+    expect(await cutOff.renew()).toBe(true);
+    expect([cutOff.term === term, cutOff.term!.valid, term.valid]).toEqual([false, true, false]);
+    await cutOff.release();
+  });
+
+  test('a write under way holds a successor up until it is committed', async () => {
+    const service = await start({ worker: false });
+    const holder = new WorkerLease(service.ctx);
+    await holder.renew();
+    const successor = new WorkerLease(service.ctx);
+    let taken = false;
+    await inTransaction(service.ctx.pool, async (tx) => {
+      await holder.term!.assertHeld(tx);
+      await service.ctx.pool.query(`select pg_sleep(0)`);
+      await sleep(LEASE_MS + 200);
+      const taking = successor.renew().then((held) => (taken = held));
+      await sleep(300);
+      expect(taken).toBe(false);
+      void taking;
+    });
+    await until(
+      async () => taken,
+      (done) => done,
+    );
+    await successor.release();
+  });
+});
+
+describe('the holder of a lease', () => {
+  test('is known to have ended once its process has, and only then', async () => {
+    expect(hasEnded(makeHolder())).toBe(false);
+    expect(makeHolder()).not.toBe(makeHolder());
+    for (const nobody of ['', 'another', '0/0/0', `${makeHolder().split('/').slice(0, 3).join('/')}x/1/1`]) {
+      expect(hasEnded(nobody)).toBe(false);
+    }
+    const child = spawn('sleep', ['60']);
+    const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8');
+    const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
+    const holder = [...makeHolder().split('/').slice(0, -2), child.pid, started].join('/');
+    expect(hasEnded(holder)).toBe(false);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    expect(hasEnded(holder)).toBe(true);
+  });
+
+  test('that has ended without giving the lease back is succeeded at once', async () => {
+    const service = await start({ worker: false, settings: { workerLeaseMs: 60_000 } });
+    const { pool, runtime } = service.ctx;
+    const lease = new WorkerLease(service.ctx);
+    await lease.renew();
+    const ended = [...makeHolder().split('/').slice(0, -1), '1'].join('/');
+    await pool.query('update workers set holder = $2, epoch = epoch + 1 where id = $1', [
+      runtime.engineId,
+      ended,
+    ]);
+    expect(await new WorkerLease(service.ctx).renew()).toBe(true);
+  });
+});
+
+describe('the end of a run', () => {
+  test('comes after the idle timeout, counted from the last activity, and the audit trail says why', async () => {
+    const service = await start();
+    const client = await service.newOrg();
+    const spec = { lifecycle: { idle_timeout_secs: 2 } };
+    const { body: idle } = await client.post('/v1/sandboxes', smallRequest('idle', spec), running);
+    const { body: busy } = await client.post('/v1/sandboxes', smallRequest('busy', spec), running);
+    const simulated = service.runtime as SimulatedRuntime;
+    // Each look sees that it has worked, however far apart the looks are.
+    const activity = simulated.activity.bind(simulated);
+    const looking = vi.spyOn(simulated, 'activity').mockImplementation((ids) => {
+      simulated.work(busy.id, 60_000_000);
+      return activity(ids);
+    });
+    try {
+      await untilStatus(client, idle.id, 'stopped');
+      await sleep(1_500);
+      expect((await client.get(`/v1/sandboxes/${busy.id}`)).body.status).toBe('running');
+    } finally {
+      looking.mockRestore();
+    }
+    const { body: ended } = await untilStatus(client, busy.id, 'stopped');
+    expect(Date.parse(ended.stopped_at) - Date.parse(ended.started_at)).toBeGreaterThan(4_000);
+    const events = await client.get('/v1/events', { resource_id: idle.id });
+    expect(
+      events.body.data.slice(0, 2).map(({ event_type, payload }: any) => [event_type, payload.reason]),
+    ).toEqual([
+      ['sandbox_stopped', 'idle_timeout'],
+      ['sandbox_stop_requested', 'idle_timeout'],
+    ]);
+  });
+});
+
+describe('a worker whose machine will not come back', () => {
+  test('is given up: what ran there has failed, when it was last seen, and starts elsewhere', async () => {
+    const first = await start();
+    const client = await first.newOrg();
+    const names = ['runs', 'rests', 'goes', 'stops'];
+    const [runs, rests, goes, stops] = await Promise.all(
+      names.map(async (name) => (await client.post('/v1/sandboxes', smallRequest(name), running)).body.id),
+    );
+    await client.post(`/v1/sandboxes/${rests}/stop`, {});
+    await untilStatus(client, rests, 'stopped');
+    await expect(removeWorker(first.ctx.pool, first.runtime.engineId)).rejects.toThrow('stop it first');
+
+    await first.stopWorker();
+    await client.delete(`/v1/sandboxes/${goes}`);
+    await client.post(`/v1/sandboxes/${stops}/stop`, {});
+    expect(await removeWorker(first.ctx.pool, first.runtime.engineId)).toBe(4);
+    expect(await removeWorker(first.ctx.pool, first.runtime.engineId)).toBeUndefined();
+    const statusOf = async (id: string) => (await client.get(`/v1/sandboxes/${id}`)).body;
+    expect(await statusOf(runs)).toMatchObject({
+      status: 'failed',
+      last_failure_message: expect.stringContaining('was removed'),
+    });
+    expect([(await statusOf(rests)).status, (await statusOf(stops)).status]).toEqual(['stopped', 'stopped']);
+    const { rows } = await first.ctx.pool.query(
+      `select r.stopped_at = r.seen_at as seen, r.end_reason, s.destroyed_at is not null as destroyed
+       from sandboxes s join runs r on r.id = s.run_id where s.id = any ($1) order by s.name desc`,
+      [[runs, goes]],
+    );
+    expect(rows).toEqual([
+      { seen: true, end_reason: 'worker_removed', destroyed: false },
+      { seen: true, end_reason: 'worker_removed', destroyed: true },
+    ]);
+
+    const second = await start({ beside: first });
+    const again = await client.post(`/v1/sandboxes/${runs}/start`, {}, { wait_for: 'running' });
+    expect([again.body.status, await workerOf(second, runs)]).toEqual(['running', second.runtime.engineId]);
+  });
+});

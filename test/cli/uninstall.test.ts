@@ -1,0 +1,192 @@
+import type Docker from 'dockerode';
+import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { finished } from 'node:stream/promises';
+import { pack } from 'tar-stream';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { liveWorkers } from '../../src/workers/queries.js';
+import { openOwnEngine, type OwnEngine } from '../crash/support/engine.js';
+import { expectRefused, run, urlOf } from '../support/cli.js';
+import { makeClient } from '../support/client.js';
+import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
+import { cleanUp, launch, makeFolder, ready, stop, type Served } from '../support/processes.js';
+import { startTestService } from '../support/service.js';
+
+const INSTANCE_LABEL = 'dev.sandkeep.instance';
+const SHARED_LABEL = 'dev.sandkeep.init';
+const OTHER = randomUUID();
+
+describeDocker('sandkeep uninstall', () => {
+  let engine: OwnEngine;
+  let folder: string;
+  let dataDir: string;
+  beforeAll(async () => {
+    engine = await openOwnEngine();
+    makeImage(engine.socket);
+    folder = makeFolder();
+    dataDir = join(folder, 'data');
+  }, 180_000);
+  afterAll(async () => {
+    await cleanUp(folder);
+    await engine.close();
+  }, 180_000);
+
+  const uninstall = (...more: string[]) =>
+    run(['uninstall', '--data-dir', dataDir, '--docker-socket', engine.socket, ...more]);
+
+  async function serve(): Promise<Served> {
+    const args = ['serve', '--json', '--port', '0', '--data-dir', dataDir, '--log-level', 'warn'];
+    return ready(launch([...args, '--runtime', 'docker', '--docker-socket', engine.socket]), dataDir);
+  }
+
+  /** An image with the label of the service's own. */
+  async function importImage(repo: string): Promise<void> {
+    const archive = pack();
+    archive.entry({ name: 'mark' }, repo);
+    archive.finalize();
+    const changes = [`LABEL ${SHARED_LABEL}=test`];
+    const answer = await engine.docker.importImage(archive, { repo, tag: '1', changes });
+    answer.resume();
+    await finished(answer);
+  }
+
+  /** A container of another installation. It is never started. */
+  async function containerOfOther(name: string, image: string, volume?: string): Promise<Docker.Container> {
+    const mount = { Type: 'volume' as const, Source: volume ?? '', Target: '/shared', ReadOnly: true };
+    return engine.docker.createContainer({
+      ...{ name, Image: image, Cmd: ['/none'], Labels: { [INSTANCE_LABEL]: OTHER } },
+      HostConfig: { NetworkMode: 'none', Mounts: volume === undefined ? [] : [mount] },
+    });
+  }
+
+  async function inEngine(): Promise<Record<'containers' | 'networks' | 'volumes' | 'images', string[]>> {
+    const { Volumes } = await engine.docker.listVolumes({ filters: { label: [SHARED_LABEL] } });
+    const containers = await engine.docker.listContainers({ all: true });
+    const networks = await engine.docker.listNetworks({ filters: { label: [INSTANCE_LABEL] } });
+    const images = await engine.docker.listImages({ filters: { label: [SHARED_LABEL] } });
+    return {
+      containers: containers.map(({ Names }) => Names[0]!).toSorted(),
+      volumes: Volumes.map(({ Name }) => Name),
+      networks: networks.map(({ Labels }) => Labels![INSTANCE_LABEL]!).toSorted(),
+      images: images.flatMap(({ RepoTags }) => RepoTags ?? []).toSorted(),
+    };
+  }
+
+  test('refuses while a service runs; lists, removes nothing without --yes, then only what is of the installation', async () => {
+    const service = await serve();
+    const client = makeClient(service.url, {
+      ...{ org: { id: '', name: '', slug: '' }, key: service.firstKey!, keyId: '' },
+    });
+    const spec = { image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
+    const request = {
+      ...spec,
+      name: 'kept-up',
+      resources: { memory_mib: 32 },
+      runtime: { cmd: ['sleep', '1000'] },
+    };
+    const made = await client.post('/v1/sandboxes', request, {
+      start: true,
+      wait_for: 'running',
+      wait_timeout: 60,
+    });
+    expect(made.body.status).toBe('running');
+    expectRefused(
+      await uninstall('--yes'),
+      `is in use by "sandkeep serve" (process ${service.pid}): stop it`,
+    );
+    expect(await stop(service)).toBe(0);
+
+    await importImage('sandkeep/unused');
+    await importImage('sandkeep/used');
+    await importImage('somebody/elses');
+    const other = await containerOfOther('other', 'sandkeep/used:1');
+    const { volumes } = await inEngine();
+    expect(volumes).toEqual([expect.stringMatching(/^sandkeep-init-[0-9a-f]{12}$/)]);
+    const shared = volumes[0]!;
+    const program = shared.replace('sandkeep-init-', 'sandkeep/init:');
+    const sharer = await containerOfOther('sharer', 'sandkeep/used:1', shared);
+    await engine.docker.createNetwork({
+      Name: 'other',
+      Driver: 'bridge',
+      Labels: { [INSTANCE_LABEL]: OTHER },
+    });
+    const before = await inEngine();
+    expect(before.images).toContain(program);
+
+    const listed = await uninstall();
+    expect([listed.code, listed.err]).toEqual([
+      1,
+      'sandkeep: nothing was removed: repeat the command with --yes\n',
+    ]);
+    expect(listed.out).toContain(`container  sandkeep-${made.body.id}-`);
+    expect(listed.out).toContain('image      sandkeep/unused:1');
+    expect(listed.out).toContain('sandkeep/used:1 stays: another installation uses it.');
+    for (const name of [shared, program]) {
+      expect(listed.out).toContain(`${name} stays: another installation uses it.`);
+    }
+    expect(listed.out).not.toContain('somebody/elses');
+    expect(await inEngine()).toEqual(before);
+    expect((await uninstall('--json')).code).toBe(1);
+    expect(await inEngine()).toEqual(before);
+
+    const instance = /^The installation (\S+) has/.exec(listed.out)![1]!;
+    const labels = { [INSTANCE_LABEL]: instance };
+    await engine.docker.createNetwork({ Name: 'left-over', Driver: 'bridge', Labels: labels });
+    expect((await uninstall()).out).toContain('network    left-over');
+
+    const removed = await uninstall('--yes');
+    expect(removed).toMatchObject({ code: 0, err: '' });
+    expect(removed.out).toContain(`Kept: ${dataDir} (the database, the keys) and ${dataDir}/volumes`);
+    expect(removed.out).toContain(`To delete them too: rm -r ${dataDir}\n`);
+    expect(await inEngine()).toEqual({
+      containers: ['/other', `/${shared}`, '/sharer'].toSorted(),
+      networks: [OTHER],
+      volumes: [shared],
+      images: [program, 'sandkeep/used:1', 'somebody/elses:1'],
+    });
+    expect(existsSync(join(dataDir, 'postgres'))).toBe(true);
+    expect((await engine.docker.getImage(IMAGE).inspect()).Id).toBeTruthy();
+
+    await sharer.remove();
+    expect(await uninstall('--yes')).toMatchObject({ code: 0, err: '' });
+    expect(await inEngine()).toEqual({
+      containers: ['/other'],
+      networks: [OTHER],
+      volumes: [],
+      images: ['sandkeep/used:1', 'somebody/elses:1'],
+    });
+
+    const again = await uninstall();
+    expect([again.code, again.out]).toEqual([
+      0,
+      expect.stringMatching(/^The Docker engine has nothing of the installation /),
+    ]);
+    await other.remove();
+  }, 300_000);
+
+  test('refuses on an external database while a worker has its lease', async () => {
+    const service = await startTestService();
+    try {
+      await expect.poll(() => liveWorkers(service.ctx.pool), { timeout: 60_000 }).toHaveLength(1);
+      const where = ['--database-url', urlOf(service.database), '--docker-socket', engine.socket];
+      expectRefused(
+        await run(['uninstall', '--yes', ...where]),
+        /^sandkeep: a service runs on this database/,
+      );
+    } finally {
+      await service.close();
+    }
+  });
+
+  test('says why when no engine answers', async () => {
+    const refused = await run([
+      'uninstall',
+      '--data-dir',
+      dataDir,
+      '--docker-socket',
+      '/nonexistent/docker.sock',
+    ]);
+    expectRefused(refused, 'no Docker engine answers on /nonexistent/docker.sock');
+  });
+});

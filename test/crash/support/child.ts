@@ -1,0 +1,146 @@
+import { join } from 'node:path';
+import { keysOf, markEvents } from '../../../src/audit/events/mark.js';
+import { EventHeads } from '../../../src/audit/log/heads.js';
+import { openEventKeys } from '../../../src/audit/log/signing-key.js';
+import { type ServiceContext } from '../../../src/context.js';
+import { listenForChanges } from '../../../src/db/changes.js';
+import { readInstance } from '../../../src/db/migrate.js';
+import { openPool, type Address } from '../../../src/db/pool.js';
+import { openRequests } from '../../../src/db/requests.js';
+import { listen } from '../../../src/http/listen.js';
+import { Cursors } from '../../../src/lib/cursor.js';
+import { instantFromMicros, type Instant } from '../../../src/lib/instant.js';
+import { makeLog } from '../../../src/lib/log.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import { openKeyring } from '../../../src/secrets/key-file.js';
+import { DEFAULT_SETTINGS } from '../../../src/settings.js';
+import { VolumeStore } from '../../../src/volumes/storage/store.js';
+import { startWorker } from '../../../src/worker.js';
+import { Dice } from './random.js';
+import { WEBHOOKS } from './receiver.js';
+import { ChaoticRuntime, type Chaos } from './runtime.js';
+
+/**
+ * A process of the service to be killed: the worker alone or with the API, as `sandkeep serve` composes them. It loads
+ * what it needs and then waits for its orders, so that one that is killed is replaced at once.
+ */
+
+/** What it is told to serve. */
+export interface Orders {
+  database: Address;
+  /** Of the simulated engine. */
+  directory: string;
+  seed: number;
+  chaos: Chaos;
+  leaseMs: number;
+  lingerMs: number;
+  /** Whether the worker begins at once. */
+  works: boolean;
+  /** What to add to the clock that all processes of a machine share, to get microseconds since 1970. */
+  clockOffset: string;
+}
+
+export type Command = { serve: Orders } | { work: boolean } | { stop: true };
+/** `url`: of the API; empty without one. */
+export type Report = { loaded: true } | { url: string } | { done: true };
+
+const api = process.argv[2] === 'api' ? await import('../../../src/app.js') : undefined;
+api?.warmUp();
+
+let served: { work(works: boolean): Promise<void>; stop(): Promise<void> } | undefined;
+
+async function serve(orders: Orders): Promise<void> {
+  const { database, directory } = orders;
+  const pool = openPool(database, () => undefined);
+  const requests = openRequests(database, true, () => undefined);
+  const instance = await untilUp(() => readInstance(pool));
+  const volumes = new VolumeStore(join(directory, 'volumes'));
+  await volumes.prepare();
+  const runtime = new ChaoticRuntime(directory, orders.chaos, new Dice(orders.seed));
+  const changes = listenForChanges(database, () => undefined);
+  const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
+  markEvents(pool, eventKeys);
+  markEvents(requests.watched, () => keysOf(pool));
+  const stopping = new AbortController();
+  const ctx: ServiceContext = {
+    ...{ pool, reads: pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
+    now: sharedClock(BigInt(orders.clockOffset)),
+    cursors: new Cursors(instance.cursorKey),
+    keyring: openKeyring({ file: join(directory, 'secret-keys') }),
+    eventKeys,
+    eventHeads: new EventHeads(join(directory, 'event-heads')),
+    settings: {
+      ...DEFAULT_SETTINGS,
+      ...{ workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs, webhooks: WEBHOOKS },
+    },
+    stopping: stopping.signal,
+  };
+  let worker = orders.works ? startWorker(ctx) : undefined;
+  const app = await api?.buildApp(ctx);
+  const url = app ? await listen(app, { host: '127.0.0.1', port: 0 }) : '';
+  served = {
+    async work(works) {
+      if (works) worker ??= startWorker(ctx);
+      else {
+        await worker?.stop();
+        worker = undefined;
+      }
+    },
+    async stop() {
+      stopping.abort();
+      const closed = app?.close();
+      // Clients keep connections open on which they may never ask.
+      app?.server.closeAllConnections();
+      await closed;
+      await worker?.stop();
+      await changes.close();
+      await runtime.close();
+      await pool.end();
+      await requests.close();
+    },
+  };
+  report({ url });
+}
+
+/** Whoever runs the service starts it again until the database is there. */
+async function untilUp<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch {
+      await sleep(25);
+    }
+  }
+}
+
+/**
+ * The clocks of two processes differ by up to a millisecond or two. What each writes is compared by time here, so they
+ * share one; it never gives one reading twice.
+ */
+function sharedClock(offset: bigint): () => Instant {
+  let last = 0n;
+  return () => {
+    const reading = offset + process.hrtime.bigint() / 1_000n;
+    last = reading > last ? reading : last + 1n;
+    return instantFromMicros(last);
+  };
+}
+
+function report(message: Report): void {
+  process.send!(message);
+}
+
+async function obey(command: Command): Promise<void> {
+  if ('serve' in command) return serve(command.serve);
+  if ('work' in command) {
+    await served?.work(command.work);
+    return report({ done: true });
+  }
+  await served?.stop();
+  process.exit(0);
+}
+
+process.on('message', (command: Command) => void obey(command));
+// Nobody is left to kill it.
+process.on('disconnect', () => process.exit(1));
+report({ loaded: true });

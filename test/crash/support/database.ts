@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync, chmodSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { migrate } from '../../../src/db/migrate.js';
+import { openForServer } from '../../../src/db/open.js';
+import { connectionConfig, openPool, type Address } from '../../../src/db/pool.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import { withDatabase } from '../../support/database.js';
+import { databaseOf, kill } from '../../support/processes.js';
+
+/** A PostgreSQL of the test's own, which can be killed and comes up again by itself. */
+export interface OwnDatabase {
+  /** A database of its own, migrated and empty. */
+  create(name: string): Promise<{ address: Address; pool: pg.Pool }>;
+  /** SIGKILL to all of its processes; undefined for an external one, which others may use. */
+  kill: (() => void) | undefined;
+  close(): Promise<void>;
+}
+
+/** The embedded one, or the server that SANDKEEP_TEST_DATABASE_URL names. */
+export async function openOwnDatabase(): Promise<OwnDatabase> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-crash-db-'));
+  chmodSync(dataDir, 0o755);
+  const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];
+  const database = await openForServer({ databaseUrl, dataDir, command: 'test', onCrash: () => undefined });
+  const made: { name: string; pool: pg.Pool }[] = [];
+  return {
+    async create(name) {
+      await administer(database.address, `drop database if exists ${name} with (force)`);
+      await administer(database.address, `create database ${name} template template0`);
+      const address = withDatabase(database.address, name);
+      await migrate(address);
+      const pool = openPool(address, () => undefined);
+      made.push({ name, pool });
+      return { address, pool };
+    },
+    kill: databaseUrl === undefined ? () => killAll(dataDir) : undefined,
+    async close() {
+      for (const { pool } of made) await pool.end();
+      if (databaseUrl !== undefined) {
+        for (const { name } of made) await administer(database.address, `drop database ${name} with (force)`);
+      }
+      await database.close();
+      rmSync(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The shells around it live on and see it end, as when the kernel runs out of memory. */
+function killAll(dataDir: string): void {
+  const { all, guards } = databaseOf(dataDir);
+  kill('SIGKILL', ...all.filter((pid) => !guards.includes(pid)));
+}
+
+async function administer(server: Address, statement: string): Promise<void> {
+  const admin = new pg.Client(connectionConfig(withDatabase(server, 'template1')));
+  admin.on('error', () => undefined);
+  await admin.connect();
+  await admin.query(statement);
+  await admin.end();
+}
+
+/** Repeats what fails while the database is away. */
+export async function whenUp<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (attempt === 200) throw error;
+      await sleep(25);
+    }
+  }
+}

@@ -1,0 +1,129 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type pg from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { sleep } from '../../src/lib/sleep.js';
+import {
+  call,
+  cleanUp,
+  copyFolder,
+  databaseOf,
+  inDatabase,
+  kill,
+  makeFolder,
+  makeUsed,
+  serve,
+  until,
+  untilStopped,
+  type Served,
+} from '../support/processes.js';
+
+describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests need /proc)', () => {
+  let used: string;
+  let key: string;
+  let dataDir: string;
+  let service: Served;
+
+  beforeAll(async () => {
+    ({ used, key } = await makeUsed());
+  });
+  beforeEach(async () => {
+    dataDir = join(makeFolder(), 'data');
+    copyFolder(used, dataDir);
+    service = await serve(dataDir);
+  });
+  afterEach(() => cleanUp(dirname(dataDir)));
+  afterAll(() => cleanUp(dirname(used)));
+
+  test('answers what is under way, exits with 0, and leaves neither processes nor stale files', async () => {
+    const [statuses, sandbox] = await inDatabase(dataDir, async (client) => {
+      await holdReconciler(client);
+      const body = { name: 'a', image: { type: 'oci', reference: 'busybox' } };
+      const held = call(service, 'POST', '/v1/sandboxes?start=true&wait_for=running', { key, body });
+      await until('the sandbox is starting', async () => {
+        const { rows } = await client.query(`select from sandboxes where status = 'starting'`);
+        return rows.length === 1;
+      });
+      const blocked = await blockedWrites(client);
+      kill('SIGTERM', service.pid);
+      await sleep(300);
+      expect(service.process.exitCode).toBeNull();
+      await client.query('commit');
+      return [await Promise.all(blocked), await held] as const;
+    });
+    expect(statuses).toEqual([200, 200, 200, 200, 200]);
+    expect(sandbox).toMatchObject({ status: 200, body: { status: 'starting' } });
+    expect(await service.exited).toEqual({ code: 0, signal: null });
+    expect(databaseOf(dataDir).all).toEqual([]);
+    expect(readdirSync(dataDir).toSorted()).toEqual([
+      ...[
+        'event-heads',
+        'event-keys',
+        'postgres',
+        'postgres.log',
+        'run',
+        'secret-keys',
+        'simulated',
+        'volumes',
+        'webhook-reach.json',
+      ],
+    ]);
+    expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
+    expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
+  });
+
+  test('does not wait for clients that keep their connections', async () => {
+    await inDatabase(dataDir, async (client) => {
+      const blocked = await blockedWrites(client, { keepAlive: true });
+      kill('SIGTERM', service.pid);
+      await sleep(300);
+      await client.query('commit');
+      expect(await Promise.all(blocked)).toEqual([200, 200, 200, 200, 200]);
+    });
+    await until('it has ended', () => service.process.exitCode === 0, 60_000);
+  });
+
+  test('exits at once when it comes twice, and the database stops by itself', async () => {
+    await inDatabase(dataDir, async (client) => {
+      const blocked = await blockedWrites(client);
+      kill('SIGTERM', service.pid);
+      await sleep(300);
+      expect(service.process.exitCode).toBeNull();
+      kill('SIGTERM', service.pid);
+      expect((await service.exited).code).toBe(1);
+      for (const { reason } of (await Promise.allSettled(blocked)) as PromiseRejectedResult[]) {
+        expect(reason).toBeInstanceOf(TypeError);
+      }
+    });
+    await untilStopped(dataDir);
+  });
+
+  /** Five requests that wait for the transaction of `client` to end. */
+  async function blockedWrites(client: pg.Client, { keepAlive = false } = {}): Promise<Promise<number>[]> {
+    await client.query('begin; lock table volumes in exclusive mode');
+    const blocked = Array.from({ length: 5 }, async (_, index) => {
+      const body = { name: `blocked-${index}` };
+      return (await call(service, 'POST', '/v1/volumes', { key, body, keepAlive })).status;
+    });
+    // Whoever awaits them later sees how they ended.
+    for (const one of blocked) one.catch(() => undefined);
+    await until('they wait', async () => {
+      const { rows } = await client.query(
+        // To write: the worker's own look at volumes waits in another mode.
+        `select from pg_locks where not granted and relation = 'volumes'::regclass and mode = 'RowExclusiveLock'`,
+      );
+      return rows.length === blocked.length;
+    });
+    return blocked;
+  }
+
+  /** Takes the worker's lease, so that nothing that starts becomes running. */
+  async function holdReconciler(client: pg.Client): Promise<void> {
+    await until('the worker has registered', async () => {
+      const { rowCount } = await client.query(
+        "update workers set holder = 'another', epoch = epoch + 1, expires_at = now() + interval '1 hour'",
+      );
+      return rowCount === 1;
+    });
+  }
+});

@@ -1,0 +1,405 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { sleep } from '../../src/lib/sleep.js';
+import {
+  call,
+  cleanUp,
+  contend,
+  copyFolder,
+  createVolume,
+  databaseOf,
+  fingerprint,
+  inDatabase,
+  isReady,
+  kill,
+  launch,
+  launchServe,
+  makeFolder,
+  makeUsed,
+  ready,
+  serve,
+  stop,
+  tcpPortsOf,
+  until,
+  untilGuarded,
+  untilStopped,
+  volumeNames,
+  writeVolumes,
+  type Launched,
+  type LaunchOptions,
+  type Served,
+} from '../support/processes.js';
+
+const isRoot = process.getuid?.() === 0;
+const NOBODY = { uid: 65534, gid: 65534 };
+
+describe.skipIf(process.platform !== 'linux')('the embedded database (the tests need /proc)', () => {
+  /** A data directory that was used and closed in order, and the key its first start printed. */
+  let used: string;
+  let key: string;
+  let folder: string;
+  let dataDir: string;
+
+  beforeAll(async () => {
+    ({ used, key } = await makeUsed());
+  });
+  beforeEach(() => {
+    folder = makeFolder();
+    dataDir = join(folder, 'data');
+  });
+  afterEach(() => cleanUp(folder));
+  afterAll(() => cleanUp(dirname(used)));
+
+  /** A service on a copy of the used directory. */
+  async function serveUsed(options?: LaunchOptions): Promise<Served> {
+    copyFolder(used, dataDir);
+    return serve(dataDir, options);
+  }
+
+  /** It ends at once and says why in one line. */
+  async function expectRefused(path: string, reason: RegExp, options?: LaunchOptions): Promise<void> {
+    const refused = launchServe(path, options);
+    expect((await refused.exited).code).toBe(1);
+    expect(refused.err()).toMatch(new RegExp(`^sandkeep: .*${reason.source}.*\\n$`));
+  }
+
+  const listOrgs = (path: string) => launch(['org', 'list', '--json', '--data-dir', path]);
+
+  async function expectOrgs(commands: Launched[]): Promise<void> {
+    for (const command of commands) {
+      expect(await command.exited, command.err()).toEqual({ code: 0, signal: null });
+      expect(JSON.parse(command.out())).toMatchObject([{ slug: 'default' }]);
+    }
+  }
+
+  describe('at a start', () => {
+    test('makes everything in an empty directory, prints a key once, and has the data at the next', async () => {
+      const service = await serve(dataDir);
+      expect(service.firstKey).toMatch(/^skp_/);
+      expect(await createVolume(service, service.firstKey!, 'kept')).toBe(200);
+      expect(await stop(service)).toBe(0);
+
+      const next = await serve(dataDir);
+      expect(next.firstKey).toBeUndefined();
+      expect(await volumeNames(next, service.firstKey!)).toContain('kept');
+    });
+
+    test('is refused on a cluster of another major version, and touches nothing', async () => {
+      copyFolder(used, dataDir);
+      const cluster = join(dataDir, 'postgres');
+      writeFileSync(join(cluster, 'PG_VERSION'), '17\n');
+      writeFileSync(join(cluster, 'postmaster.pid'), `1\n${cluster}\n`);
+      const before = fingerprint(cluster);
+      await expectRefused(
+        dataDir,
+        /made by PostgreSQL 17 and this Sandkeep brings PostgreSQL 18: use the Sandkeep/,
+      );
+      expect(fingerprint(cluster)).toBe(before);
+    });
+
+    test('is refused on a folder "postgres" that is not a cluster, and touches nothing', async () => {
+      mkdirSync(join(dataDir, 'postgres'), { recursive: true });
+      writeFileSync(join(dataDir, 'postgres', 'precious'), 'not ours');
+      await expectRefused(
+        dataDir,
+        /\/postgres is not empty and has no PG_VERSION, so it is not a database: restore/,
+      );
+      expect(readFileSync(join(dataDir, 'postgres', 'precious'), 'utf8')).toBe('not ours');
+    });
+
+    test('is refused when the path is too long for a unix socket', async () => {
+      dataDir = join(folder, 'x'.repeat(100));
+      await expectRefused(
+        dataDir,
+        / is \d+ bytes too long for a unix socket in it: choose a shorter --data-dir/,
+      );
+    });
+
+    test('is refused when the data directory is a file', async () => {
+      writeFileSync(dataDir, 'a file');
+      await expectRefused(dataDir, /the data directory .* cannot be used: it is a file/);
+      expect(readFileSync(dataDir, 'utf8')).toBe('a file');
+    });
+
+    test('works below a folder that only its owner may enter, and leaves the modes as they are', async () => {
+      chmodSync(folder, 0o700);
+      mkdirSync(dataDir);
+      chmodSync(dataDir, 0o1777);
+      const service = await serve(dataDir);
+      expect(await isReady(service)).toBe(true);
+      expect([folder, dataDir].map((path) => statSync(path).mode & 0o7777)).toEqual([0o700, 0o1777]);
+    });
+
+    test('works as a user who is not root, and keeps other users out', async ({ skip }) => {
+      skip(!isRoot, 'only root can become another user');
+      const look = spawnSync('test', ['-x', process.cwd()], NOBODY);
+      skip(look.status !== 0, 'the user "nobody" cannot enter this checkout');
+      mkdirSync(dataDir, { mode: 0o700 });
+      spawnSync('chown', [`${NOBODY.uid}:${NOBODY.gid}`, dataDir]);
+      const service = await serve(dataDir, { user: NOBODY });
+      expect(await createVolume(service, service.firstKey!, 'a')).toBe(200);
+      for (const pid of databaseOf(dataDir).all) expect(statSync(`/proc/${pid}`).uid).toBe(NOBODY.uid);
+
+      chmodSync(dataDir, 0o711);
+      await expectRefused(dataDir, /cannot be used: EACCES/, { user: { uid: 65533, gid: 65533 } });
+    });
+  });
+
+  describe('of a running service', () => {
+    let service: Served;
+
+    beforeAll(async () => {
+      service = await serve(used);
+    });
+    afterAll(async () => expect(await stop(service)).toBe(0));
+
+    test('is fully durable', async () => {
+      await inDatabase(used, async (client) => {
+        for (const name of ['fsync', 'synchronous_commit', 'full_page_writes']) {
+          const { rows } = await client.query(`show ${name}`);
+          expect(rows[0], name).toEqual({ [name]: 'on' });
+        }
+      });
+    });
+
+    test('opens no TCP port', () => {
+      expect(tcpPortsOf([service.pid])).toEqual([Number(new URL(service.url).port)]);
+      const { all } = databaseOf(used);
+      expect(all.length).toBeGreaterThan(4);
+      expect(tcpPortsOf(all)).toEqual([]);
+    });
+
+    test('serves five commands at once', async () => {
+      const { postmaster } = databaseOf(used);
+      await expectOrgs(Array.from({ length: 5 }, () => listOrgs(used)));
+      expect(databaseOf(used).postmaster).toBe(postmaster);
+    });
+
+    test('is refused to a second serve, which names the first, even when that hangs', async () => {
+      const reason = new RegExp(`in use by "sandkeep serve" \\(process ${service.pid}\\)`);
+      await expectRefused(used, reason);
+      kill('SIGSTOP', service.pid);
+      await expectRefused(used, reason).finally(() => kill('SIGCONT', service.pid));
+      expect(await isReady(service)).toBe(true);
+    });
+  });
+
+  describe('goes to one of several that want it', () => {
+    test('of four that start at once in an empty directory one wins, and the others name it', async () => {
+      const all = Array.from({ length: 4 }, () => launchServe(dataDir));
+      const served = all.map(async (one) => ready(one, dataDir).catch(() => undefined));
+      const [winner, ...more] = (await Promise.all(served)).filter((one) => one !== undefined);
+      expect(more).toEqual([]);
+      for (const loser of all.filter(({ pid }) => pid !== winner!.pid)) {
+        expect((await loser.exited).code).toBe(1);
+        expect(loser.err()).toContain(`is in use by "sandkeep serve" (process ${winner!.pid})`);
+      }
+      expect(await isReady(winner!)).toBe(true);
+    });
+
+    test('two commands without a service take turns, and stop it when they are done', async () => {
+      copyFolder(used, dataDir);
+      await expectOrgs([listOrgs(dataDir), listOrgs(dataDir)]);
+      expect(databaseOf(dataDir).all).toEqual([]);
+      expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
+    });
+
+    test('of eight that contend for what a killed owner left one wins, every time', async () => {
+      mkdirSync(dataDir);
+      const contenders = await Promise.all(Array.from({ length: 8 }, async () => contend(dataDir)));
+      try {
+        for (let round = 0; round < 20; round += 1) {
+          const results = await Promise.all(contenders.map(async (contender) => contender.take()));
+          const winner = results.indexOf(true);
+          const expected = results.map((_, index) => index === winner);
+          expect([winner >= 0, results], `round ${round}`).toEqual([true, expected]);
+          contenders[winner]!.process.kill('SIGKILL');
+          contenders[winner] = await contend(dataDir);
+        }
+      } finally {
+        for (const contender of contenders) contender.process.kill('SIGKILL');
+      }
+    });
+  });
+
+  describe('after kill -9', () => {
+    test('of the service, stops by itself and has every acknowledged row', async () => {
+      const service = await serveUsed();
+      const writing = writeVolumes(service, key, 4);
+      await until('rows are written', () => writing.acknowledged.length >= 100);
+      kill('SIGKILL', service.pid);
+      const acknowledged = await writing.ended;
+      await untilStopped(dataDir);
+      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
+      await expectKept(acknowledged);
+    });
+
+    test('of the service at any moment of its start, stops by itself', async () => {
+      copyFolder(used, dataDir);
+      for (const after of [0, 0, 0, 5, 20]) {
+        const starting = launchServe(dataDir);
+        await untilGuarded(starting);
+        await sleep(after);
+        kill('SIGKILL', starting.pid);
+        await untilStopped(dataDir);
+      }
+    });
+
+    test('of the service and its guards, the next start stops the orphan and has every acknowledged row', async () => {
+      await expectOrphanReplaced({});
+    });
+
+    test('the same in a container, where root may not look into processes of other users', async ({
+      skip,
+    }) => {
+      skip(!isRoot, 'only root can give up the right');
+      const under = ['setpriv', '--bounding-set=-sys_ptrace'];
+      skip(spawnSync(under[0]!, ['--version']).status !== 0, 'there is no setpriv here');
+      await expectOrphanReplaced({ under });
+    });
+
+    async function expectOrphanReplaced(options: LaunchOptions): Promise<void> {
+      const service = await serveUsed(options);
+      const writing = writeVolumes(service, key, 4);
+      await until('rows are written', () => writing.acknowledged.length >= 20);
+      const orphan = databaseOf(dataDir).postmaster!;
+      // Stopped first, or it would notice that its guard is gone and start another server.
+      kill('SIGSTOP', service.pid);
+      kill('SIGKILL', ...databaseOf(dataDir).guards, service.pid);
+      const acknowledged = await writing.ended;
+      await sleep(200);
+      expect(databaseOf(dataDir).postmaster).toBe(orphan);
+
+      await expectKept(acknowledged, options);
+      expect(databaseOf(dataDir).postmaster).not.toBe(orphan);
+    }
+
+    test('of everything at once, the next start has every acknowledged row', async () => {
+      const service = await serveUsed();
+      const writing = writeVolumes(service, key, 4);
+      await until('rows are written', () => writing.acknowledged.length >= 100);
+      await killEverything(service);
+      const acknowledged = await writing.ended;
+      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(true);
+      await expectKept(acknowledged);
+    });
+
+    test('of PostgreSQL alone, the service answers 503 and recovers, twice, and has every acknowledged row', async () => {
+      const service = await serveUsed();
+      const writing = writeVolumes(service, key, 8);
+      for (const atLeast of [100, 200]) {
+        await until('rows are written', () => writing.acknowledged.length >= atLeast);
+        const { postmaster } = databaseOf(dataDir);
+        kill('SIGKILL', postmaster!);
+        const refusals: unknown[] = [];
+        await until('it has been away and is back', async () => {
+          const { status, body } = await call(service, 'GET', '/readyz');
+          expect([200, 503]).toContain(status);
+          if (status === 503) refusals.push(body);
+          return refusals.length > 0 && status === 200;
+        });
+        expect(refusals[0]).toEqual({
+          error: { code: 'not_ready', message: 'the service cannot reach its database', details: null },
+        });
+        expect(databaseOf(dataDir).postmaster).not.toBe(postmaster);
+      }
+      const before = writing.acknowledged.length;
+      await until('it takes writes again', () => writing.acknowledged.length > before + 20);
+      writing.stop();
+      const acknowledged = await writing.ended;
+      // A write whose answer was lost with the database is refused as one that may be tried again.
+      expect([...new Set(writing.refused)]).toEqual([503]);
+      expect(await volumeNames(service, key)).toEqual(expect.arrayContaining(acknowledged));
+      expect(await stop(service)).toBe(0);
+    });
+
+    test('of the guard alone, the service recovers', async () => {
+      const service = await serveUsed();
+      const { postmaster, guards } = databaseOf(dataDir);
+      kill('SIGKILL', ...guards);
+      await until(
+        'another server runs',
+        () => ![undefined, postmaster].includes(databaseOf(dataDir).postmaster),
+      );
+      await until('it is ready', () => isReady(service));
+      expect(await stop(service)).toBe(0);
+    });
+
+    test('during initdb, the next start works although initdb runs on', async () => {
+      const starting = launchServe(dataDir);
+      const partial = () => readdirSync(dataDir).filter((name) => name.startsWith('postgres.partial'));
+      await until(
+        'initdb works',
+        () => existsSync(dataDir) && partial().some((name) => existsSync(join(dataDir, name, 'global'))),
+      );
+      kill('SIGKILL', starting.pid);
+      await starting.exited;
+      expect(existsSync(join(dataDir, 'postgres'))).toBe(false);
+
+      const service = await serve(dataDir);
+      expect(partial()).toEqual([]);
+      expect(await createVolume(service, service.firstKey!, 'a')).toBe(200);
+    });
+
+    async function killEverything(service: Served): Promise<void> {
+      // Stopped first, or it would start another server.
+      kill('SIGSTOP', service.pid);
+      kill('SIGKILL', ...databaseOf(dataDir).all, service.pid);
+      await service.exited;
+    }
+
+    async function expectKept(acknowledged: string[], options?: LaunchOptions): Promise<void> {
+      const service = await serve(dataDir, options);
+      expect(await volumeNames(service, key)).toEqual(expect.arrayContaining(acknowledged));
+      expect(await createVolume(service, key, 'afterwards')).toBe(200);
+    }
+
+    describe('a pid file that names another process', () => {
+      let other: ChildProcess | undefined;
+      afterEach(() => other?.kill('SIGKILL'));
+
+      /** As the user that PostgreSQL runs as, who works in the cluster's folder. */
+      function spawnOther(script: string): ChildProcess {
+        copyFolder(used, dataDir);
+        const cwd = join(dataDir, 'postgres');
+        const { uid, gid } = statSync(cwd);
+        return spawn('sh', ['-c', script], { uid, gid, cwd });
+      }
+
+      /** What a killed server leaves: the number of the postmaster, then where and since when it has run. */
+      function leaveFiles(pid: number): void {
+        const [cluster, run] = [join(dataDir, 'postgres'), join(dataDir, 'run')];
+        const lines = [pid, cluster, 1_700_000_000, 5432, run, '', '  123456    123456', 'ready   ', ''];
+        writeFileSync(join(cluster, 'postmaster.pid'), lines.join('\n'));
+        writeFileSync(join(run, '.s.PGSQL.5432.lock'), lines.slice(0, 5).join('\n'));
+      }
+
+      test('does not hinder the start, and the process is not harmed', async () => {
+        other = spawnOther('exec sleep 60');
+        leaveFiles(other.pid!);
+        await expectOrgs([listOrgs(dataDir)]);
+        expect([other.exitCode, other.signalCode]).toEqual([null, null]);
+      });
+
+      test('does not hinder the start when that is dead and nobody reaps it', async () => {
+        other = spawnOther('sleep 0.1 & echo $!; exec sleep 60');
+        const [line] = (await once(other.stdout!, 'data')) as [Buffer];
+        const status = `/proc/${Number(line)}/status`;
+        await until('it is a zombie', () => /^State:\s+Z/m.test(readFileSync(status, 'utf8')));
+        leaveFiles(Number(line));
+        await expectOrgs([listOrgs(dataDir)]);
+      });
+    });
+  });
+});

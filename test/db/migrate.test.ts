@@ -1,0 +1,114 @@
+import pg from 'pg';
+import { inject, expect, test } from 'vitest';
+import { migrate } from '../../src/db/migrate.js';
+import { connectionConfig, type Pool } from '../../src/db/pool.js';
+import { prepareRequestRole, REQUEST_ROLE } from '../../src/db/request-role.js';
+import { sleep } from '../../src/lib/sleep.js';
+import { cloneTemplate } from '../support/database.js';
+import { withOlderDatabase } from '../support/older-database.js';
+
+test('a migration may take longer than any other statement', async () => {
+  const { address, drop } = await cloneTemplate(inject('server'));
+  // What one waits for who migrates while another does: as good as a long one of its own.
+  const another = new pg.Client(connectionConfig(address));
+  await another.connect();
+  try {
+    await another.query("select pg_advisory_lock(x'53616e64'::int)");
+    const { rows } = await another.query('show statement_timeout');
+    expect(rows[0].statement_timeout).toBe('30s');
+    const migrating = migrate(address);
+    migrating.catch(() => undefined);
+    await sleep(31_000);
+    await another.query("select pg_advisory_unlock(x'53616e64'::int)");
+    expect(await migrating).toEqual([]);
+  } finally {
+    await another.end();
+    await drop();
+  }
+});
+
+test('between two migrations the release before goes on', async () => {
+  const id = '01a201dc-f863-70ae-b5c8-be5bc237d78d';
+  await withOlderDatabase(9, async (address, pool) => {
+    await prepareRequestRole(pool);
+    await pool.query(`
+      insert into orgs values ('${id}', 'x', 'x', now(), now());
+      insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, run_spec, runtime)
+      values ('${id}', '${id}', 'a', 'a', 'running', false, now(), now(), '{}', 'simulated');
+      insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at)
+      values ('${id}', '${id}', '${id}', 1, 512, 0, now() - interval '1 minute')`);
+    const before = new pg.Client(connectionConfig(address, `-c role=${REQUEST_ROLE}`));
+    await before.connect();
+    await before.query(`select set_config('sandkeep.org_id', '${id}', false)`);
+    // Each holds up the migration after the one that is looked at.
+    const [holdsRuns, holdsLog] = [await holding(pool, 'runs'), await holding(pool, 'event_log')];
+    const migrating = migrate(address);
+    migrating.catch(() => undefined);
+    try {
+      await applied(pool, 10);
+      await before.query("update sandboxes set status = 'stopped'");
+      await holdsRuns();
+      await applied(pool, 11);
+      await before.query("update runs set stopped_at = now(), end_reason = 'stopped'");
+    } finally {
+      await holdsRuns();
+      await holdsLog();
+      await before.end();
+    }
+    expect(await migrating).toContain('0012_event_log_times.sql');
+  });
+});
+
+test('beside an export the indexes of events change without anybody waiting', async () => {
+  await withOlderDatabase(12, async (address, pool) => {
+    const exporting = await holding(pool, 'events', 'access share');
+    const migrating = migrate(address);
+    migrating.catch(() => undefined);
+    await applied(pool, 13);
+    try {
+      const waits: number[] = [];
+      for (let read = 0; read < 30; read += 1) {
+        const begun = performance.now();
+        await pool.query('select from events limit 1');
+        waits.push(performance.now() - begun);
+        await sleep(50);
+      }
+      // The migration waits for a tenth of a second each time, and a read behind it no longer. A busy machine delays single reads.
+      expect(waits.toSorted((a, b) => a - b)[waits.length / 2]).toBeLessThan(1_000);
+    } finally {
+      await exporting();
+    }
+    expect((await migrating).slice(0, 2)).toEqual(['0013_event_places.sql', '0014_fewer_event_indexes.sql']);
+    const { rows } = await pool.query<{ name: string }>(
+      "select indexname as name from pg_indexes where tablename = 'events' order by 1",
+    );
+    expect(rows.map(({ name }) => name)).toEqual([
+      ...['events_of_actor', 'events_of_resource', 'events_of_type', 'events_pkey'],
+    ]);
+  });
+});
+
+/** Keeps a table from migrations until it is called. */
+async function holding(
+  pool: Pool,
+  table: string,
+  mode: 'row exclusive' | 'access share' = 'row exclusive',
+): Promise<() => Promise<void>> {
+  const client = await pool.connect();
+  await client.query(`begin; lock table ${table} in ${mode} mode`);
+  let held = true;
+  return async () => {
+    if (!held) return;
+    held = false;
+    await client.query('commit');
+    client.release();
+  };
+}
+
+async function applied(pool: Pool, number: number): Promise<void> {
+  for (;;) {
+    const { rowCount } = await pool.query('select from schema_migrations where number = $1', [number]);
+    if (rowCount === 1) return;
+    await sleep(20);
+  }
+}

@@ -1,0 +1,235 @@
+import type Docker from 'dockerode';
+import { afterEach, beforeAll, expect, test } from 'vitest';
+import { GuestInit, INIT_PROGRAM, initArguments, signalNumber } from '../../src/runtimes/docker/init.js';
+import { readLog } from '../../src/runtimes/docker/logs.js';
+import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
+import { until } from '../support/until.js';
+
+test.each([
+  [undefined, 15],
+  ['', 15],
+  ['SIGQUIT', 3],
+  ['winch', 28],
+  ['9', 9],
+  ['SIGRTMIN+3', 37],
+  ['RTMIN', 34],
+  ['RTMAX-2', 62],
+  ['65', 15],
+  ['SIGNONSENSE', 15],
+])('the stop signal %s of an image is number %d', (name, number) => {
+  expect(signalNumber(name)).toBe(number);
+});
+
+describeDocker('process 1 of a sandbox', () => {
+  let init: GuestInit;
+  let made: Docker.Container[] = [];
+
+  beforeAll(async () => {
+    makeImage();
+    init = new GuestInit(docker, ((await docker.info()) as { Architecture: string }).Architecture);
+    await init.ensureVolume();
+  });
+  afterEach(async () => {
+    await Promise.all(made.map((container) => container.remove({ force: true })));
+    made = [];
+  });
+
+  /** Starts a container whose process 1 is the program, with these arguments. */
+  async function run(args: string[], more: Docker.ContainerCreateOptions = {}): Promise<Docker.Container> {
+    const container = await docker.createContainer({
+      ...{ Image: IMAGE, Entrypoint: [INIT_PROGRAM], Cmd: args, StopSignal: 'SIGTERM', OpenStdin: true },
+      ...more,
+      HostConfig: { NetworkMode: 'none', Mounts: [init.mount], ...more.HostConfig },
+    });
+    made.push(container);
+    await container.start();
+    return container;
+  }
+
+  const shell = (script: string, options: { untilExit?: boolean; stopSignal?: number } = {}) =>
+    initArguments({
+      ...{ command: ['sh', '-c', script], untilExit: options.untilExit ?? false },
+      stopSignal: options.stopSignal ?? 15,
+    });
+
+  const ended = async (container: Docker.Container): Promise<number> =>
+    ((await container.wait()) as { StatusCode: number }).StatusCode;
+
+  async function logOf(container: Docker.Container): Promise<string> {
+    const stream = await container.logs({ stdout: true, stderr: true, timestamps: true, follow: true });
+    let text = '';
+    const sources = new Set(['stdout', 'stderr'] as const);
+    for await (const line of readLog(stream as AsyncIterable<Buffer>, { sources, after: {} }))
+      text += line.text;
+    return text;
+  }
+
+  /** The state letter and the name of each process, process 1 left out. */
+  async function processes(container: Docker.Container): Promise<string[]> {
+    const { Processes } = (await container.top({ ps_args: '-eo pid,stat,comm' })) as {
+      Processes: string[][];
+    };
+    return Processes.slice(1).map(([, state, name]) => `${state![0]} ${name}`);
+  }
+
+  test('without a command it stays until it is stopped, and uses nothing of the image', async () => {
+    const empty = await run([], { Image: init.image });
+    const busybox = await run([]);
+    for (const container of [empty, busybox]) {
+      expect((await container.inspect()).State.Running).toBe(true);
+      await container.stop({ t: 60 });
+      expect((await container.inspect()).State.ExitCode).toBe(0);
+    }
+  });
+
+  test('it stays after its command has ended, whatever the exit code', async () => {
+    const container = await run(shell('echo done; exit 7'));
+    await until(
+      () => processes(container),
+      (names) => names.length === 0,
+    );
+    expect((await container.inspect()).State.Running).toBe(true);
+    await container.stop({ t: 60 });
+    expect((await container.inspect()).State.ExitCode).toBe(0);
+    expect(await logOf(container)).toBe('done\n');
+  });
+
+  test.each([
+    ['exit 0', 0],
+    ['exit 7', 7],
+    ['kill -9 $$', 137],
+    ['sleep 600 & exit 3', 3],
+  ])('with --until-exit it ends with "%s" and exit code %d', async (script, code) => {
+    expect(await ended(await run(shell(script, { untilExit: true })))).toBe(code);
+  });
+
+  test.each([
+    ['no-such-program', 127, 'it or its interpreter does not exist'],
+    ['/etc', 126, 'permission denied'],
+  ])('a command %s that cannot run is explained in the log: exit code %d', async (name, code, reason) => {
+    const args = initArguments({ command: [name], untilExit: true, stopSignal: 15 });
+    const container = await run(args);
+    expect(await ended(container)).toBe(code);
+    expect(await logOf(container)).toBe(`sandkeep: cannot run "${name}": ${reason}\n`);
+  });
+
+  test('it looks a name up in the PATH of the container', async () => {
+    const args = initArguments({
+      command: ['busybox', 'echo', 'a b', '$HOME'],
+      untilExit: true,
+      stopSignal: 15,
+    });
+    const container = await run(args, { Env: ['PATH=/nowhere::/etc:/bin'] });
+    expect(await ended(container)).toBe(0);
+    expect(await logOf(container)).toBe('a b $HOME\n');
+  });
+
+  test('it reaps orphans', async () => {
+    const container = await run(shell('for i in 1 2 3; do (sleep 0.1 & ) ; done; exec sleep 600'));
+    await until(
+      () => processes(container),
+      (names) => names.length === 1,
+    );
+    expect(await processes(container)).toEqual(['S sleep']);
+  });
+
+  test('a stop sends the command the stop signal of the image, and waits for its end', async () => {
+    const script =
+      'trap "echo asked; sleep 1; echo bye; exit 9" QUIT; echo ready; while :; do sleep 0.1; done';
+    for (const untilExit of [false, true]) {
+      const container = await run(shell(script, { stopSignal: 3, untilExit }));
+      await until(
+        () => container.logs({ stdout: true, stderr: true }),
+        (log) => String(log).includes('ready'),
+      );
+      await container.stop({ t: 60 });
+      expect(await logOf(container)).toBe('ready\nasked\nbye\n');
+      expect((await container.inspect()).State.ExitCode).toBe(untilExit ? 9 : 0);
+    }
+  });
+
+  test('a stop asks every other process to end, also those of an exec', async () => {
+    const container = await run(shell('exit 0'));
+    const script =
+      'trap "echo ended > /tmp/ended; exit" TERM; echo ready > /tmp/ready; while :; do sleep 0.1; done';
+    const exec = await container.exec({ Cmd: ['sh', '-c', script] });
+    await exec.start({ Detach: true });
+    await until(
+      async () =>
+        container.infoArchive({ path: '/tmp/ready' }).then(
+          () => true,
+          () => false,
+        ),
+      (ready) => ready,
+    );
+    await container.stop({ t: 60 });
+    await container.infoArchive({ path: '/tmp/ended' });
+  });
+
+  test('a process that ignores every request holds a stop up for two seconds only', async () => {
+    const container = await run(shell('exit 0'));
+    const exec = await container.exec({ Cmd: ['sh', '-c', 'trap "" TERM HUP; while :; do sleep 0.1; done'] });
+    await exec.start({ Detach: true });
+    // Without its own limit it would take the sixty seconds, and the engine would kill it: code 137.
+    await container.stop({ t: 60 });
+    expect((await container.inspect()).State.ExitCode).toBe(0);
+  });
+
+  test('other signals reach the command', async () => {
+    const container = await run(
+      shell('trap "echo one" USR1; trap "echo hangup" HUP; echo ready; while :; do sleep 0.1; done'),
+    );
+    const log = async () => String(await container.logs({ stdout: true, stderr: true }));
+    for (const [signal, word] of [
+      [undefined, 'ready'],
+      ['SIGUSR1', 'one'],
+      ['SIGHUP', 'hangup'],
+    ] as const) {
+      if (signal) await container.kill({ signal });
+      await until(log, (text) => text.includes(word));
+    }
+    expect((await container.inspect()).State.Running).toBe(true);
+  });
+
+  test('nothing in a sandbox can change or remove the program', async () => {
+    const container = await run([]);
+    for (const attempt of [
+      `rm -f ${INIT_PROGRAM}`,
+      `echo x > ${INIT_PROGRAM}`,
+      'mount -o remount,rw /.sandkeep/bin',
+    ]) {
+      const exec = await container.exec({
+        Cmd: ['sh', '-c', attempt],
+        AttachStdout: true,
+        AttachStderr: true,
+      });
+      const stream = await exec.start({});
+      stream.resume();
+      await new Promise((resolve) => stream.on('end', resolve));
+      expect((await exec.inspect()).ExitCode, attempt).not.toBe(0);
+    }
+    await container.restart({ t: 60 });
+    expect((await container.inspect()).State.Running).toBe(true);
+  });
+
+  test('a volume that an interrupted copy left incomplete is filled again', async () => {
+    const { Architecture } = (await docker.info()) as { Architecture: string };
+    const copy = new GuestInit(docker, Architecture, `sandkeep-init-test-${process.pid}`);
+    try {
+      await docker.createVolume({ Name: copy.volume });
+      const broken = await docker.createContainer({
+        ...{ Image: IMAGE, Entrypoint: ['sh', '-c', `echo > ${INIT_PROGRAM}`] },
+        HostConfig: { Mounts: [{ Type: 'volume', Source: copy.volume, Target: '/.sandkeep/bin' }] },
+      });
+      await broken.start();
+      await broken.wait();
+      await broken.remove();
+      await copy.ensureVolume();
+      const { State } = await docker.getContainer(copy.volume).inspect();
+      expect([State.Status, State.ExitCode]).toEqual(['exited', 0]);
+    } finally {
+      await docker.getContainer(copy.volume).remove({ force: true });
+      await docker.getVolume(copy.volume).remove();
+    }
+  });
+});

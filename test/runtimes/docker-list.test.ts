@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, request as ask, type Server } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
+import { VolumeStore } from '../../src/volumes/storage/store.js';
+import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
+
+describeDocker('what the docker runtime holds', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-list-'));
+  const socketPath = join(directory, 'engine.sock');
+  const instanceId = randomUUID();
+  const [sandboxId, otherId, holderId] = [randomUUID(), randomUUID(), randomUUID()];
+  const made: string[] = [];
+  /** Inspections that came by, and of which container they fail. */
+  const inspected: string[] = [];
+  let broken: string | undefined;
+  let engine: Server;
+  let runtime: DockerRuntime;
+
+  beforeAll(async () => {
+    makeImage();
+    // The real engine behind a door that does not let everything pass.
+    engine = createServer((incoming, answer) => {
+      const { method, url: path, headers } = incoming;
+      const id = /\/containers\/([^/]+)\/json/.exec(path!)?.[1];
+      if (id !== undefined && id !== 'json') inspected.push(id);
+      if (id !== undefined && id === broken) {
+        answer.writeHead(500, { 'content-type': 'application/json' }).end('{"message":"layer is gone"}');
+        return;
+      }
+      const onward = ask({ socketPath: SOCKET, method: method!, path: path!, headers }, (back) => {
+        answer.writeHead(back.statusCode!, back.headers);
+        back.pipe(answer);
+      });
+      incoming.pipe(onward);
+    });
+    await new Promise<void>((resolve) => engine.listen(socketPath, resolve));
+    const volumes = new VolumeStore(join(directory, 'volumes'));
+    runtime = await DockerRuntime.connect(instanceId, { socketPath, network: 'none', volumes });
+    for (const id of [sandboxId, otherId]) {
+      const name = `sandkeep-${id}-${randomUUID()}-0`;
+      made.push(await startContainer(name, { 'dev.sandkeep.sandbox': id }));
+    }
+    made.push(await startContainer(`sandkeep-net-${holderId}`, { 'dev.sandkeep.holder-of': holderId }));
+  });
+  afterAll(async () => {
+    for (const id of made) await docker.getContainer(id).remove({ force: true });
+    await runtime.close();
+    engine.closeAllConnections();
+    engine.close();
+    rmSync(directory, { recursive: true });
+  });
+
+  async function startContainer(name: string, labels: Record<string, string>): Promise<string> {
+    const container = await docker.createContainer({
+      ...{ name, Image: IMAGE, Cmd: ['sleep', '600'], HostConfig: { NetworkMode: 'none' } },
+      Labels: { ...labels, 'dev.sandkeep.instance': instanceId },
+    });
+    await container.start();
+    return container.id;
+  }
+  const states = async () =>
+    Object.fromEntries((await runtime.list()).map((holding) => [holding.sandboxId, holding.state]));
+
+  test('is asked for once as long as nothing changes, and the holders of networks never', async () => {
+    inspected.length = 0;
+    for (let look = 0; look < 3; look += 1) await runtime.list();
+    expect(inspected.toSorted()).toEqual([made[0]!, made[1]!].toSorted());
+  });
+
+  test('stays known of a container that the engine cannot tell of, and is told of the others', async () => {
+    expect(await states()).toEqual({ [sandboxId]: 'running', [otherId]: 'running' });
+    broken = made[0];
+    await docker.getContainer(made[0]!).kill();
+    await docker.getContainer(made[1]!).kill();
+    expect(await states()).toEqual({ [sandboxId]: 'running', [otherId]: 'exited' });
+    broken = undefined;
+    expect(await states()).toEqual({ [sandboxId]: 'exited', [otherId]: 'exited' });
+  });
+
+  test('is not guessed at where nothing was known: nothing is told then', async () => {
+    const fresh = randomUUID();
+    made.push(await startContainer(`sandkeep-${fresh}-${randomUUID()}-0`, { 'dev.sandkeep.sandbox': fresh }));
+    broken = made.at(-1);
+    await expect(runtime.list()).rejects.toThrow('layer is gone');
+    broken = undefined;
+    expect((await states())[fresh]).toBe('running');
+  });
+});

@@ -1,0 +1,96 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import { end, startWith } from '../support/docker-world.js';
+import { describeDocker, execIn, IMAGE, makeImage } from '../support/docker.js';
+import { describeNetns } from '../support/netns.js';
+import type { TestService } from '../support/service.js';
+
+const request = { name: 'asking', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
+const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const withRules = (rules: object[]) => ({ network: { policy: { rules } } });
+
+describeDocker('what the network of docker sandboxes cannot enforce', () => {
+  beforeAll(() => makeImage());
+
+  describeNetns('with the tools for it', () => {
+    let service: TestService;
+    let client: Client;
+    beforeAll(async () => {
+      service = await startWith({});
+      client = await service.newOrg();
+    });
+    afterAll(() => end(service, client));
+
+    test('what these rules cannot say is refused by the name of the field', async () => {
+      const rule = { direction: 'egress', action: 'allow' };
+      const refused: [field: string, part: Record<string, unknown>][] = [
+        [
+          'network.policy.rules[1].destination.domain',
+          withRules([
+            { ...rule, destination: 'any' },
+            { ...rule, destination: { domain: 'example.com' } },
+          ]),
+        ],
+        [
+          'network.policy.rules[0].destination.domain_suffix',
+          withRules([{ ...rule, destination: { domain_suffix: 'example.com' } }]),
+        ],
+        [
+          'network.policy.rules[0].ports',
+          withRules([{ ...rule, destination: 'any', protocols: ['icmpv4'], ports: [{ start: 1, end: 1 }] }]),
+        ],
+        [
+          'network.policy.rules[0].protocols',
+          withRules([{ ...rule, destination: { cidr: 'fd00::/8' }, protocols: ['icmpv4'] }]),
+        ],
+        [
+          'network.policy.rules[0].destination.cidr',
+          withRules([{ ...rule, destination: { cidr: 'fe80::1%eth0' } }]),
+        ],
+        ['network.max_connections', { network: { max_connections: 1 } }],
+        [
+          'network.ports',
+          { network: { ports: [{ guest_port: 80, host_port: 8080, host_bind: '127.0.0.1' }] } },
+        ],
+        ['network.tls', { network: { tls: { enabled: true } } }],
+        ['runtime.hostname', { runtime: { hostname: 'not_a_name' } }],
+        ['runtime.hostname', { runtime: { hostname: '' } }],
+        ['runtime.hostname', { runtime: { hostname: `${'a'.repeat(60)}.abcd` } }],
+      ];
+      for (const [field, part] of refused) {
+        const { status, body } = await client.post('/v1/sandboxes', { ...request, ...part });
+        expect([status, body.error?.code, body.error?.details], JSON.stringify(part)).toEqual([
+          400,
+          'invalid_sandbox_config',
+          { field },
+        ]);
+      }
+      const harmless = { ports: [], tls: { enabled: false }, strict: true, unknown: 1 };
+      const runtime = { hostname: 'a'.repeat(63), unknown: 1 };
+      const { body } = await client.post(
+        '/v1/sandboxes',
+        { ...request, network: harmless, runtime },
+        running,
+      );
+      expect(body.status, JSON.stringify(body)).toBe('running');
+    });
+  });
+
+  test('without the tools for it policies are refused, and sandboxes have no network', async () => {
+    const path = process.env['PATH'];
+    const starting = startWith({}, () => (process.env['PATH'] = ''));
+    const bare = await starting.finally(() => (process.env['PATH'] = path));
+    const tenant = await bare.newOrg();
+    try {
+      expect(bare.runtime.description).toContain('apt-get install nftables');
+      const policy = { default_egress: 'allow' };
+      const refused = await tenant.post('/v1/sandboxes', { ...request, network: { policy } });
+      expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'network.policy' }]);
+      const { body } = await tenant.post('/v1/sandboxes', request, running);
+      expect(body.status).toBe('running');
+      expect(await execIn(body.id, 'ls', '/sys/class/net')).toMatch(/^lo\s*$/);
+    } finally {
+      await end(bare, tenant);
+    }
+  });
+});

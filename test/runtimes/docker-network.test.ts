@@ -1,0 +1,447 @@
+import { randomUUID } from 'node:crypto';
+import { createServer, type Server } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import {
+  addressOf,
+  answers,
+  bridgeOf,
+  end,
+  forbiddenPackets,
+  FORBIDDEN,
+  gatewayOf,
+  holderOf,
+  hostReaches,
+  leaveOrphan,
+  LINK_LOCAL,
+  makeWorld,
+  METADATA,
+  networkOf,
+  pidOf,
+  PRIVATE,
+  PUBLIC,
+  reaches,
+  removeWorld,
+  RESOLVER,
+  rulesIn,
+  startWith,
+  WORLD,
+} from '../support/docker-world.js';
+import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
+import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
+import type { TestService } from '../support/service.js';
+import { until, untilStatus } from '../support/until.js';
+
+/** A sandbox of which there is only a holder, as a start leaves it that is killed right then. */
+const ORPHAN = randomUUID();
+
+const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+
+describeDocker('the network of docker sandboxes', () => {
+  describeNetns('with the tools for it', () => {
+    let service: TestService;
+    let client: Client;
+    let world: NetnsPeer;
+    let host: Server;
+    let hostPort: number;
+
+    beforeAll(async () => {
+      makeImage();
+      makeWorld();
+      world = await NetnsPeer.start(WORLD, [53, 80, 8080]);
+      host = createServer((socket) => socket.on('error', () => undefined).end('reached'));
+      await new Promise<void>((resolve) => host.listen(0, '::', resolve));
+      hostPort = (host.address() as { port: number }).port;
+      service = await startWith({ allow: ['host', 'metadata'] });
+      client = await service.newOrg();
+      await leaveOrphan(service, ORPHAN);
+    });
+    afterAll(async () => {
+      await end(service, client);
+      await docker
+        .getContainer(`sandkeep-net-${ORPHAN}`)
+        .remove({ force: true })
+        .catch(() => undefined);
+      host.close();
+      await world.stop();
+      removeWorld();
+    });
+
+    const create = async (name: string, more: Record<string, unknown> = {}, by = client) => {
+      const image = { type: 'oci', reference: IMAGE };
+      const { body } = await by.post(
+        '/v1/sandboxes',
+        { name, image, pull_policy: 'never', ...more },
+        running,
+      );
+      expect(body.status, JSON.stringify(body)).toBe('running');
+      return body.id as string;
+    };
+    const withRules = (rules: object[], more: object = {}) => ({ network: { policy: { rules, ...more } } });
+    const serve = {
+      runtime: { cmd: ['busybox', 'nc', '-ll', '-p', '8080', '-e', '/bin/busybox', 'echo', 'reached'] },
+    };
+
+    test('without a policy: the public internet and names, and nothing else', async () => {
+      const id = await create('public', serve);
+      const neighbour = await create('neighbour', serve);
+      expect(await reaches(id, PUBLIC, 80)).toBe(true);
+      expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'some.example')).toContain(PUBLIC);
+      expect(await reaches(id, RESOLVER, 53)).toBe(true);
+      expect(await reaches(id, RESOLVER, 80)).toBe(false);
+      for (const address of FORBIDDEN) expect(await reaches(id, address, 80), address).toBe(false);
+      const ours = Object.values(networkInterfaces())
+        .flatMap((addresses) => addresses ?? [])
+        .filter(({ family, internal }) => family === 'IPv4' && !internal)
+        .map(({ address }) => address);
+      expect(ours).toContain(await gatewayOf(id));
+      for (const address of ours) expect(await reaches(id, address, hostPort), address).toBe(false);
+      expect(await reaches(id, '127.0.0.11', hostPort)).toBe(false);
+      // It is open from outside, but not to other sandboxes.
+      expect(await hostReaches(neighbour, 8080)).toBe(true);
+      expect(await reaches(id, await addressOf(neighbour), 8080)).toBe(false);
+      expect(await reaches(id, '127.0.0.1', 8080)).toBe(true);
+    });
+
+    test('nothing inside can change the rules, and the name of the guest is its id', async () => {
+      const id = await create('powers');
+      const status = await execIn(id, 'cat', '/proc/1/status');
+      const bounding = BigInt(`0x${/CapBnd:\s*([0-9a-f]+)/.exec(status)![1]}`);
+      const [NET_ADMIN, NET_RAW] = [12n, 13n];
+      expect([(bounding >> NET_ADMIN) & 1n, (bounding >> NET_RAW) & 1n]).toEqual([0n, 0n]);
+      const addresses = await execIn(
+        id,
+        'sh',
+        '-c',
+        'ip addr add 10.202.0.6/24 dev eth0; ip addr show dev eth0',
+      );
+      expect(addresses).toContain(`inet ${await addressOf(id)}/`);
+      expect(addresses).not.toContain('inet 10.202.0.6');
+      expect(await execIn(id, 'busybox', 'hostname')).toContain(id);
+      expect(await execIn(id, 'ls', '/proc/sys/net/ipv6/conf')).toContain('eth0');
+      expect(await execIn(id, 'busybox', 'ip', '-6', 'addr', 'show', 'dev', 'eth0')).not.toContain('inet6');
+    });
+
+    test('nobody learns of others on the bridge, nor of the installation, and files of its names are not to write', async () => {
+      const id = await create('curious', withRules([], { default_egress: 'allow' }));
+      const other = await create('discreet');
+      const asks = (...args: string[]) => execIn(id, 'busybox', 'nslookup', ...args);
+      const address = await addressOf(other);
+      for (const server of [['127.0.0.11'], []]) {
+        const told = (await asks(address, ...server)) + (await asks(`sandkeep-net-${other}`, ...server));
+        expect(told).not.toMatch(/name = \S/);
+        expect(told).not.toContain(`Address: ${address}`);
+      }
+      expect(await asks('-type=a', 'some.example')).toContain(PUBLIC);
+      // At whatever port the engine moves the questions to, too.
+      const listening = sh(`nsenter --net=/proc/${await pidOf(id)}/ns/net cat /proc/net/tcp /proc/net/udp`);
+      const ports = [...listening.matchAll(/ 0B00007F:([0-9A-F]{4})/g)].map(([, hex]) =>
+        Number.parseInt(hex!, 16),
+      );
+      expect(ports).toHaveLength(2);
+      for (const port of [53, ...ports]) {
+        expect(await execIn(id, 'sh', '-c', `busybox nc -w 3 127.0.0.11 ${port} 2>&1`)).toContain('refused');
+      }
+      const seen = await execIn(id, 'sh', '-c', 'cat /proc/self/mountinfo /etc/hosts /etc/resolv.conf; env');
+      expect(seen).not.toContain((await bridgeOf(service)).slice('sandkeep-'.length));
+      expect(seen).toContain(`nameserver ${RESOLVER}`);
+      expect(seen).toContain(`${await addressOf(id)}\t${id}`);
+      for (const file of ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf']) {
+        expect(await execIn(id, 'sh', '-c', `(echo x >> ${file}) 2>&1`), file).toContain(
+          'Read-only file system',
+        );
+      }
+    });
+
+    test('no policy opens the machine or its metadata unless the operator lets it', async () => {
+      const other = await startWith({});
+      const tenant = await other.newOrg();
+      try {
+        const allow = { direction: 'egress', action: 'allow' };
+        const destinations = ['any', { cidr: '169.254.0.0/16' }, { cidr: '0.0.0.0/0' }];
+        const rules = destinations.map((destination) => ({ ...allow, destination }));
+        const id = await create('greedy', withRules(rules, { default_egress: 'allow' }), tenant);
+        expect(await reaches(id, METADATA, 80)).toBe(false);
+        expect(await reaches(id, await gatewayOf(id), hostPort)).toBe(false);
+        expect(await reaches(id, PRIVATE, 80)).toBe(true);
+        expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'some.example')).toContain(PUBLIC);
+        for (const [option, destination] of [
+          ['host', { group: 'host' }],
+          ['metadata', { group: 'metadata' }],
+          ['metadata', { cidr: `${METADATA}/32` }],
+        ] as const) {
+          const named = withRules([{ ...allow, destination }]);
+          const { status, body } = await tenant.post('/v1/sandboxes', {
+            name: 'refused',
+            image: { type: 'oci', reference: IMAGE },
+            ...named,
+          });
+          const field = `network.policy.rules[0].destination.${Object.keys(destination)[0]}`;
+          expect([status, body.error?.details]).toEqual([400, { field }]);
+          expect(body.error.message).toContain(`--docker-allow ${option}`);
+        }
+      } finally {
+        await end(other, tenant);
+      }
+    });
+
+    test('the first rule that matches decides, by block, group, port and protocol', async () => {
+      const id = await create(
+        'rules',
+        withRules([
+          {
+            direction: 'egress',
+            destination: { cidr: `${PRIVATE}/32` },
+            ports: [{ start: 80, end: 80 }],
+            action: 'allow',
+          },
+          { direction: 'egress', destination: { group: 'private' }, action: 'deny' },
+          {
+            direction: 'egress',
+            destination: { group: 'host' },
+            ports: [{ start: hostPort, end: hostPort }],
+            action: 'allow',
+          },
+          {
+            direction: 'egress',
+            destination: { cidr: `${METADATA}/32` },
+            protocols: ['udp'],
+            action: 'allow',
+          },
+          { direction: 'any', destination: { group: 'link_local' }, protocols: ['tcp'], action: 'allow' },
+        ]),
+      );
+      expect(await reaches(id, PRIVATE, 80)).toBe(true);
+      expect(await reaches(id, PRIVATE, 8080)).toBe(false);
+      expect(await reaches(id, await gatewayOf(id), hostPort)).toBe(true);
+      expect(await reaches(id, METADATA, 80)).toBe(false);
+      expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'x.example', METADATA)).toContain(PUBLIC);
+      expect(await reaches(id, LINK_LOCAL, 80)).toBe(true);
+      expect(await reaches(id, PUBLIC, 80)).toBe(false);
+      // Names are an affair of the host, of which only another port was allowed.
+      expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'x.example')).not.toContain(PUBLIC);
+    });
+
+    test('the way in has rules of its own', async () => {
+      const closed = await create('closed', {
+        ...serve,
+        ...withRules([{ direction: 'egress', destination: 'any', action: 'allow' }]),
+      });
+      expect(await hostReaches(closed, 8080)).toBe(false);
+      expect(await reaches(closed, PRIVATE, 80)).toBe(true);
+      const open = await create('open', {
+        ...serve,
+        ...withRules([
+          {
+            direction: 'ingress',
+            destination: { group: 'host' },
+            ports: [{ start: 8080, end: 8080 }],
+            action: 'allow',
+          },
+        ]),
+      });
+      expect(await hostReaches(open, 8080)).toBe(true);
+      // Who may do anything still does not get at other sandboxes.
+      expect(await reaches(closed, await addressOf(open), 8080)).toBe(false);
+    });
+
+    test('pings are let through by their protocol', async () => {
+      const pings = async (id: string) =>
+        sh(`busybox nsenter --net=/proc/${await pidOf(id)}/ns/net busybox ping -c 1 -W 1 ${PUBLIC} || true`);
+      const rule = { direction: 'egress', destination: { cidr: `${PUBLIC}/32` }, action: 'allow' };
+      const able = await create('ping', withRules([{ ...rule, protocols: ['icmpv4'] }]));
+      expect(await pings(able)).toContain('1 packets received');
+      expect(await reaches(able, PUBLIC, 80)).toBe(false);
+      const unable = await create('no-ping', withRules([{ ...rule, protocols: ['tcp'] }]));
+      expect(await pings(unable)).not.toContain('1 packets received');
+      expect(await reaches(unable, PUBLIC, 80)).toBe(true);
+    });
+
+    test('who may not use the network has none', async () => {
+      const parts = [
+        { network: { enabled: false } },
+        { network: { policy: { default_egress: 'deny', default_ingress: 'deny', rules: [] } } },
+        { network: { enabled: false, policy: { default_egress: 'allow', rules: [] } } },
+      ];
+      for (const [index, part] of parts.entries()) {
+        const id = await create(`none-${index}`, part);
+        expect(await execIn(id, 'ls', '/sys/class/net')).toMatch(/^lo\s*$/);
+        expect(await execIn(id, 'busybox', 'hostname')).toContain(id);
+        expect(await holderOf(id)).toBeUndefined();
+      }
+    });
+
+    test('the guest has the name that was asked for, with and without a network', async () => {
+      const hostname = 'build-7.ci.example';
+      for (const enabled of [true, false]) {
+        const id = await create(`named-${enabled}`, { runtime: { hostname }, network: { enabled } });
+        expect(await execIn(id, 'busybox', 'hostname')).toContain(hostname);
+        const { body } = await client.get(`/v1/sandboxes/${id}`);
+        expect(body.spec.runtime.hostname).toBe(hostname);
+      }
+    });
+
+    test('the rules are there before the first instruction, at each start', async () => {
+      const before = forbiddenPackets();
+      const cmd = ['sh', '-c', `for a in ${FORBIDDEN.join(' ')}; do busybox nc -w 1 $a 80; done; true`];
+      const ids = await Promise.all(
+        Array.from({ length: 4 }, async (_, index) => {
+          const body = {
+            name: `at-once-${index}`,
+            image: { type: 'oci', reference: IMAGE },
+            runtime: { cmd },
+            lifecycle: { ends_with_command: true },
+          };
+          return (await client.post('/v1/sandboxes', { ...body, pull_policy: 'never' }, { start: true })).body
+            .id;
+        }),
+      );
+      for (let round = 0; round < 3; round += 1) {
+        for (const id of ids) await untilStatus(client, id, 'stopped', 30_000);
+        if (round < 2) await Promise.all(ids.map((id) => client.post(`/v1/sandboxes/${id}/start`, {})));
+      }
+      expect(forbiddenPackets()).toBe(before);
+      // What ended needs nobody to hold its network.
+      for (const id of ids) {
+        await until(
+          () => holderOf(id),
+          (holder) => holder?.State.Running === false,
+          20_000,
+        );
+      }
+    }, 180_000);
+
+    test('a sandbox that starts again has its rules again', async () => {
+      const rules = [{ direction: 'egress', destination: { cidr: PRIVATE }, action: 'allow' }];
+      const id = await create('again', withRules(rules));
+      await client.post(`/v1/sandboxes/${id}/stop`, {});
+      await untilStatus(client, id, 'stopped');
+      const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+      expect(body.status).toBe('running');
+      expect(await reaches(id, PRIVATE, 80)).toBe(true);
+      expect(await reaches(id, PUBLIC, 80)).toBe(false);
+      await client.delete(`/v1/sandboxes/${id}`);
+      await until(
+        () => holderOf(id),
+        (holder) => holder === undefined,
+        20_000,
+      );
+    });
+
+    test('a sandbox whose holder is killed has failed, and starts again with its rules', async () => {
+      const id = await create('killed');
+      await docker.getContainer(`sandkeep-net-${id}`).kill();
+      await untilStatus(client, id, 'failed', 20_000);
+      const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+      expect(body.status).toBe('running');
+      expect(await reaches(id, PUBLIC, 80)).toBe(true);
+      expect(await reaches(id, PRIVATE, 80)).toBe(false);
+    });
+
+    test('a sandbox whose holder is removed fails, and says at the next start why it cannot', async () => {
+      const id = await create('removed');
+      await docker.getContainer(`sandkeep-net-${id}`).remove({ force: true });
+      await untilStatus(client, id, 'failed', 20_000);
+      await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+      const { body } = await untilStatus(client, id, 'failed', 20_000);
+      expect(body.last_failure_message).toContain('what holds the network of the sandbox was removed');
+    });
+
+    test('a bridge that was removed while its sandboxes rested is made again', async () => {
+      const other = await startWith({});
+      const tenant = await other.newOrg();
+      try {
+        const id = await create('rested', {}, tenant);
+        await tenant.post(`/v1/sandboxes/${id}/stop`, {});
+        await untilStatus(tenant, id, 'stopped');
+        await until(
+          () => holderOf(id),
+          (holder) => holder?.State.Running === false,
+          20_000,
+        );
+        await docker.getNetwork(await bridgeOf(other)).remove();
+        const { body } = await tenant.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+        expect(body.status, JSON.stringify(body)).toBe('running');
+        expect([await reaches(id, PUBLIC, 80), await reaches(id, PRIVATE, 80)]).toEqual([true, false]);
+      } finally {
+        await end(other, tenant);
+      }
+    });
+
+    test('a sandbox with the label of a holder is not taken for one', async () => {
+      const id = await create('honest');
+      const labels = { 'dev.sandkeep.holder-of': id, 'dev.sandkeep.sandbox': id };
+      const other = await create('impostor', { labels, network: { enabled: false } });
+      await client.post(`/v1/sandboxes/${other}/stop`, {});
+      await untilStatus(client, other, 'stopped');
+      await service.runtime.list();
+      await service.runtime.list();
+      expect((await client.get(`/v1/sandboxes/${id}`)).body.status).toBe('running');
+      expect((await holderOf(id))!.State.Running).toBe(true);
+    });
+
+    test('a holder that somebody starts again has its rules before the sandbox joins it', async () => {
+      const id = await create('restarted');
+      await client.post(`/v1/sandboxes/${id}/stop`, {});
+      await untilStatus(client, id, 'stopped');
+      await until(
+        () => holderOf(id),
+        (holder) => holder?.State.Running === false,
+        20_000,
+      );
+      const holder = docker.getContainer(`sandkeep-net-${id}`);
+      await holder.start();
+      expect(rulesIn(await pidOf(id))).not.toContain('sandkeep');
+      await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
+      expect(rulesIn(await pidOf(id))).toContain('sandkeep');
+      expect(await reaches(id, PRIVATE, 80)).toBe(false);
+    });
+
+    test('on a network of the operator, with IPv6, the same rules hold', async () => {
+      // Of its own, whatever a run that was killed has left.
+      const unique = randomUUID().slice(0, 4);
+      const name = `sandkeep-test-${unique}`;
+      const ipam = { Config: [{ Subnet: `fd5a:4e:${unique}::/64` }] };
+      const network = await docker.createNetwork({ Name: name, EnableIPv6: true, IPAM: ipam });
+      const other = await startWith({ network: name, allow: ['host'] });
+      const tenant = await other.newOrg();
+      try {
+        const [closed, open] = [
+          await create('closed', serve, tenant),
+          await create(
+            'open',
+            {
+              ...serve,
+              ...withRules([{ direction: 'any', destination: { group: 'host' }, action: 'allow' }]),
+            },
+            tenant,
+          ),
+        ];
+        const { IPv6Gateway: gateway } = (await networkOf(closed))!;
+        const { GlobalIPv6Address: address } = (await networkOf(open))!;
+        expect(await reaches(closed, gateway, hostPort)).toBe(false);
+        expect(await reaches(open, gateway, hostPort)).toBe(true);
+        expect(await reaches(closed, address, 8080)).toBe(false);
+        expect(await answers(address, 8080)).toBe(true);
+        expect(await reaches(closed, PUBLIC, 80)).toBe(true);
+        expect(await reaches(open, PUBLIC, 80)).toBe(false);
+      } finally {
+        await end(other, tenant);
+        await network.remove();
+      }
+    }, 180_000);
+
+    test('what a killed start left behind is removed', async () => {
+      expect((await service.runtime.list()).map(({ sandboxId }) => sandboxId)).not.toContain(ORPHAN);
+      await until(
+        async () => {
+          await service.runtime.list();
+          return holderOf(ORPHAN);
+        },
+        (holder) => holder === undefined,
+        60_000,
+      );
+    }, 180_000);
+  });
+});

@@ -1,0 +1,102 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import { destroyAll, onDocker } from '../support/docker-service.js';
+import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
+import { servePrivateRegistry, type PrivateRegistry } from '../support/registry.js';
+import { startTestService, type TestService } from '../support/service.js';
+import { untilStatus } from '../support/until.js';
+
+const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+
+describeDocker('runs of docker sandboxes', () => {
+  let service: TestService;
+  let client: Client;
+  let registry: PrivateRegistry;
+  const credentials = { username: 'puller', password: 'canary-of-the-registry' };
+  beforeAll(async () => {
+    makeImage();
+    registry = await servePrivateRegistry(IMAGE, credentials);
+    service = await startTestService({
+      ...onDocker({ capacity: { vcpus: 2 } }),
+      settings: { stopGraceMs: 500 },
+    });
+    client = await service.newOrg();
+  });
+  afterAll(async () => {
+    await destroyAll(service, client);
+    await service.close();
+    await registry.close();
+  });
+
+  const request = (name: string, more: Record<string, unknown> = {}) => ({
+    name,
+    image: { type: 'oci', reference: IMAGE },
+    pull_policy: 'never',
+    resources: { vcpus: 1, memory_mib: 64 },
+    network: { enabled: false },
+    ...more,
+  });
+  const sleeps = { runtime: { cmd: ['sleep', '600'] } };
+
+  test('end when their processes have been idle for the timeout, and only then', async () => {
+    const lifecycle = { idle_timeout_secs: 3 };
+    const idle = await client.post('/v1/sandboxes', request('idle', { ...sleeps, lifecycle }), running);
+    const cmd = ['sh', '-c', 'while :; do :; done'];
+    const busy = await client.post(
+      '/v1/sandboxes',
+      request('busy', { runtime: { cmd }, lifecycle }),
+      running,
+    );
+    const { body: ended } = await untilStatus(client, idle.body.id, 'stopped', 15_000);
+    expect(Date.parse(ended.stopped_at) - Date.parse(ended.started_at)).toBeGreaterThanOrEqual(3_000);
+    expect((await client.get(`/v1/sandboxes/${busy.body.id}`)).body.status).toBe('running');
+    const events = await client.get('/v1/events', { resource_id: idle.body.id, limit: 1 });
+    expect(events.body.data[0].payload.reason).toBe('idle_timeout');
+    await client.delete(`/v1/sandboxes/${busy.body.id}`);
+  });
+
+  test('wait for room on the machine', async () => {
+    const [a, b] = await Promise.all(
+      ['a', 'b'].map((name) => client.post('/v1/sandboxes', request(name, sleeps), running)),
+    );
+    const waits = await client.post('/v1/sandboxes', request('waits', sleeps), {
+      ...running,
+      wait_timeout: 1,
+    });
+    expect([waits.body.status, waits.body.status_reason]).toEqual(['starting', 'insufficient_capacity']);
+    await client.delete(`/v1/sandboxes/${a!.body.id}`);
+    await untilStatus(client, waits.body.id, 'running', 15_000);
+    for (const { body } of [b!, waits]) await client.delete(`/v1/sandboxes/${body.id}`);
+  });
+
+  test('get a private image with the credentials of their create, which are kept nowhere afterwards', async () => {
+    const reference = `${registry.host}/team/private:1`;
+    const from = (name: string, more: Record<string, unknown>) =>
+      request(name, { image: { type: 'oci', reference }, pull_policy: 'always', ...sleeps, ...more });
+    const create = async (name: string, more: Record<string, unknown>) =>
+      (await client.post('/v1/sandboxes', from(name, more), running)).body;
+    try {
+      const without = await create('without', {});
+      expect([without.status, without.last_failure_message]).toEqual([
+        'failed',
+        expect.stringContaining(reference),
+      ]);
+      const wrong = await create('wrong', { registry: { mode: 'inline', ...credentials, password: 'no' } });
+      expect(wrong.status).toBe('failed');
+      const right = await create('right', { registry: { mode: 'inline', ...credentials } });
+      expect([right.status, right.last_failure_message]).toEqual(['running', null]);
+      expect(registry.logins.length).toBeGreaterThan(0);
+      const { rows } = await service.ctx.pool.query('select from sandbox_secrets where sandbox_id = $1', [
+        right.id,
+      ]);
+      expect(rows).toEqual([]);
+      const everything = [...service.logs, JSON.stringify([without, wrong, right])].join('\n');
+      expect(everything).not.toContain(credentials.password);
+    } finally {
+      await docker
+        .getImage(reference)
+        .remove({ force: true })
+        .catch(() => undefined);
+    }
+  });
+});

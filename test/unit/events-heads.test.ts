@@ -1,0 +1,85 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import { EventHeads, readHeads } from '../../src/audit/log/heads.js';
+
+const all = mkdtempSync(join(tmpdir(), 'sandkeep-heads-'));
+afterAll(() => rmSync(all, { recursive: true, force: true }));
+
+let folder: string;
+let file: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(all, 'one-'));
+  file = join(folder, 'event-heads');
+});
+
+const [one, two] = [uuidv7(), uuidv7()];
+const head = (seq: number, byte = seq) => ({ seq, link: Buffer.alloc(32, byte) });
+const seqs = () => new Map([...readHeads(file)].map(([org, { seq }]) => [org, seq]));
+
+test('two processes with one file keep the later end of each log', async () => {
+  const [first, second] = [new EventHeads(file), new EventHeads(file)];
+  first.note(one, head(100));
+  await first.write({ now: true });
+  second.note(one, head(5));
+  second.note(two, head(7));
+  await second.write({ now: true });
+  expect(seqs()).toEqual(
+    new Map([
+      [one, 100],
+      [two, 7],
+    ]),
+  );
+  expect(second.get(one)).toEqual(head(100));
+  first.note(two, head(6));
+  await first.write({ now: true });
+  expect(seqs()).toEqual(
+    new Map([
+      [one, 100],
+      [two, 7],
+    ]),
+  );
+});
+
+test('what another process put in place of what was written is written again', async () => {
+  const heads = new EventHeads(file);
+  heads.note(one, head(5));
+  await heads.write({ now: true });
+  const before = readFileSync(file);
+  heads.note(one, head(100));
+  await heads.write({ now: true });
+  // It had read the file before.
+  writeFileSync(file, before);
+  await heads.write({ now: true });
+  expect(seqs()).toEqual(new Map([[one, 100]]));
+});
+
+test('of two that say otherwise of one entry the one stays that was seen here', async () => {
+  const [first, second] = [new EventHeads(file), new EventHeads(file)];
+  first.note(one, head(5, 1));
+  await first.write({ now: true });
+  second.note(one, head(5, 2));
+  second.note(two, head(1));
+  await second.write({ now: true });
+  expect(second.get(one)).toEqual(head(5, 2));
+});
+
+test('what could not be written is written the next time', async () => {
+  const heads = new EventHeads(file);
+  heads.note(one, head(5));
+  rmSync(folder, { recursive: true });
+  await expect(heads.write({ now: true })).rejects.toThrow('ENOENT');
+  mkdirSync(folder);
+  await heads.write({ now: true });
+  expect(seqs()).toEqual(new Map([[one, 5]]));
+  expect(readdirSync(folder)).toEqual(['event-heads']);
+});
+
+test('a file with something else in it is said to be that, with what to do', () => {
+  writeFileSync(file, Buffer.alloc(100));
+  expect(() => new EventHeads(file)).toThrow(
+    /event-heads is not what Sandkeep wrote there.*then remove the file/,
+  );
+});

@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import { makeTurns, type Holder, type TurnsOptions } from '../../src/lib/fair-queue.js';
+import { until } from '../support/until.js';
+
+const OPTIONS: TurnsOptions = {
+  places: { total: 3, each: 2 },
+  waiting: { total: 4, each: 2 },
+  patienceMs: 20_000,
+  idleMs: 1_000,
+};
+
+/** Somebody who has been idle for so long, and what became of it. */
+function someone(idleMs = 0): Holder & { leaving: AbortController; wasCutOff: boolean } {
+  const leaving = new AbortController();
+  const holder = {
+    leaving,
+    gone: leaving.signal,
+    wasCutOff: false,
+    idleMs: () => idleMs,
+    cutOff: () => {
+      holder.wasCutOff = true;
+    },
+  };
+  return holder;
+}
+
+test('of those who wait, who has fewest places goes first', async () => {
+  const turns = makeTurns(OPTIONS);
+  const places = [await turns.take('a', someone()), await turns.take('a', someone())];
+  const other = await turns.take('b', someone());
+  const order: string[] = [];
+  const waiting = ['a', 'b', 'c'].map(async (key) => {
+    const leave = await turns.take(key, someone());
+    order.push(key);
+    return leave;
+  });
+  other!();
+  await until(
+    () => Promise.resolve(order.length),
+    (length) => length > 0,
+  );
+  expect(order).toEqual(['b']);
+  places[0]!();
+  await until(
+    () => Promise.resolve(order.length),
+    (length) => length > 1,
+  );
+  expect(order).toEqual(['b', 'c']);
+  places[1]!();
+  await Promise.all(waiting);
+});
+
+test('whose place is of no help is left alone; of the others the one that is idle for longest has to go', async () => {
+  const turns = makeTurns(OPTIONS);
+  const [idle, idler, idlest] = [someone(2_000), someone(3_000), someone(4_000)];
+  const leave = await turns.take('a', idle);
+  const leaveToo = await turns.take('a', idler);
+  await turns.take('b', idlest);
+  const waiting = turns.take('a', someone());
+  expect([idle, idler, idlest].map(({ wasCutOff }) => wasCutOff)).toEqual([false, true, false]);
+  leaveToo!();
+  expect(await waiting).toBeTypeOf('function');
+  const next = turns.take('c', someone());
+  expect([idle, idlest].map(({ wasCutOff }) => wasCutOff)).toEqual([false, true]);
+  leave!();
+  expect(await next).toBeTypeOf('function');
+});
+
+test('who is busy keeps the place until the patience of others is at an end', async () => {
+  const turns = makeTurns({ ...OPTIONS, patienceMs: 50 });
+  const busy = [someone(), someone(900)];
+  for (const holder of busy) await turns.take('a', holder);
+  expect(await turns.take('a', someone())).toBeUndefined();
+  expect(busy.some(({ wasCutOff }) => wasCutOff)).toBe(false);
+});
+
+test('few may wait, fewer of one key, and who goes away makes room among them', async () => {
+  const turns = makeTurns(OPTIONS);
+  const leave = await turns.take('a', someone());
+  await turns.take('a', someone());
+  const [leaver, stayer] = [someone(), someone()];
+  const left = turns.take('a', leaver);
+  const stayed = turns.take('a', stayer);
+  expect(await turns.take('a', someone())).toBeUndefined();
+  leaver.leaving.abort();
+  expect(await left).toBeUndefined();
+  const late = turns.take('a', someone());
+  leave!();
+  const leaveToo = await stayed;
+  leaveToo!();
+  expect(await late).toBeTypeOf('function');
+});

@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process';
+import { setImmediate as turn } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { inTurns, makeLog } from '../../src/lib/log.js';
+
+test('the lines of one turn of the event loop are written together, in order, and nothing is written twice', async () => {
+  const written: string[] = [];
+  const log = makeLog('info', inTurns({ write: (text) => void written.push(text) }));
+  log.info('one');
+  log.warn('two');
+  expect(written).toEqual([]);
+  await turn();
+  log.info('three');
+  await turn();
+  await turn();
+  expect(written.map(messagesOf)).toEqual([['one', 'two'], ['three']]);
+});
+
+test.each(['process.exit(3)', 'throw new Error("unforeseen")', 'process.kill(process.pid, "SIGTERM")'])(
+  'what was logged before %s is out',
+  async (end) => {
+    const module = new URL('../../dist/src/lib/log.js', import.meta.url).href;
+    const program = `
+      import { pino } from 'pino';
+      import { inTurns, makeLog } from '${module}';
+      process.on('SIGTERM', () => process.exit(0));
+      const log = makeLog('info', inTurns(pino.destination({ fd: 2, sync: true })));
+      for (let count = 0; count < 1_000; count += 1) log.info({ count }, 'line');
+      ${end}`;
+    const { stderr } = await promisify(execFile)(process.execPath, [
+      '--input-type=module',
+      '--eval',
+      program,
+    ]).catch((error: unknown) => error as { stderr: string });
+    expect(messagesOf(stderr).filter((message) => message === 'line')).toHaveLength(1_000);
+  },
+);
+
+function messagesOf(text: string): string[] {
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => (JSON.parse(line) as { msg: string }).msg);
+}
