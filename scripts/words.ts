@@ -1,0 +1,156 @@
+/**
+ * Checks the words of comments, documents and test names: STYLE.md has the rules that a program can check. Also checks that comments
+ * are at most a given share of the lines of `src`.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PACKAGE_ROOT } from '../src/lib/package-root.js';
+
+const MAX_WORDS = 25;
+const MAX_COMMENT_SHARE = 0.06;
+
+/** Openers that hide the actor. Questions may begin with them. */
+const OPENER =
+  /^(?:What|Who|Whoever|Whatever|Of|One (?:that|who|which|whose|of|is|has|does|can|may|must|gets|will))\b/;
+const PRONOUN = /\b(?:he|she|him|his|himself)\b/i;
+
+/** A piece of prose: a comment, a paragraph of a document or the name of a test. */
+interface Prose {
+  file: string;
+  line: number;
+  text: string;
+}
+
+function wordFaults(): string[] {
+  const code = ['src', 'test', 'bench', 'scripts'].flatMap((folder) => filesBelow(folder, '.ts'));
+  const documents = [...filesBelow('docs', '.md'), ...filesAtTop('.md')].filter(
+    (file) => file !== 'CHANGELOG.md',
+  );
+  const prose = [
+    ...code.flatMap((file) => [...commentsOf(file), ...testNamesOf(file)]),
+    ...documents.flatMap(paragraphsOf),
+  ];
+  return prose.flatMap(({ file, line, text }) =>
+    sentencesOf(text).flatMap((sentence) =>
+      faultsOf(sentence).map((fault) => `${file}:${line}: ${fault}: ${sentence}`),
+    ),
+  );
+}
+
+function faultsOf(sentence: string): string[] {
+  const faults: string[] = [];
+  if (OPENER.test(sentence) && !sentence.endsWith('?'))
+    faults.push('the sentence does not begin with its actor');
+  if (PRONOUN.test(sentence)) faults.push('use "it" or "they"');
+  const words = sentence.split(/\s+/).filter((word) => /\w/.test(word)).length;
+  if (words > MAX_WORDS) faults.push(`${words} words, at most ${MAX_WORDS}`);
+  return faults;
+}
+
+/** Code spans, links and values in quotes count as one word. */
+function sentencesOf(text: string): string[] {
+  const plain = text
+    .replace(/`[^`]*`/g, 'code')
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replace(/"[^"]*"/g, 'quote');
+  return plain
+    .split(/(?<=[.!?:;]['")*]*)\s+(?=\S)/)
+    .map((sentence) => sentence.trim())
+    .filter((sentence) => sentence !== '');
+}
+
+/** Comments of a file; lines that follow each other are one. */
+function commentsOf(file: string): Prose[] {
+  const found: Prose[] = [];
+  let open: Prose | undefined;
+  let inBlock = false;
+  for (const [index, row] of linesOf(file).entries()) {
+    const text = commentIn(row, inBlock);
+    if (text === undefined) {
+      open = undefined;
+      continue;
+    }
+    if (/^\s*\/\*/.test(row)) {
+      inBlock = true;
+      open = undefined;
+    }
+    if (row.includes('*/')) inBlock = false;
+    if (/^(?:oxlint|eslint|@|prettier-|#)/.test(text)) continue;
+    if (open && text !== '') open.text += ` ${text}`;
+    else if (text !== '') found.push((open = { file, line: index + 1, text }));
+    else open = undefined;
+    if (!inBlock && row.includes('*/')) open = undefined;
+  }
+  return found;
+}
+
+function commentIn(row: string, inBlock: boolean): string | undefined {
+  const whole =
+    /^\s*(?:\/\/|\/\*\*?)\s?(.*?)\s*(?:\*\/)?$/.exec(row) ??
+    (inBlock ? /^\s*\*?\s?(.*?)\s*(?:\*\/)?$/.exec(row) : null);
+  return whole?.[1];
+}
+
+function testNamesOf(file: string): Prose[] {
+  if (!file.endsWith('.test.ts')) return [];
+  return linesOf(file).flatMap((row, index) => {
+    const name = /^\s*(?:it|test|describe)(?:\.\w+)*(?:\([^'"`]*\))?\((['"`])(.*)\1/.exec(row)?.[2];
+    return name === undefined
+      ? []
+      : [{ file, line: index + 1, text: name.replace(/^./, (first) => first.toUpperCase()) }];
+  });
+}
+
+/** Paragraphs and items of lists; code, tables, pictures and headings are left out. */
+function paragraphsOf(file: string): Prose[] {
+  const found: Prose[] = [];
+  let inCode = false;
+  let open: Prose | undefined;
+  for (const [index, row] of linesOf(file).entries()) {
+    if (row.trimStart().startsWith('```')) inCode = !inCode;
+    if (inCode || /^\s*(?:$|```|#|\||<|!\[)/.test(row)) {
+      open = undefined;
+      continue;
+    }
+    const item = /^\s*(?:[-*]|\d+\.|>)\s+(.*)$/.exec(row)?.[1];
+    const text = (item ?? row).replace(/\*\*/g, '').trim();
+    if (open && item === undefined) open.text += ` ${text}`;
+    else found.push((open = { file, line: index + 1, text }));
+  }
+  return found;
+}
+
+/** The share of lines of `src` that are comments. */
+function commentShare(): number {
+  const files = filesBelow('src', '.ts');
+  const lines = files.flatMap((file) => linesOf(file).slice(0, -1));
+  const comments = lines.filter((line) => /^\s*(?:\/\/|\/\*|\*)/.test(line));
+  return comments.length / lines.length;
+}
+
+function filesBelow(folder: string, ending: string): string[] {
+  return readdirSync(join(PACKAGE_ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith(ending))
+    .map((path) => `${folder}/${path}`)
+    .toSorted();
+}
+
+function filesAtTop(ending: string): string[] {
+  return readdirSync(PACKAGE_ROOT).filter((path) => path.endsWith(ending));
+}
+
+function linesOf(file: string): string[] {
+  return readFileSync(join(PACKAGE_ROOT, file), 'utf8').split('\n');
+}
+
+const only = process.argv.slice(2);
+const faults = wordFaults().filter(
+  (fault) => only.length === 0 || only.some((path) => fault.startsWith(path)),
+);
+for (const fault of faults) console.error(fault);
+const share = commentShare();
+const shown = `comments are ${(share * 100).toFixed(1)} % of the lines of src`;
+if (share > MAX_COMMENT_SHARE) console.error(`${shown}, at most ${MAX_COMMENT_SHARE * 100} %`);
+else console.log(shown);
+if (faults.length > 0) console.error(`${faults.length} faults; STYLE.md has the rules`);
+if (faults.length > 0 || share > MAX_COMMENT_SHARE) process.exitCode = 1;
