@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** What takes minutes: begun last, as small files are, it would go on alone while the other core has nothing left to do. */
-const LONG = /\/(crash-random|crash-engine|fuzz)\.test\.ts$/;
+const LONG = /\/(crash\/random|crash\/engine|http\/fuzz)\.test\.ts$/;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

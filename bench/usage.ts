@@ -10,7 +10,7 @@ import { inTransaction } from '../src/db/transaction.js';
 import { createKey } from '../src/keys/create.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { createOrg } from '../src/orgs/create.js';
-import { plainUsage } from '../test/support/plain-usage.js';
+import { plainUsage } from '../test/support/usage-oracle.js';
 import { openStore } from './store.js';
 
 const MONTH = { since: '2025-10-01', until: '2025-11-01' };

@@ -8,7 +8,7 @@ import { webhookSettings } from '../../src/settings.js';
 import { expectRefused, run, runJson } from '../support/cli.js';
 import { untilSealed } from '../support/event-log.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { until } from '../support/polling.js';
 
 describe('a key file that is away while the service runs', () => {
   let service: TestService;

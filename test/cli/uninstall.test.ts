@@ -6,7 +6,7 @@ import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { liveWorkers } from '../../src/workers/queries.js';
-import { openOwnEngine, type OwnEngine } from '../crash/support/engine.js';
+import { openOwnEngine, type OwnEngine } from '../crash/support/docker-engine.js';
 import { expectRefused, run, urlOf } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';

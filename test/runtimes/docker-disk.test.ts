@@ -8,7 +8,7 @@ import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { until } from '../support/polling.js';
 
 /** The engine of the other tests need not have quotas. This one keeps its containers on a btrfs of its own. */
 const describeBtrfs = btrfsIsMissing() ? describe.skip : describeDocker;

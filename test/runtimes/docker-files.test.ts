@@ -12,7 +12,7 @@ import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { until } from '../support/polling.js';
 
 /** The plain image with users, links, an entrypoint and a PATH. */
 const FURNISHED = 'sandkeep-test:furnished';

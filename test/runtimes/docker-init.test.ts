@@ -3,7 +3,7 @@ import { afterEach, beforeAll, expect, test } from 'vitest';
 import { GuestInit, INIT_PROGRAM, initArguments, signalNumber } from '../../src/runtimes/docker/init.js';
 import { readLog } from '../../src/runtimes/docker/logs.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
-import { until } from '../support/until.js';
+import { until } from '../support/polling.js';
 
 test.each([
   [undefined, 15],

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
-import { end, startWith } from '../support/docker-world.js';
+import { end, startWith } from '../support/docker-network.js';
 import { describeDocker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns } from '../support/netns.js';
 import type { TestService } from '../support/service.js';

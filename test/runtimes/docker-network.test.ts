@@ -27,11 +27,11 @@ import {
   rulesIn,
   startWith,
   WORLD,
-} from '../support/docker-world.js';
+} from '../support/docker-network.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
 import type { TestService } from '../support/service.js';
-import { until, untilStatus } from '../support/until.js';
+import { until, untilStatus } from '../support/polling.js';
 
 /** A sandbox of which there is only a holder, as a start leaves it that is killed right then. */
 const ORPHAN = randomUUID();

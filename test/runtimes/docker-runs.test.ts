@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
-import { servePrivateRegistry, type PrivateRegistry } from '../support/registry.js';
+import { servePrivateRegistry, type PrivateRegistry } from '../support/private-registry.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { untilStatus } from '../support/until.js';
+import { untilStatus } from '../support/polling.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 

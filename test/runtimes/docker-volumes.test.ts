@@ -19,7 +19,7 @@ import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { containerOf, describeDocker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { until, untilStatus } from '../support/until.js';
+import { until, untilStatus } from '../support/polling.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 const request = (name: string, mounts: unknown[], more: Record<string, unknown> = {}) => ({

@@ -5,10 +5,10 @@ import { shortInstant, parseInstant } from '../../src/lib/instant.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
-import { allEvents, openEvents } from '../support/events.js';
+import { allEvents, openEvents } from '../support/event-stream.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { fullRequest } from '../support/specs.js';
-import { until, untilStatus } from '../support/until.js';
+import { fullRequest } from '../support/sandbox-requests.js';
+import { until, untilStatus } from '../support/polling.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 const request = (name: string, more: Record<string, unknown> = {}) => ({

@@ -13,7 +13,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Run } from '../../src/runtimes/runtime.js';
 import { SimulatedRuntime } from '../../src/runtimes/simulated/runtime.js';
-import { recordOf } from '../crash/support/journal.js';
+import { recordOf } from '../crash/support/engine-journal.js';
 
 const never = new AbortController().signal;
 let directory: string;

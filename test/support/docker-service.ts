@@ -2,7 +2,7 @@ import { DockerRuntime, type DockerOptions } from '../../src/runtimes/docker/run
 import type { Client } from './client.js';
 import { SOCKET } from './docker.js';
 import type { TestOptions, TestService } from './service.js';
-import { until } from './until.js';
+import { until } from './polling.js';
 
 /** What puts a service of the tests on a Docker engine: that of the machine unless said. */
 export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions, 'runtime'> {

@@ -1,7 +1,7 @@
 import { readLog, type LogEntry } from '../../src/audit/log/read.js';
 import type { Pool } from '../../src/db/pool.js';
 import { inTransaction } from '../../src/db/transaction.js';
-import { until } from './until.js';
+import { until } from './polling.js';
 
 /** Takes an organization's events away, as retention does, so that a test begins with none. */
 export async function dropEvents(pool: Pool, orgId: string): Promise<void> {

@@ -25,7 +25,7 @@ import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { startWorker } from '../../src/worker.js';
-import { expectCatalogued } from './catalogued.js';
+import { expectCatalogued } from './event-catalogue.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
 

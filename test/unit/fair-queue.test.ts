@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { makeTurns, type Holder, type TurnsOptions } from '../../src/lib/fair-queue.js';
-import { until } from '../support/until.js';
+import { until } from '../support/polling.js';
 
 const OPTIONS: TurnsOptions = {
   places: { total: 3, each: 2 },

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { watchOpenAnswers } from '../../src/access/revocation.js';
 import { makeLog } from '../../src/lib/log.js';
-import { until } from '../support/until.js';
+import { until } from '../support/polling.js';
 
 test('an answer whose client left before it was watched is not looked at', async () => {
   const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });

@@ -9,7 +9,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import type { App } from '../../../src/http/route.js';
 import { createKey } from '../../../src/keys/create.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
-import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/classified.js';
+import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/operation-requests.js';
 import { operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -23,7 +23,7 @@ const ROUTES = operations.map(({ method, path, operation }) => {
   return { method, pattern: path, id: operation.operationId, scope };
 });
 
-/** Operations that a key narrowed to labels may ask for and that name no sandbox. What each does is in keys-access.test.ts. */
+/** Operations that a key narrowed to labels may ask for and that name no sandbox. What each does is in keys/access.test.ts. */
 const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
 
 /** What stands before the door, beside the files of the API reference. */

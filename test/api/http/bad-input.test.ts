@@ -4,7 +4,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { fullRequest } from '../../support/specs.js';
+import { fullRequest } from '../../support/sandbox-requests.js';
 
 let service: TestService;
 let client: Client;

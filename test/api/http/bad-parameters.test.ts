@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { OPERATIONS, type Fixture } from '../../support/classified.js';
+import { OPERATIONS, type Fixture } from '../../support/operation-requests.js';
 import type { Client } from '../../support/client.js';
 import { operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';

@@ -4,7 +4,7 @@ import { FULL_ACCESS } from '../../../src/access/access.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { CATALOGUE } from '../../../src/http/errors.js';
 import { createKey } from '../../../src/keys/create.js';
-import { makeFixture } from '../../support/classified.js';
+import { makeFixture } from '../../support/operation-requests.js';
 import type { Answer } from '../../support/answer.js';
 import { fuzzRequest, type FuzzRequest } from '../../support/fuzz-requests.js';
 import { expectDocumented, operations } from '../../support/openapi.js';

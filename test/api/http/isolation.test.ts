@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/classified.js';
+import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/operation-requests.js';
 import type { Client } from '../../support/client.js';
 import { operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';

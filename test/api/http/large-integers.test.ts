@@ -4,9 +4,9 @@ import { parseLine } from '../../../src/import/parse.js';
 import { parseExact, stringifyExact } from '../../../src/lib/exact-json.js';
 import type { Run } from '../../../src/runtimes/runtime.js';
 import type { Client } from '../../support/client.js';
-import { BARE_SPEC, line } from '../../support/history.js';
+import { BARE_SPEC, line } from '../../support/import-lines.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/specs.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
 
 const SOFT = '9007199254740993';
 const UNLIMITED = '18446744073709551615';

@@ -10,7 +10,7 @@ import type { SandboxStatus } from '../../../src/sandboxes/spec/schema.js';
 import type { Client } from '../../support/client.js';
 import { dropEvents } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/specs.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
 
 let service: TestService;
 let base: bigint;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expectDocumented, openapi, operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { untilStatus } from '../../support/until.js';
+import { untilStatus } from '../../support/polling.js';
 
 /** Every operation and field of openapi.json has a description, and every operation an example that works. */
 

@@ -8,10 +8,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeClient, type Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { containerOf, describeDocker, IMAGE, makeImage } from '../../support/docker.js';
-import { allEvents, openEvents, type ServerEvent } from '../../support/events.js';
+import { allEvents, openEvents, type ServerEvent } from '../../support/event-stream.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/specs.js';
-import { until, untilStatus } from '../../support/until.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until, untilStatus } from '../../support/polling.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 const ALL = 'sources=stdout,stderr,output,system';

@@ -6,8 +6,8 @@ import { getQuotas } from '../../../src/quotas/queries.js';
 import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/specs.js';
-import { until, untilStatus } from '../../support/until.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until, untilStatus } from '../../support/polling.js';
 
 let service: TestService;
 let client: Client;

@@ -5,8 +5,8 @@ import { sleep } from '../../../src/lib/sleep.js';
 import { setQuotas } from '../../../src/quotas/set.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/specs.js';
-import { until, untilStatus } from '../../support/until.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until, untilStatus } from '../../support/polling.js';
 
 let service: TestService;
 let client: Client;

@@ -9,11 +9,11 @@ import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.j
 import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
 import { LeaseLostError, WorkerLease } from '../../../src/workers/lease.js';
 import { hasEnded, makeHolder } from '../../../src/workers/process-identity.js';
-import { readSimulated } from '../../crash/support/journal.js';
+import { readSimulated } from '../../crash/support/engine-journal.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/specs.js';
-import { until, untilStatus } from '../../support/until.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until, untilStatus } from '../../support/polling.js';
 
 const running = { start: true, wait_for: 'running' };
 const LEASE_MS = 1_500;

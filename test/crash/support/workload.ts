@@ -1,8 +1,8 @@
 import { sleep } from '../../../src/lib/sleep.js';
 import type { Answer } from '../../support/answer.js';
 import { makeClient } from '../../support/client.js';
-import { smallRequest } from '../../support/specs.js';
-import type { Dice } from './random.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import type { Dice } from './seeded-random.js';
 
 export type Operation = 'create' | 'start' | 'stop' | 'restart' | 'delete';
 

@@ -1,0 +1,181 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CATALOGUE } from '../../../src/audit/events/catalogue.js';
+import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
+import { webhookSettings } from '../../../src/settings.js';
+import type { Answer } from '../../support/answer.js';
+import type { Client } from '../../support/client.js';
+import { operations } from '../../support/openapi.js';
+import { startReceiver, type Receiver } from '../../support/webhook-receiver.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until, untilStatus } from '../../support/polling.js';
+
+const webhooks = webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true });
+
+let service: TestService;
+let receiver: Receiver;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService({ settings: { webhooks } });
+  receiver = await startReceiver();
+  client = await service.newOrg();
+});
+afterAll(async () => {
+  await service.close();
+  await receiver.close();
+});
+
+/** Files are data, as what a sandbox does inside is: they leave no events. */
+const OF_FILES = [
+  'delete_volume_file',
+  'write_volume_file',
+  'make_volume_directory',
+  'copy_volume_file',
+  'rename_volume_file',
+];
+
+/** The ids of what was made before, by the word for it. */
+const made: Record<string, string> = {};
+
+async function keep(name: string, answer: Promise<Answer>): Promise<Answer> {
+  const got = await answer;
+  made[name] = got.body.id;
+  return got;
+}
+
+const sandbox = (suffix = '') => `/v1/sandboxes/${made['sandbox']}${suffix}`;
+const volume = (suffix = '') => `/v1/volumes/${made['volume']}${suffix}`;
+const webhook = (suffix = '') => `/v1/webhooks/${made['webhook']}${suffix}`;
+const key = (suffix = '') => `/v1/keys/${made['key']}${suffix}`;
+const settle = (status: string) => untilStatus(client, made['sandbox']!, status);
+
+/** In this order: what does it, and the event that it leaves. */
+const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
+  create_sandbox: [
+    'sandbox_created',
+    () => keep('sandbox', client.post('/v1/sandboxes', smallRequest('one'))),
+  ],
+  update_sandbox: ['sandbox_relabelled', () => client.patch(sandbox(), { labels: { team: 'ml' } })],
+  start_sandbox: ['sandbox_start_requested', () => client.post(sandbox('/start'), {})],
+  stop_sandbox: [
+    'sandbox_stop_requested',
+    async () => {
+      await settle('running');
+      return client.post(sandbox('/stop'), {});
+    },
+  ],
+  update_by_name: ['sandbox_renamed', () => client.patch('/v1/sandboxes/by-name/one', { name: 'two' })],
+  start_by_name: [
+    'sandbox_start_requested',
+    async () => {
+      await settle('stopped');
+      return client.post('/v1/sandboxes/by-name/two/start', {});
+    },
+  ],
+  stop_by_name: [
+    'sandbox_stop_requested',
+    async () => {
+      await settle('running');
+      return client.post('/v1/sandboxes/by-name/two/stop', {});
+    },
+  ],
+  restart_by_name: [
+    'sandbox_start_requested',
+    async () => {
+      await settle('stopped');
+      return client.post('/v1/sandboxes/by-name/two/restart', {});
+    },
+  ],
+  restart_sandbox: [
+    'sandbox_stop_requested',
+    async () => {
+      await settle('running');
+      return client.post(sandbox('/restart'), {});
+    },
+  ],
+  delete_by_name: ['sandbox_destroyed', () => client.delete('/v1/sandboxes/by-name/two')],
+  delete_sandbox: [
+    'sandbox_destroyed',
+    async () => {
+      await keep('sandbox', client.post('/v1/sandboxes', smallRequest('three')));
+      return client.delete(sandbox());
+    },
+  ],
+  create_volume: ['volume_created', () => keep('volume', client.post('/v1/volumes', { name: 'data' }))],
+  update_volume: ['volume_updated', () => client.patch(volume(), { labels: { team: 'ml' } })],
+  delete_volume: ['volume_deletion_scheduled', () => client.delete(volume())],
+  restore_volume: ['volume_restored', () => client.post(volume('/restore'), {})],
+  create_key: [
+    'api_key_created',
+    () => keep('key', client.post('/v1/keys', { name: 'ci', scopes: ['events:read'] })),
+  ],
+  rotate_key: ['api_key_rotated', () => client.post(key('/rotate'), {})],
+  revoke_key: ['api_key_revoked', () => client.delete(key())],
+  create_webhook: [
+    'webhook_created',
+    () => keep('webhook', client.post('/v1/webhooks', { url: receiver.url })),
+  ],
+  update_webhook: ['webhook_updated', () => client.patch(webhook(), { event_types: ['volume_created'] })],
+  rotate_webhook_secret: ['webhook_secret_rotated', () => client.post(webhook('/rotate-secret'), {})],
+  test_webhook: ['webhook_tested', () => client.post(webhook('/test'))],
+  redeliver_webhook_event: [
+    'webhook_redelivery_requested',
+    async () => {
+      await client.post('/v1/volumes', { name: 'delivered' });
+      const { body } = await until(
+        () => client.get(webhook('/deliveries'), { status: 'delivered' }),
+        (answer) => answer.body.data.some(({ seq }: { seq: number | null }) => seq !== null),
+      );
+      const { id } = body.data.find(({ seq }: { seq: number | null }) => seq !== null);
+      return client.post(webhook(`/deliveries/${id}/redeliver`));
+    },
+  ],
+  delete_webhook: ['webhook_deleted', () => client.delete(webhook())],
+};
+
+test('every operation that writes is told of below, or is of files', () => {
+  const writing = operations
+    .filter(({ method }) => method !== 'GET')
+    .map(({ operation }) => operation.operationId);
+  expect(writing.toSorted()).toEqual([...Object.keys(WRITES), ...OF_FILES].toSorted());
+});
+
+test.each(Object.entries(WRITES))('%s leaves one event of its key', async (_, [type, write]) => {
+  const query = { event_type: type, actor_id: client.keyId, limit: 100 };
+  const count = async () => (await client.get('/v1/events', query)).body.data.length;
+  const before = await count();
+  const answer = await write();
+  expect(answer.status, answer.text).toBeLessThan(300);
+  // Making a second one of something for it may have left another.
+  expect(await count()).toBe(before + 1);
+});
+
+test('every event of the catalogue has a place in the code that writes it', () => {
+  const folder = join(PACKAGE_ROOT, 'src');
+  const code = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.endsWith(join('events', 'catalogue.ts')))
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .join('\n');
+  // How a run ended is in the name.
+  const named = new Set(['sandbox_stopped', 'sandbox_failed']);
+  const written = Object.keys(CATALOGUE).filter((type) => named.has(type) || code.includes(`'${type}'`));
+  expect(Object.keys(CATALOGUE).toSorted()).toEqual(written.toSorted());
+});
+
+test('every organization is told of another price book, once', async () => {
+  const { notePriceBook } = await import('../../../src/usage/price-book-change.js');
+  const { parsePriceBook } = await import('../../../src/prices/price-book.js');
+  const book = (price: string) =>
+    parsePriceBook(JSON.stringify({ currency: 'EUR', prices: { vcpu_hour: price } }), 'the test');
+  const { pool } = service.ctx;
+  for (const next of [null, book('0.05'), book('0.050'), book('0.06'), null]) await notePriceBook(pool, next);
+  const { body } = await client.get('/v1/events', { event_type: 'price_book_changed' });
+  const changes = body.data.map(({ payload }: any) => payload).toReversed();
+  expect(changes.map(({ currency }: any) => currency)).toEqual(['EUR', 'EUR', null]);
+  expect(changes.map(({ previous_sha256 }: any) => previous_sha256)).toEqual([
+    null,
+    ...changes.slice(0, 2).map(({ sha256 }: any) => sha256),
+  ]);
+});

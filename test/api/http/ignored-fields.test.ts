@@ -1,0 +1,176 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { handlingOf } from '../../../src/http/prefer.js';
+import { nearestName } from '../../../src/lib/nearest.js';
+import type { Answer } from '../../support/answer.js';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { fullRequest, smallRequest } from '../../support/sandbox-requests.js';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService();
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+const STRICT = { prefer: 'handling=strict' };
+const post = (path: string, body: unknown, headers: Record<string, string> = {}, query = '') =>
+  client.request('POST', path, { body, headers, query });
+
+/** Each warning as its field, or as its field and the one that was meant. */
+const named = ({ body }: Answer): unknown[] =>
+  (body.warnings ?? []).map(({ field, nearest }: Record<string, string>) =>
+    nearest === undefined ? field : [field, nearest],
+  );
+
+describe('fields of a request that are ignored', () => {
+  const ignored: [part: Record<string, unknown>, warnings: unknown[]][] = [
+    [{ resource: { vcpu: 4 } }, [['resource', 'resources']]],
+    [{ resources: { cpus: 4 } }, [['resources.cpus', 'resources.vcpus']]],
+    [{ vcpus: 4 }, [['vcpus', 'resources.vcpus']]],
+    [
+      { vcpu: 4, memory: 512 },
+      [
+        ['vcpu', 'resources.vcpus'],
+        ['memory', 'resources.memory_mib'],
+      ],
+    ],
+    [{ Labels: {} }, [['Labels', 'labels']]],
+    [{ network: { strict: true } }, ['network.strict']],
+    [{ network: { strict: false, dns: { nameservers: ['1.1.1.1'] } } }, ['network.strict', 'network.dns']],
+    [
+      { network: { interface: { mtu: 9000 }, trust_host_cas: true } },
+      ['network.interface', 'network.trust_host_cas'],
+    ],
+    [{ network: { dns: null, interface: null } }, []],
+    [
+      { runtime: { log_level: 'debug', metrics_sample_interval_ms: 5 } },
+      ['runtime.log_level', 'runtime.metrics_sample_interval_ms'],
+    ],
+    [{ runtime: { log_level: null, cmd: null } }, []],
+    [{ env: [{ key: 'A', value: '1', secret: true }] }, ['env[0].secret']],
+    [{ mounts: [{ type: 'tmpfs', guest: '/a', size: 1 }] }, [['mounts[0].size', 'mounts[0].size_mib']]],
+    [{ mounts: [{ type: 'tmpfs', guest: '/a', host: 'x' }] }, ['mounts[0].host']],
+    [
+      { network: { policy: { rules: [], default: 'deny' } } },
+      [['network.policy.default', 'network.policy.default_egress']],
+    ],
+    [{ labels: { any: 'key', is: 'fine' } }, []],
+    [{ zzzzzzzz: null }, ['zzzzzzzz']],
+  ];
+  test.each(ignored)('a create with %j warns of them', async (part, warnings) => {
+    const name = `w-${ignored.findIndex(([each]) => each === part)}`;
+    const answer = await post('/v1/sandboxes', { ...smallRequest(name), ...part });
+    expect([answer.status, named(answer)], answer.text).toEqual([200, warnings]);
+    for (const { field, message } of answer.body.warnings ?? []) expect(message).toContain(field);
+  });
+
+  test('an answer without warnings has no such field, nor has a read', async () => {
+    await client.post('/v1/volumes', { name: 'mounted' });
+    const full = fullRequest('full', 'mounted') as Record<string, any>;
+    delete full['runtime'].log_level;
+    delete full['network'].strict;
+    const created = await client.post('/v1/sandboxes', full);
+    expect([created.status, 'warnings' in created.body], created.text).toEqual([200, false]);
+    const odd = await client.post('/v1/sandboxes', smallRequest('odd', { oddity: 1 }));
+    expect(named(odd)).toEqual(['oddity']);
+    expect((await client.get(`/v1/sandboxes/${odd.body.id}`)).body).not.toHaveProperty('warnings');
+  });
+
+  test('every other write warns too: of what cannot be changed, and where there is nothing to say', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('written'));
+    const path = `/v1/sandboxes/${body.id}`;
+    expect(named(await client.patch(path, { resources: { vcpus: 2 }, nmae: 'x' }))).toEqual([
+      'resources',
+      ['nmae', 'name'],
+    ]);
+    expect(named(await client.patch('/v1/sandboxes/by-name/written', { image: 'x' }))).toEqual(['image']);
+    expect(named(await client.post(`${path}/start`, { wait_for: 'running' }))).toEqual(['wait_for']);
+    expect(named(await client.post('/v1/volumes', { name: 'typo', capacity: 5 }))).toEqual([
+      ['capacity', 'capacity_gib'],
+    ]);
+    // Keys and webhooks take no unknown fields at all.
+    const { status, body: refused } = await client.post('/v1/keys', { name: 'typo', scopes: [], scope: 'x' });
+    expect([status, refused.error.message]).toEqual([
+      400,
+      'there is no field "scope"; did you mean "scopes"?',
+    ]);
+  });
+
+  test('a repeated request is told the same, also when it waited', async () => {
+    for (const query of ['', 'start=true&wait_for=running']) {
+      const body = smallRequest(`again-${query.length}`, { resource: {} });
+      const first = await post('/v1/sandboxes', body, { 'idempotency-key': `k${query.length}` }, query);
+      const again = await post('/v1/sandboxes', body, { 'idempotency-key': `k${query.length}` }, query);
+      expect(named(first)).toEqual([['resource', 'resources']]);
+      expect([again.headers.get('idempotency-replayed'), again.text]).toEqual(['true', first.text]);
+    }
+  });
+
+  test('a repeated request is told what the first was told, and not what a later release would say', async () => {
+    const body = smallRequest('kept', { resource: {} });
+    await post('/v1/sandboxes', body, { 'idempotency-key': 'kept' });
+    await service.ctx.pool.query(
+      `update idempotency_keys set answer = (answer::jsonb - 'warnings')::json where org_id = $1 and key = 'kept'`,
+      [client.org.id],
+    );
+    const again = await post('/v1/sandboxes', body, { 'idempotency-key': 'kept' });
+    expect([again.headers.get('idempotency-replayed'), named(again)]).toEqual(['true', []]);
+  });
+
+  test('a body with very many of them is answered with the first fifty', async () => {
+    const many = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [`x${index}`, 1]));
+    const answer = await client.post('/v1/sandboxes', smallRequest('many', many));
+    expect([answer.status, answer.body.warnings.length]).toEqual([200, 50]);
+  });
+});
+
+describe('Prefer: handling=strict', () => {
+  test('a request with an ignored field is refused by its field, with the nearest name, and does nothing', async () => {
+    const answer = await post(
+      '/v1/sandboxes',
+      smallRequest('strict', { resource: {}, network: { strict: true } }),
+      STRICT,
+    );
+    expect([answer.status, answer.headers.get('preference-applied')]).toEqual([400, 'handling=strict']);
+    expect(answer.body.error).toMatchObject({
+      code: 'invalid_request',
+      message: 'there is no field "resource"; did you mean "resources"?',
+      details: {
+        field: 'resource',
+        nearest: 'resources',
+        warnings: [{ field: 'resource' }, { field: 'network.strict' }],
+      },
+    });
+    expect((await client.get('/v1/sandboxes/by-name/strict')).status).toBe(404);
+  });
+
+  test('a request without one is carried out, and the answer says that the preference was applied', async () => {
+    const answer = await post('/v1/sandboxes', smallRequest('clean'), STRICT);
+    expect([answer.status, answer.headers.get('preference-applied')]).toEqual([200, 'handling=strict']);
+    const changed = await client.request('PATCH', '/v1/sandboxes/by-name/clean', {
+      body: { label: {} },
+      headers: STRICT,
+    });
+    expect([changed.status, changed.body.error.details.field]).toEqual([400, 'label']);
+    const plain = await post('/v1/sandboxes', smallRequest('plain'));
+    expect(plain.headers.get('preference-applied')).toBeNull();
+  });
+
+  test.each([
+    ['handling=strict', 'strict'],
+    ['respond-async, Handling = "strict"; x=1', 'strict'],
+    ['handling=lenient, handling=strict', 'lenient'],
+    ['handling=harsh', undefined],
+    ['return=minimal', undefined],
+    [undefined, undefined],
+  ])('the header %j asks for %s', (header, handling) => expect(handlingOf(header)).toBe(handling));
+});
+
+test('the nearest name is a likely misspelling, or none', () => {
+  const known = ['resources', 'labels', 'lifecycle', 'env', 'init'];
+  expect(
+    ['resource', 'lables', 'LifeCycle', 'environment', 'x', 'in'].map((name) => nearestName(name, known)),
+  ).toEqual(['resources', 'labels', 'lifecycle', undefined, undefined, undefined]);
+});

@@ -1,0 +1,159 @@
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { migrate } from '../../../src/db/migrate.js';
+import { openPool, type Address } from '../../../src/db/pool.js';
+import { canServe, REQUEST_ROLE } from '../../../src/db/request-role.js';
+import { openRequests, type Requests } from '../../../src/db/requests.js';
+import { inTransaction } from '../../../src/db/transaction.js';
+import { makeFixture, snapshot, type Fixture } from '../../support/operation-requests.js';
+import type { Client } from '../../support/client.js';
+import { withDatabase } from '../../support/database.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let requests: Requests;
+let victim: Fixture;
+let intruder: Client;
+let tables: string[];
+
+beforeAll(async () => {
+  service = await startTestService();
+  ({ requests } = service.ctx);
+  victim = await makeFixture(service);
+  intruder = await service.newOrg();
+  const { rows } = await service.ctx.pool.query<{ name: string }>(
+    `select relname as name from pg_class
+     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+       and (relname = 'orgs' or exists (select from pg_attribute where attrelid = pg_class.oid and attname = 'org_id'))
+     order by 1`,
+  );
+  tables = rows.map(({ name }) => name);
+});
+afterAll(() => service.close());
+
+const idOf = (table: string) => (table === 'orgs' ? 'id' : 'org_id');
+
+test('every table of organizations has a policy', async () => {
+  const { rows } = await service.ctx.pool.query<{ tablename: string }>(
+    `select tablename from pg_policies join pg_class on relname = tablename and relrowsecurity
+     where schemaname = 'public' and roles = '{public}' and cmd = 'ALL' order by 1`,
+  );
+  expect(rows.map(({ tablename }) => tablename)).toEqual(tables);
+});
+
+test('a statement that forgets the organization sees the own one only', async () => {
+  let seen = 0;
+  for (const table of tables) {
+    const ofAll = `select distinct ${idOf(table)} as id from ${table}`;
+    const all = (await service.ctx.pool.query<{ id: string }>(ofAll)).rows.map(({ id }) => id);
+    for (const { org } of [victim.client, intruder]) {
+      const { rows } = await requests.of(org.id).pool.query<{ id: string }>(ofAll);
+      expect([table, rows.map(({ id }) => id)]).toEqual([table, all.filter((id) => id === org.id)]);
+    }
+    if (all.includes(victim.client.org.id)) seen += 1;
+  }
+  // Of nearly every table there is something that was not seen.
+  expect(seen).toBeGreaterThan(tables.length / 2);
+});
+
+test('a write that forgets the organization, or names another, changes nothing of it', async () => {
+  const before = await snapshot(service, victim.client.org.id);
+  const { pool } = requests.of(intruder.org.id);
+  for (const table of ['sandboxes', 'volumes', 'webhooks', 'api_keys']) {
+    const column = table === 'webhooks' ? 'url' : 'name';
+    await inTransaction(pool, async (tx) => {
+      const updated = await tx.query(`update ${table} set ${column} = ${column} where org_id = $1`, [
+        victim.client.org.id,
+      ]);
+      expect(updated.rowCount).toBe(0);
+      const named = await tx.query(`delete from ${table} where org_id = $1`, [victim.client.org.id]);
+      expect(named.rowCount).toBe(0);
+    });
+  }
+  await expect(
+    pool.query('insert into quotas (org_id, updated_at) values ($1, now())', [victim.client.org.id]),
+  ).rejects.toThrow('row-level security');
+  expect(await snapshot(service, victim.client.org.id)).toEqual(before);
+});
+
+test('the months of the audit events cannot be read by themselves', async () => {
+  const { rows } = await service.ctx.pool.query<{ name: string }>(
+    "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'events'::regclass limit 1",
+  );
+  await expect(requests.of(intruder.org.id).pool.query(`select from ${rows[0]!.name}`)).rejects.toThrow(
+    'permission denied',
+  );
+});
+
+test('what belongs to no organization is not within the reach of requests', async () => {
+  const { rows } = await service.ctx.pool.query<{ name: string }>(
+    `select relname as name from pg_class
+     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm') and not relispartition
+       and not (relname = any ($1)) order by 1`,
+    [tables],
+  );
+  const others = rows.map(({ name }) => name);
+  expect(others).toEqual(['event_keys', 'instance', 'schema_migrations', 'workers']);
+  for (const name of others) {
+    for (const statement of [`select from ${name}`, `delete from ${name}`, `truncate ${name}`]) {
+      await expect(requests.of(intruder.org.id).pool.query(statement)).rejects.toThrow('permission denied');
+    }
+  }
+});
+
+test('a connection that served one organization serves the next one alone, also after what failed', async () => {
+  const names = async (id: string) =>
+    (await requests.of(id).pool.query<{ id: string }>('select id from orgs')).rows.map((row) => row.id);
+  const ids = [victim.client.org.id, intruder.org.id];
+  const asked = Array.from({ length: 200 }, (_, index) => ids[index % 2]!);
+  expect(await Promise.all(asked.map(names))).toEqual(asked.map((id) => [id]));
+  for (const id of asked.slice(0, 20)) {
+    const failing = inTransaction(requests.of(id).pool, async (tx) => {
+      expect((await tx.query<{ id: string }>('select id from orgs')).rows).toEqual([{ id }]);
+      await tx.query('select 1 / 0');
+    });
+    await expect(failing).rejects.toThrow('division by zero');
+    expect(await names(id)).toEqual([id]);
+  }
+});
+
+test('a user that may not make roles works without one, and with one that it is given', async () => {
+  const name = `plain_${process.pid}`;
+  const server = inject('server');
+  const admin = openPool(withDatabase(server, 'template1'), () => undefined);
+  await admin.query(`create role ${name} login`);
+  await admin.query(`create database ${name} template template0 owner ${name}`);
+  const address = asUser(withDatabase(server, name), name);
+  const pool = openPool(address, () => undefined);
+  try {
+    await migrate(address);
+    expect(await canServe(pool)).toBe(false);
+    await admin.query(`grant ${REQUEST_ROLE} to ${name}`);
+    await migrate(address);
+    expect(await canServe(pool)).toBe(true);
+    const alone = openRequests(address, true, () => undefined);
+    const { rows } = await alone.of(victim.client.org.id).pool.query('select current_user as name');
+    expect(rows).toEqual([{ name: REQUEST_ROLE }]);
+    await alone.close();
+  } finally {
+    await pool.end();
+    await admin.query(`drop database ${name} with (force)`);
+    await admin.query(`drop role ${name}`);
+    await admin.end();
+  }
+});
+
+test('a user that does not own the tables is told so, and not shown an empty installation', async () => {
+  const name = `guest_${process.pid}`;
+  const { pool } = service.ctx;
+  await pool.query(`create role ${name} login`);
+  await pool.query(
+    `grant select, insert, update, delete on all tables in schema public to ${name}; grant usage, create on schema public to ${name}`,
+  );
+  await expect(migrate(asUser(service.database, name))).rejects.toThrow('must be the owner of the tables');
+  await pool.query(`drop owned by ${name}; drop role ${name}`);
+});
+
+function asUser(address: Address, user: string): Address {
+  if (!('url' in address)) throw new Error('the address of a test database is a URL');
+  return { url: address.url.replace(/\/\/[^@/]*@/, `//${user}@`) };
+}

@@ -1,0 +1,299 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { FIRST_ID } from '../../../src/audit/list/page-query.js';
+import { isUnreachable, Overloaded, type Sql, type Statement } from '../../../src/db/pool.js';
+import { prepared } from '../../../src/db/prepared.js';
+import { MOST_MS, openReads, READERS, type Reads } from '../../../src/db/reads.js';
+import { openRequests } from '../../../src/db/requests.js';
+import { inTransaction } from '../../../src/db/transaction.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import { listSandboxes } from '../../../src/sandboxes/list-query.js';
+import type { Client } from '../../support/client.js';
+import { sentDuring } from '../../support/query-plans.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until } from '../../support/polling.js';
+
+let service: TestService;
+let orgs: Client[];
+let reads: Reads;
+const opened: Reads[] = [];
+
+beforeAll(async () => {
+  service = await startTestService({ worker: false });
+  orgs = [];
+  for (let index = 0; index < 4; index += 1) orgs.push(await service.newOrg());
+});
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((each) => each.close()));
+});
+afterAll(() => service.close());
+
+function open(): Reads {
+  const each = openReads(service.database, true, () => undefined);
+  opened.push(each);
+  return each;
+}
+
+/** Every organization that a statement sees which names none. */
+async function seenBy(orgId: string): Promise<string[]> {
+  const { rows } = await reads.query<{ id: string }>(orgId, prepared('select id from orgs', []));
+  return rows.map(({ id }) => id);
+}
+
+function anyOrg(): string {
+  return orgs[Math.floor(Math.random() * orgs.length)]!.org.id;
+}
+
+async function sessions(condition: string): Promise<number> {
+  const { rows } = await service.ctx.pool.query(
+    `select from pg_stat_activity where datname = current_database() and ${condition}`,
+    [READERS],
+  );
+  return rows.length;
+}
+
+/** Ends or cancels what the readers of this database do. */
+async function interfere(how: 'pg_cancel_backend' | 'pg_terminate_backend'): Promise<void> {
+  await service.ctx.pool.query(
+    `select ${how}(pid) from pg_stat_activity where datname = current_database() and application_name = $1`,
+    [READERS],
+  );
+}
+
+test('of hundreds of reads at once each sees its own organization and nothing else', async () => {
+  reads = open();
+  const asked = Array.from({ length: 1_000 }, anyOrg);
+  expect(await Promise.all(asked.map(seenBy))).toEqual(asked.map((id) => [id]));
+  // Those of this test, and none yet of the service.
+  expect(await sessions('application_name = $1')).toBe(2);
+});
+
+test('when connections end and statements are cancelled at any moment, whoever is answered sees the own organization', async () => {
+  reads = open();
+  let answered = 0;
+  let failed = 0;
+  const stop = new AbortController();
+  const readers = Array.from({ length: 100 }, async () => {
+    while (!stop.signal.aborted) {
+      const orgId = anyOrg();
+      try {
+        expect(await seenBy(orgId)).toEqual([orgId]);
+        answered += 1;
+      } catch (error) {
+        if (!(error instanceof Overloaded) && !isUnreachable(error)) throw error;
+        failed += 1;
+      }
+    }
+  });
+  for (let round = 0; round < 60; round += 1) {
+    await interfere(round % 3 === 0 ? 'pg_terminate_backend' : 'pg_cancel_backend');
+    const before = answered;
+    // Between two of them something has to be answered, or there is nothing to be wrong.
+    await until(async () => Promise.resolve(answered > before), Boolean);
+  }
+  stop.abort();
+  await Promise.all(readers);
+  expect(failed).toBeGreaterThan(0);
+});
+
+test('what was sent behind a setting that failed is not given out', async () => {
+  reads = open();
+  const [before, after] = orgs.map(({ org }) => org.id) as [string, string];
+  // Both connections serve the first.
+  await Promise.all(Array.from({ length: 10 }, () => seenBy(before)));
+  await service.ctx.pool.query(
+    'revoke execute on function pg_catalog.set_config(text, text, boolean) from public',
+  );
+  try {
+    const asked = Array.from({ length: 40 }, (_, index) => (index < 20 ? before : after));
+    const outcomes = await Promise.allSettled(asked.map(seenBy));
+    for (const [index, outcome] of outcomes.entries()) {
+      if (outcome.status === 'fulfilled') expect(outcome.value).toEqual([asked[index]]);
+      else expect(isUnreachable(outcome.reason)).toBe(true);
+    }
+    expect(outcomes.slice(0, 20).every(({ status }) => status === 'fulfilled')).toBe(true);
+    expect(outcomes.slice(20).every(({ status }) => status === 'rejected')).toBe(true);
+  } finally {
+    await service.ctx.pool.query(
+      'grant execute on function pg_catalog.set_config(text, text, boolean) to public',
+    );
+  }
+  expect(await seenBy(after)).toEqual([after]);
+});
+
+test('a statement that fails leaves those before and behind it alone', async () => {
+  reads = open();
+  const ids = orgs.map(({ org }) => org.id);
+  const asked = Array.from({ length: 60 }, (_, index) => ids[index % ids.length]!);
+  const outcomes = await Promise.allSettled(
+    asked.map((id, index) =>
+      index % 3 === 0 ? reads.query(id, prepared('select 1 / (length($1) - length($1))', ['x'])) : seenBy(id),
+    ),
+  );
+  for (const [index, outcome] of outcomes.entries()) {
+    if (index % 3 !== 0) expect(outcome).toEqual({ status: 'fulfilled', value: [asked[index]] });
+    else expect(outcome).toMatchObject({ status: 'rejected', reason: { code: '22012' } });
+  }
+});
+
+test('a read whose connection is ended under way is answered 503, and the next one as ever', async () => {
+  const [client] = orgs as [Client];
+  const { body: sandbox } = await client.post('/v1/sandboxes', smallRequest('read'));
+  const ask = () =>
+    fetch(`${client.url}/v1/sandboxes/${sandbox.id}`, { headers: { authorization: `Bearer ${client.key}` } });
+  expect((await ask()).status).toBe(200);
+  await inTransaction(service.ctx.pool, async (tx) => {
+    await tx.query('lock table sandboxes in access exclusive mode');
+    const asked = Promise.all(Array.from({ length: 8 }, ask));
+    await until(
+      () => sessions("application_name = $1 and wait_event_type = 'Lock'"),
+      (count) => count === 2,
+    );
+    // Some may come so late that they find a new connection.
+    const rude = setInterval(() => void interfere('pg_terminate_backend'), 100);
+    const answers = await asked.finally(() => clearInterval(rude));
+    for (const answer of answers) {
+      expect([answer.status, answer.headers.get('retry-after'), await answer.json()]).toEqual([
+        503,
+        '1',
+        { error: { code: 'not_ready', message: 'the service cannot reach its database', details: null } },
+      ]);
+    }
+  });
+  expect((await ask()).status).toBe(200);
+});
+
+test('a connection that says nothing for long is cut off, and others are made', async () => {
+  reads = openReads(service.database, true, () => undefined, { silenceMs: 300, lookEveryMs: 50 });
+  opened.push(reads);
+  const orgId = anyOrg();
+  expect(await seenBy(orgId)).toEqual([orgId]);
+  await inTransaction(service.ctx.pool, async (tx) => {
+    await tx.query('lock table orgs in access exclusive mode');
+    const asked = await Promise.allSettled(Array.from({ length: 4 }, () => seenBy(orgId)));
+    expect(asked.map((each) => each.status === 'rejected' && isUnreachable(each.reason))).toEqual(
+      asked.map(() => true),
+    );
+  });
+  // What was cut off may wait for the lock still; those who ask now do not wait for it.
+  expect(await seenBy(orgId)).toEqual([orgId]);
+});
+
+test('nobody waits for long behind a table that is locked: 503, and as ever when it is free', async () => {
+  const [client] = orgs as [Client];
+  const ask = async (path: string) => {
+    const response = await fetch(`${client.url}${path}`, {
+      headers: { authorization: `Bearer ${client.key}` },
+    });
+    return [response.status, response.headers.get('retry-after'), ((await response.json()) as any).error];
+  };
+  const message = 'the database does not keep up with what is asked';
+  const refused = [503, '1', { code: 'not_ready', message, details: null }];
+  const askMany = () => Promise.all(Array.from({ length: 12 }, () => ask('/v1/sandboxes')));
+  // Both connections have prepared it.
+  await askMany();
+  await inTransaction(service.ctx.pool, async (tx) => {
+    await tx.query('lock table sandboxes in access exclusive mode');
+    const first = askMany();
+    await sleep(MOST_MS + 200);
+    // Behind those, though the table of these is free. The lock is still held when the answer comes.
+    expect(await ask('/v1/events')).toEqual(refused);
+    await interfere('pg_cancel_backend');
+    const cancels = setInterval(() => void interfere('pg_cancel_backend'), 50);
+    const answers = await first.finally(() => clearInterval(cancels));
+    expect(answers).toEqual(answers.map(() => refused));
+  });
+  expect((await ask('/v1/sandboxes'))[0]).toBe(200);
+  expect((await ask('/v1/events'))[0]).toBe(200);
+});
+
+test.each([
+  ['limit=20', true],
+  ['sort=name', true],
+  ['created_after=2026-01-01T00:00:00Z', true],
+  ['labels=%7B%22a%22%3A%22b%22%7D', true],
+  ['sort=name&created_before=1970-01-01T00:00:00Z', false],
+  ['sort=name&created_after=2026-01-01T00:00:00Z', false],
+  ['sort=name&labels=%7B%22a%22%3A%22b%22%7D', false],
+  ['name_prefix=a', false],
+  ['status=failed', false],
+])('of lists, %s is a short read: %s', async (query, isShort) => {
+  const sent = await sentDuring(async () => {
+    expect((await orgs[0]!.get('/v1/sandboxes', query)).status).toBe(200);
+  });
+  expect(sent.filter(({ text }) => text.includes('order by')).map(({ shared }) => shared)).toEqual([isShort]);
+});
+
+test('a statement whose table was changed after it was prepared is carried out all the same', async () => {
+  const { pool } = service.ctx;
+  const requests = openRequests(service.database, false, () => undefined);
+  await pool.query('create table changing (value int)');
+  try {
+    await pool.query('insert into changing values (7)');
+    const own = requests.of(anyOrg()).pool;
+    const ask = (tx: Sql) => tx.query(prepared('select value from changing', []));
+    const inOne = () => inTransaction(own, async (tx) => (await ask(tx)).rows);
+    expect(await inOne()).toEqual([{ value: 7 }]);
+    await pool.query('alter table changing alter value type text');
+    expect(await inOne()).toEqual([{ value: '7' }]);
+    // One by itself may fail once, and leaves no connection that would fail again.
+    await pool.query('alter table changing alter value type int using value::int');
+    await expect(ask(own)).rejects.toThrow('cached plan');
+    expect((await ask(own)).rows).toEqual([{ value: 7 }]);
+  } finally {
+    await requests.close();
+    await pool.query('drop table changing');
+  }
+});
+
+test('closing answers what is under way, and then there are no connections', async () => {
+  const closing = openReads(service.database, true, () => undefined);
+  const orgId = anyOrg();
+  const slow = closing.query(orgId, 'select pg_sleep(0.3), 1 as done');
+  await until(
+    () => sessions("application_name = $1 and wait_event = 'PgSleep'"),
+    (count) => count === 1,
+  );
+  const closed = closing.close();
+  expect((await slow).rows).toMatchObject([{ done: 1 }]);
+  await closed;
+  await expect(closing.query(orgId, 'select 1')).rejects.toThrow('closed');
+});
+
+const listed = { statuses: [], namePrefix: undefined, createdAfter: undefined, createdBefore: undefined };
+
+/** Whether the statement of a list of the sandboxes with so many labels has a name. */
+async function isListNamed(labels: number): Promise<boolean> {
+  const asked: unknown[] = [];
+  const recorder: Sql = {
+    query(statement) {
+      asked.push(statement);
+      return Promise.resolve({ rows: [], rowCount: 0 });
+    },
+  };
+  const filter = {
+    ...listed,
+    labels: Array.from({ length: labels }, (_, index): [string, string] => [`k${index}`, 'v']),
+  };
+  await listSandboxes(recorder, FIRST_ID, filter, '-created_at', undefined, 21);
+  return (asked[0] as Statement).name !== undefined;
+}
+
+test('who asks for ever other lists leaves names for what all ask', async () => {
+  expect(await isListNamed(1)).toBe(true);
+  for (let labels = 2; labels < 200; labels += 1) await isListNamed(labels);
+  expect(await isListNamed(200)).toBe(false);
+  expect(await isListNamed(1)).toBe(true);
+  expect(await isListNamed(0)).toBe(true);
+  expect(prepared('select 1', []).name).toBeDefined();
+});
+
+test('a text is prepared under one name, and of ever more texts the later ones have none', () => {
+  const first = prepared('select $1::int', [1]);
+  expect(prepared(['select', '$1::int'].join(' '), [2])).toEqual({ ...first, values: [2] });
+  expect(first.name).toBeDefined();
+  const names = Array.from({ length: 1_000 }, (_, index) => prepared(`select ${index}`, []).name);
+  expect(names[999]).toBeUndefined();
+  const given = names.filter((name) => name !== undefined);
+  expect(new Set(given).size).toBe(given.length);
+});

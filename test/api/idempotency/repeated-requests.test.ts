@@ -1,0 +1,397 @@
+import { request as httpRequest } from 'node:http';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp } from '../../../src/app.js';
+import { listen } from '../../../src/http/listen.js';
+import { forgetKeys } from '../../../src/idempotency/jobs.js';
+import { addMillis } from '../../../src/lib/instant.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import { Keyring } from '../../../src/secrets/keyring.js';
+import type { Answer } from '../../support/answer.js';
+import { makeClient, type Client } from '../../support/client.js';
+import { operations } from '../../support/openapi.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until, untilStatus } from '../../support/polling.js';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService({ simulated: { startMs: 150 } });
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+interface Write {
+  method: string;
+  path: string;
+  body?: unknown;
+  query?: Record<string, string | number | boolean>;
+}
+
+function send(write: Write, key: string, by = client): Promise<Answer> {
+  const { method, path, ...rest } = write;
+  return by.request(method, path, { ...rest, headers: { 'idempotency-key': key } });
+}
+
+const isReplay = ({ headers }: Answer) => headers.get('idempotency-replayed') === 'true';
+
+async function eventCount(by = client): Promise<number> {
+  const { rows } = await service.ctx.pool.query<{ count: number }>(
+    'select count(*) from events where org_id = $1',
+    [by.org.id],
+  );
+  return rows[0]!.count;
+}
+
+const create = (name: string, query = {}): Write => ({
+  method: 'POST',
+  path: '/v1/sandboxes',
+  body: smallRequest(name),
+  query,
+});
+
+/** What each write is tried on: made by the test, at rest. */
+const WRITES: Record<string, (made: { id: string; name: string; volume: string }) => Write> = {
+  create_sandbox: ({ name }) => create(`${name}-created`),
+  update_sandbox: ({ id, name }) => ({
+    method: 'PATCH',
+    path: `/v1/sandboxes/${id}`,
+    body: { name: `${name}-new` },
+  }),
+  update_by_name: ({ name }) => ({
+    method: 'PATCH',
+    path: `/v1/sandboxes/by-name/${name}`,
+    body: { name: `${name}-new` },
+  }),
+  start_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/start`, body: {} }),
+  start_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/start` }),
+  stop_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/stop`, body: {} }),
+  stop_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/stop` }),
+  restart_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/restart`, body: {} }),
+  restart_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/restart` }),
+  delete_sandbox: ({ id }) => ({ method: 'DELETE', path: `/v1/sandboxes/${id}` }),
+  delete_by_name: ({ name }) => ({ method: 'DELETE', path: `/v1/sandboxes/by-name/${name}` }),
+  create_volume: ({ name }) => ({ method: 'POST', path: '/v1/volumes', body: { name: `${name}-made` } }),
+  update_volume: ({ volume }) => ({
+    method: 'PATCH',
+    path: `/v1/volumes/${volume}`,
+    body: { capacity_gib: 1 },
+  }),
+  delete_volume: ({ volume }) => ({ method: 'DELETE', path: `/v1/volumes/${volume}` }),
+  restore_volume: ({ volume }) => ({ method: 'POST', path: `/v1/volumes/${volume}/restore` }),
+};
+
+/** Tried in `idempotency-files.test.ts`. */
+const FILE_WRITES = [
+  'copy_volume_file',
+  'delete_volume_file',
+  'make_volume_directory',
+  'rename_volume_file',
+  'write_volume_file',
+];
+
+/** Tried in `keys/routes.test.ts`: what is repeated has no secret in it. */
+const KEY_WRITES = ['create_key', 'revoke_key', 'rotate_key'];
+
+const keyed = operations.filter(({ operation }) =>
+  (operation as { parameters?: { name: string }[] }).parameters?.some(
+    ({ name }) => name === 'Idempotency-Key',
+  ),
+);
+
+test('every operation that takes a key is tried', () => {
+  expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
+    [...Object.keys(WRITES), ...FILE_WRITES, ...KEY_WRITES].toSorted(),
+  );
+});
+
+test.each(Object.keys(WRITES))('%s with a key is carried out once', async (operation) => {
+  const mine = await service.newOrg();
+  const name = operation.replaceAll('_', '-');
+  const { body: sandbox } = await mine.post('/v1/sandboxes', smallRequest(name), {
+    ...(/^(stop|restart)/.test(operation) ? { start: true, wait_for: 'running' } : {}),
+  });
+  const { body: volume } = await mine.post('/v1/volumes', { name });
+  if (operation === 'restore_volume') await mine.delete(`/v1/volumes/${volume.id}`);
+  const write = WRITES[operation]!({ id: sandbox.id, name, volume: volume.id });
+
+  const before = await eventCount(mine);
+  const first = await send(write, 'once', mine);
+  expect([first.status, isReplay(first)], first.text).toEqual([200, false]);
+  // What the worker does of it is an event too.
+  if (/^(start|stop|restart)/.test(operation)) {
+    await untilStatus(mine, sandbox.id, operation.startsWith('stop') ? 'stopped' : 'running');
+  }
+  const after = await eventCount(mine);
+  expect(after).toBeGreaterThan(before);
+  for (let again = 0; again < 3; again += 1) {
+    const repeated = await send(write, 'once', mine);
+    expect([repeated.status, isReplay(repeated), repeated.text]).toEqual([200, true, first.text]);
+  }
+  expect(await eventCount(mine)).toBe(after);
+});
+
+test('a delete whose answer was lost is answered again, without the key it is not found', async () => {
+  const { body } = await client.post('/v1/sandboxes', smallRequest('lost'));
+  const write = { method: 'DELETE', path: `/v1/sandboxes/${body.id}` };
+  const first = await send(write, 'lost-delete');
+  expect((await send(write, 'lost-delete')).body).toEqual(first.body);
+  expect((await client.delete(write.path)).status).toBe(404);
+  // Another key is another request.
+  expect((await send(write, 'another-delete')).status).toBe(404);
+});
+
+describe('the same key for another request', () => {
+  test.each<[string, Partial<Write>]>([
+    ['method', { method: 'DELETE', path: '/v1/sandboxes/by-name/conflict' }],
+    ['path', { path: '/v1/volumes', body: { name: 'conflict' } }],
+    ['query', { query: { start: true } }],
+    ['body', { body: smallRequest('conflict', { labels: { a: 'b' } }) }],
+  ])('that differs by its %s is refused and changes nothing', async (_, difference) => {
+    const mine = await service.newOrg();
+    expect((await send(create('conflict'), 'shared', mine)).status).toBe(200);
+    const before = await eventCount(mine);
+    const other = await send({ ...create('conflict'), ...difference }, 'shared', mine);
+    expect([other.status, other.body.error.code]).toEqual([409, 'idempotency_conflict']);
+    expect(await eventCount(mine)).toBe(before);
+  });
+
+  test('of another organization is another key', async () => {
+    const stranger = await service.newOrg();
+    const [one, two] = await Promise.all([
+      send(create('neighbours'), 'popular'),
+      send(create('neighbours'), 'popular', stranger),
+    ]);
+    expect([one.status, two.status, isReplay(one), isReplay(two)]).toEqual([200, 200, false, false]);
+    expect(one.body.id).not.toBe(two.body.id);
+  });
+});
+
+test('a refusal is not kept: the request is tried again when what was wrong is mended', async () => {
+  const { body: taken } = await client.post('/v1/sandboxes', smallRequest('mended'));
+  expect((await send(create('mended'), 'second-try')).status).toBe(409);
+  await client.delete(`/v1/sandboxes/${taken.id}`);
+  const made = await send(create('mended'), 'second-try');
+  expect([made.status, isReplay(made)]).toEqual([200, false]);
+  // And the refused request does not hold the key for itself.
+  expect((await send({ method: 'DELETE', path: '/v1/sandboxes/by-name/none' }, 'free')).status).toBe(404);
+  expect((await send(create('takes-it'), 'free')).status).toBe(200);
+});
+
+test('of twenty equal requests at once one is carried out, and all have its answer', async () => {
+  const mine = await service.newOrg();
+  for (const write of [
+    create('twenty'),
+    create('waits', { start: true, wait_for: 'running' }),
+    { method: 'POST', path: '/v1/volumes', body: { name: 'twenty' } },
+  ]) {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => send(write, `twenty ${JSON.stringify(write)}`.slice(0, 255), mine)),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+    expect(answers.filter(isReplay)).toHaveLength(19);
+  }
+  expect((await mine.get('/v1/sandboxes')).body.data).toHaveLength(2);
+});
+
+describe('with wait_for=running', () => {
+  const waiting = { start: true, wait_for: 'running', wait_timeout: 90 };
+
+  test('the answer that is repeated is the final one, whatever has become of it since', async () => {
+    const write = create('final', waiting);
+    const first = await send(write, 'final');
+    expect(first.body.status).toBe('running');
+    await client.post(`/v1/sandboxes/${first.body.id}/stop`, {});
+    await untilStatus(client, first.body.id, 'stopped');
+    const again = await send(write, 'final');
+    expect([isReplay(again), again.text]).toEqual([true, first.text]);
+  });
+
+  test('who was cut off while waiting asks again, and gets the end of the same start', async () => {
+    const slow = await startTestService({ simulated: { startMs: 1_200 } });
+    try {
+      const mine = await slow.newOrg();
+      const write = create('cut', waiting);
+      const query = new URLSearchParams(
+        Object.entries(waiting).map(([name, value]): [string, string] => [name, `${value}`]),
+      );
+      const cut = httpRequest(`${mine.url}/v1/sandboxes?${query.toString()}`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${mine.key}`,
+          'content-type': 'application/json',
+          'idempotency-key': 'cut',
+        },
+      });
+      cut.on('error', () => undefined);
+      cut.end(JSON.stringify(write.body));
+      const { body: admitted } = await until(
+        () => mine.get('/v1/sandboxes/by-name/cut'),
+        ({ status }) => status === 200,
+      );
+      cut.destroy();
+      await sleep(100);
+      const again = await send(write, 'cut', mine);
+      expect([again.status, isReplay(again), again.body.id, again.body.status]).toEqual([
+        ...[200, true, admitted.id],
+        'running',
+      ]);
+      const events = await mine.get('/v1/events', { event_type: 'sandbox_start_requested' });
+      expect(events.body.data).toHaveLength(1);
+    } finally {
+      await slow.close();
+    }
+  });
+
+  test('a wait that ran out of time is answered, and that answer is repeated', async () => {
+    const slow = await startTestService({ worker: false });
+    try {
+      const mine = await slow.newOrg();
+      const write = create('impatient', { start: true, wait_for: 'running', wait_timeout: 0 });
+      const first = await send(write, 'impatient', mine);
+      expect(first.body.status).toBe('starting');
+      await mine.post(`/v1/sandboxes/${first.body.id}/stop`, {});
+      expect((await send(write, 'impatient', mine)).text).toBe(first.text);
+    } finally {
+      await slow.close();
+    }
+  });
+});
+
+test('a request cut off before its answer has been carried out whole or not at all', async () => {
+  const mine = await service.newOrg();
+  for (let round = 0; round < 30; round += 1) {
+    const write = create(`cut-${round}`);
+    const cut = httpRequest(`${mine.url}/v1/sandboxes`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${mine.key}`,
+        'content-type': 'application/json',
+        'idempotency-key': write.path + round,
+      },
+    });
+    cut.on('error', () => undefined);
+    cut.end(JSON.stringify(write.body));
+    await sleep(round);
+    cut.destroy();
+    expect((await send(write, write.path + round, mine)).status).toBe(200);
+  }
+  const events = await mine.get('/v1/events', { event_type: 'sandbox_created', limit: 100 });
+  expect(events.body.data).toHaveLength(30);
+});
+
+describe('after a day', () => {
+  const ago = (millis: number) =>
+    service.ctx.pool.query(`update idempotency_keys set created_at = $2 where org_id = $1`, [
+      client.org.id,
+      addMillis(service.ctx.now(), -millis),
+    ]);
+  const DAY = 24 * 3_600_000;
+
+  test('a key is as good as new, and until then it is not', async () => {
+    const other = await startTestService({ worker: false });
+    try {
+      const mine = await other.newOrg();
+      const { body } = await send(create('day'), 'day', mine);
+      const shift = (millis: number) =>
+        other.ctx.pool.query('update idempotency_keys set created_at = $1', [
+          addMillis(other.ctx.now(), -millis),
+        ]);
+      await shift(DAY - 60_000);
+      expect(isReplay(await send(create('day'), 'day', mine))).toBe(true);
+      await shift(DAY + 1_000);
+      // Carried out for real: the name is taken.
+      expect((await send(create('day'), 'day', mine)).body.error.code).toBe('name_already_exists');
+      const deleted = await send({ method: 'DELETE', path: `/v1/sandboxes/${body.id}` }, 'day', mine);
+      expect([deleted.status, isReplay(deleted)]).toEqual([200, false]);
+    } finally {
+      await other.close();
+    }
+  });
+
+  test('it is deleted', async () => {
+    await send({ method: 'POST', path: '/v1/volumes', body: { name: 'old-key' } }, 'old-key');
+    await ago(DAY + 1_000);
+    await send({ method: 'POST', path: '/v1/volumes', body: { name: 'young-key' } }, 'young-key');
+    await forgetKeys(service.ctx, new AbortController().signal);
+    const { rows } = await service.ctx.pool.query(
+      'select key, answer from idempotency_keys where org_id = $1',
+      [client.org.id],
+    );
+    expect(rows.map(({ key }) => key)).toEqual(['young-key']);
+  });
+});
+
+test.each([
+  ['no text', ''],
+  ['more than 255 characters', 'x'.repeat(256)],
+  ['a control character', 'a\tb'],
+  ['what is not ASCII', 'schl\u00fcssel'],
+])('a key of %s is refused by the name of the header', async (_, key) => {
+  const before = await eventCount();
+  const { status, body } = await send(create('unkeyed'), key);
+  expect([status, body.error.code, body.error.details]).toEqual([
+    400,
+    'invalid_request',
+    { parameter: 'Idempotency-Key' },
+  ]);
+  expect(body.error.message).toContain('Idempotency-Key');
+  expect(await eventCount()).toBe(before);
+});
+
+test('the longest and strangest key there may be is taken', async () => {
+  const key = `~ !"#$%&'()*+,-./:;<=>?@[]^_{|} ${'x'.repeat(223)}`;
+  expect(key).toHaveLength(255);
+  expect(isReplay(await send(create('strange'), key))).toBe(false);
+  expect(isReplay(await send(create('strange'), key))).toBe(true);
+});
+
+test('a request is recognised after the secret keys were rotated, and another is still refused', async () => {
+  const old = Keyring.makeKey();
+  const keys = (...texts: string[]) => Keyring.parse(texts.join('\n'), 'a test');
+  let keyring = keys(old);
+  const rotating = await startTestService({ worker: false });
+  const app = await buildApp({ ...rotating.ctx, keyring: () => keyring });
+  try {
+    const mine = await rotating.newOrg();
+    const by = makeClient(await listen(app, { host: '127.0.0.1', port: 0 }), mine);
+    const waiting = create('rotated-wait', { start: true, wait_for: 'running', wait_timeout: 1 });
+    const waited = send(waiting, 'wait', by);
+    const first = await send(create('rotated'), 'rotated', by);
+    keyring = keys(Keyring.makeKey(), old);
+    expect((await send(create('rotated'), 'rotated', by)).text).toBe(first.text);
+    expect((await send(create('other'), 'rotated', by)).body.error.code).toBe('idempotency_conflict');
+    expect((await send(waiting, 'wait', by)).text).toBe((await waited).text);
+    // Without the key that made it nothing is recognised: better refused than carried out twice.
+    keyring = keys(Keyring.makeKey());
+    expect((await send(create('rotated'), 'rotated', by)).status).toBe(409);
+  } finally {
+    await app.close();
+    await rotating.close();
+  }
+});
+
+test('a read does not look at the key, and what a key is for is stored without the request', async () => {
+  expect((await client.request('GET', '/v1/volumes', { headers: { 'idempotency-key': '' } })).status).toBe(
+    200,
+  );
+  const canary = 'canary-in-the-body';
+  const secrets = {
+    entries: [
+      {
+        env_var: 'TOKEN',
+        placeholder: '$MSB_TOKEN',
+        value: canary,
+        allowed_hosts: [{ type: 'any' }],
+      },
+    ],
+  };
+  const write = { ...create('secretive'), body: smallRequest('secretive', { network: { secrets } }) };
+  expect((await send(write, 'secretive')).status).toBe(200);
+  const { rows } = await service.ctx.pool.query<{ text: string }>(
+    "select k::text || encode(k.fingerprint, 'escape') as text from idempotency_keys k where key = 'secretive'",
+  );
+  expect(rows).toHaveLength(1);
+  expect(rows[0]!.text).not.toContain(canary);
+});

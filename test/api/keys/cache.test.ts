@@ -1,0 +1,211 @@
+import { BlockList } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { FULL_ACCESS } from '../../../src/access/access.js';
+import { operator } from '../../../src/audit/events/actor.js';
+import { createKey } from '../../../src/keys/create.js';
+import { revokeKey } from '../../../src/keys/revoke.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until } from '../../support/polling.js';
+
+let first: TestService;
+let second: TestService;
+let client: Client;
+let key: string;
+let keyId: string;
+
+beforeAll(async () => {
+  first = await startTestService({ worker: false });
+  second = await startTestService({ worker: false, beside: first });
+  client = await first.newOrg();
+});
+afterAll(async () => {
+  await second.close();
+  await first.close();
+});
+beforeEach(async () => {
+  await until(
+    async () => Promise.resolve(first.ctx.changes.live && second.ctx.changes.live),
+    (live) => live,
+  );
+  ({ id: keyId, key } = await createKey(first.ctx.pool, client.org.id, 'watched', operator('test')));
+  expect([await ask(first), await ask(second)]).toEqual([200, 200]);
+});
+
+async function ask(service: TestService): Promise<number> {
+  const { status } = await fetch(`${service.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } });
+  return status;
+}
+
+/** The connections that listen, of both services. */
+const LISTENING = `datname = current_database() and query like 'listen%'`;
+
+/** Asks as fast as it answers until it gets this status; when it last asked and got another, in milliseconds from the first. */
+async function lastOther(service: TestService, refused = 401): Promise<number> {
+  const began = performance.now();
+  let last = 0;
+  await until(
+    async () => {
+      const asked = performance.now() - began;
+      const status = await ask(service);
+      if (status !== refused) last = asked;
+      return status;
+    },
+    (status) => status === refused,
+    30_000,
+  );
+  return last;
+}
+
+describe('a key that is remembered', () => {
+  test('costs less than a look at the database a request', async () => {
+    const looks: string[] = [];
+    const { pool } = second.ctx;
+    const query = pool.query.bind(pool);
+    pool.query = ((...args: Parameters<typeof query>) => {
+      if (args[0].includes('api_key_replaced_secrets')) looks.push('look');
+      return query(...args);
+    }) as typeof pool.query;
+    await ask(second);
+    const began = performance.now();
+    for (let count = 0; count < 50; count += 1) await ask(second);
+    const seconds = (performance.now() - began) / 1000;
+    pool.query = query;
+    expect(looks.length).toBeLessThanOrEqual(2 + Math.ceil(seconds / 0.9));
+    expect(looks.length).toBeLessThan(50);
+  });
+
+  test('is not forgotten for requests that are refused, and many at once look together', async () => {
+    const { pool } = second.ctx;
+    const query = pool.query.bind(pool);
+    let [looks, answered] = [0, 0];
+    pool.query = ((...args: Parameters<typeof query>) => {
+      if (args[0].includes('api_key_replaced_secrets')) looks += 1;
+      return query(...args);
+    }) as typeof pool.query;
+    const nobody = { method: 'POST', headers: { authorization: `Bearer ${key.slice(0, -1)}` } };
+    try {
+      const began = performance.now();
+      for (let round = 0; round < 20; round += 1) {
+        expect((await fetch(`${second.url}/v1/keys`, nobody)).status).toBe(401);
+        const statuses = await Promise.all(Array.from({ length: 10 }, () => ask(second)));
+        answered += statuses.filter((status) => status === 200).length;
+      }
+      const seconds = (performance.now() - began) / 1000;
+      expect(answered).toBe(200);
+      expect(looks).toBeLessThanOrEqual(1 + Math.ceil(seconds / 0.9));
+    } finally {
+      pool.query = query;
+    }
+  });
+
+  test('has its networks read once as long as it is remembered', async () => {
+    const cidrs = Array.from({ length: 100 }, (_, index) => `10.${index}.0.0/16`);
+    const access = { ...FULL_ACCESS, cidrs: [...cidrs, '127.0.0.0/8'] };
+    ({ key } = await createKey(first.ctx.pool, client.org.id, 'near', operator('test'), access));
+    const read = vi.spyOn(BlockList.prototype, 'addSubnet');
+    try {
+      const began = performance.now();
+      for (let count = 0; count < 50; count += 1) expect(await ask(second)).toBe(200);
+      const seconds = (performance.now() - began) / 1000;
+      expect(read.mock.calls.length).toBeLessThanOrEqual(101 * (2 + Math.ceil(seconds / 0.9)));
+      expect(read.mock.calls.length).toBeLessThan(101 * 50);
+    } finally {
+      read.mockRestore();
+    }
+  });
+
+  test('is refused by the other process within a second of being revoked', async () => {
+    await revokeKey(first.ctx.pool, keyId, operator('test'));
+    expect(await lastOther(second)).toBeLessThan(1_000);
+  });
+
+  test('is refused at once by the process that revoked it', async () => {
+    const answer = await client.delete(`/v1/keys/${keyId}`);
+    expect([answer.status, await ask(first)]).toEqual([200, 401]);
+  });
+
+  test('is refused by all when it is revoked in the database by hand', async () => {
+    await first.ctx.pool.query('update api_keys set revoked_at = now() where id = $1', [keyId]);
+    const [one, two] = await Promise.all([lastOther(first), lastOther(second)]);
+    expect([one < 1_000, two < 1_000]).toEqual([true, true]);
+  });
+
+  test('opens less at once when it is narrowed by hand', async () => {
+    await first.ctx.pool.query(`update api_keys set cidrs = '{10.0.0.0/8}' where id = $1`, [keyId]);
+    expect(await lastOther(second, 403)).toBeLessThan(1_000);
+  });
+});
+
+describe('while the connection for notifications is down', () => {
+  test('a revoked key is refused at once: nothing is remembered', async () => {
+    const { rowCount } = await first.ctx.pool.query(
+      `select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`,
+    );
+    expect(rowCount).toBeGreaterThanOrEqual(2);
+    await until(
+      async () => Promise.resolve(second.ctx.changes.live || first.ctx.changes.live),
+      (live) => !live,
+    );
+    await revokeKey(first.ctx.pool, keyId, operator('test'));
+    expect([await ask(first), await ask(second)]).toEqual([401, 401]);
+  });
+
+  test('what was remembered before is not served when it is back', async () => {
+    for (let round = 0; round < 3; round += 1) {
+      const { id, key: each } = await createKey(first.ctx.pool, client.org.id, 'round', operator('test'));
+      key = each;
+      expect(await ask(second)).toBe(200);
+      await first.ctx.pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`);
+      await revokeKey(first.ctx.pool, id, operator('test'));
+      expect(await lastOther(second)).toBeLessThan(1_000);
+      await until(
+        async () => Promise.resolve(second.ctx.changes.live),
+        (live) => live,
+      );
+      expect(await ask(second)).toBe(401);
+    }
+  });
+});
+
+test('an answer that is under way for long is cut off when its key is revoked', async () => {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const held = fetch(`${second.url}/v1/sandboxes?start=true&wait_for=running`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify(smallRequest('never-runs')),
+  });
+  const ended = held.then(
+    () => 'answered',
+    () => 'cut off',
+  );
+  await until(
+    () => client.get('/v1/sandboxes/by-name/never-runs'),
+    ({ status }) => status === 200,
+  );
+  await revokeKey(first.ctx.pool, keyId, operator('test'));
+  // Long before the two minutes are over for which it would be held.
+  expect(await ended).toBe('cut off');
+});
+
+test('under load no answer comes through that began a second after the revocation', async () => {
+  let revokedAt = Infinity;
+  const late: number[] = [];
+  const began = performance.now();
+  const asking = Promise.all(
+    Array.from({ length: 8 }, async () => {
+      while (performance.now() < began + 3_000) {
+        const asked = performance.now();
+        const status = await ask(second);
+        if (status === 200 && asked > revokedAt + 1_000) late.push(asked - revokedAt);
+      }
+    }),
+  );
+  await sleep(700);
+  await revokeKey(first.ctx.pool, keyId, operator('test'));
+  revokedAt = performance.now();
+  await asking;
+  expect(late).toEqual([]);
+});

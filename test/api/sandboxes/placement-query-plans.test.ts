@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { connectAlone } from '../../../src/db/pool.js';
+import { inTransaction } from '../../../src/db/transaction.js';
+import { now } from '../../../src/lib/instant.js';
+import { isAnyWaiting, lockWaiting, markShort, readQueue } from '../../../src/sandboxes/placement/queries.js';
+import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
+import { costOf, PLANNED, sentDuring, type Sent } from '../../support/query-plans.js';
+import { loadPlenty } from '../../support/bulk-rows.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+
+/** A burst of starts comes faster than the database learns that there is one: it plans by what it knew before. */
+
+const RESTING = 1_000;
+const WAITING = 4_000;
+const BATCH = 500;
+
+let service: TestService;
+let session: Awaited<ReturnType<typeof connectAlone>>;
+let orgId: string;
+beforeAll(async () => {
+  service = await startTestService({ worker: false });
+  session = await connectAlone(service.database);
+  const client = await service.newOrg();
+  orgId = client.org.id;
+  const { body } = await client.post('/v1/sandboxes', smallRequest('first'));
+  await loadPlenty(session, orgId, { sandboxes: RESTING, runs: 10, events: 1_000, until: now(), days: 30 });
+  await session.query('vacuum analyze');
+  for (const table of ['sandboxes', 'runs']) {
+    await session.query(`alter table ${table} set (autovacuum_enabled = false)`);
+  }
+  await session.query(
+    `with made as (
+       insert into sandboxes
+       select r.* from sandboxes t
+       cross join generate_series(1, $2::int) n
+       cross join lateral jsonb_populate_record(t, jsonb_build_object(
+         'id', gen_random_uuid(), 'run_id', gen_random_uuid(), 'name', 'waiting-' || n, 'slug', 'waiting-' || n,
+         'status', 'starting', 'status_reason', 'scheduling')) r
+       where t.id = $1
+       returning org_id, id, run_id)
+     insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib)
+     select org_id, run_id, id, 1, 128, 0 from made`,
+    [body.id, WAITING],
+  );
+}, 120_000);
+afterAll(async () => {
+  await session?.end();
+  await service?.close();
+});
+
+test('a batch of those who wait is found by the runs that wait and the keys of their sandboxes', async () => {
+  const { pool } = service.ctx;
+  const sent = await sentDuring(async () => {
+    expect(await isAnyWaiting(pool, 'simulated')).toBe(true);
+    const queue = await readQueue(pool, 'simulated', null, BATCH);
+    expect(queue).toHaveLength(BATCH);
+    const ids = queue.map(({ runId }) => runId);
+    expect(ids).toEqual(ids.toSorted());
+    const locked = await inTransaction(pool, (tx) => lockWaiting(tx, 'simulated', ids));
+    expect(locked.map(({ runId }) => runId)).toEqual(ids);
+  });
+  expect(sent).toHaveLength(3);
+  await expectLookedUp(sent, BATCH);
+});
+
+test('what a worker holds is found by the keys of its sandboxes', async () => {
+  const { rows } = await session.query<{ id: string; worker: string }>(
+    `update sandboxes set worker_id = $1, status_reason = null
+     where id in (select id from sandboxes where status = 'starting' limit $2) returning id, worker_id as worker`,
+    [await anyWorker(), BATCH],
+  );
+  const worker = { id: rows[0]!.worker, runtime: 'simulated' };
+  const held = rows.map(({ id }) => ({ orgId, sandboxId: id }));
+  const sent = await sentDuring(async () => {
+    const found = new Set(
+      (await sandboxesToReconcile(service.ctx.pool, worker, held)).map(({ sandboxId }) => sandboxId),
+    );
+    expect(held.filter(({ sandboxId }) => !found.has(sandboxId))).toEqual([]);
+  });
+  expect(sent).toHaveLength(1);
+  // Each is found twice, once by its key, and its run.
+  await expectLookedUp(sent, 3 * BATCH);
+});
+
+test('who was told why he waits is left alone, and not even locked', async () => {
+  const tellAll = () =>
+    inTransaction(service.ctx.pool, (tx) =>
+      markShort(tx, 'simulated', { runIds: [], behind: '00000000-0000-0000-0000-000000000000' }, now()),
+    );
+  // Who locked or changed each row last.
+  const holders = async () =>
+    (
+      await session.query<{ id: string }>(
+        `select id, xmin::text, xmax::text from sandboxes where status_reason = 'insufficient_capacity' order by id`,
+      )
+    ).rows;
+  await tellAll();
+  const before = await holders();
+  expect(before).toHaveLength(WAITING);
+  await tellAll();
+  expect(await holders()).toEqual(before);
+});
+
+async function expectLookedUp(sent: readonly Sent[], count: number): Promise<void> {
+  for (const statement of sent) {
+    for (const planned of PLANNED) {
+      const { walked, buffers } = await costOf(session, statement, orgId, planned);
+      expect([statement.text, walked]).toEqual([statement.text, []]);
+      expect(buffers, statement.text).toBeLessThan(count * 15);
+    }
+  }
+}
+
+async function anyWorker(): Promise<string> {
+  const { rows } = await session.query<{ id: string }>(
+    `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
+     values (gen_random_uuid(), 'simulated', 'any', '{}', 1, 1, 'nobody', 1, now(), now()) returning id`,
+  );
+  return rows[0]!.id;
+}

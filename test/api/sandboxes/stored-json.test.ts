@@ -1,0 +1,148 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { serializerOf } from '../../../src/http/serializer.js';
+import { presentSandbox } from '../../../src/sandboxes/present.js';
+import { getSandbox } from '../../../src/sandboxes/queries.js';
+import {
+  PaginatedSandboxResponse,
+  SandboxResponse,
+  SandboxSpec,
+} from '../../../src/sandboxes/spec/schema.js';
+import { specToKeep } from '../../../src/sandboxes/spec/text.js';
+import type { Client } from '../../support/client.js';
+import { BARE_SPEC, clientOf, FULL_SPEC, importAll, line } from '../../support/import-lines.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { fullRequest, smallRequest } from '../../support/sandbox-requests.js';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startTestService({ worker: false });
+});
+afterAll(() => service.close());
+
+/** What the schema makes of the row, which is what answers of writes are. */
+async function bySchema(client: Client, id: string): Promise<string> {
+  const row = (await getSandbox(service.ctx.pool, client.org.id, { id }))!;
+  return serializerOf(SandboxResponse)(presentSandbox(row));
+}
+
+async function keptSpec(id: string): Promise<string> {
+  const { rows } = await service.ctx.pool.query('select spec::text as spec from sandboxes where id = $1', [
+    id,
+  ]);
+  return rows[0].spec;
+}
+
+/** What of a schema decides what is shown: all but what is said of it. */
+const shapeOf = (schema: unknown): string =>
+  JSON.stringify(schema, (key, value: unknown) =>
+    key === 'description' || key === 'title' ? undefined : value,
+  );
+
+test('texts that were kept are shown as they are for as long as the schema is the one that they were made with', () => {
+  // Who changes the schema changes the mark in spec-text.ts too, so that texts of before go through the new one, and then this.
+  const made = createHash('sha256').update(shapeOf(SandboxSpec)).digest('hex').slice(0, 16);
+  expect([specToKeep(FULL_SPEC as never)[0], made]).toEqual(['\t', '1af7ce86a1f87808']);
+});
+
+test('reads give to the letter what the schema gives, of what was created, relabelled and imported', async () => {
+  const client = await service.newOrg();
+  await client.post('/v1/volumes', { name: 'data' });
+  const full = fullRequest('full', 'data') as Record<string, any>;
+  const created = await client.post('/v1/sandboxes', full);
+  expect(created.status, created.text).toBe(200);
+  const relabelled = await client.post('/v1/sandboxes', smallRequest('small', { labels: { a: 'b' } }));
+  await client.patch(`/v1/sandboxes/${relabelled.body.id}`, { labels: { 'a"\\\n': 'ü\u2028' } });
+
+  const org = line.org();
+  const odd = { name: 'n"\\ü\u2028\t', slug: 's"\\\u0001', last_failure_message: 'out "of"\n\u0001 memory' };
+  const imported = [
+    line.sandbox(org, {
+      ...{ ...odd, spec: FULL_SPEC, started_at: '2026-03-02T00:00:00.5Z' },
+      ...{ status: 'running', ephemeral: true },
+    }),
+    line.sandbox(org, { spec: { ...BARE_SPEC, resources: {}, image: null } }),
+    line.sandbox(org, { status: 'starting', status_reason: 'scheduling', spec: null }),
+  ];
+  expect(await importAll(service, [org, ...imported])).toMatchObject({ committed: true, bad: [] });
+  const importer = await clientOf(service, org);
+
+  for (const [owner, ids] of [
+    [client, [created.body.id, relabelled.body.id]],
+    [importer, imported.map((each) => each['id'] as string)],
+  ] as [Client, string[]][]) {
+    for (const id of ids) {
+      const { text, headers, body } = await owner.get(`/v1/sandboxes/${id}`);
+      expect(headers.get('content-type')).toBe('application/json; charset=utf-8');
+      expect(text).toBe(await bySchema(owner, id));
+      expect((await owner.get(`/v1/sandboxes/by-name/${encodeURIComponent(body.name)}`)).text).toBe(text);
+      if (body.spec !== null) expect(await keptSpec(id)).toBe(`\t${JSON.stringify(body.spec)}`);
+    }
+    for (const query of [{}, { limit: 1 }, { sort: 'name' }, { name_prefix: 'nobody' }]) {
+      const { text, body } = await owner.get('/v1/sandboxes', query);
+      expect(text).toBe(serializerOf(PaginatedSandboxResponse)(body));
+    }
+  }
+});
+
+test('a page that is long is whole', async () => {
+  const client = await service.newOrg();
+  const env = [{ key: 'LONG', value: 'ü€'.repeat(20_000) }];
+  for (const name of ['one', 'two', 'three', 'four']) {
+    expect((await client.post('/v1/sandboxes', smallRequest(name, { env }))).status).toBe(200);
+  }
+  const { body, text, headers } = await client.get('/v1/sandboxes');
+  expect(headers.get('content-length')).toBe(String(Buffer.byteLength(text)));
+  expect(body.data.map((each: any) => each.spec.env)).toEqual([env, env, env, env]);
+});
+
+test('what a request has beside what is known is not kept', async () => {
+  const client = await service.newOrg();
+  const network = { policy: { rules: [], nobody: 'knows' }, tls: { enabled: true, nobody: 'knows' } };
+  const { body } = await client.post('/v1/sandboxes', smallRequest('more', { network }));
+  expect(await keptSpec(body.id)).not.toContain('nobody');
+});
+
+test('a specification that was kept before, or changed by hand, is shown by the schema', async () => {
+  const client = await service.newOrg();
+  const { body } = await client.post('/v1/sandboxes', smallRequest('older'));
+  const kept = {
+    ...body.spec,
+    vault_path: 'nobody sees this',
+    resources: { memory_mib: 256, vault_path: 'nobody sees this' },
+  };
+  await service.ctx.pool.query('update sandboxes set spec = $2 where id = $1', [
+    body.id,
+    JSON.stringify(kept),
+  ]);
+  const expected = { ...body.spec, resources: { vcpus: 1, memory_mib: 256 } };
+  const { text, body: shown } = await client.get(`/v1/sandboxes/${body.id}`);
+  expect(shown.spec).toEqual(expected);
+  expect(text).toBe(await bySchema(client, body.id));
+  expect((await client.get('/v1/sandboxes')).body.data).toEqual([shown]);
+  // From the next change on it is kept as it is shown.
+  await client.patch(`/v1/sandboxes/${body.id}`, { labels: { new: 'label' } });
+  expect(await keptSpec(body.id)).toBe(`\t${JSON.stringify({ ...expected, labels: { new: 'label' } })}`);
+});
+
+test('a specification that is too long for a short read is shown all the same, one and in a list', async () => {
+  const client = await service.newOrg();
+  // Nothing that can be compressed.
+  const value = randomBytes(50_000).toString('base64');
+  const env = [{ key: 'LONG', value }];
+  const ids: string[] = [];
+  for (const request of [smallRequest('short'), smallRequest('long', { env }), smallRequest('short-too')]) {
+    const { body, status, text } = await client.post('/v1/sandboxes', request);
+    expect(status, text).toBe(200);
+    ids.unshift(body.id);
+  }
+  const texts = [];
+  for (const id of ids) {
+    const { text } = await client.get(`/v1/sandboxes/${id}`);
+    expect(text).toBe(await bySchema(client, id));
+    texts.push(text);
+  }
+  const list = await client.get('/v1/sandboxes');
+  expect(list.text).toBe(`{"data":[${texts.join(',')}],"has_more":false,"next_cursor":null}`);
+  expect(list.text).toContain(value);
+});

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest';
+import { operations } from '../../support/openapi.js';
+import { startTestService } from '../../support/service.js';
+import { fullRequest } from '../../support/sandbox-requests.js';
+
+const CANARIES = ['canary-value', 'canary-password', 'canary-unknown', 'canary-broken'];
+
+test('what is secret goes in and comes out nowhere: answers, events, logs, the whole database', async () => {
+  const service = await startTestService();
+  try {
+    const client = await service.newOrg();
+    const { body: volume } = await client.post('/v1/volumes', { name: 'data' });
+    const texts: string[] = [];
+    const send = async (method: string, path: string, body?: unknown, query = '') => {
+      const answer = await client.request(method, path, { query, ...(body === undefined ? {} : { body }) });
+      texts.push(answer.text, JSON.stringify([...answer.headers]));
+      return answer;
+    };
+    const request = fullRequest('secretive', 'data') as any;
+    request.network.secrets.vault_path = 'canary-unknown';
+    request.network.secrets.entries[0].vault_path = 'canary-unknown';
+    const made = await send('POST', '/v1/sandboxes', request, 'start=true&wait_for=running');
+    expect(made.body.status).toBe('running');
+    // Refusals of every kind, with the secret in the request.
+    await send('POST', '/v1/sandboxes', request);
+    await send('POST', '/v1/sandboxes', { ...request, name: '' });
+    await send('POST', '/v1/sandboxes', { ...request, registry: { ...request.registry, username: 1 } });
+    await send(
+      'POST',
+      '/v1/sandboxes',
+      JSON.stringify(request).replace('canary-value', 'canary-broken" oops'),
+    );
+    request.network.secrets.entries[0].value = ['canary-value'];
+    await send('POST', '/v1/sandboxes', request);
+    // A stream of what the sandbox says has no end while it runs.
+    const reads = operations.filter(({ method, path }) => method === 'GET' && !/\/(logs|agent)$/.test(path));
+    for (const { method, path } of reads) {
+      await send(method, path.replace('{name}', 'secretive').replace('{sandbox_id}', made.body.id));
+    }
+    await send('POST', `/v1/sandboxes/${made.body.id}/stop`, {});
+    await send('DELETE', `/v1/sandboxes/${made.body.id}`);
+
+    const { rows: tables } = await service.ctx.pool.query<{ name: string }>(
+      "select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'",
+    );
+    expect(tables.length).toBeGreaterThan(8);
+    for (const { name } of tables) {
+      const { rows } = await service.ctx.pool.query<{ row: string }>(`select t::text as row from ${name} t`);
+      texts.push(...rows.map(({ row }) => row));
+    }
+    expect(texts.join('\n')).toContain('secretive');
+    const everything = [...texts, ...service.logs].join('\n');
+    for (const canary of CANARIES) expect(everything).not.toContain(canary);
+    expect(everything).not.toContain(client.key);
+    // A volume's id is no business of a sandbox's view.
+    expect(made.text).not.toContain(volume.id);
+  } finally {
+    await service.close();
+  }
+});

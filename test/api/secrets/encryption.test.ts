@@ -1,0 +1,188 @@
+import fc from 'fast-check';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { operator } from '../../../src/audit/events/actor.js';
+import type { Run, RunSecrets } from '../../../src/runtimes/runtime.js';
+import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import { addKey, dropOldKeys, openKeyring } from '../../../src/secrets/key-file.js';
+import { Keyring } from '../../../src/secrets/keyring.js';
+import { readSecrets, setKey } from '../../../src/secrets/queries.js';
+import { checkKeys, forgetAll, openSecrets, resealAll } from '../../../src/secrets/secrets.js';
+import { readSimulated } from '../../crash/support/engine-journal.js';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { untilStatus } from '../../support/polling.js';
+
+const ring = (...keys: string[]) => Keyring.parse(keys.join('\n'), 'the test');
+
+describe('a keyring', () => {
+  const [older, newer] = [Keyring.makeKey(), Keyring.makeKey()];
+
+  test('opens what it sealed, about the same thing, with any of its keys', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.string(), fc.string(), (text, about, other) => {
+        const sealed = ring(older).seal(text, about);
+        expect(ring(older).open(sealed, about)).toBe(text);
+        expect(ring(newer, older).open(sealed, about)).toBe(text);
+        expect(ring(newer).open(sealed, about)).toBeUndefined();
+        if (other !== about) expect(ring(older).open(sealed, other)).toBeUndefined();
+        expect(ring(older).seal(text, about).bytes.equals(sealed.bytes)).toBe(false);
+      }),
+    );
+  });
+
+  test('opens nothing of which a bit was changed, or that was cut', () => {
+    const sealed = ring(older).seal('the secret', 'x');
+    for (let bit = 0; bit < sealed.bytes.length * 8; bit += 1) {
+      const bytes = Buffer.from(sealed.bytes);
+      bytes[bit >> 3]! ^= 1 << (bit & 7);
+      expect(ring(older).open({ ...sealed, bytes }, 'x')).toBeUndefined();
+    }
+    for (let length = 0; length < sealed.bytes.length; length += 1) {
+      const bytes = sealed.bytes.subarray(0, length);
+      expect(ring(older).open({ ...sealed, bytes }, 'x')).toBeUndefined();
+    }
+  });
+
+  test('is refused when a key is none, without a word of it', () => {
+    for (const text of ['', ' \n', 'short', `${older}x`, `${older} ${older.slice(4)}`, 'ä'.repeat(44)]) {
+      let message = '';
+      try {
+        ring(text);
+      } catch (error) {
+        message = (error as Error).message;
+      }
+      expect(message).toContain('the test');
+      if (text.trim() !== '') expect(message).not.toContain(text.slice(0, 12));
+    }
+  });
+});
+
+describe('a key file', () => {
+  let folder: string;
+  beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'sandkeep-keys-'))));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  test('is made for its owner alone, stays as it is, and is read anew when a key was added or dropped', () => {
+    const file = join(folder, 'made', 'keys');
+    const keyring = openKeyring({ file });
+    const first = keyring().currentId;
+    expect([statSync(file).mode & 0o777, openKeyring({ file })().currentId]).toEqual([0o600, first]);
+    const sealed = keyring().seal('text', 'x');
+    addKey(file);
+    expect(keyring().currentId).not.toBe(first);
+    expect(keyring().open(sealed, 'x')).toBe('text');
+    dropOldKeys(file);
+    expect(keyring().open(sealed, 'x')).toBeUndefined();
+    expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(1);
+  });
+
+  test('that goes while its keys are in use is not made anew, and is taken again when it is back', () => {
+    const file = join(folder, 'goes');
+    const keyring = openKeyring({ file });
+    const { currentId } = keyring();
+    renameSync(file, `${file}.away`);
+    expect(() => keyring()).toThrow(`${file} has gone`);
+    expect(existsSync(file)).toBe(false);
+    renameSync(`${file}.away`, file);
+    expect(keyring().currentId).toBe(currentId);
+  });
+
+  test('that others may read is refused', () => {
+    const file = join(folder, 'open');
+    openKeyring({ file })();
+    chmodSync(file, 0o640);
+    expect(() => openKeyring({ file })()).toThrow('chmod 600');
+  });
+});
+
+describe('the secrets of a sandbox', () => {
+  let service: TestService;
+  let client: Client;
+  let given: { run: string; secrets: RunSecrets }[] = [];
+  beforeAll(async () => {
+    const failStart = ({ runId, secrets }: Run) => void given.push({ run: runId, secrets });
+    service = await startTestService({ simulated: { failStart } });
+    client = await service.newOrg();
+  });
+  afterAll(() => service.close());
+  afterEach(() => void (given = []));
+
+  const registry = { mode: 'inline', username: 'me', password: 'canary-password' };
+  const entry = {
+    env_var: 'TOKEN',
+    value: 'canary-value',
+    placeholder: '$TOKEN',
+    allowed_hosts: [{ type: 'any' }],
+  };
+  const spec = { registry, network: { secrets: { entries: [entry] } } };
+  const rowsOf = (id: string) => readSecrets(service.ctx.pool, client.org.id, id);
+
+  test('reach the runtime; credentials for the first run alone; and all go with the sandbox', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('keeps', spec));
+    expect((await rowsOf(body.id)).map(({ name }) => name).toSorted()).toEqual(['env:TOKEN', 'registry']);
+    await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
+    await client.post(`/v1/sandboxes/${body.id}/stop`, {});
+    await untilStatus(client, body.id, 'stopped');
+    await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
+    const values = { TOKEN: 'canary-value' };
+    expect(given.map(({ secrets }) => secrets)).toEqual([
+      { registry: { username: 'me', password: 'canary-password' }, values },
+      { registry: null, values },
+    ]);
+    await client.delete(`/v1/sandboxes/${body.id}`);
+    expect(await rowsOf(body.id)).toEqual([]);
+  });
+
+  test('that were moved to another sandbox open nothing: the start fails and says so', async () => {
+    const { body: mine } = await client.post('/v1/sandboxes', smallRequest('mine', spec));
+    const { body: theirs } = await client.post('/v1/sandboxes', smallRequest('theirs'));
+    await service.ctx.pool.query('update sandbox_secrets set sandbox_id = $2 where sandbox_id = $1', [
+      mine.id,
+      theirs.id,
+    ]);
+    const { body } = await client.post(`/v1/sandboxes/${theirs.id}/start`, {}, { wait_for: 'running' });
+    expect([body.status, body.last_failure_message]).toEqual([
+      'failed',
+      expect.stringContaining('a secret of the sandbox cannot be read'),
+    ]);
+    expect(given).toEqual([]);
+    await service.ctx.pool.query('delete from sandbox_secrets');
+  });
+
+  test('are sealed again under a new key', async () => {
+    const { body } = await client.post('/v1/sandboxes', smallRequest('reseals', spec));
+    const file = join(service.directory, 'secret-keys');
+    addKey(file);
+    expect(await resealAll(service.ctx.pool, service.ctx.keyring, operator('test'))).toBe(2);
+    expect(await resealAll(service.ctx.pool, service.ctx.keyring, operator('test'))).toBe(0);
+    dropOldKeys(file);
+    expect(await openSecrets(service.ctx.pool, service.ctx.keyring, client.org.id, body.id)).toEqual({
+      registry: { username: 'me', password: 'canary-password' },
+      values: { TOKEN: 'canary-value' },
+    });
+  });
+
+  test('are of an installation: a service with other keys does not start, until they are forgotten', async () => {
+    const { pool } = service.ctx;
+    const own = ring(Keyring.makeKey());
+    const other = ring(Keyring.makeKey());
+    await setKey(pool, own.currentId);
+    await expect(checkKeys(pool, own, 'a')).resolves.toBeUndefined();
+    await expect(checkKeys(pool, other, 'the file b')).rejects.toThrow(/not in the file b.*secrets forget/);
+    expect(await forgetAll(pool, other, operator('test'))).toBeGreaterThan(0);
+    const forgotten = await pool.query<{ count: number }>(
+      "select count(*) from events where event_type = 'secrets_forgotten'",
+    );
+    expect(forgotten.rows[0]!.count).toBeGreaterThan(0);
+    await expect(checkKeys(pool, other, 'b')).resolves.toBeUndefined();
+  });
+
+  test('are in no record of the simulated runtime', () => {
+    expect(service.runtime).toBeInstanceOf(SimulatedRuntime);
+    expect(readSimulated(service.directory)).not.toContain('canary');
+  });
+});

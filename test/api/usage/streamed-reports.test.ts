@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { makeClient, type Client } from '../../support/client.js';
+import { plainUsage } from '../../support/usage-oracle.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { askAndStare } from '../../support/unread-response.js';
+import { until } from '../../support/polling.js';
+import { newOrgOfAYear } from '../../support/year-of-runs.js';
+
+const WINDOW = { since: '2025-01-01', until: '2026-01-01' };
+const SANDBOXES = 400;
+
+let service: TestService;
+let large: Client;
+beforeAll(async () => {
+  service = await startTestService({ worker: false, settings: { usageStallMs: 3_000, maxUsageStreams: 2 } });
+  large = await newOrgOfAYear(service, SANDBOXES, 'box');
+});
+afterAll(() => service.close());
+
+const stare = (client: Client) =>
+  askAndStare(client, `/v1/billing/usage/sandbox?${new URLSearchParams(WINDOW).toString()}`);
+
+async function untilIdle(): Promise<void> {
+  const { requests } = service.ctx;
+  await until(
+    () => Promise.resolve(requests.watched.totalCount - requests.watched.idleCount),
+    (busy) => busy === 0,
+  );
+}
+
+test('months of many sandboxes are all there, in order', async () => {
+  const asked = { since: '2025-06-01', until: '2025-08-01' };
+  const { status, body } = await large.get('/v1/billing/usage/sandbox', asked);
+  expect(status).toBe(200);
+  const range = { since: '2025-06-01T00:00:00.000000Z', until: '2025-08-01T00:00:00.000000Z' };
+  const plain = await plainUsage(service.ctx.pool, large.org.id, { ...range, now: service.ctx.now() });
+  expect(plain).toHaveLength(61 * SANDBOXES);
+  // Compared as text: a difference of a megabyte would take minutes to print.
+  expect(JSON.stringify(body.rows) === JSON.stringify(plain)).toBe(true);
+  expect(body.sandboxes).toHaveLength(SANDBOXES);
+});
+
+test('who asks and does not read is in nobody else’s way', async () => {
+  const settings = { usageStallMs: 600_000, maxUsageStreams: 2 };
+  const patient = await startTestService({ worker: false, settings, beside: service });
+  try {
+    const other = makeClient(patient.url, await service.newOrg());
+    const staring = await stare(makeClient(patient.url, large));
+    // The service would wait ten minutes for the one who does not read.
+    expect((await other.get('/v1/billing/usage/sandbox')).status).toBe(200);
+    staring.destroy();
+  } finally {
+    await patient.close();
+  }
+});
+
+test('who asks and does not read is cut off and has one connection at most', async () => {
+  const staring = await stare(large);
+  const closed = new Promise((resolve) => staring.once('close', resolve));
+  expect(service.ctx.requests.watched.totalCount - service.ctx.requests.watched.idleCount).toBe(1);
+  await untilIdle();
+  staring.resume();
+  await closed;
+  expect(staring.complete).toBe(false);
+});
+
+test('who goes away in the middle leaves no connection behind', async () => {
+  const staring = await stare(large);
+  staring.destroy();
+  await untilIdle();
+  expect((await large.get('/v1/billing/usage/sandbox')).status).toBe(200);
+  expect(service.logs.filter((line) => line.includes('reading a stream failed'))).toEqual([]);
+});
+
+test('reports of one organization wait for their turn', async () => {
+  const staring = await stare(large);
+  const begun = performance.now();
+  expect((await large.get('/v1/billing/usage/sandbox')).status).toBe(200);
+  expect(performance.now() - begun).toBeGreaterThan(300);
+  staring.destroy();
+});
+
+test('what cannot be read is an error and not half an answer', async () => {
+  await service.ctx.pool.query('alter table usage_days rename to elsewhere');
+  try {
+    const { status, body } = await large.get('/v1/billing/usage/sandbox', WINDOW);
+    expect([status, body.error.code]).toEqual([500, 'internal_error']);
+  } finally {
+    await service.ctx.pool.query('alter table elsewhere rename to usage_days');
+  }
+});

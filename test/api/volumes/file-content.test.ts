@@ -1,0 +1,266 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from '../../support/client.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { until } from '../../support/polling.js';
+import { codeOf, encode, filesOf, makeVolume } from '../../support/volume-files.js';
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService();
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+const newVolume = (more = {}) => makeVolume(service, client, more);
+
+test('an upload takes any content-type or none, chunks or a length, an empty body or a large one', async () => {
+  const volume = await newVolume();
+  for (const contentType of [
+    undefined,
+    'application/json',
+    'text/html; charset=x',
+    'nonsense',
+    'multipart/form-data',
+  ]) {
+    const answer = await client.request('PUT', `${volume.base}/content`, {
+      headers: {
+        'x-msb-file-path': encode('typed'),
+        ...(contentType === undefined ? {} : { 'content-type': contentType }),
+      },
+      body: `{not json ${contentType}`,
+    });
+    expect(answer.status).toBe(200);
+    expect(await volume.text('typed')).toBe(`{not json ${contentType}`);
+  }
+  // As the streaming writer sends it: without a length and without a content-type.
+  const raw = await rawRequest(
+    `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
+      `x-msb-file-path: ${encode('chunked')}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n` +
+      '3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n',
+  );
+  expect(raw).toMatch(/^HTTP\/1.1 200 /);
+  expect(await volume.text('chunked')).toBe('abcdefg');
+  expect((await volume.put('empty', '')).status).toBe(200);
+  expect((await volume.stat('empty')).body.metadata.size).toBe(0);
+  expect(await (await volume.get('empty')).arrayBuffer()).toHaveProperty('byteLength', 0);
+  // More than any other body may be.
+  expect((await volume.put('large', Buffer.alloc(20 * 1024 * 1024, 'x'))).status).toBe(200);
+  expect((await volume.stat('large')).body.metadata.size).toBe(20 * 1024 * 1024);
+});
+
+test('200 MB go up and down without being held in memory', async () => {
+  const volume = await newVolume();
+  const SIZE = 200 * 1024 * 1024;
+  const chunk = Buffer.alloc(256 * 1024, 'z');
+  // The client's side is in this process as well: both sides together stay small.
+  let most = 0;
+  const before = process.memoryUsage().rss;
+  const watch = setInterval(() => (most = Math.max(most, process.memoryUsage().rss - before)), 20);
+  let sent = 0;
+  const answer = await volume.put(
+    'big',
+    new ReadableStream(
+      {
+        pull(controller) {
+          if (sent === SIZE) return controller.close();
+          sent += chunk.length;
+          controller.enqueue(chunk);
+        },
+      },
+      { highWaterMark: 0 },
+    ),
+  );
+  expect(answer.status).toBe(200);
+  const down = await volume.get('big');
+  let received = 0;
+  for await (const part of down.body!) received += (part as Uint8Array).length;
+  clearInterval(watch);
+  expect(received).toBe(SIZE);
+  expect(most).toBeLessThan(130 * 1024 * 1024);
+}, 180_000);
+
+test('a reader who is slow holds the file back, one who leaves lets it go', async () => {
+  const volume = await newVolume();
+  await volume.put('big', Buffer.alloc(50 * 1024 * 1024));
+  const openFiles = () => readdirSync('/proc/self/fd').length;
+  const before = openFiles();
+  for (let round = 0; round < 20; round += 1) {
+    await new Promise<void>((resolve, reject) => {
+      const request = httpRequest(
+        `${client.url}${volume.base}/content`,
+        {
+          headers: { authorization: `Bearer ${client.key}`, 'x-msb-file-path': encode('big') },
+          agent: false,
+        },
+        (response) => {
+          response.once('data', () => {
+            response.destroy();
+            resolve();
+          });
+        },
+      );
+      request.on('error', reject).end();
+    });
+  }
+  await until(
+    () => Promise.resolve(openFiles()),
+    (count) => count <= before,
+  );
+});
+
+test('an upload may take its time, any other body may not', async () => {
+  const hurried = await startTestService({ settings: { bodyTimeoutMs: 300 } });
+  try {
+    const mine = await hurried.newOrg();
+    const { id, base } = await makeVolume(hurried, mine);
+    const slowly = (line: string) => {
+      const socket = connect(Number(new URL(mine.url).port), '127.0.0.1');
+      const answer = new Promise<string>((resolve, reject) => {
+        socket.once('data', (chunk) => resolve(String(chunk))).once('error', reject);
+      });
+      socket.write(
+        `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${mine.key}\r\ncontent-length: 2\r\n` +
+          'content-type: application/json\r\n' +
+          `x-msb-file-path: ${encode('slow')}\r\n\r\n{`,
+      );
+      setTimeout(() => socket.writable && socket.write('}'), 900);
+      return answer.finally(() => socket.destroy());
+    };
+    expect(await slowly(`POST /v1/volumes`)).toMatch(/^HTTP\/1.1 408 [^]*"code":"request_timeout"/);
+    expect(await slowly(`PUT ${base}/content`)).toMatch(/^HTTP\/1.1 200 /);
+    expect(await filesOf(mine, id).text('slow')).toBe('{}');
+  } finally {
+    await hurried.close();
+  }
+});
+
+test('an upload that is cut off leaves nothing: neither a file, nor directories, nor what came before', async () => {
+  const volume = await newVolume();
+  await volume.put('kept', 'before');
+  const incoming = join(volume.data, '../incoming');
+  for (const path of ['new/dir/file', 'kept']) {
+    for (const head of ['content-length: 1000000', 'transfer-encoding: chunked']) {
+      const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
+      socket.on('error', () => undefined);
+      socket.write(
+        `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
+          `x-msb-file-path: ${encode(path)}\r\n${head}\r\n\r\n${head.startsWith('c') ? '' : '3e8\r\n'}${'x'.repeat(500)}`,
+      );
+      await until(
+        () => Promise.resolve(readdirSync(incoming)),
+        (names) => names.length === 1,
+      );
+      socket.destroy();
+      await until(
+        () => Promise.resolve(readdirSync(incoming)),
+        (names) => names.length === 0,
+      );
+    }
+  }
+  expect(await volume.names('/')).toEqual(['/kept']);
+  expect(await volume.text('kept')).toBe('before');
+  expect(service.logs.filter((line) => line.includes('request failed'))).toEqual([]);
+});
+
+test('what a crash left on its way in is removed by a later upload', async () => {
+  const volume = await newVolume();
+  const incoming = join(volume.data, '../incoming');
+  writeFileSync(join(incoming, 'left'), 'x');
+  writeFileSync(join(incoming, 'under-way'), 'x');
+  utimesSync(join(incoming, 'left'), 1, 1);
+  await volume.put('file', 'x');
+  expect(readdirSync(incoming)).toEqual(['under-way']);
+});
+
+test('of writes of one file at once the last wins and no reader sees a mixture', async () => {
+  const volume = await newVolume();
+  const SIZE = 300_000;
+  await volume.put('shared', Buffer.alloc(SIZE, 'a'));
+  const writing = new AbortController();
+  const reader = (async () => {
+    const seen = new Set<string>();
+    while (!writing.signal.aborted) {
+      const text = await volume.text('shared');
+      seen.add(`${text.length} ${[...new Set(text)].join('')}`);
+    }
+    return seen;
+  })();
+  await Promise.all(
+    Array.from('bcdefgh', async (letter) => {
+      for (let round = 0; round < 5; round += 1) await volume.put('shared', Buffer.alloc(SIZE, letter));
+    }),
+  );
+  writing.abort();
+  for (const what of await reader) expect(what).toMatch(new RegExp(`^${SIZE} [a-h]$`));
+});
+
+test('a directory with many entries is listed whole', async () => {
+  const volume = await newVolume();
+  mkdirSync(join(volume.data, 'many'));
+  for (let index = 0; index < 5_000; index += 1) writeFileSync(join(volume.data, 'many', `f${index}`), '');
+  const names = await volume.names('many');
+  expect(new Set(names).size).toBe(5_000);
+  expect(names).toEqual(names.toSorted((a, b) => (a < b ? -1 : 1)));
+  expect((await volume.remove('many', true)).status).toBe(200);
+}, 180_000);
+
+test('an upload larger than the cap of its volume is refused before it is sent', async () => {
+  const volume = await newVolume({ capacity_gib: 1 });
+  const head =
+    `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
+    `x-msb-file-path: ${encode('large')}\r\ncontent-length: ${1024 ** 3 + 1}\r\nconnection: close\r\n\r\n`;
+  const answer = await rawRequest(head);
+  expect(answer).toMatch(/^HTTP\/1.1 507 /);
+  expect(answer).toContain('"details":{"capacity_bytes":1073741824}');
+  expect((await volume.put('small', 'x')).status).toBe(200);
+  expect(await volume.names('/')).toEqual(['/small']);
+});
+
+test('a full disk is said to be full', async () => {
+  if (process.getuid!() !== 0) return;
+  const volume = await newVolume();
+  const parent = join(volume.data, '..');
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', parent]);
+  try {
+    for (const name of ['data', 'incoming']) mkdirSync(join(parent, name), { mode: 0o777 });
+    expect((await volume.put('small', 'x')).status).toBe(200);
+    expect(codeOf(await volume.put('large', Buffer.alloc(3 * 1024 * 1024)))).toEqual([507, 'storage_full']);
+    expect(codeOf(await volume.put('small', 'y'))).toEqual([200, undefined]);
+    expect(readdirSync(join(parent, 'incoming'))).toEqual([]);
+  } finally {
+    execFileSync('umount', [parent]);
+  }
+});
+
+test('no file stays open', async () => {
+  const openBelow = () =>
+    readdirSync('/proc/self/fd').filter((fd) => {
+      try {
+        return execFileSync('readlink', [`/proc/${process.pid}/fd/${fd}`], { encoding: 'utf8' }).includes(
+          service.volumesDir,
+        );
+      } catch {
+        return false;
+      }
+    });
+  await until(
+    () => Promise.resolve(openBelow()),
+    (open) => open.length === 0,
+  );
+});
+
+function rawRequest(text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
+    let answer = '';
+    socket.on('data', (chunk) => (answer += String(chunk)));
+    socket.on('end', () => resolve(answer)).on('error', reject);
+    socket.write(text);
+  });
+}

@@ -1,0 +1,190 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { sleep } from '../../../src/lib/sleep.js';
+import { webhookSettings } from '../../../src/settings.js';
+import type { Client } from '../../support/client.js';
+import { untilSealed } from '../../support/event-log.js';
+import { startReceiver, type Receiver } from '../../support/webhook-receiver.js';
+import { startTestService, type TestService } from '../../support/service.js';
+import { until } from '../../support/polling.js';
+
+const webhooks = {
+  ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
+  timeoutMs: 60_000,
+  served: { total: 4, each: 2 },
+  turnMs: 100,
+  tests: { total: 3, each: 2 },
+};
+const only = { event_types: ['volume_created'] };
+
+let service: TestService;
+let good: Receiver;
+let bad: Receiver;
+/** So many times the keys cannot be had. */
+let breaks = 0;
+beforeAll(async () => {
+  service = await startTestService({ settings: { webhooks } });
+  const { keyring } = service.ctx;
+  service.ctx.keyring = () => {
+    if (breaks === 0) return keyring();
+    breaks -= 1;
+    throw new Error('no keys for a moment');
+  };
+});
+const warnings: Error[] = [];
+const warn = (warning: Error) => void warnings.push(warning);
+process.on('warning', warn);
+afterAll(async () => {
+  await service.close();
+  process.off('warning', warn);
+  expect(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning')).toEqual([]);
+});
+beforeEach(async () => {
+  [good, bad] = [await startReceiver(), await startReceiver()];
+});
+afterEach(async () => {
+  // What is tried again later takes no place from the next test.
+  await service.ctx.pool.query(`update webhooks set status = 'disabled'`);
+  await Promise.all([good.close(), bad.close()]);
+});
+
+/** With a log in which everything is that was there before: it would be for a webhook that is made now. */
+async function newOrg(): Promise<Client> {
+  const client = await service.newOrg();
+  await untilSealed(service.ctx.pool, client.org.id, 60_000);
+  return client;
+}
+const make = (client: Client, name: string) => client.post('/v1/volumes', { name });
+const received = (receiver: Receiver, count: number) =>
+  until(
+    () => Promise.resolve(receiver.messages.length),
+    (length) => length >= count,
+    60_000,
+  );
+
+test('receivers of one organization that are silent leave places to others', async () => {
+  bad.answer = () => null;
+  const [many, few] = [await newOrg(), await newOrg()];
+  for (let index = 0; index < 6; index += 1) {
+    await many.post('/v1/webhooks', { url: `${bad.url}${index}`, ...only });
+  }
+  await make(many, 'one');
+  await received(bad, 2);
+  await few.post('/v1/webhooks', { url: good.url, ...only });
+  await make(few, 'other');
+  await received(good, 1);
+  expect(new Set(bad.paths).size).toBe(2);
+});
+
+test('an organization with many that are slow leaves the next place to another that has none', async () => {
+  const [first, second, few] = [await newOrg(), await newOrg(), await newOrg()];
+  const held: (() => void)[] = [];
+  bad.answer = () => new Promise((resolve) => held.push(() => resolve(200)));
+  for (const many of [first, second]) {
+    for (let index = 0; index < 4; index += 1) {
+      await many.post('/v1/webhooks', { url: `${bad.url}${many.org.slug}/${index}`, ...only });
+    }
+    await make(many, 'slow');
+  }
+  await received(bad, 4);
+  let before = 0;
+  good.answer = () => {
+    before = bad.messages.length;
+    return 200;
+  };
+  await few.post('/v1/webhooks', { url: good.url, ...only });
+  await make(few, 'quick');
+  await untilSealed(service.ctx.pool, few.org.id, 60_000);
+  // One after the other, as they come.
+  for (let released = 0; good.messages.length === 0; released += 1) {
+    held[released]!();
+    await until(
+      () => Promise.resolve(bad.messages.length + good.messages.length),
+      (count) => count > 4 + released,
+      60_000,
+    );
+  }
+  // A look may have been under way.
+  expect(before).toBeLessThanOrEqual(5);
+  bad.answer = () => 200;
+  for (const release of held) release();
+  await received(bad, 8);
+}, 180_000);
+
+test('one that is slow and has much to be sent gives up its place while another waits', async () => {
+  const [slow, quick] = [await newOrg(), await newOrg()];
+  const count = 40;
+  bad.answer = async () => {
+    if (good.messages.length === 0) await sleep(300);
+    return 200;
+  };
+  // Both places of its own, and the only two of others.
+  const paths = [];
+  for (let index = 0; index < 2; index += 1) {
+    const { body } = await slow.post('/v1/webhooks', { url: bad.url, ...only });
+    paths.push(`/v1/webhooks/${body.id}`);
+  }
+  const held = await newOrg();
+  const silent = await startReceiver();
+  silent.answer = () => null;
+  for (let index = 0; index < 2; index += 1) await held.post('/v1/webhooks', { url: silent.url, ...only });
+  await make(held, 'held');
+  await received(silent, 2);
+  for (const path of paths) await slow.patch(path, { status: 'disabled' });
+  for (let index = 0; index < count; index += 1) await make(slow, `volume-${index}`);
+  for (const path of paths) await slow.patch(path, { status: 'active' });
+  await quick.post('/v1/webhooks', { url: good.url, ...only });
+  await received(bad, 8);
+  await make(quick, 'quick');
+  await received(good, 1);
+  expect(bad.messages.length).toBeLessThan(2 * count);
+  await received(bad, 2 * count);
+  await silent.close();
+}, 180_000);
+
+test('when one attempt breaks off, others that are under way are waited for', async () => {
+  const client = await newOrg();
+  let release: () => void = () => undefined;
+  const released = new Promise<void>((resolve) => (release = resolve));
+  bad.answer = () => released.then(() => 200);
+  const { body } = await client.post('/v1/webhooks', { url: bad.url, ...only });
+  await client.patch(`/v1/webhooks/${body.id}`, { status: 'disabled' });
+  for (let index = 0; index < 12; index += 1) await make(client, `volume-${index}`);
+  await untilSealed(service.ctx.pool, client.org.id, 60_000);
+  breaks = 1;
+  await client.patch(`/v1/webhooks/${body.id}`, { status: 'active' });
+  await received(bad, 3);
+  // Whatever went on would have come before what is sent to another one.
+  const other = await newOrg();
+  await other.post('/v1/webhooks', { url: good.url, ...only });
+  for (let looks = 1; looks <= 2; looks += 1) {
+    await make(other, `look-${looks}`);
+    await received(good, looks);
+  }
+  expect([breaks, bad.messages.length]).toEqual([0, 3]);
+  release();
+  await received(bad, 12);
+}, 180_000);
+
+test('few webhooks are tested at once over the API, and fewer of one organization', async () => {
+  let release: () => void = () => undefined;
+  const released = new Promise<void>((resolve) => (release = resolve));
+  bad.answer = () => released.then(() => 200);
+  const clients = [await newOrg(), await newOrg()];
+  const testers = [];
+  for (const client of clients) {
+    const { body } = await client.post('/v1/webhooks', { url: bad.url, ...only });
+    testers.push(() => client.post(`/v1/webhooks/${body.id}/test`));
+  }
+  const [one, other] = [testers[0]!, testers[1]!];
+  const held = [one(), one()];
+  await received(bad, 2);
+  const refused = await one();
+  expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
+  expect(refused.headers.get('retry-after')).toBe('5');
+  held.push(other());
+  await received(bad, 3);
+  expect((await other()).status).toBe(429);
+  release();
+  expect((await Promise.all(held)).map(({ body }) => body.status)).toEqual(Array(3).fill('delivered'));
+  expect((await one()).body.status).toBe('delivered');
+});

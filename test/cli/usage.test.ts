@@ -1,0 +1,98 @@
+import { spawnSync } from 'node:child_process';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expectRefused, PROGRAM, run, runJson, urlOf } from '../support/cli.js';
+import type { Client } from '../support/client.js';
+import { startTestService, type TestService } from '../support/service.js';
+import { smallRequest } from '../support/sandbox-requests.js';
+
+const RANGE = ['--since', '2026-03-01', '--until', '2026-04-01'];
+
+let service: TestService;
+let client: Client;
+let args: string[];
+beforeAll(async () => {
+  service = await startTestService({ worker: false });
+  client = await service.newOrg();
+  args = ['usage', '--database-url', urlOf(service.database), '--org', client.org.slug];
+  for (const [name, vcpus, hours] of [
+    ['small', 1, 1],
+    ['large', 4, 30],
+  ] as const) {
+    const { body } = await client.post('/v1/sandboxes', smallRequest(name));
+    await service.ctx.pool.query(
+      `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+       values ($1, $2, $3, $4, 512, 0, '2026-03-01T12:00:00Z', '2026-03-01T12:00:00Z'::timestamptz + make_interval(hours => $5), 'test')`,
+      [client.org.id, uuidv7(), body.id, vcpus, hours],
+    );
+  }
+});
+afterAll(() => service.close());
+
+test('usage shows who used most, all of it, and a bar for each day', async () => {
+  const { code, out, err } = await run([...args, ...RANGE]);
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  expect(out.split('\n')).toEqual([
+    'SANDBOX   vCPU HOURS   GiB HOURS MEMORY   GiB HOURS DISK',
+    'large         120.00              15.00             0.00',
+    'small           1.00               0.50             0.00',
+    'all           121.00              15.50             0.00',
+    '',
+    'DAY          GiB HOURS STORAGE   vCPU HOURS',
+    `2026-03-01                0.00        49.00   ${'█'.repeat(27)}`,
+    `2026-03-02                0.00        72.00   ${'█'.repeat(40)}`,
+    '',
+  ]);
+});
+
+test('usage --json and --csv are what the API answers', async () => {
+  const query = { since: '2026-03-01', until: '2026-04-01' };
+  expect(await runJson([...args, ...RANGE])).toEqual(
+    (await client.get('/v1/billing/usage/sandbox', query)).body,
+  );
+  const search = new URLSearchParams(query).toString();
+  const response = await fetch(`${service.url}/v1/billing/usage/sandbox?${search}`, {
+    headers: { authorization: `Bearer ${client.key}`, accept: 'text/csv' },
+  });
+  expect((await run([...args, ...RANGE, '--csv'])).out).toBe(await response.text());
+});
+
+test('usage says when there is nothing, and what is wrong with what it was asked', async () => {
+  expect((await run([...args, '--since', '2025-01-01', '--until', '2025-02-01'])).out).toBe(
+    'nothing was used\n',
+  );
+  expectRefused(await run([...args, '--since', 'yesterday']), 'since must be an RFC 3339 date-time');
+  expectRefused(await run([...args, '--since', '2026-02-01', '--until', '2026-01-01']), 'must be before');
+  expectRefused(await run([...args, '--json', '--csv']), 'choose one');
+});
+
+test('usage prints no name that acts on the terminal, and none is cut off where no terminal is', async () => {
+  const { pool } = service.ctx;
+  const org = await service.newOrg();
+  const { body } = await org.post('/v1/sandboxes', smallRequest('plain'));
+  await pool.query(
+    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+     values ($1, $2, $3, 1, 512, 0, '2026-03-01T00:00:00Z', '2026-03-01T01:00:00Z', 'test')`,
+    [org.org.id, uuidv7(), body.id],
+  );
+  const name = `\u001b[2Jall 0.00\n${'x'.repeat(400)}`;
+  await pool.query('update sandboxes set name = $2 where id = $1', [body.id, name]);
+  const shown = ['usage', '--database-url', urlOf(service.database), '--org', org.org.slug, ...RANGE];
+  const [, first] = (await run(shown)).out.split('\n');
+  expect(first).toMatch(/^\\u001b\[2Jall 0\.00\\u000ax{400}  +1\.00/);
+});
+
+test('usage ends in silence when its reader has had enough, and says when it cannot write', async () => {
+  const command = (to: string) => `"$0" "$@" --csv ${to}`;
+  const sh = (to: string) =>
+    spawnSync('bash', ['-o', 'pipefail', '-c', command(to), ...PROGRAM, ...args, ...RANGE], {
+      encoding: 'utf8',
+    });
+  const enough = sh('| true');
+  expect([enough.status, enough.stderr]).toEqual([0, '']);
+  const full = sh('>/dev/full');
+  expect([full.status, full.stderr]).toEqual([
+    1,
+    expect.stringMatching(/^sandkeep: cannot write the output: .*\n$/),
+  ]);
+});

@@ -1,0 +1,227 @@
+import { appendFileSync, readFileSync } from 'node:fs';
+import type { Address, Pool } from '../../../src/db/pool.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import type { Orders } from './child.js';
+import { whenUp, type OwnDatabase } from './database.js';
+import { recordOf } from './engine-journal.js';
+import type { Kind, Victim, Victims } from './processes.js';
+import type { Dice } from './seeded-random.js';
+import type { Chaos } from './faulty-runtime.js';
+
+const LEASE_MS = 600;
+const LINGER_MS = 150;
+
+export interface FleetOptions {
+  dice: Dice;
+  victims: Victims;
+  server: OwnDatabase;
+  database: { address: Address; pool: Pool };
+  /** Of the simulated engine. */
+  directory: string;
+  note: (text: string) => void;
+  /** Has more asked for at once. */
+  press: () => void;
+}
+
+/** The processes of the service that work on one database and one engine, and what befalls them. */
+export class Fleet {
+  /** The one with the API, and those with a worker alone. */
+  private api: Victim | undefined;
+  private workers: Victim[] = [];
+  private apiWorks = false;
+  private readonly dice: Dice;
+  private readonly clockOffset = BigInt(Date.now()) * 1_000n - process.hrtime.bigint() / 1_000n;
+
+  constructor(private readonly options: FleetOptions) {
+    this.dice = options.dice;
+  }
+
+  /** Where the API answers; undefined while there is none. */
+  get url(): string | undefined {
+    return this.api && this.api.url !== '' && !this.api.isGone() ? this.api.url : undefined;
+  }
+
+  /** The end of what each has logged. */
+  logs(): string {
+    const all = this.api ? [this.api, ...this.workers] : this.workers;
+    return all.map((one) => `process ${one.pid}: ${one.output()}`).join('\n');
+  }
+
+  /** In order. */
+  async stop(): Promise<void> {
+    await this.arrange('api');
+    await this.api!.stop();
+  }
+
+  async close(): Promise<void> {
+    for (const one of [this.api, ...this.workers]) await one?.kill();
+  }
+
+  /** Brings it about that one acts on the engine: the process with the API, or one with a worker alone. */
+  async arrange(actor: Kind): Promise<void> {
+    this.workers = this.workers.filter((one) => !one.isGone());
+    if (!this.api || this.api.isGone()) await this.startApi(actor === 'api');
+    if (actor === 'worker' && this.workers.length === 0) await this.startWorker();
+    if (this.apiWorks !== (actor === 'api')) await this.api!.work(actor === 'api');
+    this.apiWorks = actor === 'api';
+    if (actor === 'api') for (const one of this.workers.splice(0)) await one.stop();
+  }
+
+  private async startApi(works: boolean): Promise<void> {
+    this.apiWorks = works;
+    this.api = this.options.victims.take('api');
+    this.options.note(`start the API, process ${this.api.pid}`);
+    await this.api.serve(this.orders(works));
+  }
+
+  private startWorker(): Promise<void> {
+    const worker = this.options.victims.take('worker');
+    this.workers.push(worker);
+    this.options.note(`start a worker, process ${worker.pid}`);
+    return worker.serve(this.orders(true));
+  }
+
+  /** Does not wait: it may be killed before it is ready. */
+  private replaceWorkers(): void {
+    if (this.workers.every((one) => one.isGone())) void this.startWorker();
+  }
+
+  private orders(works: boolean): Orders {
+    const { dice } = this;
+    const { database, directory } = this.options;
+    const calm = dice.chance(0.4);
+    const chaos: Chaos = {
+      startMs: dice.oneOf([0, 5, 40, 120]),
+      stopMs: dice.oneOf([0, 5, 60]),
+      listMs: dice.oneOf([0, 0, 20, 200]),
+      refuses: calm ? 0 : 0.1,
+      ends: calm ? 0 : 0.3,
+      endsWithinMs: dice.oneOf([0, 20, 200]),
+      endsUnseen: dice.oneOf([0, 0.3]),
+      silent: dice.chance(0.15),
+      restartsAfterMs: dice.chance(0.15) ? dice.between(0, 300) : null,
+    };
+    return {
+      ...{ database: database.address, directory, seed: dice.seed(), chaos, works },
+      ...{ leaseMs: LEASE_MS, lingerMs: LINGER_MS, clockOffset: String(this.clockOffset) },
+    };
+  }
+
+  async disturb(): Promise<void> {
+    const { dice } = this;
+    const kill = this.apiWorks ? 'killApi' : 'killWorkers';
+    const what = dice.weighted({
+      [kill]: 70,
+      handOver: 10,
+      pause: 15,
+      database: this.options.server.kill ? 12 : 0,
+    });
+    await sleep(dice.between(0, 250));
+    this.options.note(`now ${what}`);
+    if (what === 'killApi') await this.killApi();
+    else if (what === 'killWorkers') await this.killWorkers(dice.between(1, 2));
+    else if (what === 'handOver') await this.handOver();
+    else if (what === 'pause') await this.pause();
+    else await this.killDatabase();
+  }
+
+  /** With what it acts on; its successor is sometimes killed while it starts. */
+  private async killApi(): Promise<void> {
+    const { dice } = this;
+    await this.kill(this.api!);
+    this.tearRecord();
+    const starting = this.startApi(this.apiWorks);
+    if (!dice.chance(0.2)) return starting;
+    await sleep(dice.between(0, 150));
+    await this.kill(this.api!);
+    await starting;
+    await this.startApi(this.apiWorks);
+  }
+
+  private async killWorkers(times: number): Promise<void> {
+    const { dice } = this;
+    for (let count = 0; count < times; count += 1) {
+      // One that stands by takes over at once; without one the next begins from nothing.
+      if (dice.chance(0.3)) await Promise.race([this.startWorker(), sleep(dice.between(0, 100))]);
+      await this.kill(this.workers.shift()!);
+      this.replaceWorkers();
+      await sleep(dice.between(0, 200));
+    }
+  }
+
+  /** In order, or nearly: the one that goes is sometimes killed while it does. */
+  private async handOver(): Promise<void> {
+    if (this.apiWorks) {
+      await this.startWorker();
+      this.apiWorks = false;
+      await this.api!.work(false);
+      return;
+    }
+    const [old] = this.workers;
+    await this.startWorker();
+    const stopping = old!.stop();
+    if (this.dice.chance(0.5)) return stopping;
+    // Killed it does not end well, and need not.
+    stopping.catch(() => undefined);
+    await sleep(this.dice.between(0, 50));
+    await this.kill(old!);
+  }
+
+  /** Stopped for longer than its lease: it goes on as if nothing had been, while another may act already. */
+  private async pause(): Promise<void> {
+    const { dice } = this;
+    const victim = this.apiWorks ? this.api! : this.workers[0]!;
+    const before = await this.epoch();
+    victim.pause();
+    this.options.note(`pause ${victim.pid}`);
+    if (dice.chance(0.75)) {
+      void this.startWorker();
+      const deadline = Date.now() + 10 * LEASE_MS;
+      while ((await this.epoch()) === before && Date.now() < deadline) await sleep(10);
+      // What is done now it will not have seen.
+      this.options.press();
+    } else {
+      await sleep(LEASE_MS);
+    }
+    await sleep(dice.between(0, 400));
+    victim.resume();
+    this.options.note(`resume ${victim.pid}`);
+    await sleep(dice.between(0, 100));
+    // The one that went on without it goes in its turn, or the one that was stopped.
+    const others = this.workers.filter((one) => one !== victim);
+    if (victim === this.api || (others.length > 0 && dice.chance(0.6))) {
+      for (const one of others) await this.kill(one);
+    } else {
+      await this.kill(victim);
+      this.replaceWorkers();
+    }
+  }
+
+  /** Changes when another takes over. */
+  private async epoch(): Promise<number | undefined> {
+    const { rows } = await this.options.database.pool.query<{ epoch: number }>('select epoch from workers');
+    return rows[0]?.epoch;
+  }
+
+  private async killDatabase(): Promise<void> {
+    this.options.server.kill!();
+    if (this.dice.chance(0.5)) await this.kill(this.apiWorks ? this.api! : this.workers[0]!);
+    await whenUp(() => this.options.database.pool.query('select'));
+    if (this.api!.isGone()) await this.startApi(this.apiWorks);
+    else if (!this.apiWorks) this.replaceWorkers();
+  }
+
+  private async kill(victim: Victim): Promise<void> {
+    this.options.note(`kill ${victim.pid}`);
+    await victim.kill();
+  }
+
+  /** As if the machine had stopped in the middle of a line, which was never acted upon then. */
+  private tearRecord(): void {
+    if (this.workers.some((one) => !one.isGone()) || !this.dice.chance(0.2)) return;
+    const path = recordOf(this.options.directory);
+    const line = path === undefined ? '' : readFileSync(path, 'utf8').trimEnd().split('\n').at(-1)!;
+    if (path === undefined || line === '') return;
+    appendFileSync(path, line.slice(0, this.dice.between(1, Math.max(line.length - 1, 1))));
+  }
+}

@@ -1,0 +1,209 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { operator } from '../../../src/audit/events/actor.js';
+import { openEventKeys } from '../../../src/audit/log/signing-key.js';
+import { verifyStore } from '../../../src/audit/verify/verify-store.js';
+import type { Address, Pool } from '../../../src/db/pool.js';
+import { createKey } from '../../../src/keys/create.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import { createOrg } from '../../../src/orgs/create.js';
+import { parseQuotas, setQuotas } from '../../../src/quotas/set.js';
+import { until } from '../../support/polling.js';
+import { checkShown } from './check-answers.js';
+import { checkAsker } from './check-callers.js';
+import { check } from './check-store.js';
+import type { OwnDatabase } from './database.js';
+import { Fleet } from './deployment.js';
+import { readJournal } from './engine-journal.js';
+import type { Victims } from './processes.js';
+import { Dice } from './seeded-random.js';
+import { CrashReceiver } from './event-receiver.js';
+import { isAtRest, readStore } from './store-snapshot.js';
+import { ask, type Asker, type Org, type Workload } from './workload.js';
+
+const ORGS = [[], ['max_sandboxes=5', 'max_concurrent_persistent_running=2'], []];
+const ASKERS_PER_ORG = 2;
+const SETTLES_WITHIN_MS = 40_000;
+/** A receiver that seemed to be down while the machine was busy is left alone for a while. */
+const DELIVERS_WITHIN_MS = 120_000;
+const NOTES_KEPT = 60;
+
+/** A database, a simulated engine, and the processes of the service that work on them and are killed. */
+export class World {
+  private readonly directory = mkdtempSync(join(tmpdir(), 'sandkeep-crash-'));
+  private readonly notes: string[] = [];
+  private readonly wrong: string[] = [];
+  private readonly askers: Asker[] = [];
+  private readonly begun = performance.now();
+  private readonly fleet: Fleet;
+  /** What each asker is busy with. */
+  private readonly asking = new Map<Asker, Promise<void>>();
+
+  private constructor(
+    private readonly dice: Dice,
+    private readonly victims: Victims,
+    server: OwnDatabase,
+    private readonly database: { address: Address; pool: Pool },
+    private readonly receiver: CrashReceiver,
+  ) {
+    const { directory } = this;
+    this.fleet = new Fleet({
+      ...{ dice, victims, server, database, directory },
+      note: (text) => this.note(text),
+      press: () => this.press(),
+    });
+  }
+
+  static async make(dice: Dice, victims: Victims, server: OwnDatabase, name: string): Promise<World> {
+    const world = new World(dice, victims, server, await server.create(name), await CrashReceiver.make());
+    await world.makeAskers();
+    return world;
+  }
+
+  /** What was asked for and done to it, the latest last. */
+  history(): string {
+    return [...this.notes.slice(-NOTES_KEPT), this.fleet.logs()].join('\n');
+  }
+
+  /** Askers ask, something is killed, all comes to rest and is checked. Throws what is wrong. */
+  async round(): Promise<void> {
+    const { dice } = this;
+    this.askers.push(...this.askers.splice(0, dice.between(0, this.askers.length - 1)));
+    await this.fleet.arrange(dice.chance(0.2) ? 'api' : 'worker');
+    this.press();
+    await this.fleet.disturb();
+    await Promise.all(this.asking.values());
+    await this.settle();
+  }
+
+  /** Deletes everything, and sees that nothing is left, and that all of it was told to the webhooks. */
+  async end(): Promise<void> {
+    await this.fleet.arrange('api');
+    const ids = (await readStore(this.database.pool)).sandboxes;
+    for (const asker of this.oneAskerPerOrg()) {
+      for (const { id, org_id, removed } of ids.values()) {
+        if (org_id !== asker.org.id || removed) continue;
+        const headers = { authorization: `Bearer ${asker.key}` };
+        const { status } = await fetch(`${this.fleet.url}/v1/sandboxes/${id}`, { method: 'DELETE', headers });
+        const outcome = status === 200 ? 'done' : 'refused';
+        asker.asked.push({ ...NOTHING, operation: 'delete', target: { id }, outcome });
+      }
+    }
+    await this.settle();
+    await until(
+      () => this.receiver.missing(this.database.pool),
+      (missing) => missing.length === 0,
+      DELIVERS_WITHIN_MS,
+    );
+    const invented = await this.receiver.invented(this.database.pool);
+    if (invented.length > 0) throw new Error(invented.join('\n'));
+    const held = [...readJournal(this.directory).held.keys()];
+    if (held.length > 0) throw new Error(`still held when all were deleted: ${held.join(', ')}`);
+    await this.fleet.stop();
+  }
+
+  async close(): Promise<void> {
+    await this.fleet.close();
+    await this.receiver.close();
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  private async makeAskers(): Promise<void> {
+    const { pool } = this.database;
+    for (const [index, quotas] of ORGS.entries()) {
+      const made = await createOrg(pool, { name: `Org ${index}`, slug: `org-${index}` }, operator('test'));
+      if (quotas.length > 0) await setQuotas(pool, made.id, parseQuotas(quotas), operator('test'));
+      await this.receiver.listenTo(pool, made.id, this.directory);
+      const org: Org = { ...made, known: [] };
+      for (let count = 0; count < ASKERS_PER_ORG; count += 1) {
+        const { id: keyId, key } = await createKey(pool, org.id, 'test key', operator('test'));
+        this.askers.push({ org, keyId, key, asked: [] });
+      }
+    }
+  }
+
+  private oneAskerPerOrg(): Asker[] {
+    return [...new Map(this.askers.map((asker) => [asker.org.id, asker])).values()];
+  }
+
+  /** Has several askers ask for something, after what they are busy with. */
+  private press(): void {
+    const { dice } = this;
+    for (const asker of this.askers.slice(0, dice.between(2, this.askers.length))) {
+      const load = this.load();
+      const count = dice.between(2, 6);
+      const before = this.asking.get(asker) ?? Promise.resolve();
+      const asking = before.then(() => ask(load, asker, count));
+      // Looked at when the round ends; until then a failure must not count as one that nobody looks at.
+      asking.catch(() => undefined);
+      this.asking.set(asker, asking);
+    }
+  }
+
+  private load(): Workload {
+    return {
+      dice: new Dice(this.dice.seed()),
+      url: async () => {
+        for (;;) {
+          const { url } = this.fleet;
+          if (url !== undefined) return url;
+          await sleep(5);
+        }
+      },
+      note: (text) => this.note(text),
+      wrong: (text) => void this.wrong.push(text),
+    };
+  }
+
+  private note(text: string): void {
+    this.notes.push(`${((performance.now() - this.begun) / 1_000).toFixed(3)} ${text}`);
+  }
+
+  /** Waits until all is at rest or runs, and nothing is wrong. What stays wrong is thrown. */
+  private async settle(): Promise<void> {
+    const deadline = Date.now() + SETTLES_WITHIN_MS;
+    for (;;) {
+      const wrong = await this.look();
+      this.wrong.push(...this.victims.fallen.splice(0));
+      const all = [...this.wrong, ...wrong];
+      if (all.length === 0) return;
+      if (Date.now() > deadline || this.wrong.length > 0) throw new Error(all.join('\n'));
+      await sleep(20);
+    }
+  }
+
+  private async look(): Promise<string[]> {
+    const { pool } = this.database;
+    if (!(await isAtRest(pool))) return ['not at rest'];
+    const journal = readJournal(this.directory);
+    const store = await readStore(pool);
+    const wrong = [...check(journal, store), ...this.askers.flatMap((asker) => checkAsker(asker, store))];
+    if (wrong.length > 0) return wrong;
+    for (const asker of this.oneAskerPerOrg()) {
+      wrong.push(...(await checkShown(this.fleet.url!, asker, journal, store)));
+    }
+    return wrong.length > 0 ? wrong : this.checkLogs();
+  }
+
+  /** Each event is in the log of its organization, once, and the log is in order. */
+  private async checkLogs(): Promise<string[]> {
+    const trusted = { keys: openEventKeys({ file: join(this.directory, 'event-keys') })().known };
+    const wrong: string[] = [];
+    for (const { org } of this.oneAskerPerOrg()) {
+      const verdict = await verifyStore(this.database.pool, org.id, trusted);
+      if (verdict.wrong !== null) wrong.push(`the event log of ${org.slug}: ${verdict.wrong}`);
+      if (verdict.unsealed > 0) wrong.push(`${verdict.unsealed} events of ${org.slug} are not in the log`);
+    }
+    return wrong;
+  }
+}
+
+const NOTHING: Omit<Asker['asked'][number], 'operation' | 'target' | 'outcome'> = {
+  starts: false,
+  waits: false,
+  key: undefined,
+  late: false,
+  id: undefined,
+  note: '',
+};

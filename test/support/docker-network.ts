@@ -1,0 +1,171 @@
+import { connect } from 'node:net';
+import { expect } from 'vitest';
+import type { Guarded } from '../../src/runtimes/docker/network/policy.js';
+import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
+import type { Client } from './client.js';
+import { docker, execIn, IMAGE, SOCKET } from './docker.js';
+import { nft, sh } from './netns.js';
+import { startTestService, type TestService } from './service.js';
+import { until } from './polling.js';
+
+/** A world that sandboxes may or may not reach: a network namespace with routes of the machine to it, and looks at it. */
+
+export const WORLD = 'sk-world';
+const LINK = 'sk-world';
+/** Addresses in a namespace that this test makes, to which the machine has routes while it runs. */
+export const PUBLIC = '45.12.34.56';
+export const PRIVATE = '10.202.0.5';
+export const LINK_LOCAL = '169.254.7.7';
+export const METADATA = '169.254.169.254';
+export const RESOLVER = '10.203.0.53';
+export const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
+
+/**
+ * Makes the world anew. There is one on a machine, for there is one of each address: of what a run has left that was
+ * killed, the routes would lead into nowhere.
+ */
+export function makeWorld(): void {
+  removeWorld();
+  const addresses = [PUBLIC, RESOLVER, ...FORBIDDEN];
+  sh(`
+    ip netns add ${WORLD}
+    ip link add ${LINK} type veth peer name eth0 netns ${WORLD}
+    ip addr add 10.201.0.1/30 dev ${LINK}; ip link set ${LINK} up
+  `);
+  sh(
+    `ip link set lo up; ip link set eth0 up; ip addr add 10.201.0.2/30 dev eth0
+     ip route add default via 10.201.0.1
+     ${addresses.map((address) => `ip addr add ${address}/32 dev lo`).join('\n')}`,
+    WORLD,
+  );
+  sh(addresses.map((address) => `ip route replace ${address}/32 via 10.201.0.2`).join('\n'));
+  nft(
+    WORLD,
+    // A server of UDP answers from the address of its interface: the kernel puts that right for what it redirected.
+    `table inet world {
+      chain count {
+        type filter hook prerouting priority mangle
+        ip daddr { ${FORBIDDEN.join(', ')} } counter
+      }
+      chain names {
+        type nat hook prerouting priority dstnat
+        udp dport 53 redirect to :53
+      }
+    }`,
+  );
+}
+
+export function removeWorld(): void {
+  sh(`
+    for link in $(ip -o -4 addr show to 10.201.0.1 | cut -d ' ' -f 2); do ip link del "$link"; done
+    ip netns del ${WORLD} 2>/dev/null || true
+  `);
+}
+
+/** How many packets have come so far to where nobody without a policy may go. */
+export function forbiddenPackets(): number {
+  return Number(/counter packets (\d+)/.exec(sh('nft list table inet world', WORLD))![1]);
+}
+
+export async function holderOf(sandboxId: string) {
+  return docker
+    .getContainer(`sandkeep-net-${sandboxId}`)
+    .inspect()
+    .catch(() => undefined);
+}
+
+export async function networkOf(sandboxId: string) {
+  return Object.values((await holderOf(sandboxId))!.NetworkSettings.Networks)[0];
+}
+
+export async function addressOf(sandboxId: string): Promise<string> {
+  return (await networkOf(sandboxId))!.IPAddress;
+}
+
+export async function gatewayOf(sandboxId: string): Promise<string> {
+  return (await networkOf(sandboxId))!.Gateway;
+}
+
+export async function pidOf(sandboxId: string): Promise<number> {
+  return (await holderOf(sandboxId))!.State.Pid;
+}
+
+export function rulesIn(pid: number): string {
+  return sh(`nsenter --net=/proc/${pid}/ns/net nft list tables`);
+}
+
+export async function reaches(sandboxId: string, address: string, port: number): Promise<boolean> {
+  return (await execIn(sandboxId, 'busybox', 'nc', '-w', '3', address, `${port}`)).includes('reached');
+}
+
+export async function hostReaches(sandboxId: string, port: number): Promise<boolean> {
+  return answers(await addressOf(sandboxId), port);
+}
+
+export async function answers(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, timeout: 1_000 });
+    socket.on('data', () => resolve(true));
+    socket.on('error', () => resolve(false));
+    socket.on('timeout', () => {
+      socket.destroy();
+      resolve(false);
+    });
+  });
+}
+
+/** The bridge that a service made for its sandboxes. */
+export async function bridgeOf({ ctx }: TestService): Promise<string> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  return `sandkeep-${rows[0]!.id}`;
+}
+
+/** Leaves a holder without a sandbox, as a start does that is killed right then. */
+export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Promise<void> {
+  const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
+  const orphan = await docker.createContainer({
+    name: `sandkeep-net-${sandboxId}`,
+    Image: IMAGE,
+    Entrypoint: ['sleep', '600'],
+    Labels: { 'dev.sandkeep.instance': rows[0]!.id, 'dev.sandkeep.holder-of': sandboxId },
+    HostConfig: { NetworkMode: 'none' },
+  });
+  await orphan.start();
+}
+
+/** A service on the engine, whose sandboxes ask the world for names. */
+export async function startWith(
+  options: { network?: string; allow?: readonly Guarded[] },
+  beforeConnecting: () => unknown = () => undefined,
+): Promise<TestService> {
+  return startTestService({
+    runtime: async (instanceId, volumes) => {
+      beforeConnecting();
+      return DockerRuntime.connect(instanceId, {
+        socketPath: SOCKET,
+        resolvers: [RESOLVER],
+        capacity: { vcpus: 100, memoryMib: 1_000_000 },
+        volumes,
+        ...options,
+      });
+    },
+    settings: { stopGraceMs: 500 },
+  });
+}
+
+/** Ends a service when its sandboxes are gone, and sees that its bridge is gone too. */
+export async function end(service: TestService | undefined, client: Client | undefined): Promise<void> {
+  if (!service || !client) return;
+  for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+    await client.delete(`/v1/sandboxes/${id}`);
+  }
+  await until(
+    () => service.runtime.list(),
+    (held) => held.length === 0,
+    60_000,
+  );
+  const name = await bridgeOf(service);
+  await service.close();
+  // Nobody is on it any more.
+  expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
+}

@@ -1,0 +1,162 @@
+import type { Client } from './client.js';
+import type { TestService } from './service.js';
+import { fullRequest, smallRequest } from './sandbox-requests.js';
+
+/** A request of an operation. */
+export interface Classified {
+  path: string;
+  query?: Record<string, string>;
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** The code and message for what does not exist, where it is not that of sandboxes. */
+  absent?: [code: string, message: string];
+}
+
+const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
+const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
+
+// Clients take every other code on the routes of files for a sandbox that does not exist.
+const inVolume =
+  (suffix: string, body?: unknown) =>
+  ({ volume }: Fixture) => ({
+    path: `/v1/volumes/${volume.id}/files${suffix}`,
+    absent: NO_VOLUME,
+    ...(body === undefined ? { headers: { 'x-msb-file-path': 'Lw' } } : { body }),
+  });
+
+/**
+ * Every operation of openapi.json, with what makes it touch something of the organization whose ids it is given.
+ * A route that is added and not classified here fails the tests of isolation and authorization.
+ */
+export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
+  list_sandboxes: () => ({ path: '/v1/sandboxes' }),
+  create_sandbox: () => ({ path: '/v1/sandboxes', body: smallRequest('intruder') }),
+  get_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),
+  delete_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),
+  update_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}`, body: { name: 'taken-over' } }),
+  start_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/start`, body: {} }),
+  stop_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/stop`, body: {} }),
+  restart_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/restart`, body: {} }),
+  get_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
+  delete_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
+  update_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}`,
+    body: { slug: 'taken-over' },
+  }),
+  start_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/start`, body: {} }),
+  stop_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/stop`, body: {} }),
+  restart_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/restart`, body: {} }),
+  list_volumes: () => ({ path: '/v1/volumes' }),
+  create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
+  get_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
+  get_default_volume: () => ({ path: '/v1/volumes/default' }),
+  update_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}`, body: { capacity_gib: 1 } }),
+  restore_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}/restore`, body: {} }),
+  list_volume_files: inVolume(''),
+  delete_volume_file: inVolume(''),
+  stat_volume_file: inVolume('/stat'),
+  volume_file_exists: inVolume('/exists'),
+  read_volume_file: inVolume('/content'),
+  write_volume_file: inVolume('/content'),
+  make_volume_directory: inVolume('/mkdir', { path: 'taken-over' }),
+  copy_volume_file: inVolume('/copy', { from: 'a', to: 'b' }),
+  rename_volume_file: inVolume('/rename', { from: 'a', to: 'b' }),
+  follow_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
+  follow_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
+  open_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
+  delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
+  get_org: () => ({ path: '/v1/me/org' }),
+  list_members: () => ({ path: '/v1/members' }),
+  get_quotas: () => ({ path: '/v1/quotas' }),
+  list_events: () => ({ path: '/v1/events' }),
+  get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
+  export_events: () => ({ path: '/v1/events/export' }),
+  stream_events: () => ({ path: '/v1/events/stream' }),
+  list_webhooks: () => ({ path: '/v1/webhooks' }),
+  create_webhook: () => ({ path: '/v1/webhooks', body: { url: 'https://example.com/intruder' } }),
+  get_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}` }),
+  update_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}`, body: { status: 'active' } }),
+  delete_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}` }),
+  rotate_webhook_secret: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}/rotate-secret`, body: {} }),
+  test_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}/test` }),
+  list_webhook_deliveries: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}/deliveries` }),
+  redeliver_webhook_event: ({ webhook }) => ({
+    path: `/v1/webhooks/${webhook.id}/deliveries/${webhook.delivery}/redeliver`,
+  }),
+  get_usage: () => ({ path: '/v1/billing/usage' }),
+  get_sandbox_breakdown: () => ({ path: '/v1/billing/usage/sandbox' }),
+  get_label_breakdown: () => ({ path: '/v1/billing/usage/labels', query: { key: 'team' } }),
+  get_storage_breakdown: () => ({ path: '/v1/billing/usage/storage' }),
+  list_keys: () => ({ path: '/v1/keys' }),
+  create_key: () => ({ path: '/v1/keys', body: { name: 'intruder', scopes: ['sandboxes:read'] } }),
+  get_key: ({ key }) => ({ path: `/v1/keys/${key.id}`, absent: NO_KEY }),
+  revoke_key: ({ key }) => ({ path: `/v1/keys/${key.id}`, absent: NO_KEY }),
+  rotate_key: ({ key }) => ({ path: `/v1/keys/${key.id}/rotate`, body: {}, absent: NO_KEY }),
+};
+
+/** What an organization has that others must not get at. */
+export interface Fixture {
+  client: Client;
+  sandbox: { id: string; name: string };
+  volume: { id: string };
+  event: { id: string };
+  key: { id: string };
+  /** Disabled, so that nothing changes by itself. */
+  webhook: { id: string; delivery: string };
+}
+
+/** An organization that has one of everything; the sandbox runs. */
+export async function makeFixture(service: TestService): Promise<Fixture> {
+  const client = await service.newOrg();
+  await client.post('/v1/volumes', { name: 'mounted' });
+  const { body: sandbox } = await client.post('/v1/sandboxes', fullRequest('victim', 'mounted'), {
+    start: true,
+    wait_for: 'running',
+  });
+  const { body: volume } = await client.post('/v1/volumes', { name: 'victim-data' });
+  await service.ctx.pool.query(
+    `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
+     values ($1, $2, now() - interval '1 hour', now(), 7)`,
+    [client.org.id, volume.id],
+  );
+  const hook = await client.post('/v1/webhooks', {
+    url: 'https://victim.invalid/',
+    event_types: ['webhook_disabled'],
+  });
+  const webhook = { id: hook.body.id, delivery: '' };
+  await client.patch(`/v1/webhooks/${webhook.id}`, { status: 'disabled' });
+  webhook.delivery = (await client.post(`/v1/webhooks/${webhook.id}/test`)).body.id;
+  const event = (await client.get('/v1/events')).body.data[0];
+  return { client, sandbox, volume, event, key: { id: client.keyId }, webhook };
+}
+
+const TABLES = [
+  'sandboxes',
+  'sandbox_labels',
+  'label_periods',
+  'usage_days',
+  'usage_totals',
+  'volumes',
+  'events',
+  'accruals',
+  'api_keys',
+  'runs',
+  'quotas',
+  'org_members',
+  'idempotency_keys',
+  'webhooks',
+  'webhook_deliveries',
+];
+
+/** Everything that an organization has in the store. */
+export async function snapshot(service: TestService, orgId: string): Promise<unknown[][]> {
+  const rows = await Promise.all(
+    TABLES.map((table) =>
+      service.ctx.pool.query(
+        `select to_jsonb(t) - 'seen_at' as row from ${table} t where org_id = $1 order by 1`,
+        [orgId],
+      ),
+    ),
+  );
+  return rows.map((result) => result.rows);
+}
