@@ -390,6 +390,7 @@ create table sandboxes (
   worker_id uuid,
   disk_mib integer not null default 0,
   next_run json,
+  spec_format smallint,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
@@ -409,6 +410,7 @@ CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE 
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
+CREATE TRIGGER clear_spec_format BEFORE UPDATE OF spec ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION clear_spec_format();
 CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))))) EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
@@ -626,6 +628,16 @@ begin
     where p.org_id = new.org_id and p.key = l.key and p.value = l.value and p.sandbox_id = new.id
       and p.to_at = 'infinity');
   return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.clear_spec_format()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.spec_format = null;
+  return new;
 end
 $function$;
 

@@ -2,7 +2,7 @@ import type { Client } from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { instantFromMicros, type Instant } from '../../src/lib/instant.js';
 import { resolve } from '../../src/sandboxes/resolve.js';
-import { specToKeep } from '../../src/sandboxes/spec/text.js';
+import { encodeSpec, SPEC_FORMAT } from '../../src/sandboxes/spec/text.js';
 import { copyRows, type Cell } from './copy.js';
 import { labelsOf, requestOf, RUNS_EACH } from './data-set.js';
 
@@ -41,7 +41,7 @@ export async function loadSandboxes(
     const batch = loaded.slice(from, from + BATCH);
     await copyRows(
       client,
-      `sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, spec, run_spec, runtime, run_id,
+      `sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, spec, spec_format, run_spec, runtime, run_id,
         started_at, stopped_at)`,
       sandboxRows(org, batch, from, count, until),
     );
@@ -72,7 +72,7 @@ function* sandboxRows(
     const [started, stopped] = runTimes(createdAt, until, RUNS_EACH - 1);
     yield [
       ...[org.id, id, name, `${org.slug}-${name}`, 'stopped', false, at(createdAt), stopped],
-      ...[specToKeep(spec), JSON.stringify(runSpec), 'simulated', runId, started, stopped],
+      ...[encodeSpec(spec), SPEC_FORMAT, JSON.stringify(runSpec), 'simulated', runId, started, stopped],
     ];
   }
 }

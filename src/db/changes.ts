@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { startLoop, type Loop } from '../lib/loop.js';
-import { connectionConfig, type Address, type Sql } from './pool.js';
+import { connectionConfig, type Address } from './pool.js';
+import { notify, type WriteTarget } from './write-batch.js';
 
 /** What is told of: a sandbox that changed, the event log of an organization that grew, an API key that changed. */
 const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log', key: 'sandkeep_keys' } as const;
@@ -24,18 +25,18 @@ export interface Changes {
 }
 
 /** To be called in the transaction that changes the sandbox; it is heard when that commits. */
-export async function announceChange(tx: Sql, sandboxId: string): Promise<void> {
-  await tx.query(`select pg_notify('${CHANNELS.sandbox}', $1)`, [sandboxId]);
+export async function announceChange(tx: WriteTarget, sandboxId: string): Promise<void> {
+  await notify(tx, CHANNELS.sandbox, [sandboxId]);
 }
 
 /** The same for several sandboxes. */
-export async function announceChanges(tx: Sql, sandboxIds: readonly string[]): Promise<void> {
-  await tx.query(`select pg_notify('${CHANNELS.sandbox}', id) from unnest($1::text[]) as id`, [sandboxIds]);
+export async function announceChanges(tx: WriteTarget, sandboxIds: readonly string[]): Promise<void> {
+  await notify(tx, CHANNELS.sandbox, sandboxIds);
 }
 
 /** The same for entries that were added to the event log of an organization. */
-export async function announceLog(tx: Sql, orgId: string): Promise<void> {
-  await tx.query(`select pg_notify('${CHANNELS.log}', $1)`, [orgId]);
+export async function announceLog(tx: WriteTarget, orgId: string): Promise<void> {
+  await notify(tx, CHANNELS.log, [orgId]);
 }
 
 export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {

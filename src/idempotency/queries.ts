@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import { write, type WriteTarget } from '../db/write-batch.js';
 import { parseExactBelow, stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
@@ -11,15 +12,16 @@ export const KEY_CONSTRAINT = 'idempotency_keys_pkey';
  * this waits for its end.
  */
 export async function insertAnswer(
-  sql: Sql,
+  target: WriteTarget,
   orgId: string,
   { key, fingerprints }: Keyed,
   answer: unknown,
   { at, final }: { at: Instant; final: boolean },
 ): Promise<void> {
-  await sql.query(
-    `insert into idempotency_keys (org_id, key, fingerprint, answer, final, created_at) values ($1, $2, $3, $4, $5, $6)`,
-    [orgId, key, fingerprints[0], stringifyExact(answer), final, at],
+  await write(
+    target,
+    (p) => `insert into idempotency_keys (org_id, key, fingerprint, answer, final, created_at)
+     values (${p(orgId)}, ${p(key)}, ${p(fingerprints[0])}, ${p(stringifyExact(answer))}, ${p(final)}, ${p(at)})`,
   );
 }
 

@@ -1,7 +1,7 @@
 import type { Context } from '../context.js';
 import { isUnreachable, violatedConstraint } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
-import { Writes } from '../db/writes.js';
+import { WriteBatch } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
@@ -17,7 +17,7 @@ const ATTEMPTS = 3;
 
 /**
  * Runs the work of a write that a caller asked for in one transaction; see `inTransaction`. What it returns is the
- * answer. `writes`: what the work gives to it is written together, when it has returned. Under an idempotency key the key, the
+ * answer. `batch`: its statements are sent together after the work has returned. Under an idempotency key the key, the
  * work and the answer commit together, so that whatever is cut off, the work is never done twice and its answer never lost.
  * A refusal leaves nothing: the next request is the first again.
  *
@@ -29,21 +29,21 @@ const ATTEMPTS = 3;
 export async function inWrite<T>(
   ctx: Context,
   { orgId, keyed }: Writer,
-  work: (tx: Transaction, writes: Writes) => Promise<T>,
+  work: (tx: Transaction, batch: WriteBatch) => Promise<T>,
   kept: (answer: T) => T = (answer) => answer,
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const at = ctx.now();
     try {
       return await inTransaction(ctx.pool, async (tx) => {
-        const writes = new Writes(tx);
-        const answer = await work(tx, writes);
+        const batch = new WriteBatch(tx);
+        const answer = await work(tx, batch);
         if (keyed)
-          await insertAnswer(writes, orgId, keyed, withWarnings(kept(answer), keyed.warnings), {
+          await insertAnswer(batch, orgId, keyed, withWarnings(kept(answer), keyed.warnings), {
             at,
             final: !keyed.waits,
           });
-        await writes.send();
+        await batch.send();
         return answer;
       });
     } catch (error) {

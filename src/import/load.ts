@@ -17,9 +17,9 @@ const LOADS: Record<Kind, string> = {
   org: `insert into orgs (id, name, slug, created_at, updated_at)
     select id, name, slug, $1, $1 from staged_org order by line`,
   sandbox: `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at,
-      last_failure_message, spec, started_at, stopped_at, changed_at, removed_at, destroyed_at)
+      last_failure_message, spec, spec_format, started_at, stopped_at, changed_at, removed_at, destroyed_at)
     select org_id, id, name, slug, status, status_reason, ephemeral, created_at,
-      last_failure_message, spec, started_at, stopped_at, $1, removed_at, removed_at
+      last_failure_message, spec, spec_format, started_at, stopped_at, $1, removed_at, removed_at
     from staged_sandbox order by line`,
   volume: `insert into volumes (org_id, id, kind, name, status, created_at, updated_at, removed_at)
     select org_id, id, kind, name, 'active', created_at, coalesce(removed_at, least(created_at, $1)), removed_at

@@ -7,7 +7,7 @@ import { isUint64 } from '../http/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
-import { parseSpec, specToKeep } from '../sandboxes/spec/text.js';
+import { encodeSpec, parseSpec, SPEC_FORMAT } from '../sandboxes/spec/text.js';
 import { findInexact } from './exact.js';
 import { keepKnown } from './known.js';
 import { Line, type Kind } from './schema.js';
@@ -75,7 +75,7 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         // Meaningful only while it is starting.
         line.status === 'starting' ? (line.status_reason ?? null) : null,
         ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
-        ...[spec && specToKeep(withoutSecretValues(spec)), startedAt, stoppedAt],
+        ...[spec && encodeSpec(withoutSecretValues(spec)), spec && SPEC_FORMAT, startedAt, stoppedAt],
         // An ephemeral sandbox goes with its end, and the file says when that was.
         removedAt ?? (hasGone(line) ? (stoppedAt ?? createdAt) : null),
       ];

@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { EventActor } from '../audit/events/schema.js';
 import { DateTime, Int32, Nullable, Uuid, Variants } from '../http/schema.js';
-import { SandboxResponse } from '../sandboxes/spec/schema.js';
+import { SandboxResponse } from '../sandboxes/spec/fields.js';
 
 /** Bounded so that every index can hold it, whatever its characters. */
 const text = Type.String({ minLength: 1, maxLength: 500 });

@@ -12,7 +12,7 @@ import type { Kind } from './schema.js';
 const COLUMNS: Record<Kind, string> = {
   org: 'id uuid, name text, slug text',
   sandbox: `org_id uuid, id uuid, name text, slug text, status text, status_reason text, ephemeral boolean,
-    created_at timestamptz, last_failure_message text, spec json, started_at timestamptz, stopped_at timestamptz,
+    created_at timestamptz, last_failure_message text, spec json, spec_format smallint, started_at timestamptz, stopped_at timestamptz,
     removed_at timestamptz`,
   run: `org_id uuid, id uuid, sandbox_id uuid, vcpus int, memory_mib int, disk_mib int, started_at timestamptz,
     stopped_at timestamptz`,

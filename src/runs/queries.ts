@@ -1,5 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
+import { write, type WriteTarget } from '../db/write-batch.js';
 import type { Instant } from '../lib/instant.js';
 
 export interface NewRun {
@@ -15,24 +16,28 @@ export interface NewRun {
 }
 
 /** Writes the run before the runtime is asked to start it. It has no times yet. */
-export async function insertRun(sql: Sql, run: NewRun): Promise<void> {
-  await sql.query(
-    `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs,
-       idle_timeout_secs)
-     values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-    [
-      ...[run.org_id, run.id, run.sandbox_id, run.vcpus, run.memory_mib, run.disk_mib],
-      ...[run.max_duration_secs, run.idle_timeout_secs],
-    ],
+export async function insertRun(target: WriteTarget, run: NewRun): Promise<void> {
+  await write(
+    target,
+    (
+      p,
+    ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs)
+     values (${p(run.org_id)}, ${p(run.id)}, ${p(run.sandbox_id)}, ${p(run.vcpus)}, ${p(run.memory_mib)}, ${p(run.disk_mib)},
+       ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)})`,
   );
 }
 
 /** Writes why the run under way is to end. The first reason stays. */
-export async function setStopReason(sql: Sql, orgId: string, id: string, reason: string): Promise<void> {
-  await sql.query(
-    `update runs set stop_reason = $3
-     where org_id = $1 and id = $2 and end_reason is null and stop_reason is null`,
-    [orgId, id, reason],
+export async function setStopReason(
+  target: WriteTarget,
+  orgId: string,
+  id: string,
+  reason: string,
+): Promise<void> {
+  await write(
+    target,
+    (p) => `update runs set stop_reason = ${p(reason)}
+     where org_id = ${p(orgId)} and id = ${p(id)} and end_reason is null and stop_reason is null`,
   );
 }
 
@@ -62,21 +67,20 @@ export async function readRunTimes(
   return rows;
 }
 
-export async function writeRunTimes(sql: Sql, runs: readonly RunTimes[]): Promise<void> {
-  await sql.query(
-    `update runs r
+export async function writeRunTimes(target: WriteTarget, runs: readonly RunTimes[]): Promise<void> {
+  await write(
+    target,
+    (p) => `update runs r
      set started_at = t.started_at, stopped_at = t.stopped_at, seen_at = t.seen_at, end_reason = t.end_reason
-     from unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::text[])
-       as t (org_id, id, started_at, stopped_at, seen_at, end_reason)
+     from unnest(
+       ${p(runs.map(({ org_id }) => org_id))}::uuid[],
+       ${p(runs.map(({ id }) => id))}::uuid[],
+       ${p(runs.map(({ started_at }) => started_at))}::timestamptz[],
+       ${p(runs.map(({ stopped_at }) => stopped_at))}::timestamptz[],
+       ${p(runs.map(({ seen_at }) => seen_at))}::timestamptz[],
+       ${p(runs.map(({ end_reason }) => end_reason))}::text[]
+     ) as t (org_id, id, started_at, stopped_at, seen_at, end_reason)
      where r.org_id = t.org_id and r.id = t.id`,
-    [
-      runs.map(({ org_id }) => org_id),
-      runs.map(({ id }) => id),
-      runs.map(({ started_at }) => started_at),
-      runs.map(({ stopped_at }) => stopped_at),
-      runs.map(({ seen_at }) => seen_at),
-      runs.map(({ end_reason }) => end_reason),
-    ],
   );
 }
 
@@ -96,15 +100,17 @@ export async function touchRuns(
 
 /** Closes whatever run of the sandbox is open, now. For imported history, which no runtime here keeps a record of. */
 export async function closeRunsOf(
-  sql: Sql,
+  target: WriteTarget,
   orgId: string,
   sandboxId: string,
   at: Instant,
   reason: string,
 ): Promise<void> {
-  await sql.query(
-    `update runs set stopped_at = greatest($3::timestamptz, started_at), end_reason = $4
-     where org_id = $1 and sandbox_id = $2 and end_reason is null`,
-    [orgId, sandboxId, at, reason],
+  await write(
+    target,
+    (
+      p,
+    ) => `update runs set stopped_at = greatest(${p(at)}::timestamptz, started_at), end_reason = ${p(reason)}
+     where org_id = ${p(orgId)} and sandbox_id = ${p(sandboxId)} and end_reason is null`,
   );
 }

@@ -4,7 +4,7 @@ import { contextOf } from '../access/request-context.js';
 import { ApiError } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
 import { Field, MessageResponse, Uuid } from '../http/schema.js';
-import { getPlace } from './queries.js';
+import { getWorkerOf } from './queries.js';
 
 /**
  * Where clients look for a channel into a sandbox, to run commands and copy files. There is none: they are told so, and
@@ -27,8 +27,8 @@ export function agentRoute(app: App): void {
     },
     async (request) => {
       const { orgId, access } = callerOf(request);
-      const key = { id: request.params.sandbox_id, within: access.labels };
-      const place = await getPlace(contextOf(request).pool, orgId, key);
+      const key = { id: request.params.sandbox_id, requiredLabels: access.labels };
+      const place = await getWorkerOf(contextOf(request).pool, orgId, key);
       if (!place) throw new ApiError('sandbox_not_found');
       throw new ApiError(
         'not_supported',

@@ -3,7 +3,7 @@ import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import { violatedConstraint, type Sql } from '../db/pool.js';
-import type { Writes } from '../db/writes.js';
+import type { WriteBatch } from '../db/write-batch.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Limits } from '../quotas/limits.js';
@@ -15,12 +15,12 @@ import { labelsWithin, refuseMounts } from './label-narrowing.js';
 import { volumesOf } from './mount-volumes.js';
 import { makeSlug } from './names.js';
 import { nextRunOf } from './next-run.js';
-import { presentSandbox } from './present.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
 import { refuseTaken } from './refuse.js';
 import { beginRun } from './request-run.js';
 import { resolve, secretsOf } from './resolve.js';
-import type { CreateSandboxRequest, SandboxResponse } from './spec/schema.js';
+import { presentSandbox, SANDBOX, type SandboxResponse } from './spec/fields.js';
+import type { CreateSandboxRequest } from './spec/schema.js';
 
 const SLUG_ATTEMPTS = 5;
 
@@ -38,8 +38,8 @@ export async function create(
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
     try {
-      return await inWrite(ctx, caller, (tx, writes) =>
-        insert(ctx, tx, writes, caller, { ...request, slug }, start),
+      return await inWrite(ctx, caller, (tx, batch) =>
+        insert(ctx, tx, batch, caller, { ...request, slug }, start),
       );
     } catch (error) {
       const constraint = violatedConstraint(error);
@@ -54,7 +54,7 @@ export async function create(
 async function insert(
   ctx: Context,
   tx: Sql,
-  writes: Writes,
+  batch: WriteBatch,
   caller: Writer,
   request: CreateSandboxRequest & { slug: string },
   start: boolean,
@@ -71,21 +71,18 @@ async function insert(
   const { runSpec, spec } = resolve(withDisk(request, limits, ctx.runtime), volumes);
   checkSize(limits, runSpec);
   const created = {
+    ...SANDBOX.initial,
     org_id: orgId,
     id,
     name: request.name,
     slug: request.slug,
     status: 'created',
-    status_reason: null,
     ephemeral,
     created_at: at,
-    last_failure_message: null,
     spec,
-    started_at: null,
-    stopped_at: null,
     runtime: ctx.runtime.name,
   } as const;
-  await recordEvent(writes, {
+  await recordEvent(batch, {
     orgId,
     type: 'sandbox_created',
     actor,
@@ -97,15 +94,15 @@ async function insert(
     },
   });
   const admitted = start
-    ? await beginRun(writes, created, nextRunOf(runSpec, limits, actor), at)
+    ? await beginRun(batch, created, nextRunOf(runSpec, limits, actor), at)
     : { run_id: null };
   const row = { ...created, ...admitted };
   const kept = { run_spec: runSpec, changed_at: at };
-  await insertSandbox(writes, { ...row, ...kept });
-  await keepSecrets(writes, ctx.keyring, orgId, id, secretsOf(request));
-  await insertLabels(writes, row, spec.labels);
-  await insertMounted(writes, orgId, id, [...volumes.named.values()]);
-  if (start) await announceChange(writes, id);
+  await insertSandbox(batch, { ...row, ...kept });
+  await keepSecrets(batch, ctx.keyring, orgId, id, secretsOf(request));
+  await insertLabels(batch, row, spec.labels);
+  await insertMounted(batch, orgId, id, [...volumes.named.values()]);
+  if (start) await announceChange(batch, id);
   return presentSandbox(row);
 }
 

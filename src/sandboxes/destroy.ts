@@ -2,7 +2,7 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import type { Sql } from '../db/pool.js';
+import type { WriteTarget } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
@@ -10,7 +10,7 @@ import type { Instant } from '../lib/instant.js';
 import { closeRunsOf } from '../runs/queries.js';
 import { deleteSecrets } from '../secrets/queries.js';
 import {
-  forgetSandboxRelations,
+  deleteSandboxRelations,
   lockSandbox,
   updateSandbox,
   type LockedSandbox,
@@ -23,23 +23,23 @@ import {
  */
 export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Promise<{ message: string }> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx, writes) => {
+  return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
-    await removeSandbox(writes, sandbox, 'sandbox_destroyed', actor, ctx.now());
+    await removeSandbox(batch, sandbox, 'sandbox_destroyed', actor, ctx.now());
     return { message: `the sandbox "${sandbox.name}" is deleted` };
   });
 }
 
 /** Takes a sandbox, whose row the transaction holds, away from every reader. */
 export async function removeSandbox(
-  sql: Sql,
+  target: WriteTarget,
   { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,
   type: 'sandbox_destroyed' | 'sandbox_removed',
   actor: EventActor,
   at: Instant,
 ): Promise<void> {
-  await recordEvent(sql, {
+  await recordEvent(target, {
     orgId,
     type,
     actor,
@@ -50,10 +50,10 @@ export async function removeSandbox(
       reason: type === 'sandbox_destroyed' ? 'requested' : 'ephemeral_ended',
     },
   });
-  await forgetSandboxRelations(sql, orgId, id);
-  await deleteSecrets(sql, orgId, id, null);
+  await deleteSandboxRelations(target, orgId, id);
+  await deleteSecrets(target, orgId, id, null);
   // Nothing here runs an imported sandbox, so nobody else would close its runs or see it gone.
-  if (!run_spec) await closeRunsOf(sql, orgId, id, at, 'sandbox_destroyed');
-  await updateSandbox(sql, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
-  await announceChange(sql, id);
+  if (!run_spec) await closeRunsOf(target, orgId, id, at, 'sandbox_destroyed');
+  await updateSandbox(target, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
+  await announceChange(target, id);
 }

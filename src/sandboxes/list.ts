@@ -4,8 +4,16 @@ import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
 import { pageText } from '../lib/page.js';
-import { COUNTED, countLabels, listSandboxes, walking, type SandboxFilter, type Sort } from './list-query.js';
-import { isShort, positionOf, sandboxText } from './present-text.js';
+import {
+  COUNTED,
+  countLabels,
+  listSandboxes,
+  positionOf,
+  walking,
+  type SandboxFilter,
+  type Sort,
+} from './list-queries.js';
+import { hasSpec, SANDBOX } from './spec/fields.js';
 import type { SandboxStatus } from './spec/schema.js';
 
 export interface ListSandboxesQuery {
@@ -46,9 +54,9 @@ export async function list(
     listSandboxes(sql, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide, whole });
   const readWhole = () => (sideBySide ? walking(ctx.pool, (tx) => read(tx, true)) : read(ctx.pool, true));
   const found = await (quick ? read(ctx.reads, false) : readWhole());
-  const rows = found.every(isShort) ? found : await readWhole();
-  return pageText(rows, limit, sandboxText, (row) =>
-    ctx.cursors.encode(orgId, binding, positionOf(row, sort === 'name' ? 'name' : 'created_at')),
+  const rows = found.every(hasSpec) ? found : await readWhole();
+  return pageText(rows, limit, SANDBOX.json, (row) =>
+    ctx.cursors.encode(orgId, binding, positionOf(row, sort)),
   );
 }
 

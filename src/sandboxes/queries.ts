@@ -1,79 +1,57 @@
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
+import { write, type WriteTarget } from '../db/write-batch.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 import type { NextRun } from './next-run.js';
-import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
-import type { SandboxResponse, SandboxSpec, SandboxStatus } from './spec/schema.js';
-import { parseSpec, specToKeep } from './spec/text.js';
+import { SANDBOX, type SandboxRow, type SandboxTextRow } from './spec/fields.js';
+import type { SandboxSpec, SandboxStatus } from './spec/schema.js';
+import { encodeSpec, parseSpec, SPEC_FORMAT } from './spec/text.js';
 
-/** What answers are made of. */
-export interface SandboxRow {
-  org_id: string;
-  id: string;
-  name: string;
-  slug: string;
-  status: SandboxStatus;
-  status_reason: SandboxResponse['status_reason'];
-  ephemeral: boolean;
-  created_at: Instant;
-  last_failure_message: string | null;
-  spec: SandboxSpec | null;
-  started_at: Instant | null;
-  stopped_at: Instant | null;
-  /** Null for imported history. */
-  runtime: string | null;
-}
-
-/** What operations decide by. */
+/** A sandbox as operations lock it. */
 export interface LockedSandbox extends SandboxRow {
   run_spec: RunSpec | null;
   run_id: string | null;
-  /** The run that is admitted to follow the one that ends. Counts only while it is `stopping`. */
+  /** The admitted run that follows the current one. It counts only while the sandbox is `stopping`. */
   next_run: NextRun | null;
   removed_at: Instant | null;
 }
 
-const SANDBOX_COLUMNS = `org_id, id, name, slug, status, status_reason, ephemeral, created_at, last_failure_message,
-  spec::text, started_at, stopped_at, runtime`;
-export const LOCKED_COLUMNS = `${SANDBOX_COLUMNS}, run_spec::text, run_id, next_run, removed_at`;
+/** Of the table `s`. */
+export const LOCKED_COLUMNS = `${SANDBOX.parsedColumns}, s.run_spec::text, s.run_id, s.next_run, s.removed_at`;
 
 export interface NewSandbox extends SandboxRow {
-  spec: SandboxSpec;
   run_spec: RunSpec;
-  runtime: string;
   run_id: string | null;
   changed_at: Instant;
 }
 
-export async function insertSandbox(sql: Sql, sandbox: NewSandbox): Promise<void> {
-  await sql.query(
-    `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec, run_spec,
-       runtime, run_id)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-    [
-      ...[sandbox.org_id, sandbox.id, sandbox.name, sandbox.slug, sandbox.status, sandbox.status_reason],
-      ...[sandbox.ephemeral, sandbox.created_at, sandbox.changed_at, specToKeep(sandbox.spec)],
-      ...[stringifyExact(sandbox.run_spec), sandbox.runtime, sandbox.run_id],
-    ],
+export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): Promise<void> {
+  const { run_spec, run_id, changed_at } = sandbox;
+  const columns = [...SANDBOX.columnNames, 'spec_format', 'run_spec', 'run_id', 'changed_at'];
+  const values = [...SANDBOX.stored(sandbox), ...[SPEC_FORMAT, stringifyExact(run_spec), run_id, changed_at]];
+  await write(
+    target,
+    (p) =>
+      `insert into sandboxes (${columns.join(', ')}) values (${values.map((value) => p(value)).join(', ')})`,
   );
 }
 
 export async function insertLabels(
-  sql: Sql,
+  target: WriteTarget,
   { org_id, id, created_at }: { org_id: string; id: string; created_at: Instant },
   labels: Record<string, string>,
 ): Promise<void> {
   if (Object.keys(labels).length === 0) return;
-  await sql.query(
-    `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
-     select $1, key, value, $2, $3 from unnest($4::text[], $5::text[]) as label (key, value)`,
-    [org_id, created_at, id, Object.keys(labels), Object.values(labels)],
+  await write(
+    target,
+    (p) => `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
+     select ${p(org_id)}, key, value, ${p(created_at)}, ${p(id)}
+     from unnest(${p(Object.keys(labels))}::text[], ${p(Object.values(labels))}::text[]) as label (key, value)`,
   );
 }
 
-/** In place of those it has. */
 export async function replaceLabels(
   sql: Sql,
   sandbox: { org_id: string; id: string; created_at: Instant },
@@ -87,115 +65,125 @@ export async function replaceLabels(
 }
 
 export async function insertMounted(
-  sql: Sql,
+  target: WriteTarget,
   orgId: string,
   sandboxId: string,
   volumeIds: readonly string[],
 ): Promise<void> {
   if (volumeIds.length === 0) return;
-  await sql.query(
-    `insert into sandbox_volumes (org_id, volume_id, sandbox_id)
-     select $1, volume_id, $2 from unnest($3::uuid[]) as volume_id
+  await write(
+    target,
+    (p) => `insert into sandbox_volumes (org_id, volume_id, sandbox_id)
+     select ${p(orgId)}, volume_id, ${p(sandboxId)} from unnest(${p(volumeIds)}::uuid[]) as volume_id
      on conflict do nothing`,
-    [orgId, sandboxId, volumeIds],
   );
 }
 
-/** Which sandbox. `within`: only when it has all of these labels; else it is not found. */
+/** Selects a sandbox. `requiredLabels`: a sandbox without all of these labels is not found. */
 export type SandboxKey = ({ id: string } | { name: string }) & {
-  within?: Readonly<Record<string, string>>;
+  requiredLabels?: Readonly<Record<string, string>>;
 };
 
-/** `will_start`: a run is admitted to follow the one that ends. */
+/** `will_start`: an admitted run follows the current one. */
 export async function getSandbox(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
 ): Promise<(SandboxRow & { will_start: boolean }) | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<AsText<SandboxRow & { will_start: boolean }>>(
-    `select ${SANDBOX_COLUMNS}, status = 'stopping' and next_run is not null as will_start from sandboxes
-     where org_id = $1 and ${condition} and removed_at is null`,
+  const { rows } = await sql.query<UnparsedRow<SandboxRow & { will_start: boolean }>>(
+    `select ${SANDBOX.parsedColumns}, s.status = 'stopping' and s.next_run is not null as will_start
+     from sandboxes s where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],
   );
   return rows[0] && withSpecs<SandboxRow & { will_start: boolean }>(rows[0]);
 }
 
-/** The same for `sandboxText`. `whole`: else `isShort` tells whether its specification was too long. */
-export async function showSandbox(
+/**
+ * The largest specification of a short read, in stored bytes. A usual request takes 1,500. PostgreSQL compresses to a ninetieth
+ * at most, so a short read sends at most 360 KB of a sandbox.
+ */
+const SHORT_SPEC_BYTES = 4_000;
+const SHORT_COLUMNS = SANDBOX.textColumns({ maxSpecBytes: SHORT_SPEC_BYTES });
+const WHOLE_COLUMNS = SANDBOX.textColumns();
+
+/** The columns of `SANDBOX.json`. Not `whole`: without specifications that are too long for a short read. */
+export function textColumns({ whole }: { whole: boolean }): string {
+  return whole ? WHOLE_COLUMNS : SHORT_COLUMNS;
+}
+
+export async function readSandbox(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
   { whole }: { whole: boolean },
-): Promise<ShownRow | undefined> {
+): Promise<SandboxTextRow | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<ShownRow>({
-    ...prepared(
-      `select ${whole ? SHOWN_COLUMNS : SHORT_COLUMNS} from sandboxes s
-       where org_id = $1 and ${condition} and removed_at is null`,
+  const { rows } = await sql.query<SandboxTextRow>(
+    prepared(
+      `select ${textColumns({ whole })} from sandboxes s
+       where s.org_id = $1 and ${condition} and s.removed_at is null`,
       [orgId, ...values],
     ),
-    rowMode: 'array',
-  });
+  );
   return rows[0];
 }
 
-/** The same for several, in any order, without those that are not found. */
-export async function showSandboxes(
+/** Short reads of several sandboxes, in any order, without those that do not exist. */
+export async function readSandboxes(
   sql: Sql,
   orgId: string,
   by: 'id' | 'name',
   values: readonly string[],
-): Promise<ShownRow[]> {
-  const { rows } = await sql.query<ShownRow>({
-    ...prepared(
+): Promise<SandboxTextRow[]> {
+  const { rows } = await sql.query<SandboxTextRow>(
+    prepared(
       `select ${SHORT_COLUMNS} from sandboxes s
-       where org_id = $1 and ${by} = any ($2::${by === 'id' ? 'uuid' : 'text'}[]) and removed_at is null`,
+       where s.org_id = $1 and s.${by} = any ($2::${by === 'id' ? 'uuid' : 'text'}[]) and s.removed_at is null`,
       [orgId, values],
     ),
-    rowMode: 'array',
-  });
+  );
   return rows;
 }
 
-/** Where a sandbox is. `worker_id` is null for one that no worker has held yet. */
-export async function getPlace(
+/** The worker of a sandbox. `worker_id`: null before the first placement. */
+export async function getWorkerOf(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
 ): Promise<{ id: string; status: string; worker_id: string | null } | undefined> {
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<{ id: string; status: string; worker_id: string | null }>(
-    `select id, status, worker_id from sandboxes
-     where org_id = $1 and ${condition} and removed_at is null`,
+    `select s.id, s.status, s.worker_id from sandboxes s
+     where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],
   );
   return rows[0];
 }
 
-/** Locks the row until the transaction ends, so that of two operations on one sandbox the second sees the first. */
+/** Locks the row until the transaction ends, which serializes the operations on a sandbox. */
 export async function lockSandbox(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
 ): Promise<LockedSandbox | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<AsText<LockedSandbox>>(
+  const { rows } = await sql.query<UnparsedRow<LockedSandbox>>(
     prepared(
-      `select ${LOCKED_COLUMNS} from sandboxes
-     where org_id = $1 and ${condition} and removed_at is null
-     for update`,
+      `select ${LOCKED_COLUMNS} from sandboxes s
+       where s.org_id = $1 and ${condition} and s.removed_at is null
+       for update`,
       [orgId, ...values],
     ),
   );
   return rows[0] && withSpecs<LockedSandbox>(rows[0]);
 }
 
-/** A row as the driver gives it: its specifications are text, because the driver's JSON rounds large integers. */
-export type AsText<Row extends SandboxRow> = Record<string, unknown> &
+/** A row of the driver. Its specifications are text, because the JSON parser of the driver rounds large integers. */
+export type UnparsedRow<Row extends SandboxRow> = Record<string, unknown> &
   Omit<Row, 'spec' | 'run_spec'> & { spec: string | null; run_spec?: string | null };
 
-export function withSpecs<Row extends SandboxRow>({ spec, run_spec, ...rest }: AsText<Row>): Row {
+export function withSpecs<Row extends SandboxRow>({ spec, run_spec, ...rest }: UnparsedRow<Row>): Row {
   const parsed = {
     spec: parsedSpec(spec),
     ...(run_spec === undefined ? {} : { run_spec: parsedSpec(run_spec) }),
@@ -208,11 +196,12 @@ function parsedSpec(text: string | null): unknown {
 }
 
 function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
-  const [condition, value] = 'id' in key ? ['id = $2::uuid', key.id] : ['name = $2::text', key.name];
-  if (key.within === undefined || Object.keys(key.within).length === 0) return { condition, values: [value] };
+  const [condition, value] = 'id' in key ? ['s.id = $2::uuid', key.id] : ['s.name = $2::text', key.name];
+  const labels = key.requiredLabels;
+  if (labels === undefined || Object.keys(labels).length === 0) return { condition, values: [value] };
   return {
-    condition: `${condition} and spec::jsonb -> 'labels' @> $3::jsonb`,
-    values: [value, JSON.stringify(key.within)],
+    condition: `${condition} and s.spec::jsonb -> 'labels' @> $3::jsonb`,
+    values: [value, JSON.stringify(labels)],
   };
 }
 
@@ -222,8 +211,6 @@ interface SandboxChange {
   status?: SandboxStatus;
   status_reason?: SandboxRow['status_reason'];
   last_failure_message?: string | null;
-  spec?: SandboxSpec;
-  run_spec?: RunSpec;
   run_id?: string;
   next_run?: NextRun | null;
   started_at?: Instant | null;
@@ -232,29 +219,47 @@ interface SandboxChange {
   destroyed_at?: Instant;
 }
 
-/** Changes what is named, of a row that the transaction has locked. */
+/** Changes these columns of a row that the transaction has locked. */
 export async function updateSandbox(
-  sql: Sql,
+  target: WriteTarget,
   orgId: string,
   id: string,
   change: SandboxChange,
   at: Instant,
 ): Promise<void> {
-  const columns = Object.keys(change).map((column, index) => `${column} = $${index + 4}`);
-  const { spec, run_spec } = change;
-  const values = Object.values({
-    ...change,
-    ...(spec ? { spec: specToKeep(spec) } : {}),
-    ...(run_spec ? { run_spec: stringifyExact(run_spec) } : {}),
+  await write(target, (p) => {
+    const columns = Object.entries({ ...change, changed_at: at }).map(
+      ([name, value]) => `${name} = ${p(value)}`,
+    );
+    return `update sandboxes set ${columns.join(', ')} where org_id = ${p(orgId)} and id = ${p(id)}`;
   });
-  await sql.query(
-    `update sandboxes set ${[...columns, 'changed_at = $3'].join(', ')} where org_id = $1 and id = $2`,
-    [orgId, id, at, ...values],
-  );
 }
 
-/** A removed sandbox is found by no filter and mounts nothing. What it was stays in its spec. */
-export async function forgetSandboxRelations(sql: Sql, orgId: string, id: string): Promise<void> {
-  await sql.query('delete from sandbox_labels where org_id = $1 and sandbox_id = $2', [orgId, id]);
-  await sql.query('delete from sandbox_volumes where org_id = $1 and sandbox_id = $2', [orgId, id]);
+/**
+ * Replaces the specifications of a row that the transaction has locked. The format follows in a statement of its own: a
+ * trigger clears it with each change of `spec`, for writers that do not know the formats.
+ */
+export async function updateSpecs(
+  tx: Sql,
+  orgId: string,
+  id: string,
+  { spec, run_spec }: { spec: SandboxSpec; run_spec: RunSpec | null },
+  at: Instant,
+): Promise<void> {
+  await tx.query(
+    'update sandboxes set spec = $3, run_spec = $4, changed_at = $5 where org_id = $1 and id = $2',
+    [orgId, id, encodeSpec(spec), run_spec && stringifyExact(run_spec), at],
+  );
+  await tx.query('update sandboxes set spec_format = $3 where org_id = $1 and id = $2', [
+    orgId,
+    id,
+    SPEC_FORMAT,
+  ]);
+}
+
+/** Deletes the labels and mounts of a removed sandbox, so that no filter finds it. Its specification stays. */
+export async function deleteSandboxRelations(target: WriteTarget, orgId: string, id: string): Promise<void> {
+  for (const table of ['sandbox_labels', 'sandbox_volumes']) {
+    await write(target, (p) => `delete from ${table} where org_id = ${p(orgId)} and sandbox_id = ${p(id)}`);
+  }
 }

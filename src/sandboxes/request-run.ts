@@ -1,10 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
 import { recordEvent, type NewEvent } from '../audit/events/record.js';
-import type { Sql } from '../db/pool.js';
+import type { WriteTarget } from '../db/write-batch.js';
 import type { Instant } from '../lib/instant.js';
 import { insertRun, type NewRun } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
-import type { SandboxRow } from './queries.js';
+import type { SandboxRow } from './spec/fields.js';
 
 /** What a sandbox becomes whose run is admitted. */
 export interface Admitted {
@@ -52,9 +52,14 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
  * Admits a run of a sandbox at rest, whose row the transaction holds: the run and the audit event are written together with
  * what is returned, which the caller writes; the reconciler takes it from there.
  */
-export async function beginRun(sql: Sql, sandbox: Subject, next: NextRun, at: Instant): Promise<Admitted> {
+export async function beginRun(
+  target: WriteTarget,
+  sandbox: Subject,
+  next: NextRun,
+  at: Instant,
+): Promise<Admitted> {
   const { admitted, run, event } = admittedRun(sandbox, next, at);
-  await insertRun(sql, run);
-  await recordEvent(sql, event);
+  await insertRun(target, run);
+  await recordEvent(target, event);
   return admitted;
 }

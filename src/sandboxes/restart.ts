@@ -2,16 +2,16 @@ import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
+import type { WriteBatch } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { nextRunOf, type NextRun } from './next-run.js';
-import { presentSandbox } from './present.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign } from './refuse.js';
 import { beginRun } from './request-run.js';
-import type { SandboxResponse } from './spec/schema.js';
+import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';
 import { requestStop } from './stop.js';
 
@@ -22,12 +22,12 @@ import { requestStop } from './stop.js';
  */
 export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx, writes) => {
+  return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].restart;
     if (outcome === 'same') return presentSandbox(sandbox);
-    if (outcome === 'queued') return queueRun(ctx, tx, writes, caller, sandbox);
+    if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox);
     const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
     const at = ctx.now();
     const limits = await reserve(tx, caller, {
@@ -36,11 +36,11 @@ export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Pr
     checkSize(limits, runSpec);
     const next = nextRunOf(runSpec, limits, actor);
     if (outcome === 'stopping') {
-      return presentSandbox(await requestStop(writes, sandbox, actor, 'restart', at, next));
+      return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next));
     }
-    const admitted = await beginRun(writes, sandbox, next, at);
-    await updateSandbox(writes, orgId, sandbox.id, { ...admitted }, at);
-    await announceChange(writes, sandbox.id);
+    const admitted = await beginRun(batch, sandbox, next, at);
+    await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);
+    await announceChange(batch, sandbox.id);
     return presentSandbox({ ...sandbox, ...admitted });
   });
 }
@@ -49,7 +49,7 @@ export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Pr
 export async function queueRun(
   ctx: Context,
   tx: Sql,
-  writes: Sql,
+  batch: WriteBatch,
   caller: Writer,
   sandbox: LockedSandbox,
 ): Promise<SandboxResponse> {
@@ -60,7 +60,7 @@ export async function queueRun(
   const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
   checkSize(limits, runSpec);
   const next: NextRun = nextRunOf(runSpec, limits, caller.actor);
-  await recordEvent(writes, {
+  await recordEvent(batch, {
     orgId,
     type: 'sandbox_start_queued',
     actor: caller.actor,
@@ -68,7 +68,7 @@ export async function queueRun(
     at,
     payload: { sandbox_id: id, name, run_id, previous_status: status, status, reason: 'requested' },
   });
-  await updateSandbox(writes, orgId, id, { next_run: next }, at);
-  await announceChange(writes, id);
+  await updateSandbox(batch, orgId, id, { next_run: next }, at);
+  await announceChange(batch, id);
   return presentSandbox(sandbox);
 }

@@ -14,14 +14,9 @@ import { destroy } from './destroy.js';
 import { list } from './list.js';
 import type { SandboxKey } from './queries.js';
 import { restart } from './restart.js';
-import { show } from './show.js';
-import {
-  CreateSandboxRequest,
-  PaginatedSandboxResponse,
-  SandboxResponse,
-  SandboxStatus,
-  UpdateSandboxRequest,
-} from './spec/schema.js';
+import { SandboxLookups, show } from './show.js';
+import { PaginatedSandboxResponse, SandboxResponse } from './spec/fields.js';
+import { CreateSandboxRequest, SandboxStatus, UpdateSandboxRequest } from './spec/schema.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
 import { update } from './update.js';
@@ -64,6 +59,7 @@ const stopQuery = {
 
 export function sandboxRoutes(app: App, ctx: Shared): void {
   const waiters = new Waiters(ctx.settings);
+  const lookups = new SandboxLookups();
 
   app.get(
     '/v1/sandboxes',
@@ -182,7 +178,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     // A key that is narrowed to labels finds only sandboxes that have them.
     const keyOf = (request: FastifyRequest): SandboxKey => ({
       ...nameOf(request.params),
-      within: callerOf(request).access.labels,
+      requiredLabels: callerOf(request).access.labels,
     });
 
     app.get(
@@ -199,7 +195,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         },
       },
       async (request, reply) =>
-        sendJson(reply, await show(contextOf(request), callerOf(request).orgId, keyOf(request))),
+        sendJson(reply, await show(contextOf(request), lookups, callerOf(request).orgId, keyOf(request))),
     );
 
     app.delete(

@@ -5,12 +5,11 @@ import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { nextRunOf } from './next-run.js';
-import { presentSandbox } from './present.js';
 import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign, refuseTransition } from './refuse.js';
 import { beginRun } from './request-run.js';
 import { queueRun } from './restart.js';
-import type { SandboxResponse } from './spec/schema.js';
+import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';
 
 /**
@@ -24,10 +23,10 @@ export async function start(
   { queue }: { queue: boolean },
 ): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx, writes) => {
+  return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
-    if (queue && sandbox.status === 'stopping') return queueRun(ctx, tx, writes, caller, sandbox);
+    if (queue && sandbox.status === 'stopping') return queueRun(ctx, tx, batch, caller, sandbox);
     const outcome = TRANSITIONS[sandbox.status].start;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
     if (outcome === 'same') return presentSandbox(sandbox);
@@ -35,9 +34,9 @@ export async function start(
     const at = ctx.now();
     const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
     checkSize(limits, runSpec);
-    const admitted = await beginRun(writes, sandbox, nextRunOf(runSpec, limits, actor), at);
-    await updateSandbox(writes, orgId, sandbox.id, { ...admitted }, at);
-    await announceChange(writes, sandbox.id);
+    const admitted = await beginRun(batch, sandbox, nextRunOf(runSpec, limits, actor), at);
+    await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);
+    await announceChange(batch, sandbox.id);
     return presentSandbox({ ...sandbox, ...admitted });
   });
 }

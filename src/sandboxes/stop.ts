@@ -2,23 +2,16 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import type { Sql } from '../db/pool.js';
+import type { WriteTarget } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { setStopReason } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
-import { presentSandbox } from './present.js';
-import {
-  lockSandbox,
-  updateSandbox,
-  type LockedSandbox,
-  type SandboxKey,
-  type SandboxRow,
-} from './queries.js';
+import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign, refuseTransition } from './refuse.js';
-import type { SandboxResponse } from './spec/schema.js';
+import { presentSandbox, type SandboxResponse, type SandboxRow } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';
 
 /**
@@ -27,7 +20,7 @@ import { TRANSITIONS } from './state.js';
  */
 export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  return inWrite(ctx, caller, async (tx, writes) => {
+  return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].stop;
@@ -35,7 +28,7 @@ export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promi
     const isFollowed = sandbox.status === 'stopping' && sandbox.next_run !== null;
     if (outcome === 'same' && !isFollowed) return presentSandbox(sandbox);
     refuseForeign(sandbox, 'stop', ctx.runtime.name);
-    return presentSandbox(await requestStop(writes, sandbox, actor, 'requested', ctx.now()));
+    return presentSandbox(await requestStop(batch, sandbox, actor, 'requested', ctx.now()));
   });
 }
 
@@ -48,7 +41,7 @@ export type StopReason =
  * run that is to follow it.
  */
 export async function requestStop(
-  sql: Sql,
+  target: WriteTarget,
   sandbox: LockedSandbox,
   actor: EventActor,
   reason: StopReason,
@@ -56,7 +49,7 @@ export async function requestStop(
   next: NextRun | null = null,
 ): Promise<SandboxRow> {
   const { org_id: orgId, id, name, run_id, status } = sandbox;
-  await recordEvent(sql, {
+  await recordEvent(target, {
     orgId,
     type: 'sandbox_stop_requested',
     actor,
@@ -64,9 +57,9 @@ export async function requestStop(
     at,
     payload: { sandbox_id: id, name, run_id, previous_status: status, status: 'stopping', reason },
   });
-  if (run_id !== null) await setStopReason(sql, orgId, run_id, reason);
+  if (run_id !== null) await setStopReason(target, orgId, run_id, reason);
   const change = { status: 'stopping', status_reason: null, next_run: next } as const;
-  await updateSandbox(sql, orgId, id, change, at);
-  await announceChange(sql, id);
+  await updateSandbox(target, orgId, id, change, at);
+  await announceChange(target, id);
   return { ...sandbox, ...change };
 }

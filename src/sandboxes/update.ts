@@ -10,10 +10,17 @@ import type { Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
 import { labelsWithin } from './label-narrowing.js';
 import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
-import { presentSandbox } from './present.js';
-import { lockSandbox, replaceLabels, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
+import {
+  lockSandbox,
+  replaceLabels,
+  updateSandbox,
+  updateSpecs,
+  type LockedSandbox,
+  type SandboxKey,
+} from './queries.js';
 import { refuseTaken } from './refuse.js';
-import type { SandboxResponse, UpdateSandboxRequest } from './spec/schema.js';
+import { presentSandbox, type SandboxResponse } from './spec/fields.js';
+import type { UpdateSandboxRequest } from './spec/schema.js';
 
 /** Renames and relabels a sandbox, in whatever status. What is left out or null stays; labels are replaced as a whole. */
 export async function update(
@@ -32,14 +39,14 @@ export async function update(
   const badLabel = checkLabels(labels ?? {});
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
   try {
-    return await inWrite(ctx, caller, async (tx, writes) => {
+    return await inWrite(ctx, caller, async (tx, batch) => {
       const sandbox = await lockSandbox(tx, caller.orgId, key);
       if (!sandbox) throw new ApiError('sandbox_not_found');
       const at = ctx.now();
       const renamed = await rename(tx, caller, sandbox, request, at);
       const relabelled = await relabel(tx, caller, renamed ?? sandbox, labels, at);
       const row = relabelled ?? renamed;
-      if (row) await announceChange(writes, sandbox.id);
+      if (row) await announceChange(batch, sandbox.id);
       return presentSandbox(row ?? sandbox);
     });
   } catch (error) {
@@ -85,8 +92,8 @@ async function relabel(
       },
     );
   }
-  const change = { spec: { ...spec, labels }, ...(run_spec ? { run_spec: { ...run_spec, labels } } : {}) };
-  await updateSandbox(tx, orgId, id, change, at);
+  const change = { spec: { ...spec, labels }, run_spec: run_spec && { ...run_spec, labels } };
+  await updateSpecs(tx, orgId, id, change, at);
   await replaceLabels(tx, sandbox, labels);
   const payload = { sandbox_id: id, before: { labels: spec.labels }, after: { labels } };
   await recordEvent(tx, { orgId, type: 'sandbox_relabelled', actor, resourceId: id, at, payload });

@@ -5,9 +5,8 @@ import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
 import { makePlaces, type Places } from '../lib/concurrency-limit.js';
 import type { Settings } from '../settings.js';
-import { presentSandbox } from './present.js';
 import { getSandbox } from './queries.js';
-import type { SandboxResponse } from './spec/schema.js';
+import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 
 /**
  * Notifications wake, and all are woken when the connection for them is back after it was down. This is for what nobody
@@ -97,7 +96,7 @@ async function wait(
   try {
     for (;;) {
       unseen = false;
-      const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, within: access.labels });
+      const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, requiredLabels: access.labels });
       if (!row) {
         const doing = wait_for === 'stopped' ? 'stopping' : 'starting';
         throw new ApiError('sandbox_not_found', `the sandbox was deleted while it was ${doing}`);

@@ -1,4 +1,5 @@
 import type { Sql } from '../db/pool.js';
+import { write, type WriteTarget } from '../db/write-batch.js';
 import type { Sealed } from './keyring.js';
 
 export interface SecretRow {
@@ -25,22 +26,21 @@ function toRow({ key_id: keyId, sealed: bytes, ...row }: RawRow): SecretRow {
 
 /** Those of one sandbox. */
 export async function insertSecrets(
-  sql: Sql,
+  target: WriteTarget,
   orgId: string,
   sandboxId: string,
   secrets: readonly Pick<SecretRow, 'name' | 'sealed'>[],
 ): Promise<void> {
   if (secrets.length === 0) return;
-  await sql.query(
-    `insert into sandbox_secrets (${COLUMNS})
-     select $1, $2, s.* from unnest($3::text[], $4::text[], $5::bytea[]) as s (name, key_id, sealed)`,
-    [
-      orgId,
-      sandboxId,
-      secrets.map(({ name }) => name),
-      secrets.map(({ sealed }) => sealed.keyId),
-      secrets.map(({ sealed }) => sealed.bytes),
-    ],
+  await write(
+    target,
+    (p) => `insert into sandbox_secrets (${COLUMNS})
+     select ${p(orgId)}, ${p(sandboxId)}, s.*
+     from unnest(
+       ${p(secrets.map(({ name }) => name))}::text[],
+       ${p(secrets.map(({ sealed }) => sealed.keyId))}::text[],
+       ${p(secrets.map(({ sealed }) => sealed.bytes))}::bytea[]
+     ) as s (name, key_id, sealed)`,
   );
 }
 
@@ -54,27 +54,30 @@ export async function readSecrets(sql: Sql, orgId: string, sandboxId: string): P
 
 /** Forgets one secret of a sandbox, or all. */
 export async function deleteSecrets(
-  sql: Sql,
+  target: WriteTarget,
   orgId: string,
   sandboxId: string,
   name: string | null,
 ): Promise<void> {
-  await sql.query(
-    'delete from sandbox_secrets where org_id = $1 and sandbox_id = $2 and ($3::text is null or name = $3)',
-    [orgId, sandboxId, name],
-  );
+  await write(target, (p) => {
+    const named = name === null ? '' : `and name = ${p(name)}`;
+    return `delete from sandbox_secrets where org_id = ${p(orgId)} and sandbox_id = ${p(sandboxId)} ${named}`;
+  });
 }
 
 /** Forgets the secret of this name of several sandboxes. */
 export async function deleteSecretsOf(
-  sql: Sql,
+  target: WriteTarget,
   sandboxes: readonly { orgId: string; sandboxId: string }[],
   name: string,
 ): Promise<void> {
-  await sql.query(
-    `delete from sandbox_secrets d using unnest($1::uuid[], $2::uuid[]) as s (org_id, id)
-     where d.org_id = s.org_id and d.sandbox_id = s.id and d.name = $3`,
-    [sandboxes.map(({ orgId }) => orgId), sandboxes.map(({ sandboxId }) => sandboxId), name],
+  const [orgIds, ids] = [sandboxes.map(({ orgId }) => orgId), sandboxes.map(({ sandboxId }) => sandboxId)];
+  await write(
+    target,
+    (
+      p,
+    ) => `delete from sandbox_secrets d using unnest(${p(orgIds)}::uuid[], ${p(ids)}::uuid[]) as s (org_id, id)
+     where d.org_id = s.org_id and d.sandbox_id = s.id and d.name = ${p(name)}`,
   );
 }
 

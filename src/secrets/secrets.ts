@@ -2,6 +2,7 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool, Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
+import type { WriteTarget } from '../db/write-batch.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { StartRefusedError, type RunSecrets } from '../runtimes/runtime.js';
@@ -28,7 +29,7 @@ function aboutOf({ org_id, sandbox_id, name }: Omit<SecretRow, 'sealed'>): strin
 
 /** Seals the secrets of a new sandbox into the store, in the transaction that makes it. */
 export async function keepSecrets(
-  tx: Sql,
+  tx: WriteTarget,
   keyring: () => Keyring,
   orgId: string,
   sandboxId: string,

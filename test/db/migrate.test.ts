@@ -112,3 +112,27 @@ async function applied(pool: Pool, number: number): Promise<void> {
     await sleep(20);
   }
 }
+
+test('a specification with the mark of an earlier release gets a format, any other none', async () => {
+  await withOlderDatabase(15, async (address, pool) => {
+    const id = '01a201dc-f863-70ae-b5c8-be5bc237d78d';
+    await pool.query(`
+      insert into orgs values ('${id}', 'x', 'x', now(), now());
+      insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at, spec)
+      select '${id}', gen_random_uuid(), name, name, 'stopped', false, now(), now(), spec::json
+      from (values ('marked', E'\\t{"labels":{}}'), ('other', ' {"labels":{}}'), ('none', null)) as s (name, spec)`);
+    await migrate(address);
+    const formats = async () => {
+      const { rows } = await pool.query('select name, spec::text, spec_format from sandboxes order by name');
+      return rows.map(({ name, spec, spec_format }) => [name, spec, spec_format]);
+    };
+    expect(await formats()).toEqual([
+      ['marked', '{"labels":{}}', 1],
+      ['none', null, null],
+      ['other', ' {"labels":{}}', null],
+    ]);
+    // The release before knows no formats.
+    await pool.query(`update sandboxes set spec = E'\\t{"labels":{"a":"b"}}' where name = 'marked'`);
+    expect((await formats())[0]).toEqual(['marked', '\t{"labels":{"a":"b"}}', null]);
+  });
+});

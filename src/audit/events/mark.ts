@@ -1,6 +1,5 @@
 import pg from 'pg';
-import type { Sql } from '../../db/pool.js';
-import { Writes } from '../../db/writes.js';
+import { WriteBatch, type WriteTarget } from '../../db/write-batch.js';
 import type { EventKeys } from './event-keys.js';
 
 /**
@@ -23,8 +22,8 @@ export function markEvents(pool: Pick<pg.Pool, 'on'>, keys: () => Keys | Promise
 }
 
 /** The keys of who writes with `sql`, if he has any. Throws where nobody could tell: an event without its mark looks like a forged one. */
-export async function keysOf(sql: Sql): Promise<Keys> {
-  const connection = sql instanceof Writes ? sql.tx : sql;
+export async function keysOf(sql: WriteTarget): Promise<Keys> {
+  const connection = sql instanceof WriteBatch ? sql.tx : sql;
   if (!(connection instanceof pg.Client || connection instanceof pg.Pool)) {
     throw new TypeError('events are written by a connection, within a transaction');
   }
@@ -32,6 +31,6 @@ export async function keysOf(sql: Sql): Promise<Keys> {
 }
 
 /** The mark of an event that is written with `sql`; null where there are no keys. */
-export async function markFor(sql: Sql, leaf: Buffer): Promise<Buffer | null> {
+export async function markFor(sql: WriteTarget, leaf: Buffer): Promise<Buffer | null> {
   return (await keysOf(sql))?.mark(leaf) ?? null;
 }

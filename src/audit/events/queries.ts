@@ -1,4 +1,5 @@
 import type { Sql } from '../../db/pool.js';
+import { write, type WriteTarget } from '../../db/write-batch.js';
 import type { Conditions } from '../../lib/conditions.js';
 import type { Instant } from '../../lib/instant.js';
 import { leafOf, type EventContent } from './content.js';
@@ -17,40 +18,37 @@ export interface NewEventRow extends EventContent {
 
 const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';
 
-export async function insertEvent(sql: Sql, event: NewEventRow): Promise<void> {
-  const mark = await markFor(sql, event.leaf ?? leafOf(event));
-  await sql.query(
-    `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-    [
-      ...[event.org_id, event.id, event.occurred_at, event.category, event.event_type],
-      ...[JSON.stringify(event.actor), JSON.stringify(event.payload)],
-      ...[event.actor_kind, event.actor_id, event.resource_id, event.leaf, mark],
-    ],
+export async function insertEvent(target: WriteTarget, event: NewEventRow): Promise<void> {
+  const mark = await markFor(target, event.leaf ?? leafOf(event));
+  await write(
+    target,
+    (p) => `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
+     values (${p(event.org_id)}, ${p(event.id)}, ${p(event.occurred_at)}, ${p(event.category)}, ${p(event.event_type)},
+       ${p(JSON.stringify(event.actor))}, ${p(JSON.stringify(event.payload))}, ${p(event.actor_kind)}, ${p(event.actor_id)},
+       ${p(event.resource_id)}, ${p(event.leaf)}, ${p(mark)})`,
   );
 }
 
 /** Several, with one statement. */
-export async function insertEvents(sql: Sql, events: readonly NewEventRow[]): Promise<void> {
-  const marks = await Promise.all(events.map(async (event) => markFor(sql, event.leaf ?? leafOf(event))));
-  await sql.query(
-    `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
-     select * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::text[], $5::text[], $6::json[], $7::json[],
-       $8::text[], $9::text[], $10::uuid[], $11::bytea[], $12::bytea[])`,
-    [
-      events.map(({ org_id }) => org_id),
-      events.map(({ id }) => id),
-      events.map(({ occurred_at }) => occurred_at),
-      events.map(({ category }) => category),
-      events.map(({ event_type }) => event_type),
-      events.map(({ actor }) => JSON.stringify(actor)),
-      events.map(({ payload }) => JSON.stringify(payload)),
-      events.map(({ actor_kind }) => actor_kind),
-      events.map(({ actor_id }) => actor_id),
-      events.map(({ resource_id }) => resource_id),
-      events.map(({ leaf }) => leaf),
-      marks,
-    ],
+export async function insertEvents(target: WriteTarget, events: readonly NewEventRow[]): Promise<void> {
+  const marks = await Promise.all(events.map(async (event) => markFor(target, event.leaf ?? leafOf(event))));
+  await write(
+    target,
+    (p) => `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
+     select * from unnest(
+       ${p(events.map(({ org_id }) => org_id))}::uuid[],
+       ${p(events.map(({ id }) => id))}::uuid[],
+       ${p(events.map(({ occurred_at }) => occurred_at))}::timestamptz[],
+       ${p(events.map(({ category }) => category))}::text[],
+       ${p(events.map(({ event_type }) => event_type))}::text[],
+       ${p(events.map(({ actor }) => JSON.stringify(actor)))}::json[],
+       ${p(events.map(({ payload }) => JSON.stringify(payload)))}::json[],
+       ${p(events.map(({ actor_kind }) => actor_kind))}::text[],
+       ${p(events.map(({ actor_id }) => actor_id))}::text[],
+       ${p(events.map(({ resource_id }) => resource_id))}::uuid[],
+       ${p(events.map(({ leaf }) => leaf))}::bytea[],
+       ${p(marks)}::bytea[]
+     )`,
   );
 }
 

@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import type { Sql } from '../../db/pool.js';
+import type { WriteTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import { actorId } from './actor.js';
 import { CATALOGUE, type EventPayload, type EventType } from './catalogue.js';
@@ -19,7 +19,10 @@ export interface NewEvent<Type extends EventType> {
 }
 
 /** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. Returns its id. */
-export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEvent<Type>): Promise<string> {
+export async function recordEvent<Type extends EventType>(
+  tx: WriteTarget,
+  event: NewEvent<Type>,
+): Promise<string> {
   const row = rowOf(event);
   await insertEvent(tx, row);
   return row.id;
@@ -27,7 +30,7 @@ export async function recordEvent<Type extends EventType>(tx: Sql, event: NewEve
 
 /** The same for several, in the order of their times. */
 export async function recordEvents<Type extends EventType>(
-  tx: Sql,
+  tx: WriteTarget,
   events: readonly NewEvent<Type>[],
 ): Promise<void> {
   await insertEvents(tx, events.map(rowOf));

@@ -8,13 +8,13 @@ import { sleep } from '../../lib/sleep.js';
 import { nanosOf } from '../../runtimes/docker/logs.js';
 import type { LogLine, LogQuery } from '../../runtimes/runtime.js';
 import type { Settings } from '../../settings.js';
-import { getPlace, type SandboxKey } from '../queries.js';
+import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { encodeCursor, type LogCursor } from './cursor.js';
 
 /** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
 const LOOK_EVERY_MS = 1_000;
 
-type Labels = NonNullable<SandboxKey['within']>;
+type Labels = NonNullable<SandboxKey['requiredLabels']>;
 
 interface Subject {
   orgId: string;
@@ -41,14 +41,15 @@ export class LogFollowers {
     query: LogQuery,
     reply: FastifyReply,
   ): Promise<AsyncIterable<string>> {
-    const place = await getPlace(ctx.pool, orgId, key);
+    const place = await getWorkerOf(ctx.pool, orgId, key);
     if (!place) throw new ApiError('sandbox_not_found');
     refuseElsewhere(ctx, place.worker_id);
     const subject = { orgId, id: place.id };
     const gone = this.places.take(orgId, reply);
     const signals = [gone, ctx.stopping];
-    if (key.within && isNarrowed({ labels: key.within }))
-      signals.push(leaving(ctx, subject, key.within, gone));
+    const { requiredLabels } = key;
+    if (requiredLabels && isNarrowed({ labels: requiredLabels }))
+      signals.push(leaving(ctx, subject, requiredLabels, gone));
     return follow(ctx, subject, query, AbortSignal.any(signals));
   }
 }
@@ -57,15 +58,15 @@ export class LogFollowers {
 function leaving(
   { pool, changes, log }: Context,
   { orgId, id }: Subject,
-  within: Labels,
+  requiredLabels: Labels,
   gone: AbortSignal,
 ): AbortSignal {
   const left = new AbortController();
   const loop = startLoop(
     async () => {
       // One that has been removed keeps its log until the end of it.
-      const isThere = await getPlace(pool, orgId, { id });
-      if (isThere && !(await getPlace(pool, orgId, { id, within }))) left.abort();
+      const isThere = await getWorkerOf(pool, orgId, { id });
+      if (isThere && !(await getWorkerOf(pool, orgId, { id, requiredLabels }))) left.abort();
     },
     {
       intervalMs: LOOK_EVERY_MS,
@@ -124,7 +125,7 @@ async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: Abort
     while (!signal.aborted) {
       // Before the look, so that no change falls between the two.
       const changed = new Promise<void>((resolve) => (wake = resolve));
-      const place = await getPlace(ctx.pool, orgId, { id });
+      const place = await getWorkerOf(ctx.pool, orgId, { id });
       if (place?.status !== 'starting') {
         refuseElsewhere(ctx, place?.worker_id ?? null);
         return;

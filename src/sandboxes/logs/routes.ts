@@ -74,7 +74,7 @@ export function logRoutes(app: App, ctx: Shared): void {
           after: decodeCursor(request.headers['last-event-id']),
         };
         const { orgId, access } = callerOf(request);
-        const key = { ...keyOf(request.params), within: access.labels };
+        const key = { ...keyOf(request.params), requiredLabels: access.labels };
         const events = await followers.follow(contextOf(request), orgId, key, query, reply);
         return sendEvents(reply, events);
       },

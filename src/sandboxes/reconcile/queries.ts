@@ -2,7 +2,7 @@ import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
 import type { Instant } from '../../lib/instant.js';
 import type { RunSpec } from '../../runtimes/runtime.js';
-import { LOCKED_COLUMNS, withSpecs, type AsText, type LockedSandbox } from '../queries.js';
+import { LOCKED_COLUMNS, withSpecs, type LockedSandbox, type UnparsedRow } from '../queries.js';
 import { parseSpec } from '../spec/text.js';
 import type { Wanted } from './decide.js';
 
@@ -117,11 +117,11 @@ export async function readRunSpec(
 
 /** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */
 export async function lockLingering(sql: Sql, before: Instant, limit: number): Promise<LockedSandbox[]> {
-  const { rows } = await sql.query<AsText<LockedSandbox>>(
-    `select ${LOCKED_COLUMNS} from sandboxes
-     where ephemeral and removed_at is null and runtime is not null and status in ('stopped', 'failed')
-       and changed_at <= $1
-     order by changed_at
+  const { rows } = await sql.query<UnparsedRow<LockedSandbox>>(
+    `select ${LOCKED_COLUMNS} from sandboxes s
+     where s.ephemeral and s.removed_at is null and s.runtime is not null and s.status in ('stopped', 'failed')
+       and s.changed_at <= $1
+     order by s.changed_at
      limit $2
      for update skip locked`,
     [before, limit],

@@ -1,5 +1,6 @@
 import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
+import { write, type WriteTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import type { LockedSandbox } from '../queries.js';
 
@@ -39,27 +40,28 @@ export async function lockObserved(
 }
 
 /** Writes what became of sandboxes that the transaction has locked. */
-export async function writeObserved(sql: Sql, sandboxes: readonly ObservedSandbox[]): Promise<void> {
-  await sql.query(
-    `update sandboxes s
+export async function writeObserved(
+  target: WriteTarget,
+  sandboxes: readonly ObservedSandbox[],
+): Promise<void> {
+  await write(
+    target,
+    (p) => `update sandboxes s
      set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
        started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
        next_run = case when s.run_id = o.run_id then s.next_run end
-     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[],
-       $8::timestamptz[], $9::uuid[])
-       as o (org_id, id, status, status_reason, last_failure_message, started_at, stopped_at, changed_at, run_id)
+     from unnest(
+       ${p(sandboxes.map(({ org_id }) => org_id))}::uuid[],
+       ${p(sandboxes.map(({ id }) => id))}::uuid[],
+       ${p(sandboxes.map(({ status }) => status))}::text[],
+       ${p(sandboxes.map(({ status_reason }) => status_reason))}::text[],
+       ${p(sandboxes.map(({ last_failure_message }) => last_failure_message))}::text[],
+       ${p(sandboxes.map(({ started_at }) => started_at))}::timestamptz[],
+       ${p(sandboxes.map(({ stopped_at }) => stopped_at))}::timestamptz[],
+       ${p(sandboxes.map(({ changed_at }) => changed_at))}::timestamptz[],
+       ${p(sandboxes.map(({ run_id }) => run_id))}::uuid[]
+     ) as o (org_id, id, status, status_reason, last_failure_message, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
-    [
-      sandboxes.map(({ org_id }) => org_id),
-      sandboxes.map(({ id }) => id),
-      sandboxes.map(({ status }) => status),
-      sandboxes.map(({ status_reason }) => status_reason),
-      sandboxes.map(({ last_failure_message }) => last_failure_message),
-      sandboxes.map(({ started_at }) => started_at),
-      sandboxes.map(({ stopped_at }) => stopped_at),
-      sandboxes.map(({ changed_at }) => changed_at),
-      sandboxes.map(({ run_id }) => run_id),
-    ],
   );
 }
 

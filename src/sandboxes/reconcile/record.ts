@@ -3,7 +3,7 @@ import { recordEvents, type NewEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import { announceChanges } from '../../db/changes.js';
 import type { Sql } from '../../db/pool.js';
-import { Writes } from '../../db/writes.js';
+import { WriteBatch } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import { shortInstant } from '../../lib/instant.js';
 import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../../runs/queries.js';
@@ -71,28 +71,28 @@ export async function recordObservations(
     if (last) recorded.push(followed(last, at));
   }
   if (recorded.length === 0) return;
-  const writes = new Writes(tx);
+  const batch = new WriteBatch(tx);
   await writeRunTimes(
-    writes,
+    batch,
     recorded.map(({ run }) => run),
   );
   await writeObserved(
-    writes,
+    batch,
     recorded.map(({ sandbox }) => sandbox),
   );
   // The image is there: what it took to get it was for this once.
-  if (started.length > 0) await deleteSecretsOf(writes, started, REGISTRY);
+  if (started.length > 0) await deleteSecretsOf(batch, started, REGISTRY);
   await recordEvents(
-    writes,
+    batch,
     recorded.flatMap(({ events }) => events),
   );
   await announceChanges(
-    writes,
+    batch,
     recorded.map(({ sandbox }) => sandbox.id),
   );
-  await writes.send();
+  await batch.send();
   // Not before the end of the one that it follows is written: a sandbox has one open run at most.
-  const next = new Writes(tx);
+  const next = new WriteBatch(tx);
   for (const { next: run } of recorded) if (run) await insertRun(next, run);
   await next.send();
 }

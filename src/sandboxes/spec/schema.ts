@@ -1,13 +1,11 @@
 import { Type, type Static } from 'typebox';
 import {
-  DateTime,
   Field,
   Int32,
   Int64,
   Named,
   NoEffect,
   Nullable,
-  PageOf,
   StringMap,
   Uint64,
   Uuid,
@@ -24,11 +22,12 @@ export const SandboxStatus = Words([...STATUSES], {
 });
 export type SandboxStatus = Static<typeof SandboxStatus>;
 
-const SandboxStatusReason = Words(['scheduling', 'insufficient_capacity'], {
+export const SandboxStatusReason = Words(['scheduling', 'insufficient_capacity'], {
   title: 'SandboxStatusReason',
   description:
     'The reason for which a sandbox is still `starting`: it waits for a worker, or no worker has room.',
 });
+export type SandboxStatusReason = Static<typeof SandboxStatusReason>;
 
 const EnvVar = Named(
   'EnvVar',
@@ -184,39 +183,6 @@ export const SandboxSpec = Named(
   'The specification with all defaults filled in, without secret values, vault paths and volume ids.',
 );
 export type SandboxSpec = Static<typeof SandboxSpec>;
-
-export const SandboxResponse = Named(
-  'SandboxResponse',
-  {
-    id: Field(Uuid, 'The id of the sandbox.'),
-    org_id: Field(Uuid, 'The organization that the sandbox belongs to.'),
-    name: Type.String({ description: 'The name of the sandbox, unique in the organization.' }),
-    slug: Type.String({ description: 'The slug of the sandbox, unique in the installation.' }),
-    status: SandboxStatus,
-    ephemeral: Type.Boolean({ description: 'Whether the sandbox is removed when its run ends.' }),
-    created_at: Field(DateTime, 'The time at which the sandbox was created.'),
-    last_failure_message: Type.Optional(
-      Nullable(Type.String({ description: 'The reason for the latest failure. Null: there was none.' })),
-    ),
-    spec: Type.Optional(Field(Nullable(SandboxSpec), 'The specification with all defaults filled in.')),
-    started_at: Type.Optional(
-      Field(Nullable(DateTime), 'The time at which the latest run began. Null: it never ran.'),
-    ),
-    stopped_at: Type.Optional(
-      Field(Nullable(DateTime), 'The time at which the latest run ended. Null: it runs, or it never ran.'),
-    ),
-    status_reason: Type.Optional(
-      Field(Nullable(SandboxStatusReason), 'The reason for which it is still `starting`, else null.'),
-    ),
-    runtime: Type.Optional(
-      Nullable(Type.String({ description: 'The runtime it belongs to; null for imported history.' })),
-    ),
-  },
-  'An isolated compute sandbox.',
-);
-export type SandboxResponse = Static<typeof SandboxResponse>;
-
-export const PaginatedSandboxResponse = PageOf('PaginatedSandboxResponse', SandboxResponse);
 
 // What is asked for.
 

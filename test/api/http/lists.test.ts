@@ -4,8 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { insertEvent } from '../../../src/audit/events/queries.js';
 import type { Sql } from '../../../src/db/pool.js';
 import { instantFromMicros, microsOf, shortInstant } from '../../../src/lib/instant.js';
-import { listSandboxes, walking, type Sort } from '../../../src/sandboxes/list-query.js';
-import { positionOf } from '../../../src/sandboxes/present-text.js';
+import { listSandboxes, positionOf, walking, type Sort } from '../../../src/sandboxes/list-queries.js';
 import type { SandboxStatus } from '../../../src/sandboxes/spec/schema.js';
 import type { Client } from '../../support/client.js';
 import { dropEvents } from '../../support/event-log.js';
@@ -158,7 +157,6 @@ describe('sandboxes', () => {
             createdAfter: time(createdAfter),
             createdBefore: time(createdBefore),
           };
-          const by = sort === 'name' ? 'name' : 'created_at';
           let after: [string, string] | undefined;
           for (let more = true; more;) {
             const list = (sql: Sql, sideBySide: boolean) =>
@@ -170,7 +168,7 @@ describe('sandboxes', () => {
             ]);
             expect(other).toEqual(one);
             more = one.length === limit;
-            if (more) after = positionOf(one.at(-1)!, by) as [string, string];
+            if (more) after = positionOf(one.at(-1)!, sort) as [string, string];
           }
         },
       ),

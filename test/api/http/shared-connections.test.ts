@@ -6,7 +6,7 @@ import { MOST_MS, openReads, READERS, type Reads } from '../../../src/db/reads.j
 import { openRequests } from '../../../src/db/requests.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import { listSandboxes } from '../../../src/sandboxes/list-query.js';
+import { listSandboxes } from '../../../src/sandboxes/list-queries.js';
 import type { Client } from '../../support/client.js';
 import { sentDuring } from '../../support/query-plans.js';
 import { startTestService, type TestService } from '../../support/service.js';

@@ -7,8 +7,8 @@ import {
   listSandboxes,
   walking,
   type SandboxFilter,
-} from '../../../src/sandboxes/list-query.js';
-import { showSandbox, showSandboxes } from '../../../src/sandboxes/queries.js';
+} from '../../../src/sandboxes/list-queries.js';
+import { readSandbox, readSandboxes } from '../../../src/sandboxes/queries.js';
 import type { Client } from '../../support/client.js';
 import { literal } from '../../support/query-plans.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -49,10 +49,10 @@ const everywhere = Array.from({ length: 16 }, (_, index): [string, string] => [`
 /** What each read asks the database for. */
 const short = { whole: false };
 const READS: Record<string, Read> = {
-  'get one': (sql, orgId) => showSandbox(sql, orgId, { id: NOBODY }, short),
-  'get by name': (sql, orgId) => showSandbox(sql, orgId, { name: 'box-1' }, short),
-  'get several': (sql, orgId) => showSandboxes(sql, orgId, 'id', [NOBODY, NOBODY]),
-  'get several by name': (sql, orgId) => showSandboxes(sql, orgId, 'name', ['box-1', 'box-2']),
+  'get one': (sql, orgId) => readSandbox(sql, orgId, { id: NOBODY }, short),
+  'get by name': (sql, orgId) => readSandbox(sql, orgId, { name: 'box-1' }, short),
+  'get several': (sql, orgId) => readSandboxes(sql, orgId, 'id', [NOBODY, NOBODY]),
+  'get several by name': (sql, orgId) => readSandboxes(sql, orgId, 'name', ['box-1', 'box-2']),
   newest: (sql, orgId) => listSandboxes(sql, orgId, none, '-created_at', undefined, 21),
   oldest: (sql, orgId) => listSandboxes(sql, orgId, none, 'created_at', undefined, 101),
   'by name': (sql, orgId) => listSandboxes(sql, orgId, none, 'name', ['box-1', NOBODY], 21),

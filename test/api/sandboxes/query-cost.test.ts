@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findSpan } from '../../../src/audit/log/read.js';
 import { connectAlone, type Pool } from '../../../src/db/pool.js';
 import { addMillis, now, type Instant } from '../../../src/lib/instant.js';
-import { COUNTED } from '../../../src/sandboxes/list-query.js';
+import { COUNTED } from '../../../src/sandboxes/list-queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
 import type { Client } from '../../support/client.js';
 import { costOf, PLANNED, sentDuring, type Cost, type Sent } from '../../support/query-plans.js';

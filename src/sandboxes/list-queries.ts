@@ -2,8 +2,10 @@ import type { Pool, Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
 import { inTransaction } from '../db/transaction.js';
 import { Conditions } from '../lib/conditions.js';
-import type { Instant } from '../lib/instant.js';
-import { SHORT_COLUMNS, SHOWN_COLUMNS, type ShownRow } from './present-text.js';
+import type { Position } from '../lib/cursor.js';
+import { instantFromPostgres, type Instant } from '../lib/instant.js';
+import { textColumns } from './queries.js';
+import type { SandboxTextRow } from './spec/fields.js';
 import type { SandboxStatus } from './spec/schema.js';
 
 export interface SandboxFilter {
@@ -69,7 +71,7 @@ export async function listSandboxes(
   after: readonly [string, string] | undefined,
   limit: number,
   { sideBySide = false, whole = true } = {},
-): Promise<ShownRow[]> {
+): Promise<SandboxTextRow[]> {
   const { column, type, direction, after: comparison } = SORTS[sort];
   const where = new Conditions();
   const [first, ...others] = filter.labels;
@@ -109,18 +111,21 @@ export async function listSandboxes(
   const merged = () => mergedLabels(where, orgId, filter, { direction, comparison }, after);
   const labelled = () => (walked && !passesOver ? LABELLED : LABELLED_IN_ANY_ORDER);
   const from = isMerged ? merged() : first ? labelled() : 'sandboxes s';
-  const text = `select ${whole ? SHOWN_COLUMNS : SHORT_COLUMNS} from ${from}
+  const text = `select ${textColumns({ whole })} from ${from}
      where ${where.text}
      order by ${key} ${direction}, ${id} ${direction}
      limit ${where.parameter(limit)}`;
   const composed = Object.values(filter)
     .flat()
     .some((asked) => asked !== undefined);
-  const { rows } = await sql.query<ShownRow>({
-    ...prepared(text, where.values, { composed }),
-    rowMode: 'array',
-  });
+  const { rows } = await sql.query<SandboxTextRow>(prepared(text, where.values, { composed }));
   return rows;
+}
+
+/** The keyset position of a row, for the cursor of the next page. */
+export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort): Position {
+  const value = sort === 'name' ? String(name) : instantFromPostgres(String(created_at));
+  return [value, String(id)];
 }
 
 /**

@@ -1,0 +1,80 @@
+import { Type, type Static } from 'typebox';
+import { DateTime, Field, Named, Nullable, PageOf, Uuid } from '../../http/schema.js';
+import {
+  flag,
+  instant,
+  nullable,
+  OMITTED,
+  shapeOf,
+  specification,
+  text,
+  words,
+  type RowOf,
+  type TextRow,
+} from './field-kinds.js';
+import { SandboxSpec, SandboxStatus, SandboxStatusReason } from './schema.js';
+
+/** The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers. */
+export const SANDBOX_FIELDS = {
+  id: words<string>()(Field(Uuid, 'The id of the sandbox.')),
+  org_id: words<string>()(Field(Uuid, 'The organization that the sandbox belongs to.')),
+  name: text(Type.String({ description: 'The name of the sandbox, unique in the organization.' })),
+  slug: text(Type.String({ description: 'The slug of the sandbox, unique in the installation.' })),
+  status: words<SandboxStatus>()(SandboxStatus),
+  ephemeral: flag(Type.Boolean({ description: 'Whether the sandbox is removed when its run ends.' })),
+  created_at: instant(Field(DateTime, 'The time at which the sandbox was created.')),
+  last_failure_message: nullable(
+    text,
+    Type.Optional(
+      Nullable(Type.String({ description: 'The reason for the latest failure. Null: there was none.' })),
+    ),
+  ),
+  spec: nullable(
+    specification,
+    Type.Optional(Field(Nullable(SandboxSpec), 'The specification with all defaults filled in.')),
+  ),
+  started_at: nullable(
+    instant,
+    Type.Optional(Field(Nullable(DateTime), 'The time at which the latest run began. Null: it never ran.')),
+  ),
+  stopped_at: nullable(
+    instant,
+    Type.Optional(
+      Field(Nullable(DateTime), 'The time at which the latest run ended. Null: it runs, or it never ran.'),
+    ),
+  ),
+  status_reason: nullable(
+    words<SandboxStatusReason>(),
+    Type.Optional(
+      Field(Nullable(SandboxStatusReason), 'The reason for which it is still `starting`, else null.'),
+    ),
+  ),
+  runtime: nullable(
+    text,
+    Type.Optional(
+      Nullable(Type.String({ description: 'The runtime it belongs to; null for imported history.' })),
+    ),
+  ),
+};
+
+export const SANDBOX = shapeOf(SANDBOX_FIELDS);
+
+/** A sandbox as operations read it. */
+export type SandboxRow = RowOf<typeof SANDBOX_FIELDS>;
+/** A sandbox as reads send it on. */
+export type SandboxTextRow = TextRow<keyof typeof SANDBOX_FIELDS>;
+
+export const SandboxResponse = Named('SandboxResponse', SANDBOX.properties, 'An isolated compute sandbox.');
+export type SandboxResponse = Static<typeof SandboxResponse>;
+
+export const PaginatedSandboxResponse = PageOf('PaginatedSandboxResponse', SandboxResponse);
+
+/** False when a short read left the specification out. */
+export function hasSpec(row: SandboxTextRow): boolean {
+  return row.spec !== OMITTED;
+}
+
+/** The public view of a row. Other columns never leave the service. */
+export function presentSandbox(row: SandboxRow): SandboxResponse {
+  return SANDBOX.present(row);
+}
