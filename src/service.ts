@@ -26,7 +26,7 @@ import { sleep } from './lib/sleep.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
 import type { PriceBook } from './prices/price.js';
-import type { Guarded } from './runtimes/docker/network/policy.js';
+import type { GuardedGroup } from './runtimes/docker/network/compile-policy.js';
 import { planRuntime } from './runtimes/plan.js';
 import { readInstallation, rememberRuntime } from './runtimes/queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
@@ -57,7 +57,7 @@ export interface ServiceOptions {
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string;
-  dockerAllow?: readonly Guarded[];
+  dockerAllow?: readonly GuardedGroup[];
   /** `volumes` in the data directory unless said. */
   volumesDir?: string;
   /** Where the keys for secrets are; `secret-keys` in the data directory unless said. */

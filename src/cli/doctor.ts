@@ -8,7 +8,7 @@ import { askOwner } from '../db/embedded/ownership.js';
 import { openForCommand } from '../db/open.js';
 import { connectionConfig } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { explainUnreachable } from '../runtimes/docker/unreachable.js';
+import { explainConnectionError } from '../runtimes/docker/connection-error.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 import { databaseCommand, print } from './command.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
@@ -131,7 +131,7 @@ async function checkDocker({
     return { check, state, found: runtime.description };
   } catch (error) {
     if (error instanceof ExplainedError) return { check, state: 'broken', found: error.message };
-    const { reason, remedy } = explainUnreachable(error, socket);
+    const { reason, remedy } = explainConnectionError(error, socket);
     return { check, state: 'missing', found: `${reason}: sandboxes can only be simulated. ${remedy}` };
   }
 }

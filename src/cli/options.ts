@@ -4,7 +4,7 @@ import * as keyRotation from '../keys/rotate.js';
 import { isNetwork } from '../lib/cidr.js';
 import { addMillis, now, parseInstant } from '../lib/instant.js';
 import { LOG_LEVELS } from '../lib/log.js';
-import { GUARDED, type Guarded } from '../runtimes/docker/network/policy.js';
+import { GUARDED_GROUPS, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import * as webhookRequests from '../webhooks/schema.js';
 
@@ -75,7 +75,7 @@ export const dockerRuntime = () =>
 export const dockerAllow = () =>
   new Option(
     '--docker-allow <groups>',
-    `what network policies may open of the machine's surroundings: ${GUARDED.join(', ')}, or both (default: neither)`,
+    `what network policies may open of the machine's surroundings: ${GUARDED_GROUPS.join(', ')}, or both (default: neither)`,
   )
     .env('SANDKEEP_DOCKER_ALLOW')
     .argParser(guardedGroups);
@@ -286,11 +286,11 @@ function networks(text: string): string[] {
   });
 }
 
-function guardedGroups(text: string): Guarded[] {
+function guardedGroups(text: string): GuardedGroup[] {
   return words(text).map((word) => {
-    const group = GUARDED.find((known) => known === word);
+    const group = GUARDED_GROUPS.find((known) => known === word);
     if (group === undefined)
-      throw new InvalidArgumentError(`It takes ${GUARDED.join(' and ')}, separated by a comma.`);
+      throw new InvalidArgumentError(`It takes ${GUARDED_GROUPS.join(' and ')}, separated by a comma.`);
     return group;
   });
 }

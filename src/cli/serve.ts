@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { keepHeapSmall } from '../lib/heap-limit.js';
 import { VERSION } from '../lib/version.js';
-import { roomText } from '../runtimes/machine.js';
+import { capacityText } from '../runtimes/machine-capacity.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import type { FirstKey, Service, ServiceOptions } from '../service.js';
 import { databaseCommand, type CommonOptions } from './command.js';
@@ -90,7 +90,7 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
     `  API reference  ${address}/docs`,
     `  database       ${database}`,
     `  runtime        ${service.runtime.description}`,
-    ...(reason === null ? [`  capacity       room for ${roomText(service.runtime.capacity)}`] : []),
+    ...(reason === null ? [`  capacity       room for ${capacityText(service.runtime.capacity)}`] : []),
   ];
   if (fallback !== undefined && runtime === 'auto') {
     lines.push('', `  ! ${fallback}.`, '  ! Sandboxes are SIMULATED: nothing runs. See "sandkeep doctor".');

@@ -5,8 +5,8 @@ import { isMigrated, readInstance } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool, type Pool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import type { Item, Leftovers, Objects } from '../runtimes/docker/leftovers.js';
-import { explainUnreachable } from '../runtimes/docker/unreachable.js';
+import type { Item, InstallationObjects, Objects } from '../runtimes/docker/installation-objects.js';
+import { explainConnectionError } from '../runtimes/docker/connection-error.js';
 import { liveWorkers } from '../workers/queries.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import * as option from './options.js';
@@ -65,10 +65,11 @@ async function refuseBesideService(pool: Pool): Promise<void> {
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
   // Loaded only here, as the client library takes long to load.
-  const { findLeftovers, openEngine, removeLeftovers } = await import('../runtimes/docker/leftovers.js');
-  const docker = openEngine(options.dockerSocket);
-  const found = await findLeftovers(docker, instanceId).catch((cause: unknown) => {
-    const { reason, remedy } = explainUnreachable(cause, options.dockerSocket);
+  const { findInstallationObjects, connectForRemoval, removeObjects } =
+    await import('../runtimes/docker/installation-objects.js');
+  const docker = connectForRemoval(options.dockerSocket);
+  const found = await findInstallationObjects(docker, instanceId).catch((cause: unknown) => {
+    const { reason, remedy } = explainConnectionError(cause, options.dockerSocket);
     throw new ExplainedError(`${reason}, so nothing can be removed from it. ${remedy}`, { cause });
   });
   const removable = itemsOf(found.removable);
@@ -76,8 +77,8 @@ async function uninstall(options: UninstallOptions, instanceId: string): Promise
   if (removable.length > 0 && !(await isAgreed(options))) {
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
-  await removeLeftovers(docker, found.removable);
-  const still = itemsOf((await findLeftovers(docker, instanceId)).removable);
+  await removeObjects(docker, found.removable);
+  const still = itemsOf((await findInstallationObjects(docker, instanceId)).removable);
   if (still.length > 0) {
     throw new ExplainedError(
       `the engine still has ${names(still)}: repeat the command, or remove them by hand`,
@@ -105,7 +106,7 @@ function itemsOf({ containers, networks, volumes, images }: Objects): Item[] {
   return [...containers, ...networks, ...volumes, ...images];
 }
 
-function listing(instanceId: string, { removable, inUse }: Leftovers): string {
+function listing(instanceId: string, { removable, inUse }: InstallationObjects): string {
   const lines = [
     ...removable.containers.map(({ name, state }) => `  container  ${name} (${state})`),
     ...removable.networks.map(({ name }) => `  network    ${name}`),

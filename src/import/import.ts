@@ -5,10 +5,10 @@ import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { numberedLines, type NumberedLine } from '../lib/lines.js';
-import { removeBadLines, removeKnownLines, type BadLineReport } from './check.js';
-import { loadStaged, zero, type Counts } from './load.js';
+import { removeBadLines, removeKnownLines, type BadLineReport } from './check-queries.js';
+import { loadStaged, zeroCounts, type Counts } from './load-queries.js';
 import { BadLine, parseLine } from './parse.js';
-import { KINDS, makeStaging, Stager } from './staging.js';
+import { KINDS, createStagingTables, StagingWriter } from './staging-queries.js';
 
 const LONGEST_LINE = 16 * 1024 * 1024;
 /** Reports kept: a file that is wholly wrong must not fill the memory. */
@@ -46,17 +46,17 @@ export async function importLines(
   chunks: AsyncIterable<Buffer>,
   { skipBad, onLine }: ImportOptions,
 ): Promise<ImportResult> {
-  const good = zero();
+  const good = zeroCounts();
   let bad: BadLineReport[] = [];
   let badCount = 0;
   let lines = 0;
-  let imported = zero();
+  let imported = zeroCounts();
   try {
     await inTransaction(
       pool,
       async (tx) => {
-        await makeStaging(tx);
-        const stager = new Stager(tx);
+        await createStagingTables(tx);
+        const stager = new StagingWriter(tx);
         const keys = await keysOf(tx);
         const mark = (leaf: Buffer) => keys?.mark(leaf) ?? null;
         for await (const line of numberedLines(chunks, LONGEST_LINE)) {
@@ -97,9 +97,9 @@ export async function importLines(
       );
     }
     if (!(error instanceof Rollback)) throw error;
-    return { lines, imported: zero(), unchanged: zero(), bad, badCount, committed: false };
+    return { lines, imported: zeroCounts(), unchanged: zeroCounts(), bad, badCount, committed: false };
   }
-  const unchanged = zero();
+  const unchanged = zeroCounts();
   for (const kind of KINDS) unchanged[kind] = good[kind] - imported[kind];
   return { lines, imported, unchanged, bad, badCount, committed: true };
 }

@@ -9,7 +9,7 @@ import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../sandboxes/spec/text.js';
 import { findInexact } from './exact.js';
-import { keepKnown } from './known.js';
+import { stripUnknownFields } from './strip-unknown.js';
 import { Line, type Kind } from './schema.js';
 import { withEphemeral, withoutSecretValues } from './spec.js';
 
@@ -49,7 +49,7 @@ export function parseLine(text: string, mark: Mark = () => null): Parsed | undef
   if (inexact !== undefined) throw new BadLine(inexact);
   // The limits of a sandbox may be larger than a number holds. Everything else large was refused by the schema.
   const exact = value.kind === 'sandbox' ? (parseSpec(text) as Line) : value;
-  return { kind: value.kind, values: toValues(keepKnown(Line, exact), mark) };
+  return { kind: value.kind, values: toValues(stripUnknownFields(Line, exact), mark) };
 }
 
 function toValues(line: Line, mark: Mark): Parsed['values'] {

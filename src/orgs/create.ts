@@ -7,7 +7,7 @@ import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { insertQuotas } from '../quotas/queries.js';
-import { makeHostVolume } from '../volumes/host.js';
+import { createHostVolume } from '../volumes/host-volume.js';
 import { insertOrg } from './queries.js';
 
 /** Lower-case letters, digits and single hyphens. */
@@ -43,7 +43,7 @@ export async function createOrg(
         at,
         payload: { name, slug },
       });
-      await makeHostVolume(tx, id, actor, at);
+      await createHostVolume(tx, id, actor, at);
     });
   } catch (error) {
     if (violatedConstraint(error) !== 'orgs_slug_key') throw error;

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { ExplainedError } from '../lib/explained-error.js';
 import type { VolumeStore } from '../volumes/storage/store.js';
-import type { Guarded } from './docker/network/policy.js';
-import { explainUnreachable } from './docker/unreachable.js';
-import { machineCapacity } from './machine.js';
+import type { GuardedGroup } from './docker/network/compile-policy.js';
+import { explainConnectionError } from './docker/connection-error.js';
+import { machineCapacity } from './machine-capacity.js';
 import type { Plan } from './plan.js';
 import { ReconnectingRuntime } from './reconnecting.js';
 import type { Capacity, Runtime } from './runtime.js';
@@ -15,7 +15,7 @@ export interface RuntimeOptions {
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string | undefined;
-  dockerAllow?: readonly Guarded[] | undefined;
+  dockerAllow?: readonly GuardedGroup[] | undefined;
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
@@ -35,7 +35,9 @@ export async function openRuntime(
 ): Promise<{ runtime: Runtime; fallback?: string | undefined }> {
   if (plan.use === 'simulated') return { runtime: openSimulated(options), fallback: plan.because };
   const explain = (error: unknown) =>
-    error instanceof ExplainedError ? error.message : explainUnreachable(error, options.dockerSocket).reason;
+    error instanceof ExplainedError
+      ? error.message
+      : explainConnectionError(error, options.dockerSocket).reason;
   const reconnecting = (first: Runtime | { reason: string }) =>
     new ReconnectingRuntime('docker', first, () => openDocker(options), explain, log);
   try {

@@ -5,7 +5,7 @@ import {
   type Activity,
   type EngineState,
   type Holding,
-  type LogLine,
+  type LogChunk,
   type LogQuery,
   type Run,
   type Runtime,
@@ -109,7 +109,7 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.activity(sandboxIds);
   }
 
-  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
     return this.inner.logs(sandboxId, query, signal);
   }
 

@@ -156,7 +156,7 @@ export const LOG_SOURCES = ['stdout', 'stderr', 'output', 'system'] as const;
 export type LogSource = (typeof LOG_SOURCES)[number];
 
 /** A piece of what a sandbox wrote: mostly a line, with its line break; of a long line, a part. */
-export interface LogLine {
+export interface LogChunk {
   source: LogSource;
   /** RFC 3339. */
   ts: string;
@@ -207,7 +207,7 @@ export interface Runtime {
    * What the sandbox wrote and goes on writing, until its run ends or the signal aborts. Of one that does not run, what
    * there is; of one that is not held, nothing. Only reads: also a process that does not act on the engine may call it.
    */
-  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine>;
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk>;
   /** Yields whenever something may have changed. It may miss changes: `list` is the truth. */
   watch(signal: AbortSignal): AsyncIterable<void>;
   close(): Promise<void>;

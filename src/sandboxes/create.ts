@@ -9,7 +9,7 @@ import { inWrite } from '../idempotency/write.js';
 import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
 import type { Runtime } from '../runtimes/runtime.js';
-import { keepSecrets } from '../secrets/secrets.js';
+import { sealSecrets } from '../secrets/secrets.js';
 import { admit } from './admit.js';
 import { labelsWithin, refuseMounts } from './label-narrowing.js';
 import { volumesOf } from './mount-volumes.js';
@@ -99,7 +99,7 @@ async function insert(
   const row = { ...created, ...admitted };
   const kept = { run_spec: runSpec, changed_at: at };
   await insertSandbox(batch, { ...row, ...kept });
-  await keepSecrets(batch, ctx.keyring, orgId, id, secretsOf(request));
+  await sealSecrets(batch, ctx.keyring, orgId, id, secretsOf(request));
   await insertLabels(batch, row, spec.labels);
   await insertMounted(batch, orgId, id, [...volumes.named.values()]);
   if (start) await announceChange(batch, id);

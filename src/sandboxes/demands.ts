@@ -1,6 +1,6 @@
 import { liesWithin } from '../lib/cidr.js';
 import { GROUPS } from '../lib/special-addresses.js';
-import { isOnlyDns, isolates, type Guarded } from '../runtimes/docker/network/policy.js';
+import { isOnlyDns, blocksEverything, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
 import type { Capability, Runtime } from '../runtimes/runtime.js';
 import type { MountRequest } from './spec/mount-schema.js';
 import type { NetworkPolicy, NetworkRequest } from './spec/network-schema.js';
@@ -119,7 +119,7 @@ function networkDemands({
       },
   ];
   // Without any network each policy holds, and one that lets nothing through needs no network to be enforced in.
-  if (policy != null && enabled && !isolates(policy)) {
+  if (policy != null && enabled && !blocksEverything(policy)) {
     demands.push(
       { capability: 'network_policy', field: 'network.policy', what: 'enforce a network policy' },
       ...(policy.rules ?? []).flatMap((rule, index) => [
@@ -154,7 +154,7 @@ function guardedDemand(rule: Rule, index: number): Demand | false {
   if (action !== 'allow' || direction === 'ingress' || typeof destination === 'string' || isOnlyDns(rule))
     return false;
   const field = `network.policy.rules[${index}].destination`;
-  const demand = (group: Guarded, key: string): Demand => ({
+  const demand = (group: GuardedGroup, key: string): Demand => ({
     capability: `network_${group}`,
     field: `${field}.${key}`,
     what: `open ${group === 'host' ? 'the host' : 'metadata services'} to sandboxes`,

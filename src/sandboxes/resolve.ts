@@ -1,4 +1,4 @@
-import { isolates } from '../runtimes/docker/network/policy.js';
+import { blocksEverything } from '../runtimes/docker/network/compile-policy.js';
 import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
 import { demandsOf } from './demands.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
@@ -60,7 +60,7 @@ export function resolve(
       patches: request.patches ?? [],
       init: request.init ?? null,
       securityProfile: request.security_profile ?? 'default',
-      networkEnabled: networkEnabled && !(networkPolicy && isolates(networkPolicy)),
+      networkEnabled: networkEnabled && !(networkPolicy && blocksEverything(networkPolicy)),
       ...{ networkPolicy, hostname, endsWithCommand, idleTimeoutSecs, maxDurationSecs },
       demands: [...new Set(demandsOf(request).map(({ capability }) => capability))],
     },

@@ -23,12 +23,12 @@ export const REGISTRY = 'registry';
 const ENV = 'env:';
 
 /** A secret is bound to where it belongs: moved to another row it does not open. */
-function aboutOf({ org_id, sandbox_id, name }: Omit<SecretRow, 'sealed'>): string {
+function associatedDataOf({ org_id, sandbox_id, name }: Omit<SecretRow, 'sealed'>): string {
   return `${org_id}/${sandbox_id}/${name}`;
 }
 
 /** Seals the secrets of a new sandbox into the store, in the transaction that makes it. */
-export async function keepSecrets(
+export async function sealSecrets(
   tx: WriteTarget,
   keyring: () => Keyring,
   orgId: string,
@@ -40,7 +40,7 @@ export async function keepSecrets(
     ...Object.entries(values).map(([variable, value]) => [`${ENV}${variable}`, value] as const),
   ];
   const sealed = texts.map(([name, text]) => {
-    const about = aboutOf({ org_id: orgId, sandbox_id: sandboxId, name });
+    const about = associatedDataOf({ org_id: orgId, sandbox_id: sandboxId, name });
     return { name, sealed: keyring().seal(text, about) };
   });
   await insertSecrets(tx, orgId, sandboxId, sealed);
@@ -63,7 +63,7 @@ export async function openSecrets(
 }
 
 function open(keyring: Keyring, row: SecretRow): string {
-  const text = keyring.open(row.sealed, aboutOf(row));
+  const text = keyring.open(row.sealed, associatedDataOf(row));
   if (text === undefined) {
     throw new StartRefusedError(
       `a secret of the sandbox cannot be read: it was sealed under the key ${row.sealed.keyId}, which the service must be given, or was tampered with`,
@@ -94,13 +94,13 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
     const done = await inTransaction(pool, async (tx) => {
       const rows = await lockOutdated(tx, keys.currentId, BATCH);
       for (const row of rows) {
-        const text = keys.open(row.sealed, aboutOf(row));
+        const text = keys.open(row.sealed, associatedDataOf(row));
         if (text === undefined) {
           throw new ExplainedError(
             `a secret of the sandbox ${row.sandbox_id} was sealed under the key ${row.sealed.keyId}, which is not there: put the key back, or delete the sandbox`,
           );
         }
-        await replaceSealed(tx, { ...row, sealed: keys.seal(text, aboutOf(row)) });
+        await replaceSealed(tx, { ...row, sealed: keys.seal(text, associatedDataOf(row)) });
       }
       const at = now();
       for (const [orgId, count] of countByOrg(rows)) {

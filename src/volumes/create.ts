@@ -7,7 +7,7 @@ import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
-import { checkCap } from './cap.js';
+import { checkCap } from './check-cap.js';
 import { presentVolume } from './present.js';
 import { insertVolume } from './queries.js';
 import type { CreateVolumeRequest, VolumeResponse } from './schema.js';

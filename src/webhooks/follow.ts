@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import { readLog, type LogEntry } from '../audit/log/read.js';
+import { readLogStream, type LogEntry } from '../audit/log/read.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { addMillis } from '../lib/instant.js';
@@ -28,7 +28,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
     const { pending, fresh } = await countPending(tx, orgId, id);
     const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
     if (room < LEAST_ROOM) return false;
-    const { entries, more } = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
+    const { entries, more } = await readLogStream(tx, orgId, { afterSeq: webhook.position }, BATCH);
     const wanted = entries.filter((entry) => isWanted(webhook, entry)).slice(0, room);
     const at = ctx.now();
     await insertDeliveries(

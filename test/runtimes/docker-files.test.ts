@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stringifyExact, type Integer } from '../../src/lib/exact-json.js';
-import { plainWords } from '../../src/runtimes/docker/errors.js';
+import { explainStartFailure } from '../../src/runtimes/docker/errors.js';
 import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import type { Client } from '../support/client.js';
@@ -160,7 +160,9 @@ worker:x:1500:1600:::" > /etc/passwd
   test('a limit that the engine may not raise is named', () => {
     const said =
       'failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error setting rlimits for ready process: error setting rlimit type 6: operation not permitted: unknown';
-    expect(plainWords(said)).toBe('the engine may not raise the limit nproc so far: ask for less in rlimits');
+    expect(explainStartFailure(said)).toBe(
+      'the engine may not raise the limit nproc so far: ask for less in rlimits',
+    );
   });
 
   test('capabilities, new privileges, system calls and the number of processes are limited', async () => {

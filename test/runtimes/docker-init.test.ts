@@ -1,7 +1,12 @@
 import type Docker from 'dockerode';
 import { afterEach, beforeAll, expect, test } from 'vitest';
-import { GuestInit, INIT_PROGRAM, initArguments, signalNumber } from '../../src/runtimes/docker/init.js';
-import { readLog } from '../../src/runtimes/docker/logs.js';
+import {
+  GuestInit,
+  INIT_PROGRAM,
+  initArguments,
+  signalNumber,
+} from '../../src/runtimes/docker/guest-init.js';
+import { readLogStream } from '../../src/runtimes/docker/log-stream.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { until } from '../support/polling.js';
 
@@ -59,7 +64,7 @@ describeDocker('process 1 of a sandbox', () => {
     const stream = await container.logs({ stdout: true, stderr: true, timestamps: true, follow: true });
     let text = '';
     const sources = new Set(['stdout', 'stderr'] as const);
-    for await (const line of readLog(stream as AsyncIterable<Buffer>, { sources, after: {} }))
+    for await (const line of readLogStream(stream as AsyncIterable<Buffer>, { sources, after: {} }))
       text += line.text;
     return text;
   }

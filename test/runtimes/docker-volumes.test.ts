@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readInstance } from '../../src/db/migrate.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { mountsDirectoryOf } from '../../src/runtimes/docker/features.js';
+import { stagingDirectoryOf } from '../../src/runtimes/docker/detect-capabilities.js';
 import { PROGRAM, start as startProgram } from '../support/cli.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
@@ -43,7 +43,7 @@ describeDocker('volumes in containers', () => {
     });
     client = await service.newOrg();
     other = await service.newOrg();
-    room = mountsDirectoryOf((await readInstance(service.ctx.pool)).id);
+    room = stagingDirectoryOf((await readInstance(service.ctx.pool)).id);
   });
   afterAll(async () => {
     await destroyAll(service, client, other);
@@ -375,9 +375,9 @@ describeDocker('volumes in containers', () => {
     const mounts = [{ type: 'named', name: 'killed', guest: '/data', options: { readonly: true } }];
     const { id } = await create(client, request('killed', mounts), {});
     const victim = `
-      import { MountRoom } from '${PACKAGE_ROOT}/dist/src/runtimes/docker-mounts.js';
-      import { VolumeStore } from '${PACKAGE_ROOT}/dist/src/volumes/store.js';
-      const room = new MountRoom('${room}', new VolumeStore('${service.volumesDir}'), undefined);
+      import { StagingDirectory } from '${PACKAGE_ROOT}/dist/src/runtimes/docker/mounts/staging-directory.js';
+      import { VolumeStore } from '${PACKAGE_ROOT}/dist/src/volumes/storage/store.js';
+      const room = new StagingDirectory('${room}', new VolumeStore('${service.volumesDir}'), undefined);
       const mounts = [{ ...${JSON.stringify(mounts[0])}, volumeId: '${volume.id}' }];
       const staged = await room.stage({ orgId: '${client.org.id}', sandboxId: '${id}', spec: { mounts } });
       await staged.attach();

@@ -1,7 +1,11 @@
 import fc from 'fast-check';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { compilePolicy, isolates, type Guarded } from '../../src/runtimes/docker/network/policy.js';
+import {
+  compilePolicy,
+  blocksEverything,
+  type GuardedGroup,
+} from '../../src/runtimes/docker/network/compile-policy.js';
 import { PUBLIC_PROFILE } from '../../src/runtimes/docker/network/public-profile.js';
 import type { NetworkPolicy } from '../../src/sandboxes/spec/network-schema.js';
 import { describeNetns, NetnsPeer, nft, sh, type Attempt } from '../support/netns.js';
@@ -87,7 +91,7 @@ const SURROUNDINGS = {
   hosts: ['10.200.0.1', '45.45.45.45', 'fd00:200::1', '2a00:45::45'],
   resolvers: ['9.9.9.9', '10.53.53.53', '2620:fe::fe', 'fd53::53'],
   neighbours: ['10.200.0.2/24', 'fd00:200::2/64'],
-  lifted: [] as Guarded[],
+  lifted: [] as GuardedGroup[],
 };
 
 interface Packet {
@@ -101,7 +105,7 @@ interface Packet {
 function verdict(
   { default_egress, default_ingress, rules = [] }: NetworkPolicy,
   packet: Packet,
-  lifted: readonly Guarded[],
+  lifted: readonly GuardedGroup[],
 ): Rule['action'] {
   const groups = WHAT[packet.peer]!;
   if (groups.includes('neighbour')) return 'deny';
@@ -186,7 +190,7 @@ const policy: fc.Arbitrary<NetworkPolicy> = fc.record({
   default_ingress: action,
   rules: fc.array(rule, { maxLength: 8 }),
 });
-const lifted = fc.subarray<Guarded>(['host', 'metadata']);
+const lifted = fc.subarray<GuardedGroup>(['host', 'metadata']);
 const packet: fc.Arbitrary<Packet> = fc.record({
   way: fc.constantFrom('egress', 'ingress'),
   peer: address,
@@ -194,13 +198,13 @@ const packet: fc.Arbitrary<Packet> = fc.record({
   port: fc.constantFrom(...PORTS),
 });
 
-test('a policy isolates when it allows nothing', () => {
-  expect(isolates({})).toBe(true);
-  expect(isolates({ default_egress: 'deny', default_ingress: 'deny', rules: [] })).toBe(true);
+test('a policy blocksEverything when it allows nothing', () => {
+  expect(blocksEverything({})).toBe(true);
+  expect(blocksEverything({ default_egress: 'deny', default_ingress: 'deny', rules: [] })).toBe(true);
   const denial: Rule = { direction: 'any', destination: 'any', action: 'deny' };
-  expect(isolates({ rules: [denial] })).toBe(true);
-  expect(isolates({ default_ingress: 'allow' })).toBe(false);
-  expect(isolates({ rules: [{ ...denial, action: 'allow' }] })).toBe(false);
+  expect(blocksEverything({ rules: [denial] })).toBe(true);
+  expect(blocksEverything({ default_ingress: 'allow' })).toBe(false);
+  expect(blocksEverything({ rules: [{ ...denial, action: 'allow' }] })).toBe(false);
 });
 
 describeNetns('the rules in the kernel', () => {
@@ -260,7 +264,7 @@ describeNetns('the rules in the kernel', () => {
   async function expectVerdicts(
     tried: NetworkPolicy,
     packets: readonly Packet[],
-    lifted: readonly Guarded[] = [],
+    lifted: readonly GuardedGroup[] = [],
   ): Promise<void> {
     nft(GUEST, compilePolicy(tried, { ...SURROUNDINGS, lifted }));
     const seen = await Promise.all(
@@ -290,7 +294,7 @@ describeNetns('the rules in the kernel', () => {
     'the group %s has its addresses, and none of another group',
     async (group) => {
       const rules: Rule[] = [{ direction: 'any', destination: { group }, action: 'allow' }];
-      const lifted: Guarded[] = ['host', 'metadata'];
+      const lifted: GuardedGroup[] = ['host', 'metadata'];
       await expectVerdicts({ rules }, [...everything('egress', 53), ...everything('egress', 80)], lifted);
       await expectVerdicts({ rules }, everything('ingress', 53));
       const denied: Rule[] = [{ direction: 'any', destination: { group }, action: 'deny' }];
@@ -298,7 +302,7 @@ describeNetns('the rules in the kernel', () => {
     },
   );
 
-  test.each<{ lifted: Guarded[] }>([{ lifted: [] }, { lifted: ['host'] }, { lifted: ['metadata'] }])(
+  test.each<{ lifted: GuardedGroup[] }>([{ lifted: [] }, { lifted: ['host'] }, { lifted: ['metadata'] }])(
     'what the operator has not lifted stays closed whatever a policy says (lifted: $lifted)',
     async ({ lifted }) => {
       const packets = [...everything('egress', 53), ...everything('egress', 80)];

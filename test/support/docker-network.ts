@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { expect } from 'vitest';
-import type { Guarded } from '../../src/runtimes/docker/network/policy.js';
+import type { GuardedGroup } from '../../src/runtimes/docker/network/compile-policy.js';
 import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import type { Client } from './client.js';
 import { docker, execIn, IMAGE, SOCKET } from './docker.js';
@@ -135,7 +135,7 @@ export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Prom
 
 /** A service on the engine, whose sandboxes ask the world for names. */
 export async function startWith(
-  options: { network?: string; allow?: readonly Guarded[] },
+  options: { network?: string; allow?: readonly GuardedGroup[] },
   beforeConnecting: () => unknown = () => undefined,
 ): Promise<TestService> {
   return startTestService({

@@ -5,7 +5,7 @@ import { badParameter } from '../../http/errors.js';
 import { QUIET, quietly, type Places } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { EventFilter } from '../events/queries.js';
-import { findSpan, readEndSeq, readLog, type LogEntry } from '../log/read.js';
+import { findSpan, readEndSeq, readLogStream, type LogEntry } from '../log/read.js';
 import type { FilterQuery } from './filter.js';
 import { readKnownFilter } from './known-filter.js';
 import { presentEvent } from './present.js';
@@ -107,7 +107,12 @@ async function* follow(
     while (!signal.aborted) {
       // Before the look, so that nothing falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
-      const { entries, more } = await readLog(ctx.pool, orgId, { afterSeq: reached.seq, filter }, BATCH);
+      const { entries, more } = await readLogStream(
+        ctx.pool,
+        orgId,
+        { afterSeq: reached.seq, filter },
+        BATCH,
+      );
       for (const entry of entries) {
         if (entry.event) yield entry;
         reached.seq = entry.seq;

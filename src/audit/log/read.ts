@@ -40,7 +40,7 @@ export type During = Pick<EventFilter, 'since' | 'until'>;
  * The next entries of a part of the log, in order, `limit` at most and fewer where events are long. Each committed event comes in exactly once, within about a second. The first entry may be later than `afterSeq + 1`
  * where retention dropped those before.
  */
-export async function readLog(
+export async function readLogStream(
   sql: Sql,
   orgId: string,
   part: LogPart,

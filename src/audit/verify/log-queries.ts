@@ -2,7 +2,7 @@ import { fetchAhead } from '../../db/rows.js';
 import type { Transaction } from '../../db/transaction.js';
 import type { Checkpoint } from '../log/checkpoint.js';
 import type { Entry } from '../log/entry.js';
-import { findSpan, readLog, type LogEntry, type LogPart } from '../log/read.js';
+import { findSpan, readLogStream, type LogEntry, type LogPart } from '../log/read.js';
 
 /** The part of a log that is exported: after one entry, up to another. */
 export interface Part {
@@ -11,7 +11,7 @@ export interface Part {
   upToSeq: number;
 }
 
-type Batch = Awaited<ReturnType<typeof readLog>>;
+type Batch = Awaited<ReturnType<typeof readLogStream>>;
 
 /** Entries that are looked at together, at most: a filter may let none of many pass. */
 const BATCH = 500;
@@ -25,7 +25,7 @@ export async function* readEntries(
   const asked = await narrow(tx, orgId, part);
   if (!asked) return;
   const next = (before?: Batch) =>
-    readLog(tx, orgId, { ...asked, afterSeq: before?.entries.at(-1)?.seq ?? asked.afterSeq }, BATCH);
+    readLogStream(tx, orgId, { ...asked, afterSeq: before?.entries.at(-1)?.seq ?? asked.afterSeq }, BATCH);
   for await (const { entries } of fetchAhead<Batch>(next, ({ more }) => !more)) {
     const passed = part.filter ? entries.filter(({ event }) => event) : entries;
     if (passed.length > 0) yield passed;

@@ -1,11 +1,11 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
 import { microsOf, parseInstant, type Instant } from '../../lib/instant.js';
 import type { Run, RunSpec } from '../runtime.js';
-import { ulimitOf } from './create.js';
+import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from './files/scripts.js';
 import type { ImageConfig } from './image.js';
-import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './init.js';
-import type { Bind } from './mounts/mounts.js';
+import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './guest-init.js';
+import type { Bind } from './mounts/staging-directory.js';
 
 /** Marks the containers of one installation: another one on the same engine leaves them alone. */
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
@@ -28,11 +28,13 @@ const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETU
  * with it the start time that the container had before (base 36 microseconds, `0` for never): the engine's start time
  * belongs to this run exactly when it differs.
  */
-export function nameOf({ sandboxId, runId }: Run, startedAt: Instant | null): string {
+export function containerName({ sandboxId, runId }: Run, startedAt: Instant | null): string {
   return `sandkeep-${sandboxId}-${runId}-${baselineOf(startedAt)}`;
 }
 
-export function parseName(name: string): { sandboxId: string; runId: string; baseline: string } | undefined {
+export function parseContainerName(
+  name: string,
+): { sandboxId: string; runId: string; baseline: string } | undefined {
   const match = /^\/?sandkeep-([0-9a-f-]{36})-([0-9a-f-]{36})-([0-9a-z]+)$/.exec(name);
   return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
 }
@@ -47,11 +49,11 @@ function baselineOf(startedAt: Instant | null): string {
 }
 
 /** The engine writes nanoseconds, and the year 1 for "never". */
-export function engineTime(text: string): Instant | null {
+export function parseEngineTime(text: string): Instant | null {
   return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
 }
 
-export function labelsOf({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
+export function containerLabels({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
   return {
     ...Object.fromEntries(Object.entries(spec.labels).map(([key, value]) => [USER_LABEL + key, value])),
     [INSTANCE_LABEL]: instanceId,

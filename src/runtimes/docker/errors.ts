@@ -12,7 +12,7 @@ export function engineMessage(error: unknown): string {
 }
 
 /** For a catch: swallows the engine's answers of these statuses. */
-export function unless(...statuses: number[]): (error: unknown) => undefined {
+export function ignoreStatus(...statuses: number[]): (error: unknown) => undefined {
   return (error) => {
     if (!statuses.includes(statusOf(error) ?? 0)) throw error;
     return undefined;
@@ -27,7 +27,7 @@ const PREFIXES =
  * Why an engine did not start a container, for the user: without the names of the engine's own parts, and with the paths
  * of the guest in place of those of this machine.
  */
-export function plainWords(said: string): string {
+export function explainStartFailure(said: string): string {
   return said
     .replace(PREFIXES, '')
     .replace(/(?:\/[\w.-]+)+\/(?:overlay2|subvolumes|graph)\/[0-9a-f]+(?:-init)?(?:\/merged)?/g, '')

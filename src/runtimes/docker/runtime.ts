@@ -7,35 +7,35 @@ import {
   type Capability,
   type Capacity,
   type Holding,
-  type LogLine,
+  type LogChunk,
   type LogQuery,
   type Run,
   type Runtime,
 } from '../runtime.js';
 import {
   containerOptions,
-  engineTime,
+  parseEngineTime,
   INSTANCE_LABEL,
   isBaseline,
-  labelsOf,
-  nameOf,
-  parseName,
+  containerLabels,
+  containerName,
+  parseContainerName,
   SANDBOX_LABEL,
 } from './container.js';
-import { createContainer } from './create.js';
-import { checkDisk } from './disk.js';
-import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './engine.js';
-import { engineMessage, plainWords, statusOf, unless } from './errors.js';
-import { findFeatures, sharesKernel, type Features } from './features.js';
-import { needsFiles, placeFiles } from './files/place.js';
-import { DockerHoldings } from './holdings.js';
+import { createContainer } from './create-container.js';
+import { checkDiskLimit } from './disk-quota.js';
+import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './engine-info.js';
+import { engineMessage, explainStartFailure, statusOf, ignoreStatus } from './errors.js';
+import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
+import { hasFiles, populateContainer } from './files/populate-container.js';
+import { InspectCache } from './inspect-cache.js';
 import { ensureImage, type ImageConfig } from './image.js';
-import { GuestInit } from './init.js';
-import { readLog, sinceOf } from './logs.js';
-import type { Bind } from './mounts/mounts.js';
-import { isHolder } from './network/holder.js';
-import { DockerNetworks } from './network/networks.js';
-import type { Guarded } from './network/policy.js';
+import { GuestInit } from './guest-init.js';
+import { readLogStream, sinceOf } from './log-stream.js';
+import type { Bind } from './mounts/staging-directory.js';
+import { isPauseContainer } from './network/pause-container.js';
+import { SandboxNetworks } from './network/sandbox-networks.js';
+import type { GuardedGroup } from './network/compile-policy.js';
 
 export interface DockerOptions {
   socketPath: string;
@@ -44,7 +44,7 @@ export interface DockerOptions {
   /** Who resolves names for the sandboxes; those of the machine unless said. */
   resolvers?: readonly string[];
   /** What the policies of sandboxes may open of the machine's surroundings; nothing unless said. */
-  allow?: readonly Guarded[];
+  allow?: readonly GuardedGroup[];
   /** The engine's name of what runs containers, such as `runsc`; its default unless said. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
@@ -63,7 +63,7 @@ export class DockerRuntime implements Runtime {
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
 
-  private readonly holdings: DockerHoldings;
+  private readonly holdings: InspectCache;
 
   private constructor(
     private readonly docker: Docker,
@@ -76,14 +76,14 @@ export class DockerRuntime implements Runtime {
     readonly bounds: Runtime['bounds'],
     version: string,
     private readonly init: GuestInit,
-    private readonly features: Features,
-    private readonly networks: DockerNetworks,
+    private readonly features: DetectedCapabilities,
+    private readonly networks: SandboxNetworks,
   ) {
-    this.holdings = new DockerHoldings(docker);
+    this.holdings = new InspectCache(docker);
     this.capabilities = new Set([...features.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
-    const lacks = features.lacks.map((what) => `; ${what}`).join('');
-    this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${lacks}`;
+    const missing = features.missing.map((what) => `; ${what}`).join('');
+    this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
   }
 
   /** Connects. Throws when no engine answers on the socket. `instanceId`: marks the containers that are ours. */
@@ -94,7 +94,7 @@ export class DockerRuntime implements Runtime {
     const info = (await docker.info()) as EngineInfo;
     const init = new GuestInit(docker, info.Architecture);
     await init.ensureVolume();
-    const features = await findFeatures(docker, info, {
+    const features = await detectCapabilities(docker, info, {
       ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
     });
     return new DockerRuntime(
@@ -109,7 +109,7 @@ export class DockerRuntime implements Runtime {
       info.ServerVersion,
       init,
       features,
-      await DockerNetworks.open(docker, {
+      await SandboxNetworks.open(docker, {
         ...{ instanceId, name: options.network, resolvers: options.resolvers, lifted: options.allow ?? [] },
         unmountable: features.mounts.unusable,
         ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },
@@ -147,7 +147,7 @@ export class DockerRuntime implements Runtime {
       // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
-      throw new StartRefusedError(plainWords(engineMessage(error)), { cause: error });
+      throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
     } finally {
       leave();
     }
@@ -158,7 +158,7 @@ export class DockerRuntime implements Runtime {
     if (!found) return;
     const container = this.docker.getContainer(found.Id);
     const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
-    await ending.catch(unless(NOT_MODIFIED, NOT_FOUND, CONFLICT));
+    await ending.catch(ignoreStatus(NOT_MODIFIED, NOT_FOUND, CONFLICT));
   }
 
   async destroy(sandboxId: string): Promise<void> {
@@ -170,7 +170,7 @@ export class DockerRuntime implements Runtime {
           .getContainer(found.Id)
           .remove({ force: true, v: true })
           // Conflict: the engine is removing it already.
-          .catch(unless(NOT_FOUND, CONFLICT));
+          .catch(ignoreStatus(NOT_FOUND, CONFLICT));
       }
       await this.networks.remove(sandboxId);
     } finally {
@@ -184,7 +184,7 @@ export class DockerRuntime implements Runtime {
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
     });
     this.networks.tidy(containers);
-    return this.holdings.look(containers.filter((container) => !isHolder(container)));
+    return this.holdings.look(containers.filter((container) => !isPauseContainer(container)));
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
@@ -200,7 +200,7 @@ export class DockerRuntime implements Runtime {
     return new Map((await Promise.all(looks)).flat());
   }
 
-  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
     try {
       const found = await this.find(sandboxId);
       if (!found) return;
@@ -210,7 +210,7 @@ export class DockerRuntime implements Runtime {
         since: sinceOf(query.after) as unknown as number,
         abortSignal: signal,
       });
-      yield* readLog(stream as AsyncIterable<Buffer>, query);
+      yield* readLogStream(stream as AsyncIterable<Buffer>, query);
     } catch (error) {
       if (!signal.aborted && statusOf(error) !== NOT_FOUND) throw error;
     }
@@ -242,16 +242,16 @@ export class DockerRuntime implements Runtime {
     if (!found) return undefined;
     const container = this.docker.getContainer(found.Id);
     const { Name, State } = await container.inspect();
-    const startedAt = engineTime(State.StartedAt);
-    const named = parseName(Name);
-    if (startedAt === null && needsFiles(run.spec)) {
+    const startedAt = parseEngineTime(State.StartedAt);
+    const named = parseContainerName(Name);
+    if (startedAt === null && hasFiles(run.spec)) {
       // Whether all its files were placed nobody knows any more. It has nothing of its own yet.
       await container.remove({ force: true, v: true });
       return undefined;
     }
     if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
     if (State.Running) throw new Error(`container ${found.Id} runs another run than ${run.runId}`);
-    await container.rename({ name: nameOf(run, startedAt) });
+    await container.rename({ name: containerName(run, startedAt) });
     return container;
   }
 
@@ -262,14 +262,14 @@ export class DockerRuntime implements Runtime {
     network: string,
   ): Promise<Docker.Container> {
     const { runtimeClass } = this.options;
-    checkDisk(run.spec, image);
+    checkDiskLimit(run.spec, image);
     await this.init.ensureVolume();
     const container = await createContainer(this.docker, {
-      name: nameOf(run, null),
-      Labels: labelsOf(run, this.instanceId),
+      name: containerName(run, null),
+      Labels: containerLabels(run, this.instanceId),
       ...containerOptions(run, image, { network, init: this.init, runtimeClass, binds }),
     });
-    await placeFiles(container, run.spec);
+    await populateContainer(container, run.spec);
     return container;
   }
 

@@ -11,7 +11,7 @@ import {
   type Activity,
   type Capacity,
   type Holding,
-  type LogLine,
+  type LogChunk,
   type LogQuery,
   type Run,
   type Runtime,
@@ -107,7 +107,7 @@ export class SimulatedRuntime implements Runtime {
     }
   }
 
-  async *logs(sandboxId: string, { sources }: LogQuery, signal: AbortSignal): AsyncIterable<LogLine> {
+  async *logs(sandboxId: string, { sources }: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
     const runId = this.holdings.get(sandboxId)?.runId;
     const runs = () => {
       const held = this.holdings.get(sandboxId);

@@ -5,8 +5,8 @@ import { ApiError } from '../../http/errors.js';
 import { Places, QUIET, quietly } from '../../http/sse.js';
 import { startLoop } from '../../lib/loop.js';
 import { sleep } from '../../lib/sleep.js';
-import { nanosOf } from '../../runtimes/docker/logs.js';
-import type { LogLine, LogQuery } from '../../runtimes/runtime.js';
+import { nanosOf } from '../../runtimes/docker/log-stream.js';
+import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
 import type { Settings } from '../../settings.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { encodeCursor, type LogCursor } from './cursor.js';
@@ -112,7 +112,7 @@ async function* lines(
   subject: Subject,
   query: LogQuery,
   signal: AbortSignal,
-): AsyncIterable<LogLine> {
+): AsyncIterable<LogChunk> {
   await whileStarting(ctx, subject, signal);
   if (!signal.aborted) yield* ctx.runtime.logs(subject.id, query, signal);
 }
@@ -149,7 +149,7 @@ function refuseElsewhere(ctx: Context, workerId: string | null): void {
 }
 
 /** One event. `reached` moves on with it: its id says from where to go on. */
-function render({ source, ts, text }: LogLine, reached: LogCursor): string {
+function render({ source, ts, text }: LogChunk, reached: LogCursor): string {
   if (source === 'stdout' || source === 'stderr') reached[source] = nanosOf(ts);
   return `event: log\nid: ${encodeCursor(reached)}\ndata: ${JSON.stringify({ source, ts, text })}\n\n`;
 }

@@ -3,9 +3,9 @@ import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at, lookAt, splitPath, VolumePathError } from '../storage/guest-path.js';
+import { fdPath, openForStat, splitPath, VolumePathError } from '../storage/guest-path.js';
 import type { VolumeFile } from './schema.js';
-import type { Target } from './volume.js';
+import type { VolumeTarget } from './target.js';
 
 /**
  * Links, pipes, sockets and devices are not shown and not served, as if they were not there: guests make them, and
@@ -16,14 +16,14 @@ export function isServed(stats: Stats): boolean {
 }
 
 /** Looks at a file or directory of the volume. The caller closes `handle`. Throws VolumePathError. */
-export async function look(
+export async function openEntry(
   ctx: Context,
-  { orgId, volumeId }: Target,
+  { orgId, volumeId }: VolumeTarget,
   path: string,
 ): Promise<{ handle: FileHandle; stats: Stats }> {
   const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path);
   try {
-    const found = await lookAt(parent, name ?? '.');
+    const found = await openForStat(parent, name ?? '.');
     if (isServed(found.stats)) return found;
     await found.handle.close();
     throw new VolumePathError(
@@ -38,13 +38,13 @@ export async function look(
 /** Opens a file for reading. The caller closes it. Throws VolumePathError, and an ApiError for a directory. */
 export async function openFile(
   ctx: Context,
-  target: Target,
+  target: VolumeTarget,
   path: string,
 ): Promise<{ file: FileHandle; stats: Stats }> {
-  const { handle, stats } = await look(ctx, target, path);
+  const { handle, stats } = await openEntry(ctx, target, path);
   try {
     if (!stats.isFile()) throw new ApiError('invalid_volume_path', `${canonical(path)} is a directory`);
-    return { file: await open(at(handle), constants.O_RDONLY), stats };
+    return { file: await open(fdPath(handle), constants.O_RDONLY), stats };
   } finally {
     await handle.close();
   }

@@ -1,11 +1,11 @@
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../storage/guest-path.js';
-import { canonical, isServed, look, present } from './entry.js';
-import { refusing } from './errors.js';
+import { fdPath } from '../storage/guest-path.js';
+import { canonical, isServed, openEntry, present } from './entry.js';
+import { translateErrors } from './translate-errors.js';
 import type { VolumeFile } from './schema.js';
-import { readable, type Target } from './volume.js';
+import { findVolume, type VolumeTarget } from './target.js';
 
 /** Listings have no pages: a larger one would take too much memory and time from everybody else. */
 const MOST_ENTRIES = 50_000;
@@ -14,10 +14,14 @@ const AT_ONCE = 64;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** What is in a directory, by name. */
-export async function list(ctx: Context, target: Target, path: string): Promise<{ entries: VolumeFile[] }> {
-  await readable(ctx, target);
-  return refusing(async () => {
-    const { handle, stats } = await look(ctx, target, path);
+export async function list(
+  ctx: Context,
+  target: VolumeTarget,
+  path: string,
+): Promise<{ entries: VolumeFile[] }> {
+  await findVolume(ctx, target);
+  return translateErrors(async () => {
+    const { handle, stats } = await openEntry(ctx, target, path);
     try {
       if (!stats.isDirectory())
         throw new ApiError('invalid_volume_path', `${canonical(path)} is not a directory`);
@@ -41,7 +45,7 @@ export async function list(ctx: Context, target: Target, path: string): Promise<
 async function namesIn(directory: FileHandle): Promise<string[]> {
   const names: string[] = [];
   const options = { encoding: 'buffer' as BufferEncoding, bufferSize: 256 };
-  for await (const entry of await opendir(at(directory), options)) {
+  for await (const entry of await opendir(fdPath(directory), options)) {
     const name = textOf(entry.name as unknown as Buffer);
     if (name !== undefined) names.push(name);
     if (names.length > MOST_ENTRIES) {
@@ -65,7 +69,7 @@ function textOf(name: Buffer): string | undefined {
 
 async function entryOf(directory: FileHandle, name: string, path: string): Promise<VolumeFile | undefined> {
   try {
-    const stats = await lstat(at(directory, name));
+    const stats = await lstat(fdPath(directory, name));
     return isServed(stats) ? present(path, stats) : undefined;
   } catch (error) {
     // Gone since the directory was read.

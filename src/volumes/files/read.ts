@@ -2,19 +2,19 @@ import type { FileHandle } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
 import { openFile } from './entry.js';
-import { refusing } from './errors.js';
-import { readable, type Target } from './volume.js';
+import { translateErrors } from './translate-errors.js';
+import { findVolume, type VolumeTarget } from './target.js';
 
 const CHUNK_BYTES = 128 * 1024;
 
 /** The bytes of a file as it was long when it was opened. `content` closes the file, however it ends. */
 export async function read(
   ctx: Context,
-  target: Target,
+  target: VolumeTarget,
   path: string,
 ): Promise<{ content: Readable; size: number }> {
-  await readable(ctx, target);
-  return refusing(async () => {
+  await findVolume(ctx, target);
+  return translateErrors(async () => {
     const { file, stats } = await openFile(ctx, target, path);
     return { content: streamOf(file, stats.size), size: stats.size };
   });

@@ -1,10 +1,10 @@
 import { lstat, rename as move } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../storage/guest-path.js';
-import { refusing } from './errors.js';
+import { fdPath } from '../storage/guest-path.js';
+import { translateErrors } from './translate-errors.js';
 import type { TransferRequest } from './schema.js';
-import { writable, type Target } from './volume.js';
+import { findWritableVolume, type VolumeTarget } from './target.js';
 
 /**
  * Renames or moves a file or directory in one step, making the directories it goes into. As rename(2) has it: a file
@@ -12,21 +12,21 @@ import { writable, type Target } from './volume.js';
  */
 export async function rename(
   ctx: Context,
-  target: Target,
+  target: VolumeTarget,
   { from, to }: TransferRequest,
 ): Promise<{ message: string }> {
   const { orgId, volumeId } = target;
-  await writable(ctx, target);
-  return refusing(async () => {
+  await findWritableVolume(ctx, target);
+  return translateErrors(async () => {
     const source = await ctx.volumes.openParent(orgId, volumeId, from);
     try {
       if (source.name === undefined) throw topStays();
       // Before directories are made for something that does not exist.
-      await lstat(at(source.parent, source.name));
+      await lstat(fdPath(source.parent, source.name));
       const destination = await ctx.volumes.openParent(orgId, volumeId, to, { make: true });
       try {
         if (destination.name === undefined) throw topStays();
-        await move(at(source.parent, source.name), at(destination.parent, destination.name));
+        await move(fdPath(source.parent, source.name), fdPath(destination.parent, destination.name));
       } finally {
         await destination.parent.close();
       }

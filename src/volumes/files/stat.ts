@@ -1,25 +1,29 @@
 import type { Context } from '../../context.js';
 import { VolumePathError } from '../storage/guest-path.js';
-import { canonical, look, present } from './entry.js';
-import { refusing } from './errors.js';
+import { canonical, openEntry, present } from './entry.js';
+import { translateErrors } from './translate-errors.js';
 import type { VolumeFile } from './schema.js';
-import { readable, type Target } from './volume.js';
+import { findVolume, type VolumeTarget } from './target.js';
 
-export async function stat(ctx: Context, target: Target, path: string): Promise<{ metadata: VolumeFile }> {
-  await readable(ctx, target);
-  return refusing(async () => {
-    const { handle, stats } = await look(ctx, target, path);
+export async function stat(
+  ctx: Context,
+  target: VolumeTarget,
+  path: string,
+): Promise<{ metadata: VolumeFile }> {
+  await findVolume(ctx, target);
+  return translateErrors(async () => {
+    const { handle, stats } = await openEntry(ctx, target, path);
     await handle.close();
     return { metadata: present(canonical(path), stats) };
   });
 }
 
 /** Would `stat` find it? */
-export async function exists(ctx: Context, target: Target, path: string): Promise<{ exists: boolean }> {
-  await readable(ctx, target);
-  return refusing(async () => {
+export async function exists(ctx: Context, target: VolumeTarget, path: string): Promise<{ exists: boolean }> {
+  await findVolume(ctx, target);
+  return translateErrors(async () => {
     try {
-      const { handle } = await look(ctx, target, path);
+      const { handle } = await openEntry(ctx, target, path);
       await handle.close();
       return { exists: true };
     } catch (error) {

@@ -4,9 +4,9 @@ import type { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { VolumePathError } from '../storage/guest-path.js';
-import { refusing } from './errors.js';
-import { place } from './incoming.js';
-import { writable, type Target } from './volume.js';
+import { translateErrors } from './translate-errors.js';
+import { replaceFile } from './replace-file.js';
+import { findWritableVolume, type VolumeTarget } from './target.js';
 
 const GIB = 1024 ** 3;
 
@@ -18,7 +18,7 @@ const GIB = 1024 ** 3;
  */
 export async function write(
   ctx: Context,
-  target: Target,
+  target: VolumeTarget,
   path: string,
   {
     body,
@@ -30,12 +30,12 @@ export async function write(
     whole: (digest: string) => Promise<void>;
   },
 ): Promise<{ message: string }> {
-  const { capacity_gib } = await writable(ctx, target);
+  const { capacity_gib } = await findWritableVolume(ctx, target);
   const most = capacity_gib === null ? Infinity : capacity_gib * GIB;
   if (length !== undefined && length > most) throw tooLarge(most);
-  return refusing(async () => {
-    await refuseEarly(ctx, target, path);
-    await place(ctx, target, path, async (file) => {
+  return translateErrors(async () => {
+    await checkPathEarly(ctx, target, path);
+    await replaceFile(ctx, target, path, async (file) => {
       const hash = createHash('sha256');
       if (!body) return whole(hash.digest('hex'));
       try {
@@ -51,7 +51,7 @@ export async function write(
 }
 
 /** What is wrong with the path is said before gigabytes are sent. */
-async function refuseEarly(ctx: Context, { orgId, volumeId }: Target, path: string): Promise<void> {
+async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, path: string): Promise<void> {
   try {
     const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path);
     await parent.close();

@@ -53,7 +53,7 @@ export function splitPath(path: string): string[] {
  * wherever somebody has moved it, and `name` is a single step. What the call does with a symlink of that name is for the
  * caller to know. As bytes, because what a guest wrote need not be UTF-8.
  */
-export function at(directory: FileHandle, name?: string | Buffer): Buffer {
+export function fdPath(directory: FileHandle, name?: string | Buffer): Buffer {
   const self = Buffer.from(`/proc/self/fd/${directory.fd}`);
   return name === undefined ? self : Buffer.concat([self, Buffer.from('/'), Buffer.from(name)]);
 }
@@ -67,7 +67,7 @@ export async function openDirectoryAt(parent: FileHandle, name: string | Buffer)
 export async function openAt(parent: FileHandle, name: string | Buffer, flags: number): Promise<FileHandle> {
   try {
     // A pipe that a guest made would otherwise block until somebody opens its other end.
-    return await open(at(parent, name), flags | O_NOFOLLOW | O_NONBLOCK);
+    return await open(fdPath(parent, name), flags | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     throw await explain(parent, name, error);
   }
@@ -75,10 +75,10 @@ export async function openAt(parent: FileHandle, name: string | Buffer, flags: n
 
 /**
  * Looks at what is there, whatever it is, without opening it in a way that the thing itself would notice: opening a device
- * or a pipe already has effects. The caller closes `handle`, which can be looked at and, by `at(handle)`, opened again.
+ * or a pipe already has effects. The caller closes `handle`, which can be looked at and, by `fdPath(handle)`, opened again.
  * A symlink is looked at itself.
  */
-export async function lookAt(
+export async function openForStat(
   parent: FileHandle,
   name: string | Buffer,
 ): Promise<{ handle: FileHandle; stats: Stats }> {
@@ -94,7 +94,7 @@ export async function lookAt(
 /** Makes a directory in which any guest user may write, unless there is one, and opens it. Throws VolumePathError. */
 async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHandle> {
   try {
-    await mkdir(at(parent, name));
+    await mkdir(fdPath(parent, name));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     return openDirectoryAt(parent, name);
@@ -114,7 +114,7 @@ async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHa
  * Goes down from `top`, which it closes, by these names. `make`: directories that are missing are made. The caller closes
  * what is returned.
  */
-export async function descend(
+export async function openDescendant(
   top: FileHandle,
   names: readonly string[],
   { make = false } = {},
@@ -143,7 +143,7 @@ async function explain(parent: FileHandle, name: string | Buffer, cause: unknown
     case 'ELOOP':
       return new VolumePathError('symlink', `"${String(name)}" is a symbolic link, which is not followed`);
     case 'ENOTDIR': {
-      const found = await lstat(at(parent, name)).catch(() => undefined);
+      const found = await lstat(fdPath(parent, name)).catch(() => undefined);
       return found?.isSymbolicLink() === true
         ? new VolumePathError('symlink', `"${String(name)}" is a symbolic link, which is not followed`)
         : new VolumePathError('not_a_directory', `"${String(name)}" is not a directory`);
@@ -154,6 +154,6 @@ async function explain(parent: FileHandle, name: string | Buffer, cause: unknown
 }
 
 /** For a catch: undefined when what is asked for is not there. Throws every other error. */
-export function unlessMissing(error: NodeJS.ErrnoException): undefined {
+export function ignoreMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { opendir, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import {
-  at,
+  fdPath,
   openDirectoryAt,
-  unlessMissing,
+  ignoreMissing,
   VolumePathError,
   type VolumePathErrorKind,
 } from './guest-path.js';
@@ -28,7 +28,7 @@ export async function removeTree(parent: FileHandle, name: string | Buffer): Pro
       await top.close();
     }
     try {
-      await rmdir(at(parent, name));
+      await rmdir(fdPath(parent, name));
       return;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
@@ -40,10 +40,10 @@ export async function removeTree(parent: FileHandle, name: string | Buffer): Pro
 
 async function empty(directory: FileHandle, top: FileHandle, levels: number): Promise<void> {
   const options = { encoding: 'buffer' as BufferEncoding };
-  for await (const entry of await opendir(at(directory), options)) {
+  for await (const entry of await opendir(fdPath(directory), options)) {
     const name = entry.name as unknown as Buffer;
     try {
-      await unlink(at(directory, name));
+      await unlink(fdPath(directory, name));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ENOENT') continue;
@@ -61,7 +61,7 @@ async function removeDirectory(
   levels: number,
 ): Promise<void> {
   // What a guest made of it meanwhile, or where it went, is for the next round.
-  if (levels === 0) return rename(at(parent, name), at(top, randomUUID())).catch(unlessMissing);
+  if (levels === 0) return rename(fdPath(parent, name), fdPath(top, randomUUID())).catch(ignoreMissing);
   const directory = await openUnless(parent, name, ['not_found', 'symlink', 'not_a_directory']);
   if (!directory) return;
   try {
@@ -70,7 +70,7 @@ async function removeDirectory(
     await directory.close();
   }
   // So is what was put into it.
-  await rmdir(at(parent, name)).catch((error: NodeJS.ErrnoException) => {
+  await rmdir(fdPath(parent, name)).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTEMPTY' && error.code !== 'ENOTDIR') throw error;
   });
 }

@@ -4,7 +4,14 @@ import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:f
 import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
 import { measure } from './disk-usage.js';
-import { descend, openAt, openDirectoryAt, splitPath, unlessMissing, VolumePathError } from './guest-path.js';
+import {
+  openDescendant,
+  openAt,
+  openDirectoryAt,
+  splitPath,
+  ignoreMissing,
+  VolumePathError,
+} from './guest-path.js';
 import { removeTree } from './remove-tree.js';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
@@ -32,7 +39,7 @@ export class VolumeStore {
   async ensure(orgId: string, volumeId: string): Promise<string> {
     const volume = this.pathOf(orgId, volumeId);
     const data = join(volume, DATA);
-    const top = await open(data, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(unlessMissing);
+    const top = await open(data, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(ignoreMissing);
     if (top) {
       await top.close();
       return data;
@@ -55,13 +62,13 @@ export class VolumeStore {
   /**
    * Opens what is at `path` in the volume, and never leaves it: each part of the path is opened in the one before,
    * without following symlinks, so a guest that swaps a directory for a symlink wins nothing. `flags`: as of open(2),
-   * reading unless said; what the guest made may be a pipe or a device, so look (fstat) before reading. The caller closes
+   * reading unless said; what the guest made may be a pipe or a device, so openEntry (fstat) before reading. The caller closes
    * it. Throws VolumePathError, and errors of open(2).
    */
   async openBeneath(orgId: string, volumeId: string, path: string, flags = O_RDONLY): Promise<FileHandle> {
     const names = splitPath(path);
     const name = names.pop();
-    const parent = await descend(await this.openTop(orgId, volumeId), names);
+    const parent = await openDescendant(await this.openTop(orgId, volumeId), names);
     if (name === undefined) return parent;
     try {
       return await openAt(parent, name, flags);
@@ -83,13 +90,13 @@ export class VolumeStore {
   ): Promise<{ parent: FileHandle; name: string | undefined }> {
     const names = splitPath(path);
     const name = names.pop();
-    return { parent: await descend(await this.openTop(orgId, volumeId), names, options), name };
+    return { parent: await openDescendant(await this.openTop(orgId, volumeId), names, options), name };
   }
 
   /** Makes a directory and those it is in, where they are missing. Throws VolumePathError. */
   async makeDirectory(orgId: string, volumeId: string, path: string): Promise<void> {
     const names = splitPath(path);
-    const made = await descend(await this.openTop(orgId, volumeId), names, { make: true });
+    const made = await openDescendant(await this.openTop(orgId, volumeId), names, { make: true });
     await made.close();
   }
 
@@ -101,7 +108,7 @@ export class VolumeStore {
 
   /** Removes the data of a volume; none is no error. What a crash cuts short is done by calling it again. */
   async remove(orgId: string, volumeId: string): Promise<void> {
-    const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(unlessMissing);
+    const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(ignoreMissing);
     if (!org) return;
     try {
       await removeTree(org, volumeId);
@@ -144,7 +151,7 @@ export class VolumeStore {
 
 /** The names of directories that are ids: what an operator puts beside them is none of ours. */
 async function directoriesIn(path: string): Promise<string[]> {
-  const entries = (await readdir(path, { withFileTypes: true }).catch(unlessMissing)) ?? [];
+  const entries = (await readdir(path, { withFileTypes: true }).catch(ignoreMissing)) ?? [];
   return entries
     .filter((entry) => entry.isDirectory() && /^[0-9a-f-]{36}$/.test(entry.name))
     .map(({ name }) => name);

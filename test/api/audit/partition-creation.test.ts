@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { dropEmptyPartitions, keepPartitions } from '../../../src/audit/events/partitions.js';
 import { insertEvent } from '../../../src/audit/events/queries.js';
-import { readLog } from '../../../src/audit/log/read.js';
+import { readLogStream } from '../../../src/audit/log/read.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { verifyFile } from '../../../src/audit/verify/verify-file.js';
 import type { Pool } from '../../../src/db/pool.js';
@@ -114,7 +114,7 @@ test('a month of which there are events gets no partition when more are imported
       await tx.query('select');
       const more = Array.from({ length: 10_000 }, (_, index) => line.event(org, at(index)));
       expect(await importAll(service, more)).toMatchObject({ committed: true });
-      const { entries } = await readLog(tx, client.org.id, { afterSeq: 0 }, 100);
+      const { entries } = await readLogStream(tx, client.org.id, { afterSeq: 0 }, 100);
       expect(entries.length).toBeGreaterThanOrEqual(3);
       expect(entries.filter(({ event }) => event === null)).toEqual([]);
     },

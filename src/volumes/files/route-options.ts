@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { callerOf } from '../../access/caller.js';
 import type { ErrorName } from '../../http/errors.js';
 import { Field, Uuid } from '../../http/schema.js';
-import type { Target } from './volume.js';
+import type { VolumeTarget } from './target.js';
 
 /** What the routes of volume files have in common. */
 
@@ -20,6 +20,6 @@ export const REFUSALS: ErrorName[] = [
 ];
 export const WRITE_REFUSALS: ErrorName[] = ['volume_deleting', 'volume_file_exists', 'storage_full'];
 
-export function targetOf(request: FastifyRequest): Target {
+export function targetOf(request: FastifyRequest): VolumeTarget {
   return { orgId: callerOf(request).orgId, volumeId: (request.params as { id: string }).id };
 }

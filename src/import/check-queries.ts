@@ -1,6 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import type { Kind } from './schema.js';
-import { KINDS, TABLES } from './staging.js';
+import { KINDS, TABLES } from './staging-queries.js';
 
 export interface BadLineReport {
   line: number;

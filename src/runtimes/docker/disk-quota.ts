@@ -56,7 +56,7 @@ async function importEmpty(docker: Docker, image: string): Promise<void> {
 }
 
 /** Volumes that an image declares are outside the disk of a container, and so of its limit. Throws StartRefusedError. */
-export function checkDisk({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
+export function checkDiskLimit({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
   const open = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
   if (diskMib === null || open === undefined) return;
   throw new StartRefusedError(

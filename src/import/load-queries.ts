@@ -5,9 +5,9 @@ import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';
-import { UNUSED_HOST } from './check.js';
+import { UNUSED_HOST } from './check-queries.js';
 import type { Kind } from './schema.js';
-import { TABLES } from './staging.js';
+import { TABLES } from './staging-queries.js';
 
 /**
  * From the staging tables into the real ones, in the order of their references. Of lines with one id the first is taken.
@@ -52,7 +52,7 @@ export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
   );
   // Of the usage of a day: see 0011. Imports come one after another; those from 0 on are of others.
   await tx.query('set local sandkeep.usage_part = -1');
-  const all = zero();
+  const all = zeroCounts();
   const byOrg = new Map<string, Counts>();
   for (const kind of Object.keys(LOADS) as Kind[]) {
     // Events are kept by month: no index holds their ids together, so their query takes one line of each id itself.
@@ -63,7 +63,7 @@ export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
       [at],
     );
     for (const { org_id: orgId, count } of rows) {
-      const counts = byOrg.get(orgId) ?? zero();
+      const counts = byOrg.get(orgId) ?? zeroCounts();
       byOrg.set(orgId, counts);
       counts[kind] += count;
       all[kind] += count;
@@ -82,7 +82,7 @@ export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
 }
 
 /** Of each kind. */
-export function zero(): Counts {
+export function zeroCounts(): Counts {
   return { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
 }
 

@@ -3,9 +3,9 @@ import { constants, type Stats } from 'node:fs';
 import { lstat, open, readdir, rename, unlink, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { at } from '../storage/guest-path.js';
+import { fdPath } from '../storage/guest-path.js';
 import { canonical } from './entry.js';
-import { writable, type Target } from './volume.js';
+import { findWritableVolume, type VolumeTarget } from './target.js';
 
 const NEW_FILE_MODE = 0o666;
 /** What is on its way in for longer was left by a crash. */
@@ -19,35 +19,35 @@ const LEFT_AFTER_MS = 24 * 60 * 60 * 1000;
  * Any guest user may write a new file; one that replaces a file has its permissions, without setuid and setgid. `like`:
  * a file whose permissions a new one gets.
  */
-export async function place(
+export async function replaceFile(
   ctx: Context,
-  target: Target,
+  target: VolumeTarget,
   path: string,
   fill: (file: FileHandle) => Promise<void>,
   like?: Stats,
 ): Promise<void> {
   const { orgId, volumeId } = target;
   const incoming = await ctx.volumes.openIncoming(orgId, volumeId);
-  const temporary = at(incoming, randomUUID());
+  const temporary = fdPath(incoming, randomUUID());
   try {
-    await removeLeft(incoming);
+    await removeStaleUploads(incoming);
     const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
     try {
       await fill(file);
       // It took its time: the volume may have been deleted meanwhile.
-      await writable(ctx, target);
+      await findWritableVolume(ctx, target);
       const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path, { make: true });
       try {
         if (name === undefined)
           throw new ApiError('invalid_volume_path', 'the top of the volume is a directory');
-        const replaced = await lstat(at(parent, name)).catch(() => undefined);
+        const replaced = await lstat(fdPath(parent, name)).catch(() => undefined);
         if (replaced?.isDirectory() === true) {
           throw new ApiError('volume_file_exists', `${canonical(path)} is a directory`);
         }
         await keepPermissions(file, replaced?.isFile() === true ? replaced : undefined, like);
         // The answer says that it is there, so it has to be there also after the power has failed.
         await file.datasync();
-        await rename(temporary, at(parent, name));
+        await rename(temporary, fdPath(parent, name));
       } finally {
         await parent.close();
       }
@@ -69,9 +69,9 @@ async function keepPermissions(file: FileHandle, replaced?: Stats, like?: Stats)
   await file.chmod(mode === undefined ? NEW_FILE_MODE : mode & 0o777);
 }
 
-async function removeLeft(incoming: FileHandle): Promise<void> {
-  for (const name of await readdir(at(incoming))) {
-    const path = at(incoming, name);
+async function removeStaleUploads(incoming: FileHandle): Promise<void> {
+  for (const name of await readdir(fdPath(incoming))) {
+    const path = fdPath(incoming, name);
     const stats = await lstat(path).catch(() => undefined);
     if (stats && Date.now() - stats.mtimeMs > LEFT_AFTER_MS) await unlink(path).catch(() => undefined);
   }

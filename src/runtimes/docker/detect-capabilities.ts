@@ -4,8 +4,8 @@ import { posix } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { Capability } from '../runtime.js';
-import { hasDiskQuota, type StorageInfo } from './disk.js';
-import { MountRoom, whyNoMounts } from './mounts/mounts.js';
+import { hasDiskQuota, type StorageInfo } from './disk-quota.js';
+import { StagingDirectory, explainNoMounts } from './mounts/staging-directory.js';
 
 /** Where volumes are mounted during starts: empty after a reboot, like the mounts themselves. */
 const MOUNTS_DIRECTORY = '/run/sandkeep';
@@ -13,56 +13,56 @@ const MOUNTS_DIRECTORY = '/run/sandkeep';
 /** Runtime classes that share the kernel, so that the flags of a mount made outside hold inside. */
 const SHARED_KERNEL = new Set(['runc', 'crun', 'youki']);
 
-export interface FeatureInfo extends StorageInfo {
+export interface CapabilityInfo extends StorageInfo {
   Runtimes: Record<string, { path?: string; runtimeType?: string }>;
   DefaultRuntime: string;
   SecurityOptions: string[] | null;
 }
 
 /** What this engine can do for files and processes. */
-export interface Features {
+export interface DetectedCapabilities {
   capabilities: Capability[];
-  mounts: MountRoom;
+  mounts: StagingDirectory;
   /** For the operator: what is missing, and why. */
-  lacks: string[];
+  missing: string[];
 }
 
 /** Finds out, by trying, what is enforced here. Throws ExplainedError for a runtime class the engine does not have. */
-export async function findFeatures(
+export async function detectCapabilities(
   docker: Docker,
-  info: FeatureInfo,
+  info: CapabilityInfo,
   {
     instanceId,
     volumes,
     runtimeClass,
   }: { instanceId: string; volumes: VolumeStore; runtimeClass: string | undefined },
-): Promise<Features> {
+): Promise<DetectedCapabilities> {
   checkRuntimeClass(info, runtimeClass);
-  const directory = mountsDirectoryOf(instanceId);
+  const directory = stagingDirectoryOf(instanceId);
   // Twice, because another process of this installation may have swept the first attempt away.
-  const noMounts = (await whyNoMounts(docker, directory)) && (await whyNoMounts(docker, directory));
+  const noMounts = (await explainNoMounts(docker, directory)) && (await explainNoMounts(docker, directory));
   const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches', 'idle_timeout', 'registry_credentials'];
-  const lacks: string[] = [];
+  const missing: string[] = [];
   if (noMounts === undefined) {
     capabilities.push('named_volumes', 'bind_mounts');
     if (sharesKernel(info, runtimeClass)) capabilities.push('mount_flags');
   } else {
-    lacks.push(`no volumes, because ${noMounts}`);
+    missing.push(`no volumes, because ${noMounts}`);
   }
   if (await hasDiskQuota(docker, info)) capabilities.push('disk_size');
   const seccomp = (info.SecurityOptions ?? []).find((option) => option.startsWith('name=seccomp'));
   if (seccomp === undefined || seccomp.includes('unconfined')) {
-    lacks.push('NO SECCOMP FILTER: the engine is set to none');
+    missing.push('NO SECCOMP FILTER: the engine is set to none');
   }
-  return { capabilities, mounts: new MountRoom(directory, volumes, noMounts), lacks };
+  return { capabilities, mounts: new StagingDirectory(directory, volumes, noMounts), missing };
 }
 
 /** A guest sees in its table of mounts where they came from: that does not tell it which installation this is. */
-export function mountsDirectoryOf(instanceId: string): string {
+export function stagingDirectoryOf(instanceId: string): string {
   return posix.join(MOUNTS_DIRECTORY, createHash('sha256').update(instanceId).digest('hex').slice(0, 16));
 }
 
-function checkRuntimeClass({ Runtimes }: FeatureInfo, runtimeClass: string | undefined): void {
+function checkRuntimeClass({ Runtimes }: CapabilityInfo, runtimeClass: string | undefined): void {
   if (runtimeClass === undefined || runtimeClass in Runtimes) return;
   const names = Object.keys(Runtimes).toSorted().join(', ');
   throw new ExplainedError(
@@ -72,7 +72,7 @@ function checkRuntimeClass({ Runtimes }: FeatureInfo, runtimeClass: string | und
 
 /** Does it run processes on this kernel, whose mounts and network rules then hold for them? */
 export function sharesKernel(
-  { Runtimes, DefaultRuntime }: FeatureInfo,
+  { Runtimes, DefaultRuntime }: CapabilityInfo,
   runtimeClass = DefaultRuntime,
 ): boolean {
   const { path, runtimeType } = Runtimes[runtimeClass] ?? {};

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import type { Holding } from '../runtime.js';
-import { engineTime, isBaseline, ORG_LABEL, parseName } from './container.js';
-import { unless } from './errors.js';
+import { parseEngineTime, isBaseline, ORG_LABEL, parseContainerName } from './container.js';
+import { ignoreStatus } from './errors.js';
 
 interface Inspected {
   /** Name and state. What is empty is looked at anew each time. */
@@ -13,7 +13,7 @@ interface Inspected {
  * What the containers of sandboxes say of their runs. Inspecting each at each look would cost a request a container: what has
  * not changed is remembered.
  */
-export class DockerHoldings {
+export class InspectCache {
   private known = new Map<string, Inspected>();
 
   constructor(private readonly docker: Docker) {}
@@ -59,7 +59,8 @@ export class DockerHoldings {
     } catch (error) {
       // One container that the engine cannot tell of holds up nobody else: what was known of the same run stands until it
       // can. Where nothing is, nothing is made up: a run left out would be recorded as lost.
-      if (before === undefined || parseName(container.Names[0]!)?.runId !== before.holding.runId) throw error;
+      if (before === undefined || parseContainerName(container.Names[0]!)?.runId !== before.holding.runId)
+        throw error;
       return before;
     }
     if (!inspected) return undefined;
@@ -70,11 +71,11 @@ export class DockerHoldings {
 
   private async inspect(id: string): Promise<Inspected | undefined> {
     // Not found: it was removed since it was listed.
-    const inspected = await this.docker.getContainer(id).inspect().catch(unless(404));
-    const named = inspected && parseName(inspected.Name);
+    const inspected = await this.docker.getContainer(id).inspect().catch(ignoreStatus(404));
+    const named = inspected && parseContainerName(inspected.Name);
     if (!inspected || !named) return undefined;
     const { State } = inspected;
-    const startedAt = engineTime(State.StartedAt);
+    const startedAt = parseEngineTime(State.StartedAt);
     const { sandboxId, runId } = named;
     const ids = { orgId: inspected.Config.Labels[ORG_LABEL] ?? '', sandboxId, runId };
     const started = !isBaseline(startedAt, named.baseline);
@@ -85,7 +86,7 @@ export class DockerHoldings {
         ...ids,
         state: !started ? 'prepared' : exited ? 'exited' : 'running',
         startedAt: started ? startedAt : null,
-        finishedAt: exited ? engineTime(State.FinishedAt) : null,
+        finishedAt: exited ? parseEngineTime(State.FinishedAt) : null,
         exit: exited ? { code: State.ExitCode, outOfMemory: State.OOMKilled } : null,
       },
     };

@@ -6,7 +6,12 @@ import type { Instant } from '../lib/instant.js';
 import { insertVolume } from './queries.js';
 
 /** Makes the one host volume of an organization, in the transaction that makes the organization. */
-export async function makeHostVolume(tx: Sql, orgId: string, actor: EventActor, at: Instant): Promise<void> {
+export async function createHostVolume(
+  tx: Sql,
+  orgId: string,
+  actor: EventActor,
+  at: Instant,
+): Promise<void> {
   const id = uuidv7();
   await insertVolume(tx, {
     org_id: orgId,

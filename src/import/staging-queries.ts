@@ -33,7 +33,7 @@ export const TABLES: Record<Exclude<Kind, 'event'>, { name: string; key: string[
 
 export const KINDS = Object.keys(COLUMNS) as Kind[];
 
-export async function makeStaging(tx: Transaction): Promise<void> {
+export async function createStagingTables(tx: Transaction): Promise<void> {
   for (const kind of KINDS) {
     await tx.query(
       `create temporary table staged_${kind} (line int not null, ${COLUMNS[kind]}) on commit drop`,
@@ -45,7 +45,7 @@ export async function makeStaging(tx: Transaction): Promise<void> {
 const BATCH_BYTES = 1024 * 1024;
 
 /** Collects lines and copies them batch by batch. */
-export class Stager {
+export class StagingWriter {
   private readonly pending = new Map<Kind, string[]>(KINDS.map((kind) => [kind, []]));
   private bytes = 0;
 

@@ -7,7 +7,7 @@ import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
-import { engineMessage, statusOf, unless } from './errors.js';
+import { engineMessage, statusOf, ignoreStatus } from './errors.js';
 
 /**
  * Process 1 of every container of the service: `guest/init.c`. Sandboxes get it by a volume that they mount read-only,
@@ -114,15 +114,18 @@ export class GuestInit {
     await this.ensureImage();
     if ((await this.fill()) === undefined) return;
     // The engine ended during an earlier copy. No sandbox can have started from such a volume.
-    await this.docker.getContainer(this.volume).remove({ force: true }).catch(unless(NOT_FOUND, CONFLICT));
-    await this.docker.getVolume(this.volume).remove().catch(unless(NOT_FOUND, CONFLICT));
+    await this.docker
+      .getContainer(this.volume)
+      .remove({ force: true })
+      .catch(ignoreStatus(NOT_FOUND, CONFLICT));
+    await this.docker.getVolume(this.volume).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
     const failure = await this.fill();
     if (failure === undefined) return;
     throw new Error(`the engine cannot run ${INIT_PROGRAM} in the container ${this.volume}: ${failure}`);
   }
 
   private async isFilled(): Promise<boolean> {
-    const found = await this.docker.getContainer(this.volume).inspect().catch(unless(NOT_FOUND));
+    const found = await this.docker.getContainer(this.volume).inspect().catch(ignoreStatus(NOT_FOUND));
     return found !== undefined && found.State.Status === 'exited' && found.State.ExitCode === 0;
   }
 
@@ -149,10 +152,10 @@ export class GuestInit {
         },
       })
       // Conflict: another process makes it at the same time.
-      .catch(unless(CONFLICT));
+      .catch(ignoreStatus(CONFLICT));
     try {
       const container = this.docker.getContainer(this.volume);
-      await container.start().catch(unless(NOT_MODIFIED));
+      await container.start().catch(ignoreStatus(NOT_MODIFIED));
       const { StatusCode } = (await container.wait()) as { StatusCode: number };
       return StatusCode === 0 ? undefined : `it ended with code ${StatusCode}`;
     } catch (error) {

@@ -1,11 +1,11 @@
 /** Why the Docker engine cannot be used, and what to do about it. For the operator. */
-export interface Unreachable {
+export interface ConnectionProblem {
   reason: string;
   remedy: string;
 }
 
 /** `error`: of the first request to the engine. `socket`: the path it was sent to. */
-export function explainUnreachable(error: unknown, socket: string): Unreachable {
+export function explainConnectionError(error: unknown, socket: string): ConnectionProblem {
   const { code, message } = error as NodeJS.ErrnoException;
   switch (code) {
     case 'EACCES':

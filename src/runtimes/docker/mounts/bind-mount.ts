@@ -66,7 +66,7 @@ async function mountsBelow(directory: string): Promise<{ point: string; flags: s
  * Takes away a directory of mount points with what is mounted there; none is no error. It leaves its path in one step,
  * mounts and all: an engine that comes late finds nothing, never the empty directory under a mount.
  */
-export async function takeAway(directory: string): Promise<void> {
+export async function detachAndRemove(directory: string): Promise<void> {
   const away = `${directory}.gone-${randomUUID()}`;
   try {
     await rename(directory, away);

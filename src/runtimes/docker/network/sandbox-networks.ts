@@ -3,27 +3,27 @@ import { isIPv4 } from 'node:net';
 import { StartRefusedError, type Capability, type Run } from '../../runtime.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { statusOf } from '../errors.js';
-import type { Names } from '../files/etc.js';
+import type { Names } from '../files/resolver-files.js';
 import {
-  createHolder,
-  HOLDER_LABEL,
-  holderName,
-  inspectHolder,
-  isHolder,
-  markOf,
-  readHolder,
-  removeHolder,
-  startHolder,
-  stopHolder,
-  type Holder,
-} from './holder.js';
-import { hostAddresses, systemResolvers } from './host.js';
-import { compilePolicy } from './policy.js';
+  createPauseContainer,
+  PAUSE_LABEL,
+  pauseContainerName,
+  inspectPauseContainer,
+  isPauseContainer,
+  environmentLineOf,
+  parsePauseContainer,
+  removePauseContainer,
+  startPauseContainer,
+  stopPauseContainer,
+  type PauseContainer,
+} from './pause-container.js';
+import { hostAddresses, systemResolvers } from './host-addresses.js';
+import { compilePolicy } from './compile-policy.js';
 import { PUBLIC_PROFILE } from './public-profile.js';
-import { whyNoNetwork, type NetworkOptions } from './requirements.js';
-import { putRules } from './rules.js';
+import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
+import { loadRules } from './nftables.js';
 
-/** A holder without a sandbox may be of a start that is under way in another process for as long, in seconds. */
+/** A pause container without a sandbox may be of a start that is under way in another process for as long, in seconds. */
 const ORPHAN_SECS = 30;
 
 interface Joined {
@@ -32,17 +32,17 @@ interface Joined {
   names: Names;
 }
 
-type Work = 'stop_holder' | 'remove_holder' | 'end_sandbox';
+type Work = 'stop_pause_container' | 'remove_pause_container' | 'end_sandbox';
 
 /**
  * The networks of sandboxes: each has a namespace of its own on one bridge, with rules in it before anything of the
  * sandbox runs. Nothing inside can change them. See docs/decisions/0012.
  */
-export class DockerNetworks {
+export class SandboxNetworks {
   /** Sandboxes that a start or a removal is under way for: nothing of theirs is left over. */
   private readonly claimed = new Set<string>();
   private readonly tidying = new Map<string, Promise<void>>();
-  private readonly opened = new Map<string, Holder>();
+  private readonly opened = new Map<string, PauseContainer>();
   private making: Promise<void> | undefined;
 
   private constructor(
@@ -63,8 +63,8 @@ export class DockerNetworks {
     return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
   }
 
-  static async open(docker: Docker, options: NetworkOptions): Promise<DockerNetworks> {
-    return new DockerNetworks(docker, options, await whyNoNetwork(docker, options));
+  static async open(docker: Docker, options: NetworkOptions): Promise<SandboxNetworks> {
+    return new SandboxNetworks(docker, options, await explainNoNetwork(docker, options));
   }
 
   /** Keeps the sandbox to the caller until what is returned is called: what is left over of it is not tidied meanwhile. */
@@ -94,29 +94,29 @@ export class DockerNetworks {
       throw new StartRefusedError(`the sandbox cannot have its network: ${this.lack}`);
     }
     const { docker, options } = this;
-    const found = await inspectHolder(docker, sandboxId);
+    const found = await inspectPauseContainer(docker, sandboxId);
     if (mode !== undefined && mode !== `container:${found?.Id}`) {
       throw new StartRefusedError('what holds the network of the sandbox was removed: make the sandbox anew');
     }
     const resolvers = options.resolvers ?? systemResolvers();
     if (!found) {
       const network = options.name ?? (await this.ensureNetwork());
-      await createHolder(docker, { ...options, sandboxId, hostname, network });
+      await createPauseContainer(docker, { ...options, sandboxId, hostname, network });
     }
-    const holder = await this.startHolder(sandboxId);
+    const pause = await this.startPause(sandboxId);
     const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
-      hosts: [...hostAddresses(), ...holder.gateways],
+      hosts: [...hostAddresses(), ...pause.gateways],
       resolvers,
-      neighbours: holder.links,
+      neighbours: pause.links,
       lifted: options.lifted,
     });
-    await putRules(holder.pid, markOf(sandboxId), rules);
-    this.opened.set(sandboxId, holder);
+    await loadRules(pause.pid, environmentLineOf(sandboxId), rules);
+    this.opened.set(sandboxId, pause);
     return {
-      mode: `container:${holder.id}`,
+      mode: `container:${pause.id}`,
       names: {
         hostname,
-        addresses: holder.links.map((link) => link.split('/')[0]!),
+        addresses: pause.links.map((link) => link.split('/')[0]!),
         // A sandbox without IPv6 would only lose time with the others.
         resolvers: resolvers.filter(isIPv4),
       },
@@ -125,22 +125,22 @@ export class DockerNetworks {
 
   /**
    * Looks once more after the start: has the sandbox joined the namespace that has the rules? Somebody else may have
-   * started its holder anew in between. Then it is ended, and the error lets it be tried again.
+   * started its pause container anew in between. Then it is ended, and the error lets it be tried again.
    */
   async confirm({ sandboxId }: Run, container: Docker.Container): Promise<void> {
     const expected = this.opened.get(sandboxId);
     if (!expected) return;
     this.opened.delete(sandboxId);
-    const found = await inspectHolder(this.docker, sandboxId);
-    const holder = found && readHolder(found);
-    if (holder?.pid === expected.pid && holder.startedAt === expected.startedAt) return;
+    const found = await inspectPauseContainer(this.docker, sandboxId);
+    const pause = found && parsePauseContainer(found);
+    if (pause?.pid === expected.pid && pause.startedAt === expected.startedAt) return;
     await container.kill().catch(() => undefined);
     throw new StartRefusedError('what holds the network of the sandbox ended while the sandbox was started');
   }
 
   /** Removes what is held for the network of a sandbox. Nothing is no error. */
   async remove(sandboxId: string): Promise<void> {
-    await removeHolder(this.docker, sandboxId);
+    await removePauseContainer(this.docker, sandboxId);
   }
 
   /**
@@ -149,12 +149,12 @@ export class DockerNetworks {
    */
   tidy(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
-    const holders = new Map(
-      containers.filter(isHolder).map((container) => [container.Labels[HOLDER_LABEL], container]),
+    const pauses = new Map(
+      containers.filter(isPauseContainer).map((container) => [container.Labels[PAUSE_LABEL], container]),
     );
-    for (const sandboxId of new Set([...sandboxes.keys(), ...holders.keys()])) {
+    for (const sandboxId of new Set([...sandboxes.keys(), ...pauses.keys()])) {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.tidying.has(sandboxId)) continue;
-      if (leftOver(sandboxes.get(sandboxId), holders.get(sandboxId)) === undefined) continue;
+      if (leftOver(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
       const work = this.tidyOne(sandboxId)
         // The next look finds it again.
         .catch(() => undefined)
@@ -167,7 +167,7 @@ export class DockerNetworks {
   async close(): Promise<void> {
     await Promise.all(this.tidying.values());
     if (this.lack !== undefined || this.options.name !== undefined) return;
-    const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, HOLDER_LABEL] };
+    const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
     try {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
       await this.docker.getNetwork(this.ownNetwork).remove();
@@ -178,19 +178,19 @@ export class DockerNetworks {
 
   /** The list may be older than the latest start: only what is still left over now is touched. */
   private async tidyOne(sandboxId: string): Promise<void> {
-    const [sandbox, holder] = await Promise.all(
-      [SANDBOX_LABEL, HOLDER_LABEL].map(async (label) => {
+    const [sandbox, pause] = await Promise.all(
+      [SANDBOX_LABEL, PAUSE_LABEL].map(async (label) => {
         const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
         const filters = { label: [ours, `${label}=${sandboxId}`] };
         const found = await this.docker.listContainers({ all: true, filters });
-        return found.find((container) => isHolder(container) === (label === HOLDER_LABEL));
+        return found.find((container) => isPauseContainer(container) === (label === PAUSE_LABEL));
       }),
     );
-    switch (leftOver(sandbox, holder)) {
-      case 'stop_holder':
-        return stopHolder(this.docker, sandboxId);
-      case 'remove_holder':
-        return removeHolder(this.docker, sandboxId);
+    switch (leftOver(sandbox, pause)) {
+      case 'stop_pause_container':
+        return stopPauseContainer(this.docker, sandboxId);
+      case 'remove_pause_container':
+        return removePauseContainer(this.docker, sandboxId);
       case 'end_sandbox':
         await this.docker.getContainer(sandbox!.Id).kill();
         return;
@@ -203,18 +203,18 @@ export class DockerNetworks {
     return `sandkeep-${this.options.instanceId}`;
   }
 
-  private async startHolder(sandboxId: string): Promise<Holder> {
+  private async startPause(sandboxId: string): Promise<PauseContainer> {
     try {
-      return await startHolder(this.docker, sandboxId);
+      return await startPauseContainer(this.docker, sandboxId);
     } catch (error) {
       // The engine does not count those that rest as users of a network, and removes it when asked to tidy up.
       if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
       const network = this.docker.getNetwork(await this.ensureNetwork());
-      const Container = holderName(sandboxId);
+      const Container = pauseContainerName(sandboxId);
       // It remembers the network by its id, under a name that is another one's now.
       await network.disconnect({ Container, Force: true });
       await network.connect({ Container });
-      return startHolder(this.docker, sandboxId);
+      return startPauseContainer(this.docker, sandboxId);
     }
   }
 
@@ -233,16 +233,16 @@ export class DockerNetworks {
 /** What is to be done about a sandbox's containers, if anything. */
 function leftOver(
   sandbox: Docker.ContainerInfo | undefined,
-  holder: Docker.ContainerInfo | undefined,
+  pause: Docker.ContainerInfo | undefined,
 ): Work | undefined {
   if (sandbox && isAlive(sandbox)) {
-    // Its network went with the holder and does not come back: a sandbox that is cut off has to be seen to have ended.
+    // Its network went with the pause container and does not come back: a sandbox that is cut off has to be seen to have ended.
     const joined = sandbox.HostConfig.NetworkMode.startsWith('container:');
-    return joined && !(holder && isAlive(holder)) ? 'end_sandbox' : undefined;
+    return joined && !(pause && isAlive(pause)) ? 'end_sandbox' : undefined;
   }
-  if (!holder) return undefined;
-  if (sandbox) return isAlive(holder) ? 'stop_holder' : undefined;
-  return Date.now() / 1000 - holder.Created > ORPHAN_SECS ? 'remove_holder' : undefined;
+  if (!pause) return undefined;
+  if (sandbox) return isAlive(pause) ? 'stop_pause_container' : undefined;
+  return Date.now() / 1000 - pause.Created > ORPHAN_SECS ? 'remove_pause_container' : undefined;
 }
 
 function isAlive({ State }: Docker.ContainerInfo): boolean {

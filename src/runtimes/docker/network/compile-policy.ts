@@ -3,7 +3,7 @@ import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
 import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
 
 /** What a policy means depends on where the sandbox stands. All are IP addresses, `neighbours` CIDR blocks. */
-export interface Surroundings {
+export interface NetworkEnvironment {
   /** The machine the sandbox runs on, by all its names: the group `host`. */
   hosts: readonly string[];
   /** Belong to the group `host` too, but only with port 53. */
@@ -11,12 +11,12 @@ export interface Surroundings {
   /** Where other sandboxes are. No policy opens it; only `hosts` in it can be reached. */
   neighbours: readonly string[];
   /** Guarded groups that policies may open. The others stay closed on the way out, whatever a policy says. */
-  lifted: readonly Guarded[];
+  lifted: readonly GuardedGroup[];
 }
 
 /** What the operator keeps for the machine unless told otherwise: whoever reaches it may act as the machine. */
-export const GUARDED = ['host', 'metadata'] as const;
-export type Guarded = (typeof GUARDED)[number];
+export const GUARDED_GROUPS = ['host', 'metadata'] as const;
+export type GuardedGroup = (typeof GUARDED_GROUPS)[number];
 
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type Traffic = Pick<Rule, 'protocols' | 'ports'>;
@@ -33,7 +33,7 @@ const INNER_RESOLVER = '127.0.0.11';
  * Replies pass, and what a sandbox sends itself is not looked at. What is denied is told so on the way out and ignored on
  * the way in. The engine's resolver is closed at any port: its address translation comes after these chains.
  */
-export function compilePolicy(policy: NetworkPolicy, around: Surroundings): string {
+export function compilePolicy(policy: NetworkPolicy, around: NetworkEnvironment): string {
   return `table inet sandkeep
 delete table inet sandkeep
 table inet sandkeep {
@@ -69,7 +69,7 @@ ${lines(rulesOf(policy, 'ingress'))}
 }
 
 /** Would a sandbox with this policy reach nothing and be reached by nothing? */
-export function isolates({ default_egress, default_ingress, rules = [] }: NetworkPolicy): boolean {
+export function blocksEverything({ default_egress, default_ingress, rules = [] }: NetworkPolicy): boolean {
   return [default_egress, default_ingress, ...rules.map(({ action }) => action)].every(
     (action) => action !== 'allow',
   );
@@ -79,7 +79,7 @@ export function isolates({ default_egress, default_ingress, rules = [] }: Networ
  * No address counts for two groups: `host` goes before all others and `metadata` before the range it lies in, so "allow
  * private" does not open the host's address on the bridge.
  */
-function sets({ hosts, resolvers, neighbours }: Surroundings): string {
+function sets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
   // A sandbox reaches the other addresses of its own link without a gateway.
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
   const named = {
@@ -100,7 +100,7 @@ function set(name: string, type: string, elements: readonly string[]): string {
 }
 
 /** Refuses what no policy opens here. Resolvers, and port 53 of the host, are left to the policy. */
-function guard({ lifted }: Surroundings): string {
+function guard({ lifted }: NetworkEnvironment): string {
   const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
   const rules = [
     ...['ip daddr @resolver4', 'ip6 daddr @resolver6'].map((peer) => `${peer} ${dns} return`),

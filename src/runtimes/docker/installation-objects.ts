@@ -1,8 +1,8 @@
 import Docker from 'dockerode';
 import { INSTANCE_LABEL } from './container.js';
-import { unless } from './errors.js';
-import { INIT_LABEL } from './init.js';
-import { isHolder } from './network/holder.js';
+import { ignoreStatus } from './errors.js';
+import { INIT_LABEL } from './guest-init.js';
+import { isPauseContainer } from './network/pause-container.js';
 
 /** An object of the engine: its id, and the name that people know it by. */
 export interface Item {
@@ -19,7 +19,7 @@ export interface Objects {
 }
 
 /** Everything in an engine that belongs to one installation. */
-export interface Leftovers {
+export interface InstallationObjects {
   removable: Objects;
   /** Images and volumes that all installations share, and containers of others use. */
   inUse: Item[];
@@ -27,12 +27,15 @@ export interface Leftovers {
 
 const ANSWER_TIMEOUT_MS = 60_000;
 
-export function openEngine(socketPath: string): Docker {
+export function connectForRemoval(socketPath: string): Docker {
   return new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
 }
 
 /** Looks in the engine. Changes nothing. */
-export async function findLeftovers(docker: Docker, instanceId: string): Promise<Leftovers> {
+export async function findInstallationObjects(
+  docker: Docker,
+  instanceId: string,
+): Promise<InstallationObjects> {
   const [all, networks, { Volumes }, images] = await Promise.all([
     docker.listContainers({ all: true }),
     docker.listNetworks({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } }),
@@ -66,9 +69,9 @@ export async function findLeftovers(docker: Docker, instanceId: string): Promise
   );
   return {
     removable: {
-      // A sandbox goes before the holder whose network it has joined.
+      // A sandbox goes before the pause container whose network it has joined.
       containers: [
-        ...own.toSorted((a, b) => Number(isHolder(a)) - Number(isHolder(b))),
+        ...own.toSorted((a, b) => Number(isPauseContainer(a)) - Number(isPauseContainer(b))),
         ...fillers.filter((container) => !isKept(container)),
       ].map(({ Id, Names, State }) => ({ id: Id, name: (Names[0] ?? Id).replace(/^\//, ''), state: State })),
       networks: networks.map(({ Id, Name }) => ({ id: Id, name: Name })),
@@ -83,18 +86,18 @@ export async function findLeftovers(docker: Docker, instanceId: string): Promise
 const OWN_IMAGES = 'sandkeep/';
 
 /** Removes what was found. An object that is gone already is no error. */
-export async function removeLeftovers(
+export async function removeObjects(
   docker: Docker,
   { containers, networks, volumes, images }: Objects,
 ): Promise<void> {
   for (const { id } of containers) {
     // Conflict: the engine is removing it already.
-    await docker.getContainer(id).remove({ force: true, v: true }).catch(unless(404, 409));
+    await docker.getContainer(id).remove({ force: true, v: true }).catch(ignoreStatus(404, 409));
   }
-  for (const { id } of networks) await docker.getNetwork(id).remove().catch(unless(404));
+  for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(404));
   // Conflict: another installation has begun to use it.
-  for (const { id } of volumes) await docker.getVolume(id).remove().catch(unless(404, 409));
-  for (const { id } of images) await docker.getImage(id).remove().catch(unless(404, 409));
+  for (const { id } of volumes) await docker.getVolume(id).remove().catch(ignoreStatus(404, 409));
+  for (const { id } of images) await docker.getImage(id).remove().catch(ignoreStatus(404, 409));
 }
 
 function parted<T>(items: readonly T[], isFirst: (item: T) => boolean): [T[], T[]] {

@@ -14,7 +14,7 @@ export function machineCapacity(): Capacity {
 }
 
 /** Such as "8 vCPU, 23 GiB". */
-export function roomText({ vcpus, memoryMib, diskMib }: Capacity): string {
+export function capacityText({ vcpus, memoryMib, diskMib }: Capacity): string {
   const disk = diskMib === null ? [] : [`${sizeText(diskMib)} of disk`];
   return [`${vcpus} vCPU`, sizeText(memoryMib), ...disk].join(', ');
 }

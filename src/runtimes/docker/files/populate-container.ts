@@ -5,12 +5,12 @@ import { applyPatches } from './patches.js';
 import { scriptEntries } from './scripts.js';
 
 /** Does a new container get files of its own before it starts? */
-export function needsFiles({ patches, scripts }: RunSpec): boolean {
+export function hasFiles({ patches, scripts }: RunSpec): boolean {
   return patches.length > 0 || Object.keys(scripts).length > 0;
 }
 
 /** Applies patches and places scripts in a container that was just made. Throws StartRefusedError. */
-export async function placeFiles(container: Docker.Container, spec: RunSpec): Promise<void> {
+export async function populateContainer(container: Docker.Container, spec: RunSpec): Promise<void> {
   await applyPatches(container, spec);
   const entries = scriptEntries(spec);
   if (entries.length > 0) await putEntries(container, entries);

@@ -12,8 +12,8 @@ export interface Names {
   resolvers: readonly string[];
 }
 
-export const ETC_FILES = ['/etc/hostname', '/etc/hosts', '/etc/resolv.conf'] as const;
-export type EtcFile = (typeof ETC_FILES)[number];
+export const RESOLVER_FILES = ['/etc/hostname', '/etc/hosts', '/etc/resolv.conf'] as const;
+export type ResolverFile = (typeof RESOLVER_FILES)[number];
 
 /** The engine's own, so that images find what they know. */
 const LOOPBACK_NAMES = [
@@ -25,7 +25,7 @@ const LOOPBACK_NAMES = [
   'ff02::2\tip6-allrouters',
 ];
 
-export function etcContent(file: EtcFile, { hostname, addresses, resolvers }: Names): string {
+export function resolverFileContent(file: ResolverFile, { hostname, addresses, resolvers }: Names): string {
   switch (file) {
     case '/etc/hostname':
       return `${hostname}\n`;

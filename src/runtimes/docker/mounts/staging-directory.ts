@@ -17,8 +17,13 @@ import { VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
 import { StartRefusedError, type Run, type VolumeMount } from '../../runtime.js';
 import { statusOf } from '../errors.js';
-import { ETC_FILES, etcContent, type EtcFile, type Names } from '../files/etc.js';
-import { bindMount, O_PATH, takeAway, type MountFlags } from './kernel.js';
+import {
+  RESOLVER_FILES,
+  resolverFileContent,
+  type ResolverFile,
+  type Names,
+} from '../files/resolver-files.js';
+import { bindMount, O_PATH, detachAndRemove, type MountFlags } from './bind-mount.js';
 
 /** A path of this machine that the engine mounts in the container, at `target`. */
 export interface Bind {
@@ -57,7 +62,7 @@ interface Source {
  * is open, with its flags, in a directory only root can enter, and name that to the engine; the container gets a copy of
  * the mount with its flags. The paths are the same for each start of a sandbox, because a container keeps them.
  */
-export class MountRoom {
+export class StagingDirectory {
   constructor(
     /** Belongs to this installation on this machine, and to no other process while it starts sandboxes. */
     private readonly directory: string,
@@ -69,7 +74,7 @@ export class MountRoom {
   /** Takes away what starts that were cut short have left. */
   async sweep(): Promise<void> {
     const left = await readdir(this.directory).catch(() => []);
-    for (const name of left) await takeAway(join(this.directory, name));
+    for (const name of left) await detachAndRemove(join(this.directory, name));
   }
 
   /** Leaves nothing behind, unless another process is at work here. */
@@ -87,18 +92,18 @@ export class MountRoom {
       throw new StartRefusedError(`${wanted[0]!.field}: volumes cannot be mounted, because ${this.unusable}`);
     }
     // Who mounts one of their own there has it.
-    const etc = ETC_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
+    const etc = RESOLVER_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
     const place = join(this.directory, sandboxId);
     const coming = `${place}.new`;
     const sources: Source[] = [];
     const release = async () => {
-      await takeAway(place);
-      await takeAway(coming);
+      await detachAndRemove(place);
+      await detachAndRemove(coming);
       await Promise.all(sources.map(({ handle }) => handle.close()));
     };
     try {
       for (const { mount, field } of wanted) sources.push(await this.openSource(orgId, mount, field));
-      await takeAway(place);
+      await detachAndRemove(place);
       // The engine looks for the paths when it makes a container and puts files there. What it is shown until the start
       // is empty: it mounts one thing below another by path, which a guest with a hand in the volume could lead astray.
       await makePoints(place, sources);
@@ -117,14 +122,14 @@ export class MountRoom {
         for (const [index, { mount }] of sources.entries()) {
           await checkUntouched(join(place, String(index)), mount, targets);
         }
-        await takeAway(coming);
+        await detachAndRemove(coming);
         await makePoints(coming, sources);
         await writeEtc(coming, etc, names);
         for (const [index, { mount, handle }] of sources.entries()) {
           await bindMount(handle, join(coming, String(index)), flagsOf(mount));
         }
         // They appear with all their flags in force.
-        await takeAway(place);
+        await detachAndRemove(place);
         await rename(coming, place);
       },
       release,
@@ -185,10 +190,10 @@ async function makePoints(directory: string, sources: readonly Source[]): Promis
 }
 
 /** Empty while nobody knows the names yet. */
-async function writeEtc(directory: string, files: readonly EtcFile[], names?: Names): Promise<void> {
+async function writeEtc(directory: string, files: readonly ResolverFile[], names?: Names): Promise<void> {
   for (const file of files) {
     const path = join(directory, posix.basename(file));
-    await writeFile(path, names === undefined ? '' : etcContent(file, names));
+    await writeFile(path, names === undefined ? '' : resolverFileContent(file, names));
     // Any user of the guest reads them, whatever the service leaves to others of what it makes.
     await chmod(path, 0o644);
   }
@@ -203,7 +208,7 @@ function flagsOf({ options }: VolumeMount): MountFlags {
  * Finds out whether mounts can be made here and passed on, by doing it. Returns why not, in words that go after
  * "because"; undefined when it works.
  */
-export async function whyNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
+export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'that takes Linux';
   if (process.geteuid?.() !== 0) return 'the service does not run as root';
   const scratch = join(directory, `probe-${randomUUID()}`);
@@ -227,7 +232,7 @@ export async function whyNoMounts(docker: Docker, directory: string): Promise<st
   } catch (error) {
     return `mounting fails here (${(error as Error).message})`;
   } finally {
-    await takeAway(scratch).catch(() => undefined);
+    await detachAndRemove(scratch).catch(() => undefined);
     await rmdir(directory).catch(() => undefined);
   }
 }

@@ -2,12 +2,12 @@ import type Docker from 'dockerode';
 import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { v5 as uuidv5 } from 'uuid';
-import { CPU_OVERCOMMIT } from '../machine.js';
+import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
-import { sharesKernel, type FeatureInfo } from './features.js';
+import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
 
 /** What an engine says of itself and its machine. */
-export interface EngineInfo extends FeatureInfo {
+export interface EngineInfo extends CapabilityInfo {
   ID: string;
   Name: string;
   DockerRootDir: string;

@@ -28,7 +28,7 @@ const OF_THE_SYSTEM: Record<string, ErrorName> = {
 };
 
 /** Runs what works on files of a volume, and throws what it is refused in words of the catalogue. */
-export async function refusing<T>(work: () => Promise<T>): Promise<T> {
+export async function translateErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

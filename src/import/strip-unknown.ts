@@ -13,7 +13,7 @@ interface Schema {
  * A copy of a value that its schema has passed, with only the keys that the schema names. What comes from elsewhere may
  * bring more (a secret's value, an address in clear), which is not to be kept. Objects without named keys stay whole.
  */
-export function keepKnown<T>(schema: TSchema, value: T): T {
+export function stripUnknownFields<T>(schema: TSchema, value: T): T {
   return known(schema, value) as T;
 }
 

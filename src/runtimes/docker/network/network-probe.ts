@@ -1,10 +1,15 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { engineMessage, statusOf } from '../errors.js';
-import type { GuestInit } from '../init.js';
-import { createHolder, markOf, removeHolder, startHolder } from './holder.js';
-import type { Guarded } from './policy.js';
-import { isMarked, whyNoRules } from './rules.js';
+import type { GuestInit } from '../guest-init.js';
+import {
+  createPauseContainer,
+  environmentLineOf,
+  removePauseContainer,
+  startPauseContainer,
+} from './pause-container.js';
+import type { GuardedGroup } from './compile-policy.js';
+import { hasEnvironmentLine, explainNoNftables } from './nftables.js';
 
 export interface NetworkOptions {
   instanceId: string;
@@ -13,7 +18,7 @@ export interface NetworkOptions {
   /** Who resolves names for the sandboxes; those of the machine unless said. */
   resolvers: readonly string[] | undefined;
   /** What the policies of sandboxes may open all the same. */
-  lifted: readonly Guarded[];
+  lifted: readonly GuardedGroup[];
   /** Why no files of ours can be mounted in a sandbox; undefined when they can. */
   unmountable: string | undefined;
   init: GuestInit;
@@ -22,7 +27,7 @@ export interface NetworkOptions {
 }
 
 /** Why sandboxes can have no network whose rules are enforced. */
-export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
+export async function explainNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
   const { name, sharesKernel, unmountable } = options;
   if (name === 'none') return 'the operator wants none';
   if (!sharesKernel)
@@ -33,10 +38,10 @@ export async function whyNoNetwork(docker: Docker, options: NetworkOptions): Pro
       return driver === undefined ? `there is no Docker network ${name}` : `${name} is not a bridge network`;
     }
   }
-  const noRules = await whyNoRules();
+  const noRules = await explainNoNftables();
   if (noRules !== undefined) return noRules;
   if (unmountable !== undefined) return `sandboxes cannot be told who resolves names: ${unmountable}`;
-  return whyNotHere(docker, options);
+  return explainInvisible(docker, options);
 }
 
 async function driverOf(docker: Docker, name: string): Promise<string | undefined> {
@@ -48,19 +53,22 @@ async function driverOf(docker: Docker, name: string): Promise<string | undefine
   }
 }
 
-/** Are the engine's processes ours to see? Tried with a holder of nobody's. */
-async function whyNotHere(docker: Docker, { instanceId, init }: NetworkOptions): Promise<string | undefined> {
+/** Are the engine's processes ours to see? Tried with a pause container of nobody's. */
+async function explainInvisible(
+  docker: Docker,
+  { instanceId, init }: NetworkOptions,
+): Promise<string | undefined> {
   const sandboxId = randomUUID();
   const attempt = { instanceId, init, sandboxId, hostname: 'probe', network: 'none' };
   try {
-    await createHolder(docker, attempt);
-    const { pid } = await startHolder(docker, sandboxId);
-    return (await isMarked(pid, markOf(sandboxId)))
+    await createPauseContainer(docker, attempt);
+    const { pid } = await startPauseContainer(docker, sandboxId);
+    return (await hasEnvironmentLine(pid, environmentLineOf(sandboxId)))
       ? undefined
       : 'the engine runs its containers out of sight of the service';
   } catch (error) {
     return `what would hold it does not start (${engineMessage(error)})`;
   } finally {
-    await removeHolder(docker, sandboxId);
+    await removePauseContainer(docker, sandboxId);
   }
 }

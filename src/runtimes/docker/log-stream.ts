@@ -1,4 +1,4 @@
-import type { LogLine, LogQuery } from '../runtime.js';
+import type { LogChunk, LogQuery } from '../runtime.js';
 
 const HEADER_BYTES = 8;
 
@@ -9,10 +9,10 @@ const HEADER_BYTES = 8;
  * Long lines come in several pieces, which may be cut inside a character: the rest of it is kept for the next piece of
  * the same stream.
  */
-export async function* readLog(
+export async function* readLogStream(
   chunks: AsyncIterable<Buffer>,
   { sources, after }: LogQuery,
-): AsyncIterable<LogLine> {
+): AsyncIterable<LogChunk> {
   const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
   for await (const { source, payload } of piecesOf(chunks)) {
     const space = payload.indexOf(' ');
