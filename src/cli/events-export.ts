@@ -1,14 +1,13 @@
 import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { link, open, rename, unlink } from 'node:fs/promises';
 import { operator } from '../audit/events/actor.js';
 import { keepPartitions } from '../audit/events/partitions.js';
 import { beginExport, exportText, type Begun } from '../audit/export/export.js';
 import type { FilterQuery } from '../audit/list/filter.js';
 import { inTransaction } from '../db/transaction.js';
+import { FileDraft } from '../lib/atomic-file.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -115,34 +114,15 @@ function toStandardOutput(): Target {
   };
 }
 
-/** Beside the file, which takes its name when it is whole and on the disk. */
-async function toFile(path: string, force: boolean): Promise<Target> {
-  const draft = `${path}.${randomBytes(6).toString('hex')}`;
-  const unwritable = (cause: unknown) =>
-    new ExplainedError(`cannot write ${path}: ${(cause as Error).message}`, { cause });
-  const handle = await open(draft, 'wx', 0o600).catch((cause: unknown) => {
-    throw unwritable(cause);
-  });
+async function toFile(path: string, replace: boolean): Promise<Target> {
+  const unwritable = (cause: unknown) => {
+    throw new ExplainedError(`cannot write ${path}: ${(cause as Error).message}`, { cause });
+  };
+  const draft = await FileDraft.open(path).catch(unwritable);
   return {
-    async write(text) {
-      await handle.writeFile(text).catch((cause: unknown) => {
-        throw unwritable(cause);
-      });
-    },
-    async finish() {
-      await handle.sync();
-      await handle.close();
-      if (force) return rename(draft, path);
-      // A link does not replace what somebody has made meanwhile.
-      await link(draft, path).catch((cause: unknown) => {
-        throw unwritable(cause);
-      });
-      await unlink(draft);
-    },
-    async discard() {
-      await handle.close().catch(() => undefined);
-      await unlink(draft).catch(() => undefined);
-    },
+    write: (text) => draft.handle.writeFile(text).catch(unwritable),
+    finish: () => draft.publish({ replace }).catch(unwritable),
+    discard: () => draft.discard(),
   };
 }
 

@@ -1,10 +1,10 @@
 import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
- * Makes a directory and those above it that are missing, as `mkdir -p` does. Returns the first that was made; undefined when it was
- * there. For paths that somebody gives: `recursive` of Node's own goes on for ever where a file system has no place for directories and
- * says ENOENT, as /proc does.
+ * Creates a directory and its missing parents. Returns the topmost directory that it created; undefined when the path exists.
+ * Node's own `recursive` never returns where a file system answers ENOENT to mkdir, as /proc does.
  */
 export function makeDirectories(path: string, mode: number): string | undefined {
   const whole = resolve(path);
@@ -13,20 +13,29 @@ export function makeDirectories(path: string, mode: number): string | undefined 
   try {
     mkdirSync(whole, { mode });
   } catch (error) {
-    // Another process may have been quicker.
+    // Another process may have created it first.
     if (!isDirectory(whole)) throw error;
     return above;
   }
   return above ?? whole;
 }
 
-/** What was made, renamed or removed in a directory stays so when the power goes. */
-export function keepNames(directory: string): void {
-  const opened = openSync(directory, 'r');
+/** Makes the names in a directory durable: files that were created, renamed or removed there stay so after a power failure. */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, 'r');
   try {
-    fsyncSync(opened);
+    await handle.sync();
   } finally {
-    closeSync(opened);
+    await handle.close();
+  }
+}
+
+export function syncDirectorySync(directory: string): void {
+  const descriptor = openSync(directory, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
   }
 }
 

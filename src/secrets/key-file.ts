@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makePrivateFile, privateFile, replacePrivateFile } from '../lib/private-file.js';
+import { writeFileAtomicallySync } from '../lib/atomic-file.js';
+import { createPrivateFile, privateFile } from '../lib/private-file.js';
 import { Keyring } from './keyring.js';
 
 /** Where the keys come from: given as text, or a file that is made when it is missing. */
@@ -45,14 +46,14 @@ export function findKeyring(source: KeySource): Keyring | undefined {
 
 /** Puts a new key before those that are there. */
 export function addKey(file: string): void {
-  makePrivateFile(file, makeKeyLine);
-  replacePrivateFile(file, `${makeKeyLine()}${readFileSync(file, 'utf8')}`);
+  createPrivateFile(file, makeKeyLine);
+  writeFileAtomicallySync(file, `${makeKeyLine()}${readFileSync(file, 'utf8')}`, { replace: true });
 }
 
 /** Leaves only the key that seals. */
 export function dropOldKeys(file: string): void {
   const [first] = readFileSync(file, 'utf8').split('\n');
-  replacePrivateFile(file, `${first}\n`);
+  writeFileAtomicallySync(file, `${first}\n`, { replace: true });
 }
 
 function makeKeyLine(): string {

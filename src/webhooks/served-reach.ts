@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Type } from 'typebox';
 import { compile } from '../http/validation.js';
+import { writeFileAtomicallySync } from '../lib/atomic-file.js';
 import { makeDirectories } from '../lib/directories.js';
-import { replacePrivateFile } from '../lib/private-file.js';
 import type { Reach } from '../outbound/destination.js';
 
 /** Commands judge addresses like the service on the same data directory, which notes here what it was started with. */
@@ -14,7 +14,8 @@ const validate = compile(Noted);
 
 export function noteReach(dataDir: string, { allow, http }: Reach): void {
   makeDirectories(dataDir, 0o711);
-  replacePrivateFile(join(dataDir, FILE), `${JSON.stringify({ allow, http })}\n`);
+  const text = `${JSON.stringify({ allow, http })}\n`;
+  writeFileAtomicallySync(join(dataDir, FILE), text, { replace: true });
 }
 
 /** Undefined when no service noted it here, or this user cannot read it. */

@@ -1,7 +1,6 @@
-import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { writeFileAtomically } from '../../lib/atomic-file.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 
 /** How far the log of an organization went when it was seen last. */
@@ -69,14 +68,7 @@ export class EventHeads {
     const lines = [...this.heads].map(
       ([orgId, { seq, link }]) => `${orgId} ${seq} ${link.toString('hex')}\n`,
     );
-    const draft = `${this.file}.${randomBytes(6).toString('hex')}`;
-    try {
-      await writeFile(draft, lines.join(''), { mode: 0o600, flush: true });
-      await rename(draft, this.file);
-    } catch (error) {
-      await rm(draft, { force: true });
-      throw error;
-    }
+    await writeFileAtomically(this.file, lines.join(''), { replace: true });
   }
 
   /**

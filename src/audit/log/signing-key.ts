@@ -12,9 +12,10 @@ import {
 } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { addMillis, now, parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
-import { privateFile, replacePrivateFile } from '../../lib/private-file.js';
+import { privateFile } from '../../lib/private-file.js';
 import type { EventKeys, PublicKey } from '../events/event-keys.js';
 
 /** Ed25519, raw: 32 bytes in base64. */
@@ -80,7 +81,7 @@ export function rotateEventKey(file: string, at = now()): void {
     `public ${base64(last!.key.bytes)} marked ${base64(last!.marks!.bytes)} until ${until}\n`,
     ...older.map(({ key }) => `public ${base64(key.bytes)}\n`),
   ];
-  replacePrivateFile(file, `${makeKeyLine()}${lines.join('')}`);
+  writeFileAtomicallySync(file, `${makeKeyLine()}${lines.join('')}`, { replace: true });
 }
 
 /** Reads the base64 of a public key. Throws ExplainedError. */

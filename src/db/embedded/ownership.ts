@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { sleep } from '../../lib/sleep.js';
 import type { DataDirectory } from './directory.js';
 import { answers } from './postmaster.js';
@@ -105,9 +106,7 @@ async function liveClaims(directory: DataDirectory): Promise<string[]> {
 
 /** Tells the others which of the claims has won. After a kill the file is void, as the claim is. */
 function writeOwner(directory: DataDirectory, owner: { claim: string; command: string }): void {
-  const unready = `${directory.owner}.new`;
-  writeFileSync(unready, JSON.stringify(owner), { mode: 0o600 });
-  renameSync(unready, directory.owner);
+  writeFileAtomicallySync(directory.owner, JSON.stringify(owner), { replace: true });
 }
 
 /** Which of these claims has won, if one has. */

@@ -1,17 +1,9 @@
 import { execFile, spawn } from 'node:child_process';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-} from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { syncDirectorySync } from '../../lib/directories.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { sleep } from '../../lib/sleep.js';
 import { findBinaries } from './binaries.js';
@@ -153,14 +145,8 @@ export async function makeCluster(directory: DataDirectory, identity: Identity):
     throw new ExplainedError(`initdb failed in ${directory.root}: ${stderr?.trim() || message}`, { cause });
   }
   renameSync(partial, directory.cluster);
-  syncFolder(directory.root);
-}
-
-/** PostgreSQL makes its files durable but not the way to them, which we have just changed. */
-function syncFolder(path: string): void {
-  const folder = openSync(path, 'r');
-  fsyncSync(folder);
-  closeSync(folder);
+  // PostgreSQL syncs its own files, not the name of their directory.
+  syncDirectorySync(directory.root);
 }
 
 /** Is there a cluster? Throws ExplainedError when there is one that we cannot use, or something else in its place. */

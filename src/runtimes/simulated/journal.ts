@@ -1,8 +1,7 @@
 import { closeSync, constants, fsyncSync, openSync, writeSync } from 'node:fs';
-import { link, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { v7 as uuidv7 } from 'uuid';
-import { keepNames } from '../../lib/directories.js';
+import { writeFileAtomically } from '../../lib/atomic-file.js';
 import type { Holding } from '../runtime.js';
 
 const { O_APPEND, O_WRONLY } = constants;
@@ -33,31 +32,25 @@ export class SimulatedJournal {
     const last = Math.max(0, ...before.map(numberOf));
     const lastFile = before.find((name) => numberOf(name) === last);
     const path = join(directory, `simulated.${last + 1}.ndjson`);
-    const unfinished = join(directory, `simulated.${uuidv7()}.new`);
     try {
       const text = lastFile === undefined ? '' : await readFile(join(directory, lastFile), 'utf8');
       const holdings = replay(text);
       // A line that was cut short must not run into the next.
       const kept = keepsAll ? text.replace(/(?<=[^\n])$/, '\n') : [...holdings.values()].map(toLine).join('');
-      await writeFile(unfinished, kept, { mode: 0o600, flush: true });
-      // Appears with its whole content, and only where there is none.
-      await link(unfinished, path);
+      await writeFileAtomically(path, kept, { replace: false });
       // There is also none where two have taken over since, of whom the second has removed the first one's.
       if ((await readdir(directory)).some((name) => numberOf(name) > last + 1)) {
         await rm(path, { force: true });
         throw new Rival();
       }
-      keepNames(directory);
       const journal = new SimulatedJournal(openSync(path, O_WRONLY | O_APPEND));
-      const obsolete = before.filter((name) => numberOf(name) >= 0 || UNFINISHED.test(name));
+      const obsolete = before.filter((name) => numberOf(name) >= 0 || DRAFT.test(name));
       // What stays does no harm, and is tried again by the next.
       for (const name of obsolete) await rm(join(directory, name), { force: true }).catch(() => undefined);
       return { journal, holdings };
     } catch (cause) {
       const { code } = cause as NodeJS.ErrnoException;
       throw code === 'EEXIST' || code === 'ENOENT' ? new Rival({ cause }) : cause;
-    } finally {
-      await rm(unfinished, { force: true });
     }
   }
 
@@ -77,7 +70,7 @@ class Rival extends Error {
   }
 }
 
-const UNFINISHED = /^simulated\..+\.new$/;
+const DRAFT = /^simulated\.\d+\.ndjson\../;
 
 /** -1 for what is not a record. Before files had numbers there was one without. */
 function numberOf(name: string): number {

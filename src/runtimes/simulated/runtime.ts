@@ -1,8 +1,9 @@
 import { EventEmitter, on } from 'node:events';
-import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
+import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { now, shortInstant, type Instant } from '../../lib/instant.js';
 import { sleep } from '../../lib/sleep.js';
 import {
@@ -54,7 +55,7 @@ export class SimulatedRuntime implements Runtime {
     private readonly directory: string,
     private readonly options: SimulatedOptions = {},
   ) {
-    this.engineId = readOrMakeId(join(directory, 'engine-id'));
+    this.engineId = readOrCreateId(join(directory, 'engine-id'));
     this.capacity = { ...CAPACITY, ...options.capacity };
   }
 
@@ -163,17 +164,12 @@ export class SimulatedRuntime implements Runtime {
   }
 }
 
-/** Of two processes that make it at the same time both get the one that was there first. */
-function readOrMakeId(path: string): string {
-  const id = uuidv7();
-  // A link appears with its whole content, and only where there is nothing yet.
-  writeFileSync(`${path}.${id}`, id, { mode: 0o600 });
+/** When two processes create the file at once, both use the first one. */
+function readOrCreateId(path: string): string {
   try {
-    linkSync(`${path}.${id}`, path);
+    if (!existsSync(path)) writeFileAtomicallySync(path, uuidv7(), { replace: false });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  } finally {
-    unlinkSync(`${path}.${id}`);
   }
   return readFileSync(path, 'utf8').trim();
 }

@@ -48,6 +48,7 @@ export async function replaceFile(
         // The answer says that it is there, so it has to be there also after the power has failed.
         await file.datasync();
         await rename(temporary, fdPath(parent, name));
+        await parent.sync();
       } finally {
         await parent.close();
       }
