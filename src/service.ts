@@ -10,7 +10,8 @@ import { EventHeads, headsFileOf } from './audit/log/heads.js';
 import { describeEventKeys, eventKeySourceOf, openEventKeys } from './audit/log/signing-key.js';
 import { type ServiceContext } from './context.js';
 import { listenForChanges } from './db/changes.js';
-import { migrate, readInstance } from './db/migrate.js';
+import { readInstance, setServedRuntime } from './db/instance-queries.js';
+import { migrate } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
 import { openPool, type Pool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
@@ -28,7 +29,7 @@ import { hasOrgs } from './orgs/queries.js';
 import type { PriceBook } from './prices/price.js';
 import type { GuardedGroup } from './runtimes/docker/network/compile-policy.js';
 import { planRuntime } from './runtimes/plan.js';
-import { readInstallation, rememberRuntime } from './runtimes/queries.js';
+import { readInstallation } from './runtimes/queries.js';
 import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated/runtime.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile/queries.js';
@@ -178,7 +179,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       log,
     );
     opened.push({ what: 'the runtime', close: () => runtime.close() });
-    await rememberRuntime(pool, runtime.name);
+    await setServedRuntime(pool, runtime.name);
     for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
       log.warn(
         { otherRuntime: name, count },

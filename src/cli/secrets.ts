@@ -1,12 +1,12 @@
 import { Command } from 'commander';
 import { operator } from '../audit/events/actor.js';
 import type { EventActor } from '../audit/events/schema.js';
+import { setSecretKey } from '../db/instance-queries.js';
 import type { Pool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { sleep } from '../lib/sleep.js';
 import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import type { Keyring } from '../secrets/keyring.js';
-import { setKey } from '../secrets/queries.js';
 import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
 import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -47,7 +47,7 @@ function rotateCommand(): Command {
         await checkKeys(pool, openKeyring(source)(), describeSource(source));
         if ('file' in source) addKey(source.file);
         const keyring = openKeyring(source);
-        await setKey(pool, keyring().currentId);
+        await setSecretKey(pool, keyring().currentId);
         const count = await everything(pool, keyring, actor);
         if (!('file' in source) || !options.dropOld) return count;
         // A request that took the older key just before the new one was there has been answered by then.

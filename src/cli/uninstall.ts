@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline/promises';
-import { isMigrated, readInstance } from '../db/migrate.js';
+import { readInstance } from '../db/instance-queries.js';
+import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool, type Pool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';

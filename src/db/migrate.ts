@@ -1,11 +1,11 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type pg from 'pg';
-import { v7 as uuidv7 } from 'uuid';
 import { ExplainedError } from '../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../lib/package-root.js';
 import { sleep } from '../lib/sleep.js';
+import { createInstance } from './instance-queries.js';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
 import { grantMigrated, prepareRequestRole } from './request-role.js';
 
@@ -73,10 +73,7 @@ export async function migrate(
       await apply(client, migration);
       onApplied(migration.name, Math.round(performance.now() - begun));
     }
-    await client.query(
-      'insert into instance (singleton, id, cursor_key) values (true, $1, $2) on conflict do nothing',
-      [uuidv7(), randomBytes(32)],
-    );
+    await createInstance(client);
     await prepareRequestRole(client);
     return pending.map(({ name }) => name);
   } finally {
@@ -96,12 +93,6 @@ export async function isMigrated(sql: Sql): Promise<boolean> {
 export async function isSchemaCurrent(sql: Sql): Promise<boolean> {
   const applied = await appliedMigrations(sql);
   return applied.length === latestMigration;
-}
-
-/** What all processes on one database share: the installation's id, and the key that signs cursors. */
-export async function readInstance(sql: Sql): Promise<{ id: string; cursorKey: Buffer }> {
-  const { rows } = await sql.query<{ id: string; cursor_key: Buffer }>('select id, cursor_key from instance');
-  return { id: rows[0]!.id, cursorKey: rows[0]!.cursor_key };
 }
 
 const latestMigration = knownMigrations().length;

@@ -97,15 +97,6 @@ export async function replaceSealed(tx: Sql, { org_id, sandbox_id, name, sealed 
   );
 }
 
-/** The key that this installation seals under; `proposed` when there is none yet. */
-export async function agreeOnKey(sql: Sql, proposed: string): Promise<string> {
-  const { rows } = await sql.query<{ secret_key_id: string }>(
-    'update instance set secret_key_id = coalesce(secret_key_id, $1) returning secret_key_id',
-    [proposed],
-  );
-  return rows[0]!.secret_key_id;
-}
-
 /** Every key that something is sealed under, or will be. */
 export async function sealingKeys(sql: Sql): Promise<string[]> {
   const { rows } = await sql.query<{ key_id: string }>(
@@ -115,10 +106,6 @@ export async function sealingKeys(sql: Sql): Promise<string[]> {
      union select unnest(old_key_ids) from webhooks`,
   );
   return rows.map(({ key_id }) => key_id);
-}
-
-export async function setKey(sql: Sql, keyId: string): Promise<void> {
-  await sql.query('update instance set secret_key_id = $1', [keyId]);
 }
 
 /** Deletes every secret there is. Returns the organization of each. */

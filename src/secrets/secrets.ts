@@ -1,5 +1,6 @@
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
+import { agreeOnSecretKey, setSecretKey } from '../db/instance-queries.js';
 import type { Pool, Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import type { WriteTarget } from '../db/write-batch.js';
@@ -8,13 +9,11 @@ import { now } from '../lib/instant.js';
 import { StartRefusedError, type RunSecrets } from '../runtimes/runtime.js';
 import type { Keyring } from './keyring.js';
 import {
-  agreeOnKey,
   deleteAllSecrets,
   insertSecrets,
   lockOutdated,
   readSecrets,
   replaceSealed,
-  setKey,
   type SecretRow,
 } from './queries.js';
 
@@ -77,7 +76,7 @@ function open(keyring: Keyring, row: SecretRow): string {
  * Throws ExplainedError. `source`: where its keys come from, for the message.
  */
 export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Promise<void> {
-  const keyId = await agreeOnKey(sql, keyring.currentId);
+  const keyId = await agreeOnSecretKey(sql, keyring.currentId);
   if (keyring.has(keyId)) return;
   throw new ExplainedError(
     `secrets of this installation are sealed under the key ${keyId}, which is not in ${source}: copy the keys from where it was installed first; if they are lost, "sandkeep secrets forget" deletes what they sealed`,
@@ -118,7 +117,7 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
 export async function forgetAll(pool: Pool, { currentId }: Keyring, actor: EventActor): Promise<number> {
   return inTransaction(pool, async (tx) => {
     const deleted = await deleteAllSecrets(tx);
-    await setKey(tx, currentId);
+    await setSecretKey(tx, currentId);
     const at = now();
     for (const [orgId, count] of countByOrg(deleted)) {
       const payload = { count };

@@ -2,10 +2,12 @@ import { createHash } from 'node:crypto';
 import { PRICES } from '../audit/events/actor.js';
 import { canonicalJson } from '../audit/events/content.js';
 import { recordEvent } from '../audit/events/record.js';
+import { exchangePriceBook } from '../db/instance-queries.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { now } from '../lib/instant.js';
 import { METRICS, type Decimal, type PriceBook } from '../prices/price.js';
+import { listOrgIds } from './queries.js';
 
 /**
  * Notes which price book a service begins with, or that it has none. When it is another than before, every organization is
@@ -14,15 +16,10 @@ import { METRICS, type Decimal, type PriceBook } from '../prices/price.js';
 export async function notePriceBook(pool: Pool, book: PriceBook | null): Promise<void> {
   const sha256 = book && hashOf(book);
   await inTransaction(pool, async (tx) => {
-    const { rows } = await tx.query<{ sha256: string | null }>(
-      'select price_book_sha256 as sha256 from instance for update',
-    );
-    const previous = rows[0]!.sha256;
+    const previous = await exchangePriceBook(tx, sha256);
     if (previous === sha256) return;
-    await tx.query('update instance set price_book_sha256 = $1', [sha256]);
     const at = now();
-    const orgs = await tx.query<{ id: string }>('select id from orgs order by created_at, id');
-    for (const { id: orgId } of orgs.rows) {
+    for (const orgId of await listOrgIds(tx)) {
       await recordEvent(tx, {
         orgId,
         type: 'price_book_changed',

@@ -246,3 +246,8 @@ export async function countOpenRuns(sql: Sql, orgId: string): Promise<number> {
   );
   return rows[0]!.count;
 }
+
+export async function listOrgIds(sql: Sql): Promise<string[]> {
+  const { rows } = await sql.query<{ id: string }>('select id from orgs order by created_at, id');
+  return rows.map(({ id }) => id);
+}

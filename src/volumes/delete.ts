@@ -5,8 +5,7 @@ import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { endAccruals } from './accrual-queries.js';
-import { sandboxesMounting } from './mounting-sandboxes.js';
-import { lockVolume, setDeleting } from './queries.js';
+import { lockVolume, sandboxesMounting, setDeleting } from './queries.js';
 
 /**
  * Schedules an unused managed volume for deletion. Until `purge_at` it can be restored; deleting it again changes

@@ -8,9 +8,8 @@ import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './check-cap.js';
-import { sandboxesMounting } from './mounting-sandboxes.js';
 import { presentVolume } from './present.js';
-import { lockVolume, updateVolume, type VolumeRow } from './queries.js';
+import { lockVolume, sandboxesMounting, updateVolume, type VolumeRow } from './queries.js';
 import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
 
 type Change = Pick<VolumeRow, 'capacity_gib' | 'labels'>;

@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readInstance } from '../../src/db/migrate.js';
+import { readInstance } from '../../src/db/instance-queries.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { stagingDirectoryOf } from '../../src/runtimes/docker/detect-capabilities.js';
 import { PROGRAM, start as startProgram } from '../support/cli.js';

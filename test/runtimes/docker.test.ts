@@ -1,6 +1,6 @@
 import { existsSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readInstance } from '../../src/db/migrate.js';
+import { readInstance } from '../../src/db/instance-queries.js';
 import { shortInstant, parseInstant } from '../../src/lib/instant.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';

@@ -8,7 +8,8 @@ import type { Run, RunSecrets } from '../../../src/runtimes/runtime.js';
 import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import { addKey, dropOldKeys, openKeyring } from '../../../src/secrets/key-file.js';
 import { Keyring } from '../../../src/secrets/keyring.js';
-import { readSecrets, setKey } from '../../../src/secrets/queries.js';
+import { setSecretKey } from '../../../src/db/instance-queries.js';
+import { readSecrets } from '../../../src/secrets/queries.js';
 import { checkKeys, forgetAll, openSecrets, resealAll } from '../../../src/secrets/secrets.js';
 import { readSimulated } from '../../crash/support/engine-journal.js';
 import type { Client } from '../../support/client.js';
@@ -170,7 +171,7 @@ describe('the secrets of a sandbox', () => {
     const { pool } = service.ctx;
     const own = ring(Keyring.makeKey());
     const other = ring(Keyring.makeKey());
-    await setKey(pool, own.currentId);
+    await setSecretKey(pool, own.currentId);
     await expect(checkKeys(pool, own, 'a')).resolves.toBeUndefined();
     await expect(checkKeys(pool, other, 'the file b')).rejects.toThrow(/not in the file b.*secrets forget/);
     expect(await forgetAll(pool, other, operator('test'))).toBeGreaterThan(0);

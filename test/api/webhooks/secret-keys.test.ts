@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { addKey, dropOldKeys } from '../../../src/secrets/key-file.js';
-import { setKey } from '../../../src/secrets/queries.js';
+import { setSecretKey } from '../../../src/db/instance-queries.js';
 import { checkKeys } from '../../../src/secrets/secrets.js';
 import { webhookSettings } from '../../../src/settings.js';
 import { expectRefused, run, urlOf } from '../../support/cli.js';
@@ -104,7 +104,7 @@ describe('a command', () => {
 
   test('that cannot seal a secret again says whose it is, and how to go on', async () => {
     loseKey();
-    await setKey(service.ctx.pool, service.ctx.keyring().currentId);
+    await setSecretKey(service.ctx.pool, service.ctx.keyring().currentId);
     const refused = await run(['secrets', 'rotate', ...database()]);
     expectRefused(refused, new RegExp(`webhook [0-9a-f-]{36} was sealed under the key [0-9a-f]{16}, which`));
     expectRefused(refused, 'sandkeep webhook rotate-secret');

@@ -4,7 +4,7 @@ import { EventHeads } from '../../../src/audit/log/heads.js';
 import { openEventKeys } from '../../../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../../../src/context.js';
 import { listenForChanges } from '../../../src/db/changes.js';
-import { readInstance } from '../../../src/db/migrate.js';
+import { readInstance } from '../../../src/db/instance-queries.js';
 import { openPool, type Address } from '../../../src/db/pool.js';
 import { openRequests } from '../../../src/db/requests.js';
 import { listen } from '../../../src/http/listen.js';

@@ -1,0 +1,51 @@
+import { randomBytes } from 'node:crypto';
+import { v7 as uuidv7 } from 'uuid';
+import type { Sql } from './pool.js';
+
+/** The one row of the table `instance`: the settings that all processes of an installation share. */
+
+export async function createInstance(sql: Sql): Promise<void> {
+  await sql.query(
+    'insert into instance (singleton, id, cursor_key) values (true, $1, $2) on conflict do nothing',
+    [uuidv7(), randomBytes(32)],
+  );
+}
+
+/** `cursorKey`: signs the cursors of lists. */
+export async function readInstance(sql: Sql): Promise<{ id: string; cursorKey: Buffer }> {
+  const { rows } = await sql.query<{ id: string; cursor_key: Buffer }>('select id, cursor_key from instance');
+  return { id: rows[0]!.id, cursorKey: rows[0]!.cursor_key };
+}
+
+/** Null: the installation has not been served yet. */
+export async function readServedRuntime(sql: Sql): Promise<string | null> {
+  const { rows } = await sql.query<{ runtime: string | null }>('select runtime from instance');
+  return rows[0]!.runtime;
+}
+
+export async function setServedRuntime(sql: Sql, runtime: string): Promise<void> {
+  await sql.query('update instance set runtime = $1 where runtime is distinct from $1', [runtime]);
+}
+
+/** Returns the id of the key under which the installation seals secrets; `proposed` becomes that key when there is none. */
+export async function agreeOnSecretKey(sql: Sql, proposed: string): Promise<string> {
+  const { rows } = await sql.query<{ secret_key_id: string }>(
+    'update instance set secret_key_id = coalesce(secret_key_id, $1) returning secret_key_id',
+    [proposed],
+  );
+  return rows[0]!.secret_key_id;
+}
+
+export async function setSecretKey(sql: Sql, keyId: string): Promise<void> {
+  await sql.query('update instance set secret_key_id = $1', [keyId]);
+}
+
+/** Sets the hash of the price book, and returns the previous one. Null: no price book. */
+export async function exchangePriceBook(tx: Sql, sha256: string | null): Promise<string | null> {
+  const { rows } = await tx.query<{ previous: string | null }>(
+    'select price_book_sha256 as previous from instance for update',
+  );
+  const { previous } = rows[0]!;
+  if (previous !== sha256) await tx.query('update instance set price_book_sha256 = $1', [sha256]);
+  return previous;
+}
