@@ -1,5 +1,6 @@
 import { fetchAhead, rowsOf } from '../db/rows.js';
 import type { Transaction } from '../db/transaction.js';
+import { CSV_LINE_END, csvLines } from '../lib/csv.js';
 import { labelRows } from './label-queries.js';
 import { mergeRows, type LooseRow, type Positions, type StoredRow } from './merge.js';
 import {
@@ -40,7 +41,10 @@ export async function* sandboxBreakdown(
 ): AsyncGenerator<string> {
   const rows = sandboxRows(tx, scope, window, format);
   if (format === 'csv') {
-    return yield* csvOf('day,sandbox_id,name,vcpu_seconds,mem_mib_seconds,disk_mib_seconds', rows);
+    return yield* csvOf(
+      ['day', 'sandbox_id', 'name', 'vcpu_seconds', 'mem_mib_seconds', 'disk_mib_seconds'],
+      rows,
+    );
   }
   yield* arrayOf('{"rows":[', rows);
   const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
@@ -74,7 +78,10 @@ export async function* labelBreakdown(
     }
   }
   if (format === 'csv') {
-    return yield* csvOf('day,bucket,value,vcpu_seconds,mem_mib_seconds,disk_mib_seconds', rows());
+    return yield* csvOf(
+      ['day', 'bucket', 'value', 'vcpu_seconds', 'mem_mib_seconds', 'disk_mib_seconds'],
+      rows(),
+    );
   }
   yield* arrayOf(`{"key":${JSON.stringify(key)},"rows":[`, rows());
   yield `],"unlabelled":[${unlabelled.join(',')}]}`;
@@ -88,7 +95,7 @@ export async function* storageBreakdown(
   format: Format,
 ): AsyncGenerator<string> {
   const rows = linesOf(tx, storageRows(orgId, window, format));
-  if (format === 'csv') return yield* csvOf('day,volume_id,name,mib_seconds', rows);
+  if (format === 'csv') return yield* csvOf(['day', 'volume_id', 'name', 'mib_seconds'], rows);
   yield* arrayOf('{"rows":[', rows);
   yield* arrayOf('],"volumes":[', linesOf(tx, usedVolumes(orgId, window)));
   yield ']}';
@@ -185,9 +192,9 @@ async function* arrayOf(opening: string, batches: AsyncIterable<string[]>): Asyn
   if (before === opening) yield opening;
 }
 
-async function* csvOf(head: string, batches: AsyncIterable<string[]>): AsyncGenerator<string> {
-  yield `${head}\r\n`;
-  for await (const lines of batches) if (lines.length > 0) yield `${lines.join(SEPARATORS.csv)}\r\n`;
+async function* csvOf(columns: string[], batches: AsyncIterable<string[]>): AsyncGenerator<string> {
+  yield csvLines([columns]);
+  for await (const lines of batches) if (lines.length > 0) yield lines.join(SEPARATORS.csv) + CSV_LINE_END;
 }
 
 // A sequence without an element has nothing to yield.

@@ -1,5 +1,5 @@
 import { Conditions } from '../lib/conditions.js';
-import { csvField } from './csv-field.js';
+import { csvFieldSql } from '../lib/csv.js';
 import {
   labelledSandboxes,
   looseStretches,
@@ -19,7 +19,7 @@ const QUANTITIES: Record<Format, string> = {
 
 const HEADS: Record<Format, string> = {
   json: `'{"day":"' || f.day || 'T00:00:00Z",' || coalesce('"value":' || to_json(f.value) || ',', '')`,
-  csv: `f.day || ',' || case when f.value is null then 'unlabelled,' else 'labelled,' || ${csvField('f.value')} end || ','`,
+  csv: `f.day || ',' || case when f.value is null then 'unlabelled,' else 'labelled,' || ${csvFieldSql('f.value')} end || ','`,
 };
 
 const COLUMNS = ['micros', 'vcpu_micros', 'memory_mib_micros', 'disk_mib_micros'] as const;

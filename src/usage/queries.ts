@@ -1,6 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
-import { csvField } from './csv-field.js';
+import { CSV_LINE_END, csvFieldSql } from '../lib/csv.js';
 import type { Slab, Stretch } from './window.js';
 
 /** Whose usage is asked for, and of which of its sandboxes. */
@@ -29,7 +29,7 @@ const LINES: Record<Format, (row: string) => string> = {
       || ',"mem_mib_seconds":' || ${seconds(`${row}.memory_mib_micros`)}
       || ',"disk_mib_seconds":' || ${seconds(`${row}.disk_mib_micros`)} || '}'`,
   csv: (row) =>
-    `${row}.day || ',' || ${row}.sandbox_id || ',' || ${csvField(`${row}.name`)}
+    `${row}.day || ',' || ${row}.sandbox_id || ',' || ${csvFieldSql(`${row}.name`)}
       || ',' || ${seconds(`${row}.vcpu_micros`)} || ',' || ${seconds(`${row}.memory_mib_micros`)}
       || ',' || ${seconds(`${row}.disk_mib_micros`)}`,
 };
@@ -38,7 +38,7 @@ const LINES: Record<Format, (row: string) => string> = {
 const STORED_LINES: Record<Format, string> = { json: 'u.json', csv: LINES.csv('u') };
 
 /** What stands between two lines. */
-export const SEPARATORS: Record<Format, string> = { json: ',', csv: '\r\n' };
+export const SEPARATORS: Record<Format, string> = { json: ',', csv: CSV_LINE_END };
 
 /**
  * Which sandboxes are meant and when they had the labels. `whole`: all the time of `days`, so that stored days stand for

@@ -1,10 +1,10 @@
-import { csvField } from './csv-field.js';
+import { csvFieldSql } from '../lib/csv.js';
 import type { Format, Query } from './queries.js';
 import type { Window } from './window.js';
 
 const LINES: Record<Format, string> = {
   json: `'{"day":"' || t.day || 'T00:00:00Z","volume_id":"' || t.volume_id || '","mib_seconds":' || t.mib_seconds || '}'`,
-  csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvField('t.name')}, '') || ',' || t.mib_seconds`,
+  csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvFieldSql('t.name')}, '') || ',' || t.mib_seconds`,
 };
 
 /**

@@ -1,5 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
+import { csvLines } from '../lib/csv.js';
 import { instantFromMicros, microsOf, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import {
   amountOf,
@@ -107,13 +108,13 @@ export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promi
 export function presentSummary(summary: UsageSummary, format: Format): string {
   if (format === 'json') return JSON.stringify(summary);
   const currency = summary.currency ?? '';
-  return [
-    'period_start,period_end,name,quantity,unit,amount_cents,currency',
-    ...summary.line_items.map(({ name, quantity, unit, amount_cents }) =>
-      [summary.period_start, summary.period_end, name, quantity, unit, amount_cents, currency].join(','),
-    ),
-    '',
-  ].join('\r\n');
+  const { period_start, period_end, line_items } = summary;
+  return csvLines([
+    ['period_start', 'period_end', 'name', 'quantity', 'unit', 'amount_cents', 'currency'],
+    ...line_items.map(({ name, quantity, unit, amount_cents }) => [
+      ...[period_start, period_end, name, quantity, unit, amount_cents, currency],
+    ]),
+  ]);
 }
 
 /** Hours that the quotas of an organization include take the place of the price book's. */

@@ -13,7 +13,7 @@ import { readDrops } from '../log/retention-queries.js';
 import { writeLogLine } from '../verify/log-file.js';
 import { readEntries, readLink, readPlaces, type Part } from '../verify/log-queries.js';
 import { readEnd } from '../verify/verify-store.js';
-import { csvHead, csvLine } from './csv.js';
+import { CSV_HEADER, csvOfEntries } from './csv.js';
 
 export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;
 type ExportFormat = (typeof EXPORT_FORMATS)[number];
@@ -127,9 +127,9 @@ async function* asFiltered(tx: Transaction, begun: Begun, onEntries: OnEntries):
 }
 
 async function* asCsv(tx: Transaction, begun: Begun, onEntries: OnEntries): AsyncIterable<string> {
-  yield csvHead();
+  yield CSV_HEADER;
   for await (const entries of readEntries(tx, begun.orgId, begun)) {
-    yield entries.map(csvLine).join('');
+    yield csvOfEntries(entries);
     onEntries(entries.at(-1)!.seq, entries.length);
   }
 }
