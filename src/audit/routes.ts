@@ -4,7 +4,7 @@ import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
 import { makeStreamed } from '../access/snapshot-answer.js';
 import type { Shared } from '../context.js';
-import { preferredType } from '../http/accept.js';
+import { preferredType } from '../http/preferred-type.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
@@ -116,7 +116,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
       if (cursor !== undefined && after_seq !== undefined) {
         throw badParameter('after_seq', 'give cursor or after_seq, not both');
       }
-      const type = format ? TYPES[format] : preferredType(request.headers.accept, [TYPES.ndjson, TYPES.csv]);
+      const type = format ? TYPES[format] : preferredType(request, [TYPES.ndjson, TYPES.csv]);
       const afterSeq = after_seq ?? readPlace(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
       const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
       readEventFilter(query);

@@ -1,4 +1,4 @@
-import { preferredType } from './accept.js';
+import { preferredType } from './preferred-type.js';
 import type { App } from './route.js';
 
 /** Relative addresses, because a proxy may serve everything below a path prefix that the service does not know. */
@@ -9,7 +9,7 @@ const OPENAPI = 'openapi.json';
 export function landingRoute(app: App): void {
   app.get('/', { schema: { hide: true } }, (request, reply) => {
     void reply.header('vary', 'accept');
-    const type = preferredType(request.headers.accept, ['application/json', 'text/html']);
+    const type = preferredType(request, ['application/json', 'text/html']);
     if (type === 'text/html') return reply.redirect(DOCS);
     return { service: 'sandkeep', docs: DOCS, openapi: OPENAPI };
   });

@@ -1,3 +1,4 @@
+import acceptsPlugin from '@fastify/accepts';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -84,6 +85,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   app.setErrorHandler(renderError);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);
+  void app.register(acceptsPlugin);
   app.decorateRequest('caller', null);
   app.decorateRequest('context', null);
 

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { makeStreamed } from '../access/snapshot-answer.js';
 import type { Shared } from '../context.js';
 import type { Transaction } from '../db/transaction.js';
-import { preferredType } from '../http/accept.js';
+import { preferredType } from '../http/preferred-type.js';
 import type { Format } from './queries.js';
 
 const FORMATS: Record<string, Format> = { 'application/json': 'json', 'text/csv': 'csv' };
@@ -16,7 +16,7 @@ export type Answer = (
 
 /** Says in the headers that usage is sent as JSON or CSV, as the caller asks, and returns which. */
 export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Format {
-  const type = preferredType(request.headers.accept, ['application/json', 'text/csv']);
+  const type = preferredType(request, ['application/json', 'text/csv']);
   void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
   return FORMATS[type]!;
 }

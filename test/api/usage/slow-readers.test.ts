@@ -232,6 +232,9 @@ test.each([
   ['application/xml', 'application/json'],
   ['text/csv;q=0', 'application/json'],
   ['*/*;q=0', 'application/json'],
+  ['text/csv; charset=UTF-8', 'text/csv'],
+  ['text/csv; charset=utf-8; q=0.2, application/json; q=0.1', 'text/csv'],
+  ['text/*;q=0, image/png', 'application/json'],
   ['', 'application/json'],
 ])('accept: %s is answered with %s', async (accept, type) => {
   for (const report of ['', '/storage']) {
