@@ -55,8 +55,11 @@ export async function list(
   const readWhole = () => (sideBySide ? walking(ctx.pool, (tx) => read(tx, true)) : read(ctx.pool, true));
   const found = await (quick ? read(ctx.reads, false) : readWhole());
   const rows = found.every(hasSpec) ? found : await readWhole();
-  return pageText(rows, limit, SANDBOX.json, (row) =>
-    ctx.cursors.encode(orgId, binding, positionOf(row, sort)),
+  return pageText(
+    rows,
+    limit,
+    (row) => SANDBOX.json(row),
+    (row) => ctx.cursors.encode(orgId, binding, positionOf(row, sort)),
   );
 }
 
