@@ -21,13 +21,13 @@ afterAll(async () => {
   for (const service of services.toReversed()) await service.close();
 });
 
-test('four services write and seal at once, and sealers are cut off: each event is in the log once, in one order', async () => {
+test('while four services write, seal and are cut off, each event enters the log once and in one order', async () => {
   const [first] = services;
   const { pool } = first!.ctx;
   const clients = [await first!.newOrg(), await first!.newOrg()] as const;
   const writing = new AbortController();
 
-  /** Follows the log as it grows. What was seen must never change, nor anything come before it. */
+  /** Follows the log as it grows. Entries that were read must never change, and no entry may appear before them. */
   const seen: string[] = [];
   const following = (async () => {
     while (!writing.signal.aborted) {

@@ -10,7 +10,7 @@ const EVENTS = 100_000;
 const MICROS = 7;
 const FIRST = microsOf('2027-03-31T23:59:59.999997Z');
 
-/** They lie on both sides of the turn of a month, so in two partitions. */
+/** The instants lie on both sides of the turn of a month, so in two partitions. */
 let service: TestService;
 let client: Client;
 let ids: Set<string>;
@@ -37,7 +37,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => service.close());
 
-/** All pages of a list. `sizes`: of the pages, again and again. */
+/** Reads all pages of a list. `sizes`: the page sizes, used in rotation. */
 async function walk(
   query: Record<string, string>,
   sizes: readonly number[],
@@ -59,7 +59,7 @@ async function walk(
   }
 }
 
-/** One more at one of the same microseconds, before or behind the place of whoever is reading. */
+/** Adds one event at one of the same microseconds, before or after the position of a reader. */
 async function write(random: number): Promise<void> {
   const at = instantFromMicros(FIRST + BigInt(random % MICROS));
   const payload = { name: 'Org', slug: 'org' };
@@ -68,9 +68,8 @@ async function write(random: number): Promise<void> {
   });
 }
 
-test(`${EVENTS} events at ${MICROS} microseconds: each that was there comes exactly once, though others are written`, async () => {
+test(`paging through ${EVENTS} events at ${MICROS} microseconds gives each existing event once during concurrent writes`, async () => {
   let random = 0;
-  // Every size of page, the large ones first.
   const sizes = Array.from({ length: 100 }, (_, index) => 100 - index);
   const found = await walk({}, sizes, async () => {
     random += 1;
@@ -81,7 +80,7 @@ test(`${EVENTS} events at ${MICROS} microseconds: each that was there comes exac
   expect([...ids].filter((id) => !known.has(id))).toEqual([]);
 }, 300_000);
 
-test('every size of page, and every range of microseconds, gives each event exactly once', async () => {
+test('every page size and every range of microseconds gives each event exactly once', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1, max: 100 }),

@@ -27,7 +27,7 @@ afterAll(async () => {
   await receiver.close();
 });
 
-/** Files are data, as what a sandbox does inside is: they leave no events. */
+/** Files are data, like the contents of a sandbox: file operations record no events. */
 const OF_FILES = [
   'delete_volume_file',
   'write_volume_file',
@@ -36,7 +36,7 @@ const OF_FILES = [
   'rename_volume_file',
 ];
 
-/** The ids of what was made before, by the word for it. */
+/** The ids of resources that earlier writes made, by kind. */
 const made: Record<string, string> = {};
 
 async function keep(name: string, answer: Promise<Answer>): Promise<Answer> {
@@ -51,7 +51,6 @@ const webhook = (suffix = '') => `/v1/webhooks/${made['webhook']}${suffix}`;
 const key = (suffix = '') => `/v1/keys/${made['key']}${suffix}`;
 const settle = (status: string) => untilStatus(client, made['sandbox']!, status);
 
-/** In this order: what does it, and the event that it leaves. */
 const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
   create_sandbox: [
     'sandbox_created',
@@ -135,7 +134,7 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
   delete_webhook: ['webhook_deleted', () => client.delete(webhook())],
 };
 
-test('every operation that writes is told of below, or is of files', () => {
+test('every operation that writes is listed in this file or handles files', () => {
   const writing = operations
     .filter(({ method }) => method !== 'GET')
     .map(({ operation }) => operation.operationId);
@@ -148,23 +147,23 @@ test.each(Object.entries(WRITES))('%s leaves one event of its key', async (_, [t
   const before = await count();
   const answer = await write();
   expect(answer.status, answer.text).toBeLessThan(300);
-  // Making a second one of something for it may have left another.
+  // The setup of an operation may record an event of its own.
   expect(await count()).toBe(before + 1);
 });
 
-test('every event of the catalogue has a place in the code that writes it', () => {
+test('the code that writes names every event type of the catalogue', () => {
   const folder = join(PACKAGE_ROOT, 'src');
   const code = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts') && !file.endsWith(join('events', 'catalogue.ts')))
     .map((file) => readFileSync(join(folder, file), 'utf8'))
     .join('\n');
-  // How a run ended is in the name.
+  // The code composes these names from the way a run ended.
   const named = new Set(['sandbox_stopped', 'sandbox_failed']);
   const written = Object.keys(CATALOGUE).filter((type) => named.has(type) || code.includes(`'${type}'`));
   expect(Object.keys(CATALOGUE).toSorted()).toEqual(written.toSorted());
 });
 
-test('every organization is told of another price book, once', async () => {
+test('every organization gets one event about a changed price book', async () => {
   const { notePriceBook } = await import('../../../src/usage/price-book-change.js');
   const { parsePriceBook } = await import('../../../src/prices/price-book.js');
   const book = (price: string) =>

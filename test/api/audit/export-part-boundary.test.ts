@@ -8,7 +8,7 @@ import { run } from '../../support/cli.js';
 import { wholeLog } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** A service that seals when it is told to. */
+/** This service seals only on request. */
 let service: TestService;
 let folder: string;
 beforeAll(async () => {
@@ -20,7 +20,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test('an event that somebody put in where a part of an exported log begins is named', async () => {
+test('verification names an event inserted at the start of a part of an exported log', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   const seal = () => sealEvents(service.ctx, new AbortController().signal);

@@ -10,10 +10,10 @@ import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** One that seals when it is told to. */
+/** This service seals only on request. */
 let service: TestService;
 let client: Client;
-/** In the order of the log, which is not that of time: the last day was written first. */
+/** The days in log order, which is not time order: the last day was written first. */
 const DAYS = [9, 1, 5, 2, 5, 3, 8, 4, 7, 6];
 const at = (day: number) => `2030-01-0${day}T00:00:00.000000Z`;
 beforeAll(async () => {
@@ -50,7 +50,7 @@ async function exported(query: Record<string, string>): Promise<number[]> {
   return lines.slice(1, -1).map(({ payload }) => payload.day);
 }
 
-test('an export of some time has all events of it, in the order of the log', async () => {
+test('an export of a time range has all its events, in log order', async () => {
   for (let since = 1; since <= 9; since += 1) {
     for (let until = since; until <= 9; until += 1) {
       const days = DAYS.filter((day) => day >= since && day <= until);
@@ -62,7 +62,7 @@ test('an export of some time has all events of it, in the order of the log', asy
   expect(await exported({ since: '2031-01-01T00:00:00Z' })).toEqual([]);
 });
 
-test('it looks at no entries before the first and behind the last of that time', async () => {
+test('an export of a time range reads no entries outside the first and last of that range', async () => {
   const { pool } = service.ctx;
   const orgId = client.org.id;
   const { entries } = await readLogStream(pool, orgId, { afterSeq: 0 }, 100);
@@ -85,7 +85,7 @@ test('it looks at no entries before the first and behind the last of that time',
       return found;
     });
   expect(await after(0, seqOf(9))).toEqual([seqOf(3), seqOf(5)]);
-  // The part that was asked for goes before.
+  // `after` narrows the requested range.
   expect(await after(seqOf(3), seqOf(9))).toEqual([seqOf(5)]);
   expect(await after(0, seqOf(4))).toEqual([seqOf(3)]);
 });

@@ -21,7 +21,6 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** An organization with events of some types, all in the log. */
 async function orgWithEvents(): Promise<Client> {
   const made = await service.newOrg();
   for (const name of ['one', 'two', 'three']) {
@@ -50,7 +49,7 @@ const verify = async (text: string, accepted: readonly string[] = []) => {
 };
 
 describe('an export', () => {
-  test('is the whole log, in its order, and can be verified without the database', async () => {
+  test('is the whole log in order, and can be verified without the database', async () => {
     const { status, text, headers } = await exported();
     expect([status, headers.get('content-type')]).toEqual([200, 'application/x-ndjson; charset=utf-8']);
     const log = await wholeLog(service.ctx.pool, client.org.id);
@@ -73,7 +72,7 @@ describe('an export', () => {
     );
   });
 
-  test('with a filter has the few that pass of many that do not', async () => {
+  test('with a filter returns the few matching events among many others', async () => {
     const many = await service.newOrg();
     await many.post('/v1/volumes', { name: 'first' });
     await service.ctx.pool.query(
@@ -95,7 +94,7 @@ describe('an export', () => {
     expect(entriesOf((await exported({}, {}, many)).text).length).toBeGreaterThan(1_700);
   });
 
-  test('is written down with who asked for what, when it begins', async () => {
+  test('records an audit event at its start with the caller and the filters', async () => {
     const before = (await client.get('/v1/events', { event_type: 'events_exported' })).body.data.length;
     await exported({ category: ['volume', '!webhook'], since: '2020-01-01T00:00:00Z', format: 'csv' });
     const { data } = (await client.get('/v1/events', { event_type: 'events_exported' })).body;
@@ -115,7 +114,7 @@ describe('an export', () => {
     );
   });
 
-  test('goes on where another ended, and both together are all', async () => {
+  test('continues at the end of a previous export, and both together are complete', async () => {
     const first = await exported();
     await client.post('/v1/volumes', { name: `later-${uuidv7()}` });
     await untilSealed(service.ctx.pool, client.org.id);
@@ -128,19 +127,19 @@ describe('an export', () => {
     const third = await exported({ after_seq: '3' });
     expect(entriesOf(third.text)[0].seq).toBe(4);
     expect(await verify(third.text)).toMatchObject({ wrong: null, begins_after: 3 });
-    // At the end there is only the end.
+    // After the last entry only the end line follows.
     const last = await exported({
       cursor: (await exported({ event_type: 'member_removed' })).headers.get('next-cursor')!,
     });
     expect((await verify(last.text)).wrong).toBe(null);
   });
 
-  test('of a new organization is verified, too', async () => {
+  test('of a new organization passes verification', async () => {
     const fresh = await service.newOrg();
     expect((await exported({}, {}, fresh)).status).toBe(200);
   });
 
-  test('with filters has what the list has, says that it is filtered, and is not taken for a whole one', async () => {
+  test('with filters matches the list, declares that it is filtered, and does not pass as complete', async () => {
     const volume = (await client.get('/v1/volumes')).body.find(({ name }: any) => name === 'one').id;
     for (const query of [
       { event_type: ['volume_created', 'volume_updated'] },
@@ -162,7 +161,7 @@ describe('an export', () => {
       expect(linesOf(text).at(-1).checkpoint.seq).toBe(head.filtered.up_to_seq);
       const listed = (await client.get('/v1/events', { ...query, limit: 100 })).body.data;
       const ids = new Set(entriesOf(text).map(({ id }) => id));
-      // What came after the export, such as the word of it, is only in the list.
+      // Events recorded after the export, such as its own event, are only in the list.
       const missing = listed.filter(({ id }: any) => !ids.has(id));
       expect(missing.every(({ event_type }: any) => event_type === 'events_exported')).toBe(true);
       expect(ids.size).toBe(listed.length - missing.length);
@@ -170,7 +169,7 @@ describe('an export', () => {
     }
   });
 
-  test('as CSV is a table that no spreadsheet takes for formulas', async () => {
+  test('as CSV holds no cell that a spreadsheet treats as a formula', async () => {
     for (const answer of [await exported({ format: 'csv' }), await exported({}, { accept: 'text/csv' })]) {
       expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8');
       const rows = parseCsv(answer.text);
@@ -192,12 +191,12 @@ describe('an export', () => {
         ]);
       }
     }
-    // What is asked for in words goes before what a browser accepts.
+    // The `format` parameter overrides the Accept header.
     const asked = await exported({ format: 'ndjson' }, { accept: 'text/csv' });
     expect(asked.headers.get('content-type')).toContain('ndjson');
   });
 
-  test('refuses what it does not understand, and places of others', async () => {
+  test('refuses unknown parameters and cursors of other organizations', async () => {
     const other = await service.newOrg();
     await untilSealed(service.ctx.pool, other.org.id);
     const foreign = (await exported({}, {}, other)).headers.get('next-cursor')!;
@@ -235,13 +234,13 @@ describe('an export of many events', () => {
 
   const stare = () => askAndStare(large, '/v1/events/export');
 
-  test('is whole', async () => {
+  test('is complete', async () => {
     const { text } = await exported({}, {}, large);
     const ids = entriesOf(text).map(({ id }) => id);
     expect(await verify(text, ids)).toMatchObject({ wrong: null, entries: MANY + 3, unmarked: MANY });
   });
 
-  test('is cut off when nobody reads it, and leaves nothing behind', async () => {
+  test('is cut off when its client stops reading, and leaves nothing open', async () => {
     const staring = await stare();
     const closed = new Promise((resolve) => staring.once('close', resolve));
     await until(
@@ -272,7 +271,7 @@ describe('sandkeep events export', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  test('writes what the API sends, which verify --file checks', async () => {
+  test('writes the bytes that the API sends, and verify --file checks them', async () => {
     const out = join(folder, 'all.ndjson');
     const result = await runJson([...args, '--out', out]);
     const text = readFileSync(out, 'utf8');
@@ -293,7 +292,7 @@ describe('sandkeep events export', () => {
     expect(readdirSync(folder)).toEqual(['all.ndjson']);
   });
 
-  test('that broke off is whole with what goes on at its last whole line, and only with that', async () => {
+  test('in two files is complete only when the second starts after the last complete line of the first', async () => {
     const { text } = await exported();
     const lines = text.split('\n').slice(0, -1);
     const file = (name: string, content: string) => {
@@ -301,7 +300,7 @@ describe('sandkeep events export', () => {
       return join(folder, name);
     };
     const printed = (await run(['events', 'key', '--data-dir', service.directory])).out;
-    // As after a rotation.
+    // The state after a key rotation.
     const keys = `${printed}${Buffer.alloc(32, 1).toString('base64')}  0123456789abcdef\n`;
     const check = async (...files: string[]) => {
       const args = files.flatMap((each) => ['--file', each]);
@@ -333,7 +332,7 @@ describe('sandkeep events export', () => {
         expect.stringContaining('in order'),
       ]);
     }
-    // What goes on begins elsewhere, is older than what broke off, or that was changed.
+    // The second file starts elsewhere, is older than the first, or was changed.
     expect((await check(half, tail)).said).toEqual([
       expect.stringContaining('cut off'),
       expect.stringContaining('it does not go on where'),
@@ -345,7 +344,7 @@ describe('sandkeep events export', () => {
     expect((await check(forged, rest)).said[0]).toMatch(/TAMPERED/);
   }, 240_000);
 
-  test('replaces a file only when told to', async () => {
+  test('replaces a file only with the option for it', async () => {
     const out = join(folder, 'kept.csv');
     writeFileSync(out, 'mine');
     expectRefused(await run([...args, '--csv', '--out', out]), 'is there already: --force replaces it');
@@ -357,7 +356,7 @@ describe('sandkeep events export', () => {
     expect(existsSync(join(folder, 'no'))).toBe(false);
   });
 
-  test('goes on behind an entry, to standard output, and says how to go on', async () => {
+  test('continues after an entry, writes to standard output, and prints how to continue', async () => {
     const { out, err, code } = await run([...args, '--after-seq', '2', '--type', '!events_exported']);
     expect(code).toBe(0);
     expect(entriesOf(out)[0].seq).toBe(3);

@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** Compresses to next to nothing, so that how much is read cannot be told from what is stored. */
+/** The text compresses to almost nothing, so stored sizes do not reveal how much is read. */
 const longText = (index: number) => `${index} `.repeat(MIB / `${index} `.length);
 
 async function expectReadInParts(orgId: string): Promise<void> {
@@ -36,7 +36,7 @@ async function expectReadInParts(orgId: string): Promise<void> {
   expect(parts.length).toBeGreaterThanOrEqual(COUNT / 6);
 }
 
-test('long events are imported, sealed, read in parts, exported and verified', async () => {
+test('long events can be imported, sealed, read in parts, exported and verified', async () => {
   const org = line.org();
   const events = Array.from({ length: COUNT }, (_, index) =>
     line.event(org, { payload: { text: longText(index) } }),
@@ -58,7 +58,7 @@ test('long events are imported, sealed, read in parts, exported and verified', a
   expect(events.every(({ id, payload }: any) => texts.get(id) === payload.text)).toBe(true);
 });
 
-test('those that an earlier release left are sealed in parts, too', async () => {
+test('the sealer reads long events of an earlier release in parts, too', async () => {
   const client = await service.newOrg();
   const { pool, now } = service.ctx;
   for (let index = 0; index < COUNT; index += 1) {
@@ -71,7 +71,7 @@ test('those that an earlier release left are sealed in parts, too', async () => 
   await expectReadInParts(client.org.id);
 });
 
-test('pages of long events are short, none is empty, and each event comes exactly once', async () => {
+test('pages of long events are short and never empty, and give each event exactly once', async () => {
   const org = line.org();
   const lengths = [1, 2, 3, 1, 5, 0, 0, 2, 5, 5, 0, 4, 0, 1, 1, 1, 0];
   const events = lengths.map((length, index) =>
@@ -104,6 +104,6 @@ test('pages of long events are short, none is empty, and each event comes exactl
     events.map(({ id, payload }: any) => [id, payload.text]),
   );
   expect(Math.min(...counts)).toBeGreaterThan(0);
-  // What fits into 4 MiB with what is before it, or is the first.
+  // A page ends at 4 MiB, and has at least one event.
   expect(counts).toEqual([2, 2, 1, 3, 1, 1, 3, 4]);
 }, 120_000);

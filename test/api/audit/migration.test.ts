@@ -13,13 +13,13 @@ import { withOlderDatabase } from '../../support/older-database.js';
 
 const EVENTS = 12_000;
 
-test('events of a database from before the log are in it afterwards, each as it was', async () => {
+test('the migration to the log appends every older event unchanged', async () => {
   await withOlderDatabase(5, async (address, pool, name) => {
     const orgs = [uuidv7(), uuidv7()];
     for (const id of orgs) {
       await pool.query("insert into orgs values ($1, 'Org', $2, now(), now())", [id, `org-${id}`]);
     }
-    // Most in one month, some long before it, one in each of many months.
+    // Most events are in one month, some long before it, one in each of many months.
     await pool.query(
       `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id)
        select ($1::uuid[])[1 + n % 2], gen_random_uuid(),

@@ -16,7 +16,7 @@ import { clientOf, importAll, line } from '../../support/import-lines.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 
-/** Partitions come and go while others read and write. A service that seals when it is told to. */
+/** Partitions are created and dropped during reads and writes. This service seals only on request. */
 let service: TestService;
 let pool: Pool;
 beforeAll(async () => {
@@ -68,7 +68,7 @@ async function partitions(year: string): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Until somebody waits for a lock of this kind on one of these tables. */
+/** Resolves when a session waits for a lock of this mode on one of these tables. */
 const untilWaiting = (tables: readonly string[], mode: string) =>
   until(
     async () => {
@@ -86,7 +86,7 @@ const untilWaiting = (tables: readonly string[], mode: string) =>
 const open = new Set<() => Promise<void>>();
 afterEach(() => Promise.all([...open].map((commit) => commit())));
 
-/** Does something in a transaction that stays open until it is told to commit, at the latest to the end of the test. */
+/** Runs statements in a transaction that stays open until `commit`, at the latest until the end of the test. */
 async function held(...statements: readonly string[]): Promise<{ commit: () => Promise<void> }> {
   const client = await pool.connect();
   await client.query('begin; set local idle_in_transaction_session_timeout = 0');
@@ -100,7 +100,7 @@ async function held(...statements: readonly string[]): Promise<{ commit: () => P
   return { commit };
 }
 
-test('a month of which there are events gets no partition when more are imported: whoever began to read before finds them', async () => {
+test('a month that already has events gets no partition during an import, so open readers still find them', async () => {
   const org = line.org();
   const at = (index: number) => ({ timestamp: `2012-02-03T04:05:${String(index % 60).padStart(2, '0')}Z` });
   await importAll(service, [org, ...[1, 2, 3].map((index) => line.event(org, at(index)))]);
@@ -127,11 +127,11 @@ test('a month of which there are events gets no partition when more are imported
 }, 180_000);
 
 test.each(['2013-04', '2033-04'])(
-  'an event of %s that comes while the partition is made stays where it is, and there is no partition',
+  'an event of %s committed while its partition is being created keeps its place, and no partition appears',
   async (month) => {
     const client = await service.newOrg();
     const writer = await held(
-      // As one does that found no partition, and is not done yet.
+      // A concurrent import found no partition and has not committed.
       `insert into events_other select org_id, gen_random_uuid(), '${month}-05T00:00:00Z', category, event_type, actor, payload, actor_kind, actor_id
        from events where org_id = '${client.org.id}' limit 1`,
     );
@@ -140,13 +140,13 @@ test.each(['2013-04', '2033-04'])(
     await writer.commit();
     expect(await making).toBe(false);
     expect(await partitions(month.slice(0, 4))).toEqual([]);
-    // Its statement triggers are those of the whole: this one was written past them.
+    // The statement triggers belong to the parent table, so this direct insert bypassed them.
     await tamper(pool, `delete from events_other where occurred_at = '${month}-05T00:00:00Z'`);
     expect(await makePartition(month)).toBe(true);
   },
 );
 
-test('who writes an event while the partition of its month is made has it in there', async () => {
+test('an event written while the partition of its month is being created goes into that partition', async () => {
   const client = await service.newOrg();
   const reader = await held('select from events_other limit 1');
   const making = makePartition('2034-04');
@@ -163,7 +163,7 @@ test.each([
   ['sandkeep events export', '2014-06'],
   ['sandkeep events verify', '2014-07'],
 ])(
-  'what %s has in its snapshot does not go with its month before it is read',
+  'the snapshot of %s keeps its events when their month is dropped before they are read',
   async (what, month) => {
     const client = await service.newOrg();
     expect(await makePartition(month)).toBe(true);
@@ -171,7 +171,7 @@ test.each([
     await seal();
     const [, , command] = what.split(' ');
     const words = ['events', command!, '--org', client.org.slug, '--database-url', urlOf(service.database)];
-    // What each of them asks for first.
+    // Each of them locks these tables first.
     const tables = ['event_chains', 'event_drops'];
     const inTheWay = await held(`lock table ${tables.join(', ')} in access exclusive mode`);
     const reading = what.startsWith('GET')
@@ -200,7 +200,7 @@ test.each([
   180_000,
 );
 
-test('who is in the way of one month is waited for once, and not for each', async () => {
+test('retention waits once, not once a month, for a transaction that blocks a month', async () => {
   const months = ['2016-01', '2016-02', '2016-03'];
   for (const month of months) expect(await makePartition(month)).toBe(true);
   const names = months.map((month) => `events_${month.replace('-', '_')}`);

@@ -12,7 +12,7 @@ import { inTransaction, type Transaction } from '../../../src/db/transaction.js'
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** One that seals when it is told to. */
+/** This service seals only on request. */
 let service: TestService;
 let pool: Pool;
 beforeAll(async () => {
@@ -20,7 +20,7 @@ beforeAll(async () => {
   ({ pool } = service.ctx);
   for (let month = 1; month <= 12; month += 1) {
     const name = String(month).padStart(2, '0');
-    // Every third has no partition of its own.
+    // Every third month has no partition of its own.
     if (month % 3 !== 0) await pool.query(`select make_event_partition('2030-${name}-01T00:00:00Z')`);
   }
 });
@@ -38,7 +38,7 @@ async function write({ org }: Client, occurred_at: string, event_type = 'test_ev
   return id;
 }
 
-/** The partitions that `work` opens. Each that a query is planned for is locked until the transaction ends. */
+/** The partitions that `work` opens. Planning a query locks each partition in its plan until the transaction ends. */
 async function opened(work: (tx: Transaction) => Promise<unknown>): Promise<string[]> {
   return inTransaction(pool, async (tx) => {
     await work(tx);
@@ -52,7 +52,7 @@ async function opened(work: (tx: Transaction) => Promise<unknown>): Promise<stri
   });
 }
 
-test('who reads events opens the months in which they are', async () => {
+test('a reader of events opens only the partitions of the months that have them', async () => {
   const client = await service.newOrg();
   const orgId = client.org.id;
   const [february, april] = [
@@ -67,7 +67,7 @@ test('who reads events opens the months in which they are', async () => {
       const sources = { pool: tx as unknown as Pool, reads: tx, now: () => '2030-07-20T00:00:00.000000Z' };
       return listEvents(sources, orgId, readEventFilter(query), undefined, limit);
     });
-  // Not sealed yet.
+  // This event is not sealed yet.
   expect(await page({}, 1)).toEqual(['events_2030_07']);
   expect(await page({ event_type: ['test_event'] }, 1)).toEqual(['events_2030_07']);
   expect(await page({ since: '2030-07-11T00:00:00Z' }, 5)).toEqual(['events_2030_07']);
@@ -76,7 +76,7 @@ test('who reads events opens the months in which they are', async () => {
   expect(await page({ until: '2030-05-30T00:00:00Z', since: '2030-05-10T00:00:00Z' }, 1)).toEqual([
     'events_2030_05',
   ]);
-  // Only what these do not have is looked for in all.
+  // The query reads further partitions only for events that these do not have.
   expect(await page({ event_type: ['rare_event'] }, 5)).toContain('events_2030_02');
   expect(await opened((tx) => getEvent(tx, orgId, february))).toEqual(['events_2030_02']);
   const seqs = await pool.query<{ seq: number }>(
@@ -92,7 +92,7 @@ test('who reads events opens the months in which they are', async () => {
   ]);
 });
 
-test('a page of few events in many months is the same as from a table that has no partitions', async () => {
+test('a page of few events in many months is the same as from an unpartitioned table', async () => {
   const client = await service.newOrg();
   const types = ['test_event', 'rare_event', 'other_event'];
   const at = (micro: number) =>
@@ -142,7 +142,7 @@ test('a page of few events in many months is the same as from a table that has n
   );
 });
 
-test('an event is found by its id before and after it is sealed, and not when it is of another organization', async () => {
+test('an event can be found by its id before and after sealing, but not by another organization', async () => {
   const [client, other] = [await service.newOrg(), await service.newOrg()];
   const id = await write(client, '9999-12-31T23:59:59.999999Z');
   for (const step of [async () => undefined, seal]) {

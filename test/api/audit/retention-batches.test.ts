@@ -11,7 +11,7 @@ import { instantFromMicros, microsOf } from '../../../src/lib/instant.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** What retention does to those who read and write meanwhile. A service that seals and drops when it is told to. */
+/** Retention during reads and writes. This service seals and drops events only on request. */
 let service: TestService;
 let pool: Pool;
 let today = '2031-06-15T12:00:00.000000Z';
@@ -28,7 +28,7 @@ const keep = ({ org }: Client, months: number | null) => setRetention(pool, org.
 const verdict = async ({ org }: Client) =>
   (await verifyStore(pool, org.id, { keys: service.ctx.eventKeys().known })).wrong;
 
-/** Events of one microsecond after the other, as history brings them. */
+/** Writes events one microsecond apart, as an import does. */
 async function write({ org }: Client, month: string, count: number): Promise<void> {
   await pool.query('select make_event_partition($1)', [`${month}-01T00:00:00Z`]);
   const first = microsOf(`${month}-10T00:00:00.000000Z`);
@@ -68,7 +68,7 @@ async function partitions(): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Somebody who has all of `events` open, as an export of long ago has. */
+/** A transaction that has all of `events` open, as an export of an old range has. */
 async function reader(): Promise<{ leave: () => Promise<void> }> {
   const client = await pool.connect();
   await client.query('begin');
@@ -81,7 +81,7 @@ async function reader(): Promise<{ leave: () => Promise<void> }> {
   };
 }
 
-test('more than one batch goes, and the month when nothing is left in it', async () => {
+test('retention removes several batches, and drops the month once it is empty', async () => {
   const client = await service.newOrg();
   await write(client, '2030-01', 11_000);
   await write(client, '2031-05', 10);
@@ -93,7 +93,7 @@ test('more than one batch goes, and the month when nothing is left in it', async
   expect(await verdict(client)).toBeNull();
 });
 
-test('who reads for long does not keep events, and the month goes when he has left', async () => {
+test('a long-running reader does not delay the deletion of events, only the drop of their month', async () => {
   const client = await service.newOrg();
   await write(client, '2030-02', 10);
   await keep(client, 3);
@@ -101,7 +101,7 @@ test('who reads for long does not keep events, and the month goes when he has le
   try {
     await enforce();
     expect(await left(client, '2030-02')).toBe(0);
-    // Nobody waits behind what waits for him.
+    // No writer queues for the lock that retention waits for.
     expect((await client.post('/v1/volumes', { name: 'data' })).status).toBe(200);
     expect(await partitions()).toContain('events_2030_02');
     today = '2031-07-15T12:00:00.000000Z';
@@ -117,7 +117,7 @@ test('who reads for long does not keep events, and the month goes when he has le
   expect(await verdict(client)).toBeNull();
 });
 
-test('two processes at once drop each event and each month once', async () => {
+test('two concurrent processes drop each event and each month once', async () => {
   const clients = await Promise.all([service.newOrg(), service.newOrg(), service.newOrg()]);
   for (const client of clients) {
     for (const month of ['2030-03', '2030-04', '2030-05']) await write(client, month, 50);
@@ -129,18 +129,18 @@ test('two processes at once drop each event and each month once', async () => {
   for (const client of clients) {
     expect(await verdict(client)).toBeNull();
     const { body } = await client.get('/v1/events', { event_type: 'events_dropped' });
-    // Making the organization left some, by the clock of this machine.
+    // The creation of the organization left some events, by the clock of this machine.
     expect(body.data.map(({ payload }: any) => payload.count >= 150)).toEqual([true]);
   }
   expect((await partitions()).filter((name) => name.startsWith('events_2030'))).toEqual([]);
 });
 
-test('what was signed and not removed goes also after another drop of less', async () => {
+test('events that a signed but unfinished drop names are removed after a later, smaller drop', async () => {
   const client = await service.newOrg();
   await write(client, '2031-02', 10);
   await write(client, '2031-06', 10);
   await keep(client, 1);
-  // It signs, and is killed before it removes anything.
+  // Retention signs the drop, and stops before it removes anything.
   const stopping = new AbortController();
   const now = () => {
     stopping.abort();
@@ -149,7 +149,7 @@ test('what was signed and not removed goes also after another drop of less', asy
   await pool.query('update event_chains set retention_months = null where org_id <> $1', [client.org.id]);
   await enforceRetention({ ...service.ctx, now }, stopping.signal);
   expect(await left(client, '2031-02')).toBe(10);
-  // Then events are to be kept for longer, and history comes that is too old even so.
+  // Then the retention grows, and an import adds events that are too old even for it.
   await write(client, '2029-02', 10);
   await keep(client, 12);
   await enforce();

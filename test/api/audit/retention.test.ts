@@ -16,7 +16,7 @@ import type { Client } from '../../support/client.js';
 import { tamper, wholeLog } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** A service whose clock stands in the middle of a month, and which seals and drops when it is told to. */
+/** This service runs with a clock in the middle of a month, and seals and drops events only on request. */
 let service: TestService;
 let today = '2031-06-15T12:00:00.000000Z';
 beforeAll(async () => {
@@ -64,7 +64,7 @@ async function hasPartition(name: string): Promise<boolean> {
   return rows[0]!.there;
 }
 
-test('a month before another, over the turn of years', () => {
+test('monthsBefore counts back across the turn of the year', () => {
   const month = '2031-02-01T00:00:00.000000Z';
   expect(monthsBefore(month, 1)).toBe('2031-01-01T00:00:00.000000Z');
   expect(monthsBefore(month, 2)).toBe('2030-12-01T00:00:00.000000Z');
@@ -72,7 +72,7 @@ test('a month before another, over the turn of years', () => {
   expect(monthsBefore(month, 999_999)).toBe('0001-01-01T00:00:00.000000Z');
 });
 
-test('the months to come have their partitions, but for those of which there were events before', async () => {
+test('coming months have partitions unless they already had events', async () => {
   const client = await service.newOrg();
   await write(client, '2031-08-01T00:00:00.000000Z');
   await makePartitionsAhead(service.ctx);
@@ -87,7 +87,7 @@ test('the months to come have their partitions, but for those of which there wer
   expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
 });
 
-test('what is due goes, and the log that is left is verified; nothing of another organization goes', async () => {
+test('due events are removed, the remaining log passes verification, and other organizations keep theirs', async () => {
   const [client, other] = [await service.newOrg(), await service.newOrg()];
   for (const month of ['2031-01', '2031-02', '2031-03', '2031-04', '2031-06']) {
     await service.ctx.pool.query('select make_event_partition($1)', [`${month}-01T00:00:00Z`]);
@@ -111,13 +111,13 @@ test('what is due goes, and the log that is left is verified; nothing of another
   await seal();
   expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
   const { body } = await client.get('/v1/events', { event_type: 'events_dropped' });
-  // With the four that making it left, written by the clock of this machine.
+  // The list includes the four events of the organization's creation, by the clock of this machine.
   expect(body.data).toMatchObject([
     { actor: { code: 'retention' }, payload: { count: 5, dropped_before: '2031-02-01T00:00:00Z' } },
   ]);
   expect(await hasPartition('events_2031_01')).toBe(true);
 
-  // When the other one lets them go, too, the month goes as a whole.
+  // When the other organization drops them too, the whole month goes.
   await keep(other, 3);
   await enforce();
   await seal();
@@ -126,14 +126,14 @@ test('what is due goes, and the log that is left is verified; nothing of another
   expect(await hasPartition('events_2031_02')).toBe(true);
   for (const one of [client, other]) expect(await verify(one)).toMatchObject({ wrong: null });
 
-  // Nothing is due, nothing is written.
+  // With nothing due, retention writes nothing.
   const before = await wholeLog(service.ctx.pool, client.org.id);
   await enforce();
   await seal();
   expect(await wholeLog(service.ctx.pool, client.org.id)).toEqual(before);
 });
 
-test('old events that were written late are dropped from the middle, and what is kept around them is verified', async () => {
+test('old events that were written late are dropped from the middle, and the remaining log passes verification', async () => {
   const client = await service.newOrg();
   await write(client, '2031-06-01T00:00:00.000000Z');
   await seal();
@@ -148,14 +148,17 @@ test('old events that were written late are dropped from the middle, and what is
   const log = await wholeLog(service.ctx.pool, client.org.id);
   expect(log.find(({ event_id }) => event_id === old)!.event).toBeNull();
   expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
-  // What was not due and is gone is still found.
+  // A removed event that was not due is still reported.
   const victim = log.findLast(({ event }) => event?.event_type === 'test_event')!;
   await tamper(service.ctx.pool, `delete from events where id = '${victim.event_id}'`);
   expect((await verify(client)).wrong).toMatch(/was removed: retention did not drop it/);
 });
 
-describe('what is not due and was taken out', () => {
-  /** Entries 1 to 3 are of the making of the organization, by the clock of this machine; the others of these times. */
+describe('verification after tampering with events that are not due', () => {
+  /**
+   * Entries 1 to 3 record the creation of the organization, by the clock of this machine. The other entries have
+   * these times.
+   */
   async function kept(): Promise<Client> {
     const client = await service.newOrg();
     for (const day of ['2031-01-01', '2031-05-01', '2031-06-01', '2031-06-02']) {
@@ -186,24 +189,21 @@ describe('what is not due and was taken out', () => {
     ],
   };
 
-  test.each(Object.entries(ways))(
-    '%s does not become right by what retention signs',
-    async (_, statements) => {
-      const client = await kept();
-      await tamper(service.ctx.pool, ...statements(`org_id = '${client.org.id}'`));
-      const { wrong } = await verify(client);
-      expect(wrong).toMatch(/(entry 5|entries 1 to 5) /);
-      for (let pass = 0; pass < 2; pass += 1) {
-        await expect(enforce()).rejects.toThrow(client.org.id);
-        await seal();
-        expect((await verify(client)).wrong).toBe(wrong);
-      }
-      await keep(client, null);
-    },
-  );
+  test.each(Object.entries(ways))('still reports %s after retention signs a drop', async (_, statements) => {
+    const client = await kept();
+    await tamper(service.ctx.pool, ...statements(`org_id = '${client.org.id}'`));
+    const { wrong } = await verify(client);
+    expect(wrong).toMatch(/(entry 5|entries 1 to 5) /);
+    for (let pass = 0; pass < 2; pass += 1) {
+      await expect(enforce()).rejects.toThrow(client.org.id);
+      await seal();
+      expect((await verify(client)).wrong).toBe(wrong);
+    }
+    await keep(client, null);
+  });
 });
 
-test('what an export knows of what was kept is missed, whoever signed that the log begins after it', async () => {
+test('verification against an export reports missing kept events, even when a holder of the keys signed a later start', async () => {
   const client = await service.newOrg();
   for (const day of ['2031-01-01', '2031-05-01', '2031-06-01']) {
     await write(client, `${day}T00:00:00.000000Z`);
@@ -217,7 +217,7 @@ test('what an export knows of what was kept is missed, whoever signed that the l
   expect((await wholeLog(service.ctx.pool, client.org.id))[0]!.seq).toBe(5);
   expect(await check()).toMatchObject({ wrong: null });
 
-  // Somebody who has the keys.
+  // An attacker who has the keys.
   const { pool } = service.ctx;
   const { rows } = await pool.query<Checkpoint & Record<string, unknown>>(
     'select org_id, seq, link, at from event_chains where org_id = $1',
@@ -238,7 +238,7 @@ test('what an export knows of what was kept is missed, whoever signed that the l
   await keep(client, null);
 });
 
-test('an event that somebody put in is named also when the log begins with it', async () => {
+test('verification names an inserted event even when the log begins with it', async () => {
   const client = await service.newOrg();
   await write(client, '2031-01-01T00:00:00.000000Z');
   await service.ctx.pool.query(
@@ -257,13 +257,13 @@ test('an event that somebody put in is named also when the log begins with it', 
   await keep(client, null);
 });
 
-test('what was written down as dropped and not removed yet is no trouble, and is removed the next time', async () => {
+test('events that a signed drop names but that still exist pass verification, and the next pass removes them', async () => {
   const client = await service.newOrg();
   await write(client, '2030-01-01T00:00:00.000000Z');
   await keep(client, 3);
   const stopping = new AbortController();
   const now = () => {
-    // It is asked for the time once for each organization, and once more when it signs: then it is to stop.
+    // Retention reads the clock once an organization, and again before it signs. The second reading aborts it.
     stopping.abort();
     return today;
   };
@@ -283,7 +283,7 @@ test('what was written down as dropped and not removed yet is no trouble, and is
   expect(body.data).toHaveLength(1);
 });
 
-test('a log of which all was due goes on where it was', async () => {
+test('a log whose events were all due continues with the next number', async () => {
   const client = await service.newOrg();
   await write(client, '2031-06-03T00:00:00.000000Z');
   await seal();
@@ -293,13 +293,13 @@ test('a log of which all was due goes on where it was', async () => {
   await enforce();
   await seal();
   const log = await wholeLog(service.ctx.pool, client.org.id);
-  // The event that says how long they are kept was written by the clock of this machine, in a month that is due, too.
+  // The clock of this machine dated the event that records the retention setting. Its month is due, too.
   expect(log[0]!.seq).toBe(seq + 2);
   expect(log.map(({ event }) => event?.event_type)).toEqual(['events_dropped']);
   expect(await verify(client)).toMatchObject({ wrong: null });
 });
 
-test('what somebody else wrote down about how long events are kept drops nothing, of that organization alone', async () => {
+test('a retention setting with a forged signature drops nothing, in that organization alone', async () => {
   const [client, other] = [await service.newOrg(), await service.newOrg()];
   for (const one of [client, other]) {
     await write(one, '2030-01-01T00:00:00.000000Z');
@@ -313,7 +313,7 @@ test('what somebody else wrote down about how long events are kept drops nothing
     expect((await verify(client)).wrong).toBe('that events are kept for 1 months was not set by the service');
     expect([await left(client), await left(other)]).toEqual([['2030-01'], []]);
   }
-  // Who has the right to set it does so, also when he says the same.
+  // Setting the retention again repairs the setting, also with the same value.
   await tamper(
     service.ctx.pool,
     `update event_chains set retention_months = 600 where org_id = '${client.org.id}'`,
@@ -322,7 +322,7 @@ test('what somebody else wrote down about how long events are kept drops nothing
   expect((await verify(client)).wrong).toBeNull();
 });
 
-test('what somebody else wrote down as dropped stays, and nothing of that organization goes', async () => {
+test('a forged record of a drop stays, and blocks retention for that organization', async () => {
   const [client, other] = [await service.newOrg(), await service.newOrg()];
   for (const one of [client, other]) {
     await write(one, '2030-01-01T00:00:00.000000Z');
@@ -344,7 +344,7 @@ test('what somebody else wrote down as dropped stays, and nothing of that organi
   expect(await left(client)).toEqual(['2032-06']);
 });
 
-test('while the clocks of machine and database are far apart, nothing is dropped', async () => {
+test('retention drops nothing while the clocks of machine and database are far apart', async () => {
   const client = await service.newOrg();
   await write(client, '2030-01-01T00:00:00.000000Z');
   await keep(client, 3);
@@ -354,7 +354,7 @@ test('while the clocks of machine and database are far apart, nothing is dropped
   await keep(client, null);
 });
 
-test('is set by command, which leaves an event, once', async () => {
+test('the command sets the retention, and records one event per change', async () => {
   const client = await service.newOrg();
   const words = ['events', 'retention', '--org', client.org.slug, '--database-url', urlOf(service.database)];
   expect((await run([...words, '--months', '24'])).err).toContain(

@@ -9,7 +9,7 @@ import { wholeLog } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 
-/** One that seals when it is told to. */
+/** This service seals only on request. */
 let service: TestService;
 beforeAll(async () => {
   service = await startTestService({ worker: false });
@@ -20,7 +20,7 @@ const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload, 
 const VALUES = `gen_random_uuid(), now(), 'test', 'test_event', '{"kind":"system","code":"test","label":"test"}', 'null',
   'system', 'test'`;
 
-test('who writes while the history of another organization is sealed does not wait for the end of it', async () => {
+test("a write does not wait for the sealing of another organization's long history", async () => {
   const { pool } = service.ctx;
   const [long, short] = [await service.newOrg(), await service.newOrg()];
   const seal = () => sealEvents(service.ctx, new AbortController().signal);
@@ -28,7 +28,8 @@ test('who writes while the history of another organization is sealed does not wa
   await pool.query(`insert into events (${COLUMNS}) select $1, ${VALUES} from generate_series(1, 3500)`, [
     long.org.id,
   ]);
-  // It comes with the first batch of the other, so after the look at who has something to seal.
+  // This event arrives with the first batch of the other organization, after the sealer listed the organizations with
+  // unsealed events.
   await pool.query(`
     create function write_meanwhile() returns trigger language plpgsql as $$
     begin
@@ -49,7 +50,7 @@ test('who writes while the history of another organization is sealed does not wa
   expect(await pool.query('select from unsealed_events')).toMatchObject({ rowCount: 0 });
 });
 
-test('what came of an event is in the log behind it, although that was committed between two batches', async () => {
+test('an effect follows its cause in the log, even when the cause commits between two batches', async () => {
   const { pool } = service.ctx;
   const { org } = await service.newOrg();
   const seal = () => sealEvents(service.ctx, new AbortController().signal);
@@ -61,7 +62,7 @@ test('what came of an event is in the log behind it, although that was committed
        from generate_series(1, $3)`,
       [org.id, type, count],
     );
-  // Whoever seals waits in the middle of a batch, with its events in hand.
+  // The sealer waits in the middle of a batch, with its events read.
   await pool.query(`
     create function wait_for_test() returns trigger language plpgsql as $$
     begin
@@ -88,7 +89,7 @@ test('what came of an event is in the log behind it, although that was committed
     await holder.query('select pg_advisory_unlock(4711)');
     expect(await sealing).toEqual([]);
   } finally {
-    // Not given back: they may be in the middle of something.
+    // These connections are closed: their transactions may still be open.
     first.release(true);
     holder.release(true);
     await pool.query('drop function wait_for_test cascade');
@@ -99,7 +100,7 @@ test('what came of an event is in the log behind it, although that was committed
   expect(types).toEqual(['cause', 'effect']);
 });
 
-test('an event that somebody puts before the beginning of the queue is sealed like any other', async () => {
+test('an event inserted ahead of the queue is sealed like any other, and reported as inserted', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   const seal = () => sealEvents(service.ctx, new AbortController().signal);
@@ -121,7 +122,7 @@ test('an event that somebody puts before the beginning of the queue is sealed li
   );
 });
 
-test('a new key signs all logs anew at once, and leaves one event in each', async () => {
+test('a new key signs every log at once, and adds one event to each', async () => {
   const [client, other] = [await service.newOrg(), await service.newOrg()];
   const seal = () => sealEvents(service.ctx, new AbortController().signal);
   await seal();

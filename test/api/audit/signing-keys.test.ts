@@ -17,7 +17,7 @@ import { cloneTemplate } from '../../support/database.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 
-/** One that seals when it is told to. */
+/** This service seals only on request. */
 let service: TestService;
 let folder: string;
 beforeAll(async () => {
@@ -36,7 +36,7 @@ const wrong = async (orgId: string) => {
   return (await verifyStore(service.ctx.pool, orgId, { keys: keys.known }, { keys })).wrong;
 };
 
-/** Another process, which has the keys of now and does not hear of new ones. */
+/** Another process that has the current keys and never loads new ones. */
 function another() {
   const keys = service.ctx.eventKeys();
   const pool = openPool(service.database, () => undefined);
@@ -44,7 +44,7 @@ function another() {
   return { ...service.ctx, pool, eventHeads, eventKeys: () => keys };
 }
 
-test('who has not the newest key puts nothing into the log, and takes nothing for inserted', async () => {
+test('a process without the newest key appends nothing to the log, and reports no event as inserted', async () => {
   const client = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   const behind = another();
@@ -57,7 +57,7 @@ test('who has not the newest key puts nothing into the log, and takes nothing fo
   await behind.pool.end();
 });
 
-test('who has the newest key and another before it signs nothing: two would sign each log anew in turns', async () => {
+test('a process that lists an older key first signs nothing, so two processes never sign each log in turns', async () => {
   const client = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   const [before] = readFileSync(keysFile(), 'utf8').split('\n');
@@ -77,11 +77,11 @@ test('who has the newest key and another before it signs nothing: two would sign
   await reversed.pool.end();
 });
 
-test('so it is when the key came after it had looked', async () => {
+test('a process signs nothing when the new key appears during its batch', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   const behind = another();
-  // It waits at the beginning of its batch.
+  // The sealer waits at the start of its batch.
   await pool.query(`
     create function wait_for_test() returns trigger language plpgsql as $$
     begin
@@ -114,7 +114,7 @@ test('so it is when the key came after it had looked', async () => {
   await behind.pool.end();
 });
 
-test('a command notes the key before it marks with it, also one that the service has not seen yet', async () => {
+test('a command records a key before it marks events with it, even a key that the service has not loaded', async () => {
   const { org } = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   const behind = another();
@@ -127,7 +127,7 @@ test('a command notes the key before it marks with it, also one that the service
   await behind.pool.end();
 });
 
-test('a key that somebody else noted leaves who writes with his own as he is', async () => {
+test('a key recorded by an unknown process does not block the writes of a service with its own key', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
@@ -139,7 +139,7 @@ test('a key that somebody else noted leaves who writes with his own as he is', a
   expect(await wrong(client.org.id)).toBeNull();
 });
 
-test('of two services that begin with keys of their own one does; later only who has its keys', async () => {
+test('when two services start with different keys one of them starts; later only holders of its keys start', async () => {
   const { address, drop } = await cloneTemplate(inject('server'));
   const begin = (name: string) =>
     startService({
@@ -157,7 +157,7 @@ test('of two services that begin with keys of their own one does; later only who
     expect(begun[1 - at]).toMatchObject({ status: 'rejected', reason: expect.any(ExplainedError) });
     for (const one of begun) if (one.status === 'fulfilled') await one.value.stop();
 
-    // The key is lost, and put back.
+    // The key file is lost, then restored.
     const file = join(folder, winner, 'event-keys');
     cpSync(file, join(folder, 'kept'));
     rmSync(file);

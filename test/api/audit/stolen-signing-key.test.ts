@@ -24,7 +24,10 @@ import type { Client } from '../../support/client.js';
 import { tamper, wholeLog } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** A service that seals when it is told to. Somebody has the database and a copy of the keys; then another key comes. */
+/**
+ * An attacker has the database and a copy of the keys, then the operator rotates the key. This service seals only on
+ * request.
+ */
 let service: TestService;
 let folder: string;
 beforeAll(async () => {
@@ -40,7 +43,7 @@ const never = new AbortController().signal;
 const seal = (at = now) => sealEvents({ ...service.ctx, now: at }, never);
 const enforce = () => enforceRetention(service.ctx, never);
 const hex = (bytes: Buffer) => `'\\x${bytes.toString('hex')}'`;
-/** Where nothing is known but the keys. */
+/** Verifies with the keys alone, without the heads that this machine remembers. */
 const verify = ({ org }: Client) => {
   const keys = service.ctx.eventKeys();
   return verifyStore(service.ctx.pool, org.id, { keys: keys.known }, { keys });
@@ -55,7 +58,7 @@ function rotate(): EventKeys {
   return openEventKeys({ keys })();
 }
 
-/** An event of long ago, and one of now. */
+/** Writes events dated at these times. */
 async function write({ org }: Client, ...times: string[]): Promise<void> {
   for (const at of times) {
     await recordEvent(service.ctx.pool, {
@@ -65,7 +68,7 @@ async function write({ org }: Client, ...times: string[]): Promise<void> {
   }
 }
 
-test('a history that is written anew under a key that was replaced is not that of the service', async () => {
+test('verification rejects a history rewritten under a replaced key', async () => {
   const { pool } = service.ctx;
   const [client, quiet] = [await service.newOrg(), await service.newOrg()];
   await client.post('/v1/volumes', { name: 'data' });
@@ -106,7 +109,7 @@ test('a history that is written anew under a key that was replaced is not that o
   expect(await seal()).toEqual([{ orgId: client.org.id, error: expect.any(BrokenLog) }]);
   expect((await verify(client)).wrong).toContain(wrong);
 
-  // A file shows it as well; but it may also be one from before.
+  // Verification against the file reports the rewrite as well, or else that the file is from an earlier log.
   const file = join(folder, 'exported.ndjson');
   writeFileSync(file, (await client.request('GET', '/v1/events/export', {})).text);
   const words = ['events', 'verify', '--file', file, '--data-dir', service.directory];
@@ -116,7 +119,7 @@ test('a history that is written anew under a key that was replaced is not that o
   );
 });
 
-test('with a key that was replaced nobody says how long events are kept, or what was dropped', async () => {
+test('a replaced key can sign neither a retention setting nor a record of dropped events', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   const long = '2001-01-01T00:00:00.000000Z';
@@ -158,7 +161,7 @@ test('with a key that was replaced nobody says how long events are kept, or what
   expect((await verify(client)).wrong).toMatch(/is signed by the key [0-9a-f]{16}, which had been replaced/);
 });
 
-test('what is marked under a key that was replaced is taken for a week', async () => {
+test('the sealer accepts events marked under a replaced key for one week', async () => {
   const { pool } = service.ctx;
   const [early, late] = [await service.newOrg(), await service.newOrg()];
   await seal();

@@ -16,7 +16,6 @@ let service: TestService;
 let beside: TestService;
 beforeAll(async () => {
   service = await startTestService({ settings });
-  // Another process of the API, on the same database.
   beside = await startTestService({ beside: service, settings, worker: false });
 });
 afterAll(async () => {
@@ -48,7 +47,7 @@ async function follow(client: Client, query = '', lastId?: string) {
   return { ...opened, leave: () => leave.abort() };
 }
 
-/** Places are free again when their clients have left. */
+/** A slot becomes free once the service notices that its client left. */
 async function followWhenFree(client: Client, query = '', lastId?: string) {
   const left = await until(
     () => follow(client, query, lastId).catch(() => undefined),
@@ -57,7 +56,7 @@ async function followWhenFree(client: Client, query = '', lastId?: string) {
   return left!;
 }
 
-test('what happens is sent as it happens, and nothing of before', async () => {
+test('a stream sends events as they happen, and no earlier ones', async () => {
   const client = await service.newOrg();
   await untilSealed(service.ctx.pool, client.org.id);
   const { response, events, leave } = await follow(client);
@@ -74,7 +73,7 @@ test('what happens is sent as it happens, and nothing of before', async () => {
   leave();
 });
 
-test('filters hold, and a quiet stream moves its place on', async () => {
+test('a stream applies its filters, and moves its cursor while no event matches', async () => {
   const client = await service.newOrg();
   const { body: first } = await make(client, 'first');
   await untilSealed(service.ctx.pool, client.org.id);
@@ -85,7 +84,7 @@ test('filters hold, and a quiet stream moves its place on', async () => {
   await client.patch(`/v1/volumes/${first.id}`, { labels: { a: 'b' } });
   await make(client, 'second');
   await client.delete(`/v1/volumes/${first.id}`);
-  // Since `since` is given, from the first that passes.
+  // With `since` the stream starts at the first event that matches.
   const taken = await take(events, 2);
   expect(taken.map(({ event }) => event)).toEqual(['volume_created', 'volume_deletion_scheduled']);
   await make(client, 'third');
@@ -101,7 +100,7 @@ test('filters hold, and a quiet stream moves its place on', async () => {
   rest.leave();
 });
 
-test('who comes back to another process misses nothing and gets nothing twice', async () => {
+test('a client that reconnects to another process gets each missed event exactly once', async () => {
   const client = await service.newOrg();
   await untilSealed(service.ctx.pool, client.org.id);
   const before = (await wholeLog(service.ctx.pool, client.org.id)).length;
@@ -109,7 +108,7 @@ test('who comes back to another process misses nothing and gets nothing twice', 
   const clients = [client, at(client, beside)];
   let opened = await follow(client);
   const written = (async () => {
-    // Four at once, at both processes: they commit in another order than they began in.
+    // Four writes at once, at both processes: they commit in another order than they began in.
     const names = Array.from({ length: VOLUMES }, (_, index) => `volume-${index}`);
     await Promise.all(
       [0, 1, 2, 3].map(async (lane) => {
@@ -123,7 +122,7 @@ test('who comes back to another process misses nothing and gets nothing twice', 
   let turns = 0;
   let lastId: string | undefined;
   while (seen.length < VOLUMES) {
-    // A connection that breaks at any moment, also before the first event.
+    // The connection breaks at any moment, also before the first event.
     const most = Math.min(1 + ((turns * 7) % 11), VOLUMES - seen.length);
     for (const { id, data } of await take(opened.events, most)) {
       lastId = id!;
@@ -136,12 +135,12 @@ test('who comes back to another process misses nothing and gets nothing twice', 
   await written;
   await untilSealed(service.ctx.pool, client.org.id);
   const log = (await wholeLog(service.ctx.pool, client.org.id)).slice(before);
-  // Whatever else was written, such as the first use of the key, is in both.
+  // Other events, such as the first use of the key, are in both.
   expect(seen).toEqual(log.map(({ event_id }) => event_id).slice(0, VOLUMES));
   expect(turns).toBeGreaterThan(10);
 });
 
-test('an export and a stream go on where the other ended', async () => {
+test('an export and a stream continue at the end of each other', async () => {
   const client = await service.newOrg();
   await untilSealed(service.ctx.pool, client.org.id);
   const exported = await client.request('GET', '/v1/events/export');
@@ -155,7 +154,7 @@ test('an export and a stream go on where the other ended', async () => {
   expect(types).toEqual(['volume_created']);
 });
 
-test('without notifications events come all the same', async () => {
+test('events arrive without notifications, too', async () => {
   const client = await service.newOrg();
   await untilSealed(service.ctx.pool, client.org.id);
   const other = at(client, beside);
@@ -191,7 +190,6 @@ test('a stream ends when its key is revoked, at every process, with and without 
   const there = await followWhenFree(other);
   const ends = Promise.all(
     [here.events, there.events].map(async (events) => {
-      // It breaks off.
       const seen = take(events, Infinity);
       await expect(seen).rejects.toThrow();
     }),
@@ -200,13 +198,13 @@ test('a stream ends when its key is revoked, at every process, with and without 
   await ends;
 });
 
-test('a bounded number is followed at once, and what is not understood takes no place', async () => {
+test('the number of open streams is limited, and a refused request takes no slot', async () => {
   const [client, other, third] = [await service.newOrg(), await service.newOrg(), await service.newOrg()];
   const refused = async (by: Client) => {
     const { status, body, headers } = await by.get(PATH);
     expect([status, body.error.code, headers.get('retry-after')]).toEqual([429, 'rate_limited', '5']);
   };
-  // One organization does not take the places of all.
+  // One organization does not take every slot.
   const open = [await followWhenFree(client), await followWhenFree(client)];
   await refused(client);
   open.push(await followWhenFree(other), await followWhenFree(other));
@@ -222,7 +220,7 @@ test('a bounded number is followed at once, and what is not understood takes no 
   (await followWhenFree(client)).leave();
 });
 
-test('the type of an event that was brought from elsewhere does not break the lines of a stream', async () => {
+test('line breaks in the type of an imported event do not break the lines of a stream', async () => {
   const client = await service.newOrg();
   await service.ctx.pool.query(
     `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id)
@@ -237,7 +235,7 @@ test('the type of an event that was brought from elsewhere does not break the li
   leave();
 });
 
-test('who takes nothing is cut off', async () => {
+test('a client that reads nothing is cut off', async () => {
   const client = await service.newOrg();
   await service.ctx.pool.query(
     `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id)
@@ -249,7 +247,7 @@ test('who takes nothing is cut off', async () => {
   await untilSealed(service.ctx.pool, client.org.id, 30_000);
   const response = await askAndStare(client, `${PATH}?since=2020-01-01T00:00:00Z`);
   const closed = new Promise((resolve) => response.once('close', resolve));
-  // Whether it has been closed, a client that does not read cannot tell.
+  // A client that does not read cannot notice the end of its connection.
   await until(
     () => Promise.resolve(service.logs.filter((line) => line.includes('took too long')).length),
     (cutOff) => cutOff === 1,
@@ -260,13 +258,13 @@ test('who takes nothing is cut off', async () => {
   expect(response.complete).toBe(false);
 });
 
-test('a stream ends in order when the service stops', async () => {
+test('a stream ends with its end marker when the service stops', async () => {
   const stopping = await startTestService({ beside: service, settings, worker: false });
   const opened = await openEvents(at(await service.newOrg(), stopping), PATH);
   expect((await opened.events.next()).value).toEqual({ comment: 'following' });
   const rest = allEvents(opened.events);
   await stopping.close();
-  // A stream that is cut off instead throws.
+  // A connection that is cut off throws here.
   await rest;
   expect(opened.response.ok).toBe(true);
 });

@@ -16,7 +16,7 @@ import type { Client } from '../../support/client.js';
 import { tamper, wholeLog } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** A service that seals when it is told to. */
+/** This service seals only on request. */
 let service: TestService;
 let folder: string;
 beforeAll(async () => {
@@ -29,19 +29,19 @@ afterAll(async () => {
 });
 
 const never = new AbortController().signal;
-/** Returns why the log of an organization could not be gone on with. */
+/** Seals, and returns the reason why the sealer could not append to the log of this organization. */
 const seal = async (org: string, ctx = service.ctx) =>
   (await sealEvents(ctx, never)).filter(({ orgId }) => orgId === org).map(({ error }) => error);
 const hex = (bytes: Buffer) => `'\\x${bytes.toString('hex')}'`;
 
-/** Another process, on another machine, which has seen nothing yet. */
+/** A process on another machine, which remembers no heads. */
 const elsewhere = () => ({ ...service.ctx, eventHeads: new EventHeads(join(folder, 'nothing')) });
 
 async function* only(place: KnownPlace): AsyncGenerator<KnownPlace> {
   yield await Promise.resolve(place);
 }
 
-/** As on the machine of the service, or where nothing is known but the key. */
+/** Verifies on the machine of the service, or with the keys alone. */
 function verify({ org }: Client, here = true) {
   const head = here ? service.ctx.eventHeads.get(org.id) : undefined;
   const witnesses = head ? [{ name: 'event-heads', places: only(head) }] : [];
@@ -52,9 +52,8 @@ function verify({ org }: Client, here = true) {
 interface Victim {
   client: Client;
   org: string;
-  /** The event of entry 5. */
   id: string;
-  /** Where its log was signed first. */
+  /** The number of the entry at the first signature. */
   early: number;
 }
 
@@ -83,7 +82,7 @@ const EVERYTHING = [
 
 type Tampering = (victim: Victim) => string[] | Promise<string[]>;
 
-/** The log of an organization, written anew with another payload in entry 5, by who has not the key. */
+/** Rewrites the log of an organization with another payload in entry 5, as an attacker without the key does. */
 async function relinked({ org, id }: Victim): Promise<string[]> {
   const statements: string[] = [];
   let link = originOf(org);
@@ -204,12 +203,12 @@ function copyOf(id: string, more: { columns?: string; values?: string } = {}): s
 }
 
 describe.each(Object.entries(TAMPERINGS))('%s', (_, [tampering, expected]) => {
-  test('is found, and still is when the service has gone on', async () => {
+  test('is reported, before and after the service seals further events', async () => {
     const one = await victim();
     await tamper(service.ctx.pool, ...(await tampering(one)));
     expect((await verify(one.client)).wrong).toMatch(expected);
     expect((await one.client.post('/v1/volumes', { name: 'one-more' })).status).toBe(200);
-    // Whether it goes on with that log or not, and whether the process is one that saw it or another one.
+    // Seals in the process that has read the log, and in another one, whether or not they append to it.
     await seal(one.org);
     expect((await verify(one.client)).wrong).toMatch(expected);
     await seal(one.org, elsewhere());
@@ -217,8 +216,8 @@ describe.each(Object.entries(TAMPERINGS))('%s', (_, [tampering, expected]) => {
   });
 });
 
-describe('where the machine that saw the log is gone', () => {
-  test('a history that was written anew and linked does not become good by what comes after', async () => {
+describe('verification after the loss of the machine that remembers the heads', () => {
+  test('still rejects a rewritten and relinked history after later signatures', async () => {
     for (const reset of [
       '',
       `update event_chains set seq = 0, link = null, at = null, key_id = null, signature = null`,
@@ -235,7 +234,7 @@ describe('where the machine that saw the log is gone', () => {
     }
   });
 
-  test('a changed event is not one of the service when all of the log is sealed again', async () => {
+  test('still rejects a changed event after all entries are sealed again', async () => {
     const { client, org, id } = await victim();
     await tamper(
       service.ctx.pool,
@@ -253,14 +252,14 @@ describe('where the machine that saw the log is gone', () => {
   });
 });
 
-describe('an event that somebody puts into the queue', () => {
+describe('an event inserted into the queue', () => {
   const leaf = `, ${hex(Buffer.alloc(32, 1))}`;
   test.each([
     ['as it is', {}],
     ['with a hash', { columns: ', leaf', values: leaf }],
     ['with the mark of another', { columns: ', leaf, mark', values: ', leaf, mark' }],
     ['with a hash and the mark of another', { columns: ', leaf, mark', values: `${leaf}, mark` }],
-  ])('%s is named, before it is in the log and when it is', async (_, more) => {
+  ])('%s is reported, before and after it is sealed', async (_, more) => {
     const { client, org, id } = await victim();
     await service.ctx.pool.query(copyOf(id, more));
     expect((await verify(client)).wrong).toMatch(
@@ -277,7 +276,7 @@ describe('an event that somebody puts into the queue', () => {
     );
   });
 
-  test('is taken when whoever verifies says that he knows of it', async () => {
+  test('passes verification once the operator names it as known', async () => {
     const { client, org, id } = await victim();
     await service.ctx.pool.query(copyOf(id));
     const trust = {
@@ -293,7 +292,7 @@ describe('an event that somebody puts into the queue', () => {
 });
 
 describe('the sealer', () => {
-  test('goes on with the logs of others when one cannot be gone on with, which it names', async () => {
+  test('names a log that it cannot append to, and continues with the other logs', async () => {
     const [broken, good] = [await victim(), await victim()];
     await tamper(
       service.ctx.pool,
@@ -305,7 +304,7 @@ describe('the sealer', () => {
     expect((await verify(broken.client)).wrong).toMatch(/does not bear the signature/);
   });
 
-  test('puts events into the log in the order in which they were written, whatever their times are', async () => {
+  test('appends events in the order of their writes, whatever their times', async () => {
     const { org } = await service.newOrg();
     const actor = operator('test');
     const write = (at: string) =>
@@ -319,7 +318,7 @@ describe('the sealer', () => {
     expect(log.slice(-2).map(({ event_id }) => event_id)).toEqual(ids);
   });
 
-  test('takes what was marked under the key before, not what was under one before that', async () => {
+  test('accepts events marked under the previous key, but not under the key before that', async () => {
     const { client, org } = await victim();
     const file = join(service.directory, 'event-keys');
     await client.post('/v1/volumes', { name: 'under-the-key-before' });
@@ -333,7 +332,7 @@ describe('the sealer', () => {
     expect((await verify(client)).wrong).toMatch(/was inserted: nobody wrote it who has the event keys/);
   });
 
-  test('signs nothing while others signed whose keys it does not know', async () => {
+  test('signs nothing in a log signed under keys that it does not know', async () => {
     const { client } = await victim();
     await client.post('/v1/volumes', { name: 'one-more' });
     const eventKeys = openEventKeys({ file: join(folder, 'other-keys') });
@@ -346,7 +345,7 @@ describe('sandkeep events verify', () => {
   const command = (...more: string[]) =>
     run(['events', 'verify', '--database-url', urlOf(service.database), ...more]);
 
-  test('compares with what this machine has seen, also of organizations that are gone', async () => {
+  test('compares with the heads of this machine, also for organizations that are gone', async () => {
     const one = await victim();
     await service.ctx.eventHeads.write({ now: true });
     const here = ['--data-dir', service.directory, '--org', one.client.org.slug];
@@ -364,7 +363,7 @@ describe('sandkeep events verify', () => {
     });
   });
 
-  test('compares with an export, and names the first entry that differs, whoever signed it', async () => {
+  test('compares with an export, and names the first entry that differs, even under a valid signature', async () => {
     const { client, org, id } = await victim();
     const file = join(folder, 'exported.ndjson');
     writeFileSync(file, (await client.request('GET', '/v1/events/export', {})).text);
@@ -372,7 +371,7 @@ describe('sandkeep events verify', () => {
     await seal(org);
     const good = await command(...here);
     expect(good).toMatchObject({ code: 0, out: expect.stringContaining(': in order: ') });
-    // Somebody who has the key.
+    // An attacker who has the key.
     const { event } = (await wholeLog(service.ctx.pool, org))[4]!;
     const payload = forged(event!.payload);
     const leaf = leafOf({ ...event!, payload });
@@ -395,7 +394,7 @@ describe('sandkeep events verify', () => {
     });
   });
 
-  test('says when events wait for who seals them', async () => {
+  test('reports events that wait for a sealer', async () => {
     const { client, org } = await victim();
     await client.post('/v1/volumes', { name: 'one-more' });
     await tamper(
@@ -409,7 +408,7 @@ describe('sandkeep events verify', () => {
     });
   });
 
-  test('names what a command did that had no keys, which was told so', async () => {
+  test('names events of a command that ran without keys, after that command warned about it', async () => {
     const { client, org } = await victim();
     const exported = [
       'events',
@@ -430,7 +429,7 @@ describe('sandkeep events verify', () => {
     expect(out).toMatch(/TAMPERED WITH: entry \d+ .* was inserted: nobody wrote it who has the event keys/);
   });
 
-  test('makes no key, and says which one it does not know', async () => {
+  test('creates no key, and names a key that it does not know', async () => {
     const { client } = await victim();
     const nowhere = join(folder, 'nowhere');
     expectRefused(await command('--data-dir', nowhere), 'there is no key in');
@@ -450,7 +449,7 @@ describe('sandkeep events verify', () => {
     });
   });
 
-  test('takes the parts of an exported log in their order, and nothing between them may be missing', async () => {
+  test('accepts the parts of an exported log only in order and without a gap', async () => {
     const { client } = await victim();
     const [whole, first, rest, later] = ['whole', 'first', 'rest', 'later'].map((name) =>
       join(folder, name),

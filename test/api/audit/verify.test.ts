@@ -22,10 +22,10 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** An organization with so many volumes made one after the other, and all its events in the log. */
+/** An organization after this many volume creations, with all events sealed. */
 async function orgWithEvents(volumes: number): Promise<Client> {
   const client = await service.newOrg();
-  // Its first signed place lies before its end.
+  // The first signature lies before the end of the log.
   await untilSealed(service.ctx.pool, client.org.id);
   for (let index = 0; index < volumes; index += 1) {
     expect((await client.post('/v1/volumes', { name: `volume-${index}` })).status).toBe(200);
@@ -52,7 +52,7 @@ async function checkpointOf<Row>(table: string, orgId: string): Promise<Row[]> {
 }
 
 describe('canonical JSON', () => {
-  test('is as RFC 8785 says', () => {
+  test('follows RFC 8785', () => {
     const text =
       '{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],"string":"\\u20ac$\\u000F\\u000aA\'\\u0042\\u0022\\u005c\\\\\\"\\/","literals":[null,true,false]}';
     expect(canonicalJson(JSON.parse(text))).toBe(
@@ -62,7 +62,7 @@ describe('canonical JSON', () => {
     expect(canonicalJson(names)).toBe('{"\\r":2,"1":4,"\u0080":6,"ö":7,"€":1,"\ud83d\ude00":5,"\ufb33":3}');
   });
 
-  test('is the same after a way through JSON text, in whatever order its members are', () => {
+  test('is the same after a round trip through JSON text, in any member order', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         expect(canonicalJson(JSON.parse(JSON.stringify(value)))).toBe(canonicalJson(value));
@@ -76,7 +76,7 @@ describe('canonical JSON', () => {
 });
 
 describe('the log', () => {
-  test('has each event once, in the order of its numbers, linked to the one before', async () => {
+  test('has each event once, in order of its numbers, each entry linked to the previous one', async () => {
     const client = await orgWithEvents(5);
     const log = await wholeLog(service.ctx.pool, client.org.id, 3);
     expect(log.map(({ seq }) => seq)).toEqual(log.map((_, index) => index + 1));
@@ -93,7 +93,7 @@ describe('the log', () => {
     expect(await verify(client)).toMatchObject({ wrong: null, entries: log.length, unsealed: 0 });
   });
 
-  test('takes resource ids as the database writes them', async () => {
+  test('stores resource ids in the form that the database writes', async () => {
     const client = await service.newOrg();
     const { body } = await client.post('/v1/volumes', { name: 'data' });
     expect((await client.delete(`/v1/volumes/${body.id.toUpperCase()}`)).status).toBe(200);
@@ -101,7 +101,7 @@ describe('the log', () => {
     expect(await verify(client)).toMatchObject({ wrong: null });
   });
 
-  test('has what is imported as written by the service', async () => {
+  test('holds imported events exactly like events that the service wrote', async () => {
     const client = await orgWithEvents(1);
     const org = { kind: 'org', ...client.org };
     const user_id = uuidv7().toUpperCase();
@@ -122,7 +122,7 @@ describe('the log', () => {
     expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0, unmarked: 0 });
   });
 
-  test('is refused to be changed, emptied or shortened', async () => {
+  test('rejects updates, deletes and truncation', async () => {
     const { pool } = service.ctx;
     await orgWithEvents(1);
     for (const table of ['events', 'event_log', 'event_checkpoints', 'event_months']) {
@@ -137,7 +137,7 @@ describe('the log', () => {
   });
 });
 
-describe('what somebody does to the tables is found, and where', () => {
+describe('verification locates', () => {
   let client: Client;
   let org: string;
   /** The entry in the middle. */
@@ -152,13 +152,13 @@ describe('what somebody does to the tables is found, and where', () => {
     expect((await verify(client)).wrong).toBeNull();
   }
 
-  test('a payload that was changed', async () => {
+  test('a changed payload', async () => {
     await fresh();
     const statement = `update events set payload = replace(payload::text, 'volume-', 'other-')::json where org_id = '${org}' and id = '${entry.event_id}'`;
     expect(await wrongAfter(client, statement)).toContain(`entry 5 (event ${entry.event_id}`);
   });
 
-  test('an actor, a time, a category or what it is about that was changed', async () => {
+  test('a changed actor, time, category or resource', async () => {
     for (const set of [
       `actor = '{"kind":"system","code":"other","label":"Other"}'`,
       `occurred_at = occurred_at + interval '1 microsecond'`,
@@ -173,7 +173,7 @@ describe('what somebody does to the tables is found, and where', () => {
     }
   });
 
-  test('an event that was removed, with its entry and without', async () => {
+  test('a removed event, with its entry and without', async () => {
     await fresh();
     expect(await wrongAfter(client, `delete from ${of('events', 'id')}`)).toMatch(
       /^the event of entry 5 .* was removed/,
@@ -184,7 +184,7 @@ describe('what somebody does to the tables is found, and where', () => {
     ).toMatch(/^entry 5 .* does not follow entry 4/);
   });
 
-  test('an event that was inserted, with an entry and without', async () => {
+  test('an inserted event, with an entry and without', async () => {
     await fresh();
     const copy = `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id)
       select org_id, '01900000-0000-7000-8000-000000000000', occurred_at, category, event_type, actor, payload, actor_kind, actor_id
@@ -204,7 +204,7 @@ describe('what somebody does to the tables is found, and where', () => {
     );
   });
 
-  test('two events that changed places', async () => {
+  test('two swapped events', async () => {
     await fresh();
     expect(
       await wrongAfter(
@@ -215,7 +215,7 @@ describe('what somebody does to the tables is found, and where', () => {
     ).toMatch(/^entry 5 .* does not follow entry 4/);
   });
 
-  test('an end that was cut off', async () => {
+  test('a truncated end', async () => {
     await fresh();
     await tamper(
       service.ctx.pool,
@@ -233,7 +233,7 @@ describe('what somebody does to the tables is found, and where', () => {
     );
   });
 
-  test('a log that was linked anew, by who has not the key', async () => {
+  test('a log that an attacker without the key linked again', async () => {
     await fresh();
     const log = await wholeLog(service.ctx.pool, org);
     let link = originOf(org);
@@ -257,7 +257,7 @@ describe('what somebody does to the tables is found, and where', () => {
     );
   });
 
-  test('events that were removed before they were in the log', async () => {
+  test('events removed before they were sealed', async () => {
     await fresh();
     await service.stopWorker();
     try {
@@ -277,7 +277,7 @@ describe('what somebody does to the tables is found, and where', () => {
 });
 
 describe('an exported log', () => {
-  /** A checkpoint in the middle stands where it was made. */
+  /** A checkpoint inside the log is at the entry that it signed. */
   async function exported(client: Client): Promise<string[]> {
     const { pool } = service.ctx;
     const org_id = client.org.id;
@@ -305,7 +305,7 @@ describe('an exported log', () => {
       ({ verdict }) => verdict,
     );
 
-  test('is verified without the database, and what was done to it is found', async () => {
+  test('can be verified without the database, and verification locates each change', async () => {
     const client = await orgWithEvents(6);
     const lines = await exported(client);
     const count = (await wholeLog(service.ctx.pool, client.org.id)).length;
@@ -336,7 +336,7 @@ describe('an exported log', () => {
     expect(await check(part)).toMatchObject({ wrong: null, begins_after: 5 });
   });
 
-  test('that was cut off within a line is not whole: the line is named, and so is the file', async () => {
+  test('that ends within a line is reported as incomplete, with the line and the file', async () => {
     const client = await orgWithEvents(3);
     const lines = await exported(client);
     const number = lines.length - 2;
@@ -352,7 +352,7 @@ describe('an exported log', () => {
     expectRefused(none, `${file}: line 1 is not of an exported log`);
   });
 
-  test('each single byte that is changed is noticed', async () => {
+  test('with any single byte changed is rejected', async () => {
     const client = await orgWithEvents(3);
     const text = (await exported(client)).join('');
     await fc.assert(
@@ -371,7 +371,7 @@ describe('an exported log', () => {
 });
 
 describe('sandkeep events', () => {
-  test('verifies by command, and fails with a sentence when something is wrong', async () => {
+  test('verify exits with an error and one sentence when something is wrong', async () => {
     const client = await orgWithEvents(3);
     const where = ['--database-url', urlOf(service.database), '--data-dir', service.directory];
     const [good] = await runJson(['events', 'verify', '--org', client.org.slug, ...where]);
@@ -384,7 +384,7 @@ describe('sandkeep events', () => {
     });
   });
 
-  test('prints the public key; one that was rotated away is still trusted, another is not', async () => {
+  test('key prints the public key; verify still trusts a replaced key of this installation and no other', async () => {
     const client = await orgWithEvents(2);
     const before = await runJson(['events', 'key', '--data-dir', service.directory]);
     const { keys } = await runJson(['events', 'key', '--rotate', '--data-dir', service.directory]);
@@ -401,7 +401,7 @@ describe('sandkeep events', () => {
     });
   });
 
-  test('a key in the environment is used as it is', () => {
+  test('uses a key from the environment as given', () => {
     const file = join(service.directory, 'other-keys');
     openEventKeys({ file })();
     rotateEventKey(file);

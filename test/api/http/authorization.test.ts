@@ -14,8 +14,8 @@ import { operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 /**
- * What every key may do on every operation of openapi.json, by the scope that the document names. Another organization's
- * ids are in isolation.test.ts; both fail when an operation is not classified.
+ * Checks every kind of key on every operation of openapi.json, by the scope that the document names. Ids of other
+ * organizations are in isolation.test.ts; both fail when an operation is not classified.
  */
 const ROUTES = operations.map(({ method, path, operation }) => {
   const [requirement] = operation.security ?? [];
@@ -23,14 +23,14 @@ const ROUTES = operations.map(({ method, path, operation }) => {
   return { method, pattern: path, id: operation.operationId, scope };
 });
 
-/** Operations that a key narrowed to labels may ask for and that name no sandbox. What each does is in keys/access.test.ts. */
+/** Operations that a key narrowed to labels may call and that name no sandbox. keys/access.test.ts covers their results. */
 const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
 
-/** What stands before the door, beside the files of the API reference. */
+/** Routes without authentication, beside the files of the API reference. */
 const OPEN = ['GET /', 'GET /healthz', 'GET /openapi.json', 'GET /readyz'];
 
 let service: TestService;
-/** Every method and path that was registered, shown in the document or not, behind the door or not. */
+/** Every registered method and path, documented or not, with authentication or not. */
 const registered: string[] = [];
 let owner: Fixture;
 const WITHOUT_KEY = { header: 'Authorization', expected: 'Bearer <API key>' };
@@ -84,7 +84,7 @@ async function ask(id: string, key: string | null) {
   return owner.client.request(route.method, path, { ...request, key });
 }
 
-/** Nothing that the owner has is changed by it. */
+/** Checks that `work` changes nothing of the owner. */
 async function unchanged(work: () => Promise<void>): Promise<void> {
   const before = await snapshot(service, owner.client.org.id);
   await work();
@@ -96,7 +96,7 @@ test('every operation is classified, and names its scope', () => {
   for (const { id, scope } of ROUTES) {
     expect([id, scope === 'any' || (SCOPES as readonly string[]).includes(scope)]).toEqual([id, true]);
   }
-  // What every key may see is chosen one by one.
+  // Opening a route to every key takes an edit of this line.
   expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual(['get_org']);
 });
 
@@ -111,14 +111,14 @@ function statusOf(method: string, path: string): Promise<number | undefined> {
   });
 }
 
-test('there is no route that the document does not show', async () => {
+test('every route appears in the document', async () => {
   const shown = new Set(ROUTES.map(({ method, pattern }) => `${method} ${pattern}`));
   const others: string[] = [];
   for (const route of registered) {
     const [method, url] = route.split(' ') as [string, string];
     const pattern = url.replaceAll(/:(\w+)/g, '{$1}');
     if (shown.delete(`${method} ${pattern}`) || url.startsWith('/docs')) continue;
-    // Comes with it.
+    // Fastify adds a HEAD route to each GET route.
     if (method === 'HEAD' && registered.includes(`GET ${url}`)) continue;
     if ((await statusOf(method, url.replaceAll(/:\w+|\*/g, 'x'))) !== 405) others.push(route);
   }
@@ -126,13 +126,13 @@ test('there is no route that the document does not show', async () => {
   expect(others.toSorted()).toEqual(OPEN);
 });
 
-test('a route that names no scope does not register', () => {
+test('a route that names no scope fails to register', () => {
   for (const schema of [undefined, {}, { querystring: {} }]) {
     expect(() => documentScope(schema, '/v1/new')).toThrow('the route /v1/new names no scope');
   }
 });
 
-test('only what reads asks for a scope that reads', () => {
+test('only operations that read need a scope that reads', () => {
   for (const { id, method, scope } of ROUTES) {
     if (scope === 'any' || scope === 'org:admin' || id === 'open_agent') continue;
     const reads = method === 'GET';
@@ -143,7 +143,7 @@ test('only what reads asks for a scope that reads', () => {
 describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] as const))(
   '%s',
   (_, { id, scope, pattern }) => {
-    test('with a key that opens nothing is the same 401, and without one names the missing header', async () => {
+    test('answers 401 alike for every invalid key, and names the missing header without a key', async () => {
       await unchanged(async () => {
         const bodies = new Set<string>();
         for (const [name, key] of Object.entries(bad)) {
@@ -162,7 +162,7 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
       });
     });
 
-    test('with a key of another network is 403', async () => {
+    test('answers 403 for a key of another network', async () => {
       const { key } = await keyWith({ cidrs: ['192.0.2.0/24', '2001:db8::/32'] });
       await unchanged(async () => {
         const answer = await ask(id, key);
@@ -170,10 +170,10 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
       });
     });
 
-    // What is for every key is seen with each: nothing is left to refuse.
+    // A route that is open to every key has no scope to refuse.
     if (scope === 'any') return;
 
-    test('with every scope that does not cover it is 403 and names it', async () => {
+    test('answers 403 and names the scope for a key with every other scope', async () => {
       const { key } = await keyWith({ scopes: SCOPES.filter((held) => !covers([held], scope)) });
       await unchanged(async () => {
         const answer = await ask(id, key);
@@ -188,7 +188,7 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
 
     if (NARROWED_BY_THEMSELVES.has(id)) return;
 
-    test('with a key that is narrowed to other labels touches nothing', async () => {
+    test('touches nothing for a key narrowed to other labels', async () => {
       const { key } = await keyWith({ scopes: ['sandboxes:write'], labels: { team: 'other' } });
       await unchanged(async () => {
         const answer = await ask(id, key);

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-describe('bodies', () => {
+describe('request bodies', () => {
   const change = (edit: (request: any) => void) => {
     const request = fullRequest('bad', 'none') as any;
     request.mounts = request.mounts.filter(({ type }: { type: string }) => type !== 'named');
@@ -149,7 +149,7 @@ describe('bodies', () => {
   });
 
   test.each(['{', '{"name":"canary-secret", oops}', '\u0001', '{"a":1}{"b":2}'])(
-    'what is not JSON is refused without being repeated: %s',
+    'invalid JSON is refused and not echoed: %s',
     async (body) => {
       const answer = await client.request('POST', '/v1/sandboxes', { body });
       expect([answer.status, answer.body.error.code]).toEqual([400, 'invalid_json']);
@@ -157,13 +157,13 @@ describe('bodies', () => {
     },
   );
 
-  test('a body that is nested too deep, also where nobody looks, is refused', async () => {
+  test('a body nested too deep is refused, also in fields that nothing reads', async () => {
     const deep = `{"name":"x","unknown":${'['.repeat(30_000)}${']'.repeat(30_000)}}`;
     const { status, body } = await client.request('POST', '/v1/sandboxes', { body: deep });
     expect([status, body.error.code]).toEqual([400, 'invalid_request']);
   });
 
-  test('the key __proto__, which would be lost on the way, is refused', async () => {
+  test('the key __proto__, which parsing would lose, is refused', async () => {
     const body = '{"name":"x","image":{"type":"oci","reference":"x"},"labels":{"__proto__":"x"}}';
     expect((await client.request('POST', '/v1/sandboxes', { body })).body.error.code).toBe('invalid_json');
   });
@@ -179,7 +179,7 @@ describe('bodies', () => {
     },
   );
 
-  test('a body above the limit is refused and the limit named', async () => {
+  test('a body above the limit is refused with the limit in the message', async () => {
     const answer = await client.request('POST', '/v1/sandboxes', { body: ' '.repeat(16 * 1024 * 1024 + 1) });
     expect([answer.status, answer.body.error]).toEqual([
       413,
@@ -191,7 +191,7 @@ describe('bodies', () => {
     ]);
   });
 
-  test('start and stop take an empty body, {} and none', async () => {
+  test('start and stop accept an empty body, {} and no body', async () => {
     const path = `/v1/sandboxes/${uuidv7()}/stop`;
     for (const options of [{}, { body: {} }, { body: '' }]) {
       expect((await client.request('POST', path, options)).status).toBe(404);
@@ -232,7 +232,7 @@ describe('routes and protocol', () => {
     }
   });
 
-  test('another method is 405 with Allow, whatever the body', async () => {
+  test('a wrong method is 405 with Allow, whatever the body', async () => {
     for (const [method, path, allow] of [
       ['PUT', '/v1/sandboxes', 'GET, HEAD, POST'],
       ['DELETE', '/v1/events', 'GET, HEAD'],
@@ -249,7 +249,7 @@ describe('routes and protocol', () => {
     }
   });
 
-  test('a sane request id is taken over, another is replaced', async () => {
+  test('a valid request id is kept, an invalid one is replaced', async () => {
     const echo = async (id: string) =>
       (await client.request('GET', '/v1/sandboxes', { headers: { 'x-request-id': id } })).headers.get(
         'x-request-id',

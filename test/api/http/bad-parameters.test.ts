@@ -15,7 +15,7 @@ afterAll(() => service.close());
 
 const LISTS = ['/v1/sandboxes', '/v1/events', '/v1/members'];
 
-/** The refusal names the parameter and its message does too. */
+/** Checks that the refusal names the parameter in its field and its message. */
 async function expectRefused(path: string, query: string, parameter: string): Promise<void> {
   const { status, body } = await client.request('GET', path, { query });
   expect([status, body.error?.code, body.error?.details], `${path}?${query}`).toEqual([
@@ -76,7 +76,7 @@ describe('query parameters', () => {
   );
 
   test.each(['{}', '{"a":"b"}', '{"a":"\\":","b:":"\\\\","c\\"":"\\"c\\":"}', '{"__proto__":"x"}'])(
-    'labels=%s is taken',
+    'labels=%s is accepted',
     async (labels) => {
       expect((await client.get('/v1/sandboxes', { labels })).status).toBe(200);
     },
@@ -121,7 +121,7 @@ describe('query parameters', () => {
     }
   });
 
-  test('the rest refuses what it does not know', async () => {
+  test('routes other than usage refuse values that they do not know', async () => {
     await expectRefused('/v1/sandboxes', 'status=paused', 'status');
     await expectRefused('/v1/sandboxes', 'status=', 'status');
     await expectRefused('/v1/sandboxes', 'sort=slug', 'sort');
@@ -133,7 +133,7 @@ describe('query parameters', () => {
     await expectRefused('/v1/events', 'since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'until');
   });
 
-  test('an event type that no event has is refused everywhere, with the nearest one that there is', async () => {
+  test('an unknown event type is refused on every route, with the nearest known type', async () => {
     for (const path of ['/v1/events', '/v1/events/export', '/v1/events/stream']) {
       await expectRefused(path, 'event_type=bogus', 'event_type');
       await expectRefused(path, 'event_type=sandbox_started&event_type=!bogus', 'event_type');
@@ -169,7 +169,7 @@ describe('query parameters', () => {
     }
   });
 
-  test('an id that is no UUID is refused on every route that takes one', async () => {
+  test('an id that is not a UUID is refused on every route that takes one', async () => {
     for (const { method, path } of operations.filter((operation) => /id\}/.test(operation.path))) {
       const name = /\{(\w+)\}/.exec(path)![1]!;
       for (const bad of [

@@ -13,7 +13,7 @@ const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 const PREFIX = '/tools/sandkeep';
 
 const CHROMIUM = '/usr/bin/chromium';
-/** Skipped with a message where there is no browser. Fails there with SANDKEEP_TEST_DOCKER=required, as in CI, which installs one. */
+/** The tests are skipped with a message without a browser, and fail with SANDKEEP_TEST_DOCKER=required, as in CI. */
 const testBrowser =
   existsSync(CHROMIUM) || process.env['SANDKEEP_TEST_DOCKER'] === 'required'
     ? test
@@ -35,7 +35,7 @@ afterAll(async () => {
   await service.close();
 });
 
-/** A reverse proxy that serves the service below a path prefix, which it removes. Everything else is not found. */
+/** A reverse proxy that serves the service below a path prefix, which it removes. Every other path is 404. */
 async function startProxy(target: URL): Promise<Server> {
   const server = createServer((incoming, outgoing) => {
     const { url = '/', method, headers } = incoming;
@@ -55,7 +55,7 @@ async function startProxy(target: URL): Promise<Server> {
 }
 
 describe('the address of the service', () => {
-  test('sends a browser to the API reference, relative to itself', async () => {
+  test('sends a browser to the API reference by a relative redirect', async () => {
     const answer = await fetch(`${service.url}/`, { headers: { accept: BROWSER }, redirect: 'manual' });
     expect(answer.status).toBe(302);
     expect(answer.headers.get('location')).toBe('docs/');
@@ -66,13 +66,13 @@ describe('the address of the service', () => {
     ['curl', '*/*'],
     ['a client of JSON', 'application/json'],
     ['no header', undefined],
-  ])('tells %s the addresses of the reference', async (_, accept) => {
+  ])('gives %s the addresses of the reference', async (_, accept) => {
     const answer = await fetch(`${service.url}/`, { headers: accept === undefined ? {} : { accept } });
     expect(answer.status).toBe(200);
     expect(await answer.json()).toEqual({ service: 'sandkeep', docs: 'docs/', openapi: 'openapi.json' });
   });
 
-  test('takes no other method', async () => {
+  test('refuses other methods', async () => {
     const answer = await fetch(`${service.url}/`, { method: 'POST' });
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
   });
@@ -100,7 +100,7 @@ describe.each([
   );
 
   test.each(['/openapi.json', '/docs/json'])(
-    '%s names the address of the API relative to itself',
+    '%s gives the address of the API relative to itself',
     async (path) => {
       const answer = await fetch(`${base()}${path}`);
       const { servers } = (await answer.json()) as { servers: { url: string }[] };

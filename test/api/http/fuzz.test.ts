@@ -10,7 +10,7 @@ import { fuzzRequest, type FuzzRequest } from '../../support/fuzz-requests.js';
 import { expectDocumented, operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** 20,000 in the long run: SANDKEEP_FUZZ_RUNS=20000 npx vitest run test/api/http/fuzz.test.ts */
+/** The long run: SANDKEEP_FUZZ_RUNS=20000 npx vitest run test/api/http/fuzz.test.ts */
 const REQUESTS = Number(process.env['SANDKEEP_FUZZ_RUNS'] ?? 2_000);
 const AT_ONCE = 8;
 const SLOW_MS = 1_000;
@@ -18,7 +18,10 @@ const CODES = new Set(
   Object.entries(CATALOGUE).map(([name, entry]) => ('code' in entry ? entry.code : name)),
 );
 
-/** After so many there is a new organization: of the one before, most that could be found has been deleted by then. */
+/**
+ * A new organization starts after this many requests, because by then the requests have deleted most resources of the
+ * old one.
+ */
 const IN_ONE_ORG = 2_000;
 
 let service: TestService;
@@ -28,7 +31,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** An organization that has one of everything: ids of all that, and keys. */
+/** Makes an organization with one resource of each kind, and returns the ids and keys. */
 async function makeSubject(): Promise<{ ids: string[]; keys: string[] }> {
   const { client, sandbox, volume, event, webhook } = await makeFixture(service);
   const make = (labels: Record<string, string>) =>
@@ -41,7 +44,7 @@ async function makeSubject(): Promise<{ ids: string[]; keys: string[] }> {
   return { ids, keys: [client.key, client.key, client.key, narrowed.key] };
 }
 
-/** Sends it and reads the answer, of one without an end the head; how long that took. */
+/** Sends a request, reads the answer and measures the time. An endless answer is read up to its head. */
 async function send({ method, path, headers, body }: FuzzRequest): Promise<Answer & { millis: number }> {
   const began = performance.now();
   const response = await fetch(`${service.url}${path}`, {
@@ -62,10 +65,10 @@ async function send({ method, path, headers, body }: FuzzRequest): Promise<Answe
 
 function check(request: FuzzRequest, answer: Answer): void {
   const { method } = request;
-  // As it arrived: fetch takes segments out of which are `.` and `..`.
+  // The path as sent: fetch removes the segments `.` and `..`.
   const path = new URL(request.path, service.url).pathname;
   expect(answer.headers.get('x-request-id')).toMatch(/^[\w.:-]+$/);
-  // That this installation cannot do something is no failure of it.
+  // This installation lacks some features, and answers 501 for them.
   if (answer.status !== 501) expect(answer.status, answer.text).toBeLessThan(500);
   if (answer.status >= 400 && method !== 'HEAD') {
     expect(answer.headers.get('content-type')).toBe('application/json; charset=utf-8');
@@ -74,13 +77,13 @@ function check(request: FuzzRequest, answer: Answer): void {
     expect(answer.body.error.message.length).toBeGreaterThan(3);
     expect(answer.text).not.toMatch(/\bat .*\.[jt]s:\d+|node_modules|select .* from /);
   }
-  // Which paths and methods there are is no operation's to document.
+  // No operation documents 405 and route_not_found.
   const routed = answer.status !== 405 && answer.body?.error?.code !== 'route_not_found';
   const declared = operations.some(({ method: known }) => known === method);
   if (routed && declared && answer.body !== undefined) expectDocumented(method, path, answer);
 }
 
-test('whatever is thrown at it, it answers in time, with the envelope, and never with 5xx', async () => {
+test('random requests are answered in time, with the envelope, and never with 5xx', async () => {
   const statuses = new Map<number, number>();
   let slowest = 0;
   const askAll = async (requests: FuzzRequest[]) => {
@@ -100,12 +103,12 @@ test('whatever is thrown at it, it answers in time, with the envelope, and never
       numRuns: Math.ceil(Math.min(IN_ONE_ORG, REQUESTS - asked) / AT_ONCE),
     });
   }
-  // Were they all refused at the door, nothing would have been tried.
+  // Enough requests succeed, so authentication did not refuse everything.
   expect(statuses.get(200) ?? 0).toBeGreaterThan(REQUESTS / 20);
   console.log(`fuzz: ${REQUESTS} requests, slowest ${Math.round(slowest)} ms,`, Object.fromEntries(statuses));
 }, 3_600_000);
 
-/** The machine may have been busy with something else: the least of five, one after the other. */
+/** A busy machine delays single answers, so this takes the least of five sequential attempts. */
 async function againAlone(request: FuzzRequest): Promise<number> {
   const times: number[] = [];
   for (let count = 0; count < 5; count += 1) times.push((await send(request)).millis);

@@ -25,7 +25,7 @@ const SECURE = {
   'x-frame-options': 'DENY',
 };
 
-describe('the headers a scanner looks for', () => {
+describe('the security headers', () => {
   test.each([
     ['an answer', '/v1/sandboxes', 200],
     ['a refusal', '/v1/sandboxes/x', 400],
@@ -33,7 +33,7 @@ describe('the headers a scanner looks for', () => {
     ['a bad escape', '/v1/sandboxes/%zz', 400],
     ['health', '/healthz', 200],
     ['the API document', '/openapi.json', 200],
-  ])('%s has them', async (_, path, status) => {
+  ])('are on %s', async (_, path, status) => {
     const response = await fetch(`${service.url}${path}`, {
       headers: { authorization: `Bearer ${client.key}` },
     });
@@ -44,18 +44,18 @@ describe('the headers a scanner looks for', () => {
     await response.arrayBuffer();
   });
 
-  test('a request without a key has them', async () => {
+  test('are on a request without a key', async () => {
     const answer = await client.request('GET', '/v1/sandboxes', { key: null });
     expect(answer.status).toBe(401);
     expect(Object.fromEntries(answer.headers)).toMatchObject(SECURE);
   });
 
-  test('what is not HTTP has them', async () => {
+  test('are on the answer to bytes that are not HTTP', async () => {
     const { text } = await talk(['HELO example.com\r\n\r\n'], 0);
     for (const [name, value] of Object.entries(SECURE)) expect(text).toContain(`${name}: ${value}`);
   });
 
-  test('the API reference may run its own scripts and nothing else, and is framed by nobody', async () => {
+  test('the API reference may run only its own scripts, and no page may frame it', async () => {
     const response = await fetch(`${service.url}/docs`);
     expect([response.status, response.headers.get('x-frame-options')]).toEqual([200, 'DENY']);
     const policy = response.headers.get('content-security-policy')!;
@@ -64,7 +64,7 @@ describe('the headers a scanner looks for', () => {
   });
 });
 
-describe('every refusal has the envelope of errors', () => {
+describe('every error has the envelope', () => {
   const HOST = 'host: x\r\n';
   const END = 'connection: close\r\n\r\n';
   const POST = `POST /v1/sandboxes HTTP/1.1\r\n${HOST}content-type: application/json\r\n`;
@@ -144,23 +144,23 @@ describe('every refusal has the envelope of errors', () => {
     expect(JSON.parse(body)).toEqual({ error: { code, message: expect.any(String), details: null } });
   });
 
-  test('HTTP/1.0 needs no Host header, and 100-continue is met', async () => {
+  test('the server accepts HTTP/1.0 without a Host header, and answers Expect: 100-continue', async () => {
     expect((await talk(['GET /healthz HTTP/1.0\r\n\r\n'], 0)).text).toMatch(/^HTTP\/1.1 200 /);
     const { text } = await talk([`${POST}expect: 100-continue\r\ncontent-length: 2\r\n${END}`, '{}'], 50);
     expect(text).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 401 /);
   });
 });
 
-describe('who takes its time', () => {
-  test('with the headers is cut off with 408', async () => {
+describe('a slow client', () => {
+  test('is cut off with 408 while it sends the headers', async () => {
     const { text, millis } = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);
     expect(text).toContain('HTTP/1.1 408 ');
     expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n'))).error.code).toBe('request_timeout');
-    // Without the limit Node waits for a minute.
+    // Node's default limit is one minute.
     expect(millis).toBeLessThan(50_000);
   });
 
-  test('with the body is cut off with 408', async () => {
+  test('is cut off with 408 while it sends the body', async () => {
     const head = `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n`;
     const { text } = await talk(
       [`${head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{`, ' ', ' '],
@@ -169,7 +169,7 @@ describe('who takes its time', () => {
     expect(text).toContain('HTTP/1.1 408 ');
   });
 
-  test('with an upload that was refused is cut off as with any other body', async () => {
+  test('is cut off while it sends an upload that was refused, as with any other body', async () => {
     const path = '/v1/volumes/0199c0de-0000-7000-8000-000000000000/files/content';
     const head = `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${makeKey()}\r\n`;
     const { text } = await talk([`${head}x-msb-file-path: a\r\ncontent-length: 100\r\n\r\n{`], 0);
@@ -177,7 +177,7 @@ describe('who takes its time', () => {
   });
 });
 
-test('any number who ask at once whether it is ready cost two looks at the database at a time', async () => {
+test('any number of concurrent readiness probes run at most two probes of the database at a time', async () => {
   const { pool } = service.ctx;
   const query = pool.query.bind(pool);
   let [atOnce, most] = [0, 0];
@@ -195,7 +195,7 @@ test('any number who ask at once whether it is ready cost two looks at the datab
   }
 });
 
-test('who hangs up is no error: at once, with a key that is bound to networks, or within a body', async () => {
+test('a client that hangs up causes no error: at once, with a key bound to networks, or within a body', async () => {
   const access = { ...FULL_ACCESS, cidrs: ['127.0.0.0/8'] };
   const { key } = await createKey(service.ctx.pool, client.org.id, 'near', operator('test'), access);
   const { hostname, port } = new URL(service.url);
@@ -220,12 +220,12 @@ test('who hangs up is no error: at once, with a key that is bound to networks, o
   expect(service.logs.filter((line) => line.includes('request failed'))).toEqual([]);
 });
 
-test('more headers than there is room for are refused before anything is looked at', async () => {
+test('headers above the size limit are refused before authentication', async () => {
   const { text } = await talk([`GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(17_000)}\r\n\r\n`], 0);
   expect(text).toContain('HTTP/1.1 431 ');
 });
 
-test('what fails on our side says nothing of how', async () => {
+test('an internal error reveals no details', async () => {
   const broken = await startTestService({ worker: false });
   const victim = await broken.newOrg();
   await broken.ctx.pool.query('alter table volumes rename column labels to lost');
@@ -243,7 +243,7 @@ test('what fails on our side says nothing of how', async () => {
   await broken.close();
 });
 
-/** Sends the parts with pauses, and gives what came until the connection was closed. */
+/** Sends the parts with pauses. Returns the bytes received until the connection closed. */
 function talk(parts: string[], pauseMs: number): Promise<{ text: string; millis: number }> {
   const { hostname, port } = new URL(service.url);
   const began = performance.now();

@@ -18,13 +18,13 @@ const STRICT = { prefer: 'handling=strict' };
 const post = (path: string, body: unknown, headers: Record<string, string> = {}, query = '') =>
   client.request('POST', path, { body, headers, query });
 
-/** Each warning as its field, or as its field and the one that was meant. */
+/** Each warning as its field, or as its field and the suggested one. */
 const named = ({ body }: Answer): unknown[] =>
   (body.warnings ?? []).map(({ field, nearest }: Record<string, string>) =>
     nearest === undefined ? field : [field, nearest],
   );
 
-describe('fields of a request that are ignored', () => {
+describe('ignored fields of a request', () => {
   const ignored: [part: Record<string, unknown>, warnings: unknown[]][] = [
     [{ resource: { vcpu: 4 } }, [['resource', 'resources']]],
     [{ resources: { cpus: 4 } }, [['resources.cpus', 'resources.vcpus']]],
@@ -59,14 +59,14 @@ describe('fields of a request that are ignored', () => {
     [{ labels: { any: 'key', is: 'fine' } }, []],
     [{ zzzzzzzz: null }, ['zzzzzzzz']],
   ];
-  test.each(ignored)('a create with %j warns of them', async (part, warnings) => {
+  test.each(ignored)('are named in warnings on a create with %j', async (part, warnings) => {
     const name = `w-${ignored.findIndex(([each]) => each === part)}`;
     const answer = await post('/v1/sandboxes', { ...smallRequest(name), ...part });
     expect([answer.status, named(answer)], answer.text).toEqual([200, warnings]);
     for (const { field, message } of answer.body.warnings ?? []) expect(message).toContain(field);
   });
 
-  test('an answer without warnings has no such field, nor has a read', async () => {
+  test('are absent from answers without warnings, and from reads', async () => {
     await client.post('/v1/volumes', { name: 'mounted' });
     const full = fullRequest('full', 'mounted') as Record<string, any>;
     delete full['runtime'].log_level;
@@ -78,7 +78,7 @@ describe('fields of a request that are ignored', () => {
     expect((await client.get(`/v1/sandboxes/${odd.body.id}`)).body).not.toHaveProperty('warnings');
   });
 
-  test('every other write warns too: of what cannot be changed, and where there is nothing to say', async () => {
+  test('are named by every other write, also fields that cannot change', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('written'));
     const path = `/v1/sandboxes/${body.id}`;
     expect(named(await client.patch(path, { resources: { vcpus: 2 }, nmae: 'x' }))).toEqual([
@@ -90,7 +90,7 @@ describe('fields of a request that are ignored', () => {
     expect(named(await client.post('/v1/volumes', { name: 'typo', capacity: 5 }))).toEqual([
       ['capacity', 'capacity_gib'],
     ]);
-    // Keys and webhooks take no unknown fields at all.
+    // Keys and webhooks refuse unknown fields.
     const { status, body: refused } = await client.post('/v1/keys', { name: 'typo', scopes: [], scope: 'x' });
     expect([status, refused.error.message]).toEqual([
       400,
@@ -98,7 +98,7 @@ describe('fields of a request that are ignored', () => {
     ]);
   });
 
-  test('a repeated request is told the same, also when it waited', async () => {
+  test('are named again for a repeated request, also one that waited', async () => {
     for (const query of ['', 'start=true&wait_for=running']) {
       const body = smallRequest(`again-${query.length}`, { resource: {} });
       const first = await post('/v1/sandboxes', body, { 'idempotency-key': `k${query.length}` }, query);
@@ -108,7 +108,7 @@ describe('fields of a request that are ignored', () => {
     }
   });
 
-  test('a repeated request is told what the first was told, and not what a later release would say', async () => {
+  test('are named for a repeated request as for the first, not as a later release would', async () => {
     const body = smallRequest('kept', { resource: {} });
     await post('/v1/sandboxes', body, { 'idempotency-key': 'kept' });
     await service.ctx.pool.query(
@@ -119,7 +119,7 @@ describe('fields of a request that are ignored', () => {
     expect([again.headers.get('idempotency-replayed'), named(again)]).toEqual(['true', []]);
   });
 
-  test('a body with very many of them is answered with the first fifty', async () => {
+  test('are named up to the first fifty of a body', async () => {
     const many = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [`x${index}`, 1]));
     const answer = await client.post('/v1/sandboxes', smallRequest('many', many));
     expect([answer.status, answer.body.warnings.length]).toEqual([200, 50]);
@@ -127,7 +127,7 @@ describe('fields of a request that are ignored', () => {
 });
 
 describe('Prefer: handling=strict', () => {
-  test('a request with an ignored field is refused by its field, with the nearest name, and does nothing', async () => {
+  test('refuses a request with an ignored field by the field and the nearest name, and changes nothing', async () => {
     const answer = await post(
       '/v1/sandboxes',
       smallRequest('strict', { resource: {}, network: { strict: true } }),
@@ -146,7 +146,7 @@ describe('Prefer: handling=strict', () => {
     expect((await client.get('/v1/sandboxes/by-name/strict')).status).toBe(404);
   });
 
-  test('a request without one is carried out, and the answer says that the preference was applied', async () => {
+  test('executes a request without ignored fields, and confirms the preference in the answer', async () => {
     const answer = await post('/v1/sandboxes', smallRequest('clean'), STRICT);
     expect([answer.status, answer.headers.get('preference-applied')]).toEqual([200, 'handling=strict']);
     const changed = await client.request('PATCH', '/v1/sandboxes/by-name/clean', {
@@ -165,10 +165,10 @@ describe('Prefer: handling=strict', () => {
     ['handling=harsh', undefined],
     ['return=minimal', undefined],
     [undefined, undefined],
-  ])('the header %j asks for %s', (header, handling) => expect(handlingOf(header)).toBe(handling));
+  ])('is read from the header %j as %s', (header, handling) => expect(handlingOf(header)).toBe(handling));
 });
 
-test('the nearest name is a likely misspelling, or none', () => {
+test('the suggested name is a likely misspelling, or absent', () => {
   const known = ['resources', 'labels', 'lifecycle', 'env', 'init'];
   expect(
     ['resource', 'lables', 'LifeCycle', 'environment', 'x', 'in'].map((name) => nearestName(name, known)),

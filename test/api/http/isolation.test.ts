@@ -47,7 +47,7 @@ test.each(operations.map(({ method, path, operation }) => [method, path, operati
   },
 );
 
-test('filters that name what another organization has find nothing of it', async () => {
+test('filters with ids of another organization match nothing', async () => {
   for (const query of [
     { resource_id: victim.sandbox.id },
     { actor_id: victim.client.keyId },

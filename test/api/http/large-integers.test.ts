@@ -30,7 +30,7 @@ describe('limits above 2^53 - 1', () => {
     client.request('POST', '/v1/sandboxes', { body, headers, query });
   const shown = `"rlimits":[{"resource":"Core","soft":${SOFT},"hard":${UNLIMITED}}]`;
 
-  test('every answer shows them to the last digit, and the runtime is given them', async () => {
+  test('are exact in every answer and for the runtime', async () => {
     const query = 'start=true&wait_for=running';
     const created = await create(bodyOf('exact', SOFT, UNLIMITED), { query });
     expect(created.body.status, created.text).toBe('running');
@@ -52,7 +52,7 @@ describe('limits above 2^53 - 1', () => {
     expect(given.map(({ spec }) => spec.rlimits)).toEqual([[limit]]);
   });
 
-  test('an unknown field of a secret that has such a number is ignored', async () => {
+  test('are ignored in an unknown field of a secret', async () => {
     const secrets = {
       entries: [{ env_var: 'A', placeholder: '$A', value: 'x', allowed_hosts: [{ type: 'any' }] }],
       on_violation: { type: 'block', extra: 'here' },
@@ -65,7 +65,7 @@ describe('limits above 2^53 - 1', () => {
     ]);
   });
 
-  test('a repeated request is answered with them, and one that differs in the last digit is another request', async () => {
+  test('are exact in a repeated answer; a request that differs in the last digit is another request', async () => {
     const headers = { 'idempotency-key': 'limits' };
     const first = await create(bodyOf('repeated', SOFT, UNLIMITED), { headers });
     const again = await create(bodyOf('repeated', SOFT, UNLIMITED), { headers });
@@ -81,7 +81,7 @@ describe('limits above 2^53 - 1', () => {
     ['with an exponent', '1e19', UNLIMITED, 'rlimits[0].soft'],
     ['negative', '-9223372036854775808', UNLIMITED, 'rlimits[0].soft'],
     ['with the larger one first', UNLIMITED, '18446744073709551614', 'rlimits[0].soft'],
-  ])('a limit %s is refused by its field', async (_, soft, hard, field) => {
+  ])('are refused by their field: %s', async (_, soft, hard, field) => {
     const { status, body } = await create(bodyOf('refused', soft, hard));
     expect([status, body.error?.details]).toEqual([400, { field }]);
   });
@@ -91,7 +91,7 @@ describe('limits above 2^53 - 1', () => {
     ['lifecycle.idle_timeout_secs', '{"idle_timeout_secs":9007199254740992}'],
     ['network.max_connections', '{"max_connections":18446744073709551615}'],
     ['resources.vcpus', '{"vcpus":18446744073709551615}'],
-  ])('%s is refused by its field where it would be rounded', async (field, part) => {
+  ])('are refused by field where %s would be rounded', async (field, part) => {
     const whole = JSON.stringify({ ...smallRequest('rounded'), [field.split('.')[0]!]: 'here' });
     const { status, body } = await create(whole.replace('"here"', part));
     expect([status, body.error?.details, body.error?.message]).toEqual([
@@ -115,7 +115,7 @@ describe('limits above 2^53 - 1 in an import', () => {
     }
   });
 
-  test('are rounded in the free-form fields of a secret, as before', () => {
+  test('are rounded in the free-form fields of a secret', () => {
     const secret = { env_var: 'A', placeholder: '$A', allowed_hosts: [{ port: 'here' }], injection: {} };
     const spec = { ...BARE_SPEC, network: { ...BARE_SPEC.network, secrets: [secret] } };
     const { values } = parseLine(JSON.stringify(line.sandbox(line.org(), { spec })).replace('"here"', SOFT))!;
@@ -130,7 +130,7 @@ describe('limits above 2^53 - 1 in an import', () => {
 });
 
 describe('JSON with exact integers', () => {
-  test('integers that a number would round are bigints, and nothing else changes', () => {
+  test('integers that a number would round are bigints, and every other value is unchanged', () => {
     const text =
       '{"a":[18446744073709551615,-9007199254740993,9007199254740991,1.00000000000000000001,1e30],' +
       '"b":"\\\\\\"18446744073709551615","18446744073709551615":{"c":18446744073709551615}}';
@@ -150,11 +150,11 @@ describe('JSON with exact integers', () => {
     '18446744073709551615 18446744073709551615',
     '"18446744073709551615',
     '[1844674407370955161518446744073709551615',
-  ])('what is not JSON stays refused: %s', (text) => {
+  ])('invalid JSON is refused: %s', (text) => {
     expect(() => parseExact(text)).toThrow(SyntaxError);
   });
 
-  test('what is written is read back the same, and plain JSON as by the engine', () => {
+  test('values survive a round trip, and plain JSON reads as with JSON.parse', () => {
     const { tree } = fc.letrec((tie) => ({
       tree: fc.oneof(
         { maxDepth: 4 },
@@ -168,7 +168,7 @@ describe('JSON with exact integers', () => {
     }));
     fc.assert(
       fc.property(tree, (value) => {
-        // A large double is written in digits up to 1e21: it comes back as the integer that it is.
+        // JSON.stringify writes a large double in digits up to 1e21, so it is read back as that integer.
         expect(stringifyExact(parseExact(stringifyExact(value)))).toBe(stringifyExact(value));
       }),
       { numRuns: 500 },

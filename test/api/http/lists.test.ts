@@ -15,7 +15,7 @@ let service: TestService;
 let base: bigint;
 beforeAll(async () => {
   base = microsOf('2026-03-01T00:00:00.000000Z');
-  // Few distinct microseconds: what is made in one of them only the tie-breaker keeps apart.
+  // Few distinct microseconds, so only the tie-breaker orders the rows of one microsecond.
   let step = 0;
   service = await startTestService({
     worker: false,
@@ -66,7 +66,7 @@ describe('sandboxes', () => {
     }
   });
 
-  // The shortest exact form of a time is not in text order.
+  // The shortest exact forms of times do not sort as text.
   const micros = (text: string) =>
     microsOf(text.replace(/(\.\d+)?Z$/, (_, fraction = '.') => `${fraction.padEnd(7, '0')}Z`)) - base;
   const byTime = (a: any, b: any) => cmp(micros(a.created_at), micros(b.created_at)) || cmp(a.id, b.id);
@@ -76,7 +76,7 @@ describe('sandboxes', () => {
     name: (a, b) => cmp(Buffer.from(a.name), Buffer.from(b.name)),
   };
 
-  test('every filter, order and page size gives what a simple model gives', async () => {
+  test('match a simple model under every filter, order and page size', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.record(
@@ -128,7 +128,7 @@ describe('sandboxes', () => {
     );
   });
 
-  test('labels that are walked side by side give the pages that walking the first of them gives', async () => {
+  test('come in the same pages from a merge of label indexes as from the index of one label', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.record({
@@ -176,7 +176,7 @@ describe('sandboxes', () => {
     );
   });
 
-  test('what is made between two pages neither repeats nor hides what was there', async () => {
+  test('that are created between two pages neither repeat nor hide others', async () => {
     const mine = await service.newOrg();
     const before: string[] = [];
     for (let index = 0; index < 25; index += 1) {
@@ -192,7 +192,7 @@ describe('sandboxes', () => {
     expect(ids).toEqual(before.toReversed());
   });
 
-  test('a create is in the list that is asked for next', async () => {
+  test('are in the next list after their create', async () => {
     const mine = await service.newOrg();
     for (let index = 0; index < 20; index += 1) {
       const { body } = await mine.post('/v1/sandboxes', smallRequest(`fresh-${index}`));
@@ -202,7 +202,7 @@ describe('sandboxes', () => {
     }
   });
 
-  test('a cursor is refused with other filters, another sort, endpoint or organization, and when tampered with', async () => {
+  test('need a cursor with the same filters, sort, endpoint and organization, and intact', async () => {
     const other = await service.newOrg();
     const { body } = await client.get('/v1/sandboxes', { limit: 5, labels: '{"team":"ml"}' });
     const cursor: string = body.next_cursor;
@@ -213,7 +213,7 @@ describe('sandboxes', () => {
     };
     const same = { labels: '{"team":"ml"}', cursor };
     expect((await client.get('/v1/sandboxes', same)).status).toBe(200);
-    // Another page size and another spelling of the same filter are the same query.
+    // A different page size or another spelling of the same filter keeps the query the same.
     expect(
       (await client.get('/v1/sandboxes', { ...same, labels: ' {"team" : "ml"} ', limit: 7 })).status,
     ).toBe(200);
@@ -281,7 +281,7 @@ describe('events', () => {
     }
   });
 
-  test('every filter, exclusion and page size gives each event of a simple model exactly once', async () => {
+  test('match a simple model exactly once under every filter, exclusion and page size', async () => {
     const some = (values: string[]) =>
       fc.array(fc.constantFrom(...values, ...values.map((value) => `!${value}`)), {
         minLength: 1,
@@ -339,7 +339,7 @@ describe('events', () => {
     );
   });
 
-  test('digits below the microsecond neither add an event at an inclusive bound nor lose one', async () => {
+  test('match time bounds with digits below the microsecond exactly', async () => {
     const count = async (query: Record<string, string>) =>
       (await walk(client, '/v1/events', { ...query, limit: 100 })).length;
     expect(await count({ since: '2026-03-01T00:00:00.000003Z' })).toBe(160);
@@ -351,7 +351,7 @@ describe('events', () => {
     expect(body.data).toHaveLength(80);
   });
 
-  test('all four actors and any payload come back as they were written, one by one too', async () => {
+  test('of all four actors and with any payload come back as written, also one by one', async () => {
     const all = await walk(client, '/v1/events', { limit: 100 });
     for (const actor of actors) expect(all.map((event) => event.actor)).toContainEqual(actor);
     const payloads = all.map(({ payload }) => JSON.stringify(payload));

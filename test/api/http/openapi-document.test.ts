@@ -3,8 +3,6 @@ import { expectDocumented, openapi, operations } from '../../support/openapi.js'
 import { startTestService, type TestService } from '../../support/service.js';
 import { untilStatus } from '../../support/polling.js';
 
-/** Every operation and field of openapi.json has a description, and every operation an example that works. */
-
 type Json = { [key: string]: unknown };
 interface Content {
   [type: string]: { schema?: Json; example?: unknown };
@@ -29,7 +27,7 @@ function componentOf(schema: Json): Json {
   return name === undefined ? {} : (openapi.components.schemas[name] as Json);
 }
 
-/** Fields below a schema that neither have a description nor refer to a component that has one. */
+/** The fields below a schema that have no description, neither their own nor that of a component. */
 function undescribed(schema: unknown, place: string): string[] {
   if (Array.isArray(schema)) return schema.flatMap((part, index) => undescribed(part, `${place}[${index}]`));
   if (typeof schema !== 'object' || schema === null) return [];
@@ -49,12 +47,12 @@ function hasText(text: unknown): boolean {
   return typeof text === 'string' && text.trim() !== '' && text !== 'Default Response';
 }
 
-/** The first media type of a body: the one that has the example. */
+/** The first media type of a body: the one with the example. */
 function first(content: Content | undefined): [string, { schema?: Json; example?: unknown }] | undefined {
   return Object.entries(content ?? {})[0];
 }
 
-/** The answer that has the example: of success, or of the refusal where there is no success. */
+/** The answer with the example: a success, or the refusal of operations without success. */
 function exampleOf({ responses }: Documented): { status: number; type: string; value: unknown } | undefined {
   for (const [status, { content }] of Object.entries(responses)) {
     for (const [type, { example }] of Object.entries(content ?? {})) {
@@ -122,7 +120,7 @@ describe('the example of', () => {
     '%s works and has the fields of a real answer',
     async (_, entry) => {
       const client = await service.newOrg();
-      /** Ids of the examples, and those that the service gave instead. */
+      /** Maps ids of the examples to ids of the service. */
       const ids = new Map<unknown, string>();
 
       async function send({ method, path, operation }: (typeof documented)[number]) {
@@ -163,7 +161,7 @@ describe('the example of', () => {
   );
 });
 
-/** The operations whose examples make what the example of an operation refers to. */
+/** The operations whose examples create the resources that the example of an operation refers to. */
 function operationsBefore({ path, operation: { operationId } }: (typeof documented)[number]): string[] {
   if (operationId === 'get_event') return ['create_sandbox', 'list_events'];
   if (operationId.startsWith('start_')) return ['create_sandbox', 'stop_sandbox'];
@@ -181,10 +179,10 @@ function idIn(body: unknown): string | undefined {
   return id ?? data?.[0]?.id;
 }
 
-/** Objects whose keys differ from one answer to the next. The schema checks them. */
+/** The keys of these objects differ between answers. The schema checks them. */
 const OPEN = new Set(['actor', 'created_by', 'labels', 'payload']);
 
-/** Fields of an example that the real answer does not have. */
+/** The fields of an example that the real answer lacks. */
 function inventedFields(example: unknown, real: unknown, place = ''): string[] {
   if (Array.isArray(example) && Array.isArray(real)) {
     return example.length > 0 && real.length > 0 ? inventedFields(example[0], real[0], `${place}[]`) : [];

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-test('what is left is said with every answer, and what is too much is refused until the time is over', async () => {
+test('each answer states the remaining requests, and requests above the limit are refused until the window ends', async () => {
   const first = await client.get('/v1/me/org');
   expect(first.headers.get('ratelimit-policy')).toBe('"key";q=30;w=10');
   expect(first.headers.get('ratelimit')).toMatch(/^"key";r=29;t=\d+$/);
@@ -31,14 +31,14 @@ test('what is left is said with every answer, and what is too much is refused un
   const wait = Number(refused.headers.get('retry-after'));
   expect(wait).toBeGreaterThanOrEqual(1);
   expect(wait).toBeLessThanOrEqual(10);
-  // Another key is not held back by it.
+  // Another key has its own limit.
   const other: NewKey = await createKey(service.ctx.pool, client.org.id, 'other', operator('test'));
   expect((await client.request('GET', '/v1/me/org', { key: other.key })).status).toBe(200);
   await new Promise((resolve) => setTimeout(resolve, wait * 1000));
   expect((await client.get('/v1/me/org')).status).toBe(200);
 });
 
-test('an address that tries keys is told to wait, and a good key is still taken from it', async () => {
+test('an address that tries keys must wait, and a valid key still works from it', async () => {
   const good = await createKey(service.ctx.pool, client.org.id, 'good', operator('test'));
   const tried: number[] = [];
   for (let count = 0; count < 25; count += 1) {
@@ -53,7 +53,7 @@ test('an address that tries keys is told to wait, and a good key is still taken 
   expect((await client.request('GET', '/v1/me/org', { key: good.key })).status).toBe(200);
 });
 
-test('keys that are made up, however many at once, take few connections, and good ones come through between them', async () => {
+test('many forged keys at once take few connections, and valid keys pass between them', async () => {
   const other = await startTestService({ worker: false, settings: { failedAuthLimit: 20 }, beside: service });
   const { pool } = other.ctx;
   const [known, unseen] = [
@@ -94,17 +94,14 @@ test('keys that are made up, however many at once, take few connections, and goo
 
 test.each([
   ['requests', '/v1/me/org'],
-  ['requests for what is not there', '/v1/nothing'],
-])(
-  'who sends more %s on a connection than anybody would wait for is refused and cut off',
-  async (_, path) => {
-    const answers = await pipeline(service.url, Array.from({ length: 300 }, makeKey), path);
-    expect(answers).toContain('more than 100 requests are under way on this connection');
-    expect(statusesOf(answers).length).toBeLessThan(300);
-  },
-);
+  ['requests for unknown routes', '/v1/nothing'],
+])('a client that sends too many %s on one connection is refused and cut off', async (_, path) => {
+  const answers = await pipeline(service.url, Array.from({ length: 300 }, makeKey), path);
+  expect(answers).toContain('more than 100 requests are under way on this connection');
+  expect(statusesOf(answers).length).toBeLessThan(300);
+});
 
-test('a customer of IPv6 has one limit for all addresses, and others do not push what is counted out', async () => {
+test('the addresses of one IPv6 customer share one limit, and other addresses do not evict its count', async () => {
   const limits = await makeLimits(Fastify(), { ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
   const fail = (ip: string) =>
     limits.ofFailures({ ip, routeOptions: { config: {} } } as FastifyRequest).then(
@@ -121,11 +118,11 @@ test('a customer of IPv6 has one limit for all addresses, and others do not push
   expect([await fail('10.0.0.1'), await fail('10.0.0.1')]).toEqual(['counted', 'refused']);
 });
 
-test('unless said, fifty clients in a wait can poll ten times a second with one key', () => {
+test('with default limits fifty clients can poll ten times a second during a wait with one key', () => {
   expect(DEFAULT_SETTINGS.rateLimit).toBeGreaterThanOrEqual(50 * 10);
 });
 
-/** Sends a request with each key at once over one connection, and gives what comes until it is closed. */
+/** Sends one request with each key at once over one connection. Returns the bytes received until it closes. */
 function pipeline(url: string, keys: readonly string[], path = '/v1/me/org'): Promise<string> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
@@ -138,7 +135,7 @@ function pipeline(url: string, keys: readonly string[], path = '/v1/me/org'): Pr
     socket.on('data', (chunk) => (text += chunk.toString()));
     socket.on('close', () => resolve(text));
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      // What was sent too much is not read.
+      // The server does not read the requests above the limit.
       if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') reject(error);
     });
   });

@@ -40,7 +40,7 @@ test('every table of organizations has a policy', async () => {
   expect(rows.map(({ tablename }) => tablename)).toEqual(tables);
 });
 
-test('a statement that forgets the organization sees the own one only', async () => {
+test("a statement without the organization returns only rows of the caller's organization", async () => {
   let seen = 0;
   for (const table of tables) {
     const ofAll = `select distinct ${idOf(table)} as id from ${table}`;
@@ -51,11 +51,11 @@ test('a statement that forgets the organization sees the own one only', async ()
     }
     if (all.includes(victim.client.org.id)) seen += 1;
   }
-  // Of nearly every table there is something that was not seen.
+  // Nearly every table has rows that the statement did not return.
   expect(seen).toBeGreaterThan(tables.length / 2);
 });
 
-test('a write that forgets the organization, or names another, changes nothing of it', async () => {
+test('a write that omits the organization or names another one changes none of its rows', async () => {
   const before = await snapshot(service, victim.client.org.id);
   const { pool } = requests.of(intruder.org.id);
   for (const table of ['sandboxes', 'volumes', 'webhooks', 'api_keys']) {
@@ -75,7 +75,7 @@ test('a write that forgets the organization, or names another, changes nothing o
   expect(await snapshot(service, victim.client.org.id)).toEqual(before);
 });
 
-test('the months of the audit events cannot be read by themselves', async () => {
+test('requests cannot read the partitions of the audit events directly', async () => {
   const { rows } = await service.ctx.pool.query<{ name: string }>(
     "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'events'::regclass limit 1",
   );
@@ -84,7 +84,7 @@ test('the months of the audit events cannot be read by themselves', async () => 
   );
 });
 
-test('what belongs to no organization is not within the reach of requests', async () => {
+test('requests cannot reach tables that belong to no organization', async () => {
   const { rows } = await service.ctx.pool.query<{ name: string }>(
     `select relname as name from pg_class
      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm') and not relispartition
@@ -100,7 +100,7 @@ test('what belongs to no organization is not within the reach of requests', asyn
   }
 });
 
-test('a connection that served one organization serves the next one alone, also after what failed', async () => {
+test('a connection serves each organization alone, also after an error', async () => {
   const names = async (id: string) =>
     (await requests.of(id).pool.query<{ id: string }>('select id from orgs')).rows.map((row) => row.id);
   const ids = [victim.client.org.id, intruder.org.id];
@@ -116,7 +116,7 @@ test('a connection that served one organization serves the next one alone, also 
   }
 });
 
-test('a user that may not make roles works without one, and with one that it is given', async () => {
+test('a database user that cannot create roles works without a role, and with an assigned one', async () => {
   const name = `plain_${process.pid}`;
   const server = inject('server');
   const admin = openPool(withDatabase(server, 'template1'), () => undefined);
@@ -142,7 +142,7 @@ test('a user that may not make roles works without one, and with one that it is 
   }
 });
 
-test('a user that does not own the tables is told so, and not shown an empty installation', async () => {
+test('a database user that does not own the tables gets an error, not an empty installation', async () => {
   const name = `guest_${process.pid}`;
   const { pool } = service.ctx;
   await pool.query(`create role ${name} login`);

@@ -34,7 +34,7 @@ function open(): Reads {
   return each;
 }
 
-/** Every organization that a statement sees which names none. */
+/** The organizations that a statement without an organization returns. */
 async function seenBy(orgId: string): Promise<string[]> {
   const { rows } = await reads.query<{ id: string }>(orgId, prepared('select id from orgs', []));
   return rows.map(({ id }) => id);
@@ -52,7 +52,7 @@ async function sessions(condition: string): Promise<number> {
   return rows.length;
 }
 
-/** Ends or cancels what the readers of this database do. */
+/** Cancels or ends the statements of the readers of this database. */
 async function interfere(how: 'pg_cancel_backend' | 'pg_terminate_backend'): Promise<void> {
   await service.ctx.pool.query(
     `select ${how}(pid) from pg_stat_activity where datname = current_database() and application_name = $1`,
@@ -60,15 +60,15 @@ async function interfere(how: 'pg_cancel_backend' | 'pg_terminate_backend'): Pro
   );
 }
 
-test('of hundreds of reads at once each sees its own organization and nothing else', async () => {
+test('hundreds of concurrent reads each return only their own organization', async () => {
   reads = open();
   const asked = Array.from({ length: 1_000 }, anyOrg);
   expect(await Promise.all(asked.map(seenBy))).toEqual(asked.map((id) => [id]));
-  // Those of this test, and none yet of the service.
+  // The connections of this test; the service has opened none.
   expect(await sessions('application_name = $1')).toBe(2);
 });
 
-test('when connections end and statements are cancelled at any moment, whoever is answered sees the own organization', async () => {
+test('reads return only their own organization while connections end and statements are cancelled at random', async () => {
   reads = open();
   let answered = 0;
   let failed = 0;
@@ -88,7 +88,7 @@ test('when connections end and statements are cancelled at any moment, whoever i
   for (let round = 0; round < 60; round += 1) {
     await interfere(round % 3 === 0 ? 'pg_terminate_backend' : 'pg_cancel_backend');
     const before = answered;
-    // Between two of them something has to be answered, or there is nothing to be wrong.
+    // Between two interruptions at least one read succeeds, so the test observes answers.
     await until(async () => Promise.resolve(answered > before), Boolean);
   }
   stop.abort();
@@ -96,10 +96,10 @@ test('when connections end and statements are cancelled at any moment, whoever i
   expect(failed).toBeGreaterThan(0);
 });
 
-test('what was sent behind a setting that failed is not given out', async () => {
+test('statements pipelined after a failed setting return no rows', async () => {
   reads = open();
   const [before, after] = orgs.map(({ org }) => org.id) as [string, string];
-  // Both connections serve the first.
+  // Both connections serve the first organization.
   await Promise.all(Array.from({ length: 10 }, () => seenBy(before)));
   await service.ctx.pool.query(
     'revoke execute on function pg_catalog.set_config(text, text, boolean) from public',
@@ -121,7 +121,7 @@ test('what was sent behind a setting that failed is not given out', async () => 
   expect(await seenBy(after)).toEqual([after]);
 });
 
-test('a statement that fails leaves those before and behind it alone', async () => {
+test('a failed statement leaves the previous and the next ones intact', async () => {
   reads = open();
   const ids = orgs.map(({ org }) => org.id);
   const asked = Array.from({ length: 60 }, (_, index) => ids[index % ids.length]!);
@@ -136,7 +136,7 @@ test('a statement that fails leaves those before and behind it alone', async () 
   }
 });
 
-test('a read whose connection is ended under way is answered 503, and the next one as ever', async () => {
+test('a read whose connection ends in progress is answered 503, and the next read succeeds', async () => {
   const [client] = orgs as [Client];
   const { body: sandbox } = await client.post('/v1/sandboxes', smallRequest('read'));
   const ask = () =>
@@ -149,7 +149,7 @@ test('a read whose connection is ended under way is answered 503, and the next o
       () => sessions("application_name = $1 and wait_event_type = 'Lock'"),
       (count) => count === 2,
     );
-    // Some may come so late that they find a new connection.
+    // Some reads may start so late that they get a new connection.
     const rude = setInterval(() => void interfere('pg_terminate_backend'), 100);
     const answers = await asked.finally(() => clearInterval(rude));
     for (const answer of answers) {
@@ -163,7 +163,7 @@ test('a read whose connection is ended under way is answered 503, and the next o
   expect((await ask()).status).toBe(200);
 });
 
-test('a connection that says nothing for long is cut off, and others are made', async () => {
+test('a connection without answers for too long is closed, and new ones open', async () => {
   reads = openReads(service.database, true, () => undefined, { silenceMs: 300, lookEveryMs: 50 });
   opened.push(reads);
   const orgId = anyOrg();
@@ -175,11 +175,11 @@ test('a connection that says nothing for long is cut off, and others are made', 
       asked.map(() => true),
     );
   });
-  // What was cut off may wait for the lock still; those who ask now do not wait for it.
+  // Statements that were cut off may still wait for the lock; new reads do not.
   expect(await seenBy(orgId)).toEqual([orgId]);
 });
 
-test('nobody waits for long behind a table that is locked: 503, and as ever when it is free', async () => {
+test('a locked table delays reads briefly: they answer 503, and succeed once it is free', async () => {
   const [client] = orgs as [Client];
   const ask = async (path: string) => {
     const response = await fetch(`${client.url}${path}`, {
@@ -196,7 +196,8 @@ test('nobody waits for long behind a table that is locked: 503, and as ever when
     await tx.query('lock table sandboxes in access exclusive mode');
     const first = askMany();
     await sleep(MOST_MS + 200);
-    // Behind those, though the table of these is free. The lock is still held when the answer comes.
+    // These reads queue after the blocked ones, although their table is free. The lock is still held when they are
+    // answered.
     expect(await ask('/v1/events')).toEqual(refused);
     await interfere('pg_cancel_backend');
     const cancels = setInterval(() => void interfere('pg_cancel_backend'), 50);
@@ -217,14 +218,14 @@ test.each([
   ['sort=name&labels=%7B%22a%22%3A%22b%22%7D', false],
   ['name_prefix=a', false],
   ['status=failed', false],
-])('of lists, %s is a short read: %s', async (query, isShort) => {
+])('the list query %s is a short read: %s', async (query, isShort) => {
   const sent = await sentDuring(async () => {
     expect((await orgs[0]!.get('/v1/sandboxes', query)).status).toBe(200);
   });
   expect(sent.filter(({ text }) => text.includes('order by')).map(({ shared }) => shared)).toEqual([isShort]);
 });
 
-test('a statement whose table was changed after it was prepared is carried out all the same', async () => {
+test('a statement whose table changed after it was prepared still succeeds', async () => {
   const { pool } = service.ctx;
   const requests = openRequests(service.database, false, () => undefined);
   await pool.query('create table changing (value int)');
@@ -236,7 +237,7 @@ test('a statement whose table was changed after it was prepared is carried out a
     expect(await inOne()).toEqual([{ value: 7 }]);
     await pool.query('alter table changing alter value type text');
     expect(await inOne()).toEqual([{ value: '7' }]);
-    // One by itself may fail once, and leaves no connection that would fail again.
+    // A single read may fail once, and leaves no connection that would fail again.
     await pool.query('alter table changing alter value type int using value::int');
     await expect(ask(own)).rejects.toThrow('cached plan');
     expect((await ask(own)).rows).toEqual([{ value: 7 }]);
@@ -246,7 +247,7 @@ test('a statement whose table was changed after it was prepared is carried out a
   }
 });
 
-test('closing answers what is under way, and then there are no connections', async () => {
+test('close answers the reads in progress, then closes the connections', async () => {
   const closing = openReads(service.database, true, () => undefined);
   const orgId = anyOrg();
   const slow = closing.query(orgId, 'select pg_sleep(0.3), 1 as done');
@@ -262,7 +263,7 @@ test('closing answers what is under way, and then there are no connections', asy
 
 const listed = { statuses: [], namePrefix: undefined, createdAfter: undefined, createdBefore: undefined };
 
-/** Whether the statement of a list of the sandboxes with so many labels has a name. */
+/** Whether the list of sandboxes with this many labels is a named statement. */
 async function isListNamed(labels: number): Promise<boolean> {
   const asked: unknown[] = [];
   const recorder: Sql = {
@@ -279,7 +280,7 @@ async function isListNamed(labels: number): Promise<boolean> {
   return (asked[0] as Statement).name !== undefined;
 }
 
-test('who asks for ever other lists leaves names for what all ask', async () => {
+test('a caller that lists with ever other filters leaves statement names for common lists', async () => {
   expect(await isListNamed(1)).toBe(true);
   for (let labels = 2; labels < 200; labels += 1) await isListNamed(labels);
   expect(await isListNamed(200)).toBe(false);
@@ -288,7 +289,7 @@ test('who asks for ever other lists leaves names for what all ask', async () => 
   expect(prepared('select 1', []).name).toBeDefined();
 });
 
-test('a text is prepared under one name, and of ever more texts the later ones have none', () => {
+test('a text is prepared under one name, and later texts get none once the names are used up', () => {
   const first = prepared('select $1::int', [1]);
   expect(prepared(['select', '$1::int'].join(' '), [2])).toEqual({ ...first, values: [2] });
   expect(first.name).toBeDefined();

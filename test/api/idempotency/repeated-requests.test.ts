@@ -50,7 +50,7 @@ const create = (name: string, query = {}): Write => ({
   query,
 });
 
-/** What each write is tried on: made by the test, at rest. */
+/** The writes, each for resources that the test made and that do not change by themselves. */
 const WRITES: Record<string, (made: { id: string; name: string; volume: string }) => Write> = {
   create_sandbox: ({ name }) => create(`${name}-created`),
   update_sandbox: ({ id, name }) => ({
@@ -81,7 +81,7 @@ const WRITES: Record<string, (made: { id: string; name: string; volume: string }
   restore_volume: ({ volume }) => ({ method: 'POST', path: `/v1/volumes/${volume}/restore` }),
 };
 
-/** Tried in `idempotency-files.test.ts`. */
+/** `volume-files.test.ts` covers these. */
 const FILE_WRITES = [
   'copy_volume_file',
   'delete_volume_file',
@@ -90,7 +90,7 @@ const FILE_WRITES = [
   'write_volume_file',
 ];
 
-/** Tried in `keys/routes.test.ts`: what is repeated has no secret in it. */
+/** `keys/routes.test.ts` covers these: repeated answers have no secret. */
 const KEY_WRITES = ['create_key', 'revoke_key', 'rotate_key'];
 
 const keyed = operations.filter(({ operation }) =>
@@ -99,13 +99,13 @@ const keyed = operations.filter(({ operation }) =>
   ),
 );
 
-test('every operation that takes a key is tried', () => {
+test('every operation that takes a key is covered', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
     [...Object.keys(WRITES), ...FILE_WRITES, ...KEY_WRITES].toSorted(),
   );
 });
 
-test.each(Object.keys(WRITES))('%s with a key is carried out once', async (operation) => {
+test.each(Object.keys(WRITES))('%s with a key is executed once', async (operation) => {
   const mine = await service.newOrg();
   const name = operation.replaceAll('_', '-');
   const { body: sandbox } = await mine.post('/v1/sandboxes', smallRequest(name), {
@@ -118,7 +118,7 @@ test.each(Object.keys(WRITES))('%s with a key is carried out once', async (opera
   const before = await eventCount(mine);
   const first = await send(write, 'once', mine);
   expect([first.status, isReplay(first)], first.text).toEqual([200, false]);
-  // What the worker does of it is an event too.
+  // The worker records further events.
   if (/^(start|stop|restart)/.test(operation)) {
     await untilStatus(mine, sandbox.id, operation.startsWith('stop') ? 'stopped' : 'running');
   }
@@ -131,17 +131,17 @@ test.each(Object.keys(WRITES))('%s with a key is carried out once', async (opera
   expect(await eventCount(mine)).toBe(after);
 });
 
-test('a delete whose answer was lost is answered again, without the key it is not found', async () => {
+test('a delete whose answer was lost is answered again with its key, and not found without', async () => {
   const { body } = await client.post('/v1/sandboxes', smallRequest('lost'));
   const write = { method: 'DELETE', path: `/v1/sandboxes/${body.id}` };
   const first = await send(write, 'lost-delete');
   expect((await send(write, 'lost-delete')).body).toEqual(first.body);
   expect((await client.delete(write.path)).status).toBe(404);
-  // Another key is another request.
+  // A different key makes a different request.
   expect((await send(write, 'another-delete')).status).toBe(404);
 });
 
-describe('the same key for another request', () => {
+describe('the same key for a different request', () => {
   test.each<[string, Partial<Write>]>([
     ['method', { method: 'DELETE', path: '/v1/sandboxes/by-name/conflict' }],
     ['path', { path: '/v1/volumes', body: { name: 'conflict' } }],
@@ -156,7 +156,7 @@ describe('the same key for another request', () => {
     expect(await eventCount(mine)).toBe(before);
   });
 
-  test('of another organization is another key', async () => {
+  test('an organization does not share its keys with another', async () => {
     const stranger = await service.newOrg();
     const [one, two] = await Promise.all([
       send(create('neighbours'), 'popular'),
@@ -167,18 +167,18 @@ describe('the same key for another request', () => {
   });
 });
 
-test('a refusal is not kept: the request is tried again when what was wrong is mended', async () => {
+test('a refusal is not stored: the request is retried once its cause is gone', async () => {
   const { body: taken } = await client.post('/v1/sandboxes', smallRequest('mended'));
   expect((await send(create('mended'), 'second-try')).status).toBe(409);
   await client.delete(`/v1/sandboxes/${taken.id}`);
   const made = await send(create('mended'), 'second-try');
   expect([made.status, isReplay(made)]).toEqual([200, false]);
-  // And the refused request does not hold the key for itself.
+  // The refused request does not keep the key either.
   expect((await send({ method: 'DELETE', path: '/v1/sandboxes/by-name/none' }, 'free')).status).toBe(404);
   expect((await send(create('takes-it'), 'free')).status).toBe(200);
 });
 
-test('of twenty equal requests at once one is carried out, and all have its answer', async () => {
+test('of twenty equal concurrent requests the service executes one and answers all', async () => {
   const mine = await service.newOrg();
   for (const write of [
     create('twenty'),
@@ -198,7 +198,7 @@ test('of twenty equal requests at once one is carried out, and all have its answ
 describe('with wait_for=running', () => {
   const waiting = { start: true, wait_for: 'running', wait_timeout: 90 };
 
-  test('the answer that is repeated is the final one, whatever has become of it since', async () => {
+  test('the repeated answer is the final one, whatever happened to the sandbox later', async () => {
     const write = create('final', waiting);
     const first = await send(write, 'final');
     expect(first.body.status).toBe('running');
@@ -208,7 +208,7 @@ describe('with wait_for=running', () => {
     expect([isReplay(again), again.text]).toEqual([true, first.text]);
   });
 
-  test('who was cut off while waiting asks again, and gets the end of the same start', async () => {
+  test('a client cut off during the wait repeats the request and gets the end of the same start', async () => {
     const slow = await startTestService({ simulated: { startMs: 1_200 } });
     try {
       const mine = await slow.newOrg();
@@ -244,7 +244,7 @@ describe('with wait_for=running', () => {
     }
   });
 
-  test('a wait that ran out of time is answered, and that answer is repeated', async () => {
+  test('a wait that timed out is answered, and the answer is repeated', async () => {
     const slow = await startTestService({ worker: false });
     try {
       const mine = await slow.newOrg();
@@ -259,7 +259,7 @@ describe('with wait_for=running', () => {
   });
 });
 
-test('a request cut off before its answer has been carried out whole or not at all', async () => {
+test('a request cut off before its answer is executed completely or not at all', async () => {
   const mine = await service.newOrg();
   for (let round = 0; round < 30; round += 1) {
     const write = create(`cut-${round}`);
@@ -289,7 +289,7 @@ describe('after a day', () => {
     ]);
   const DAY = 24 * 3_600_000;
 
-  test('a key is as good as new, and until then it is not', async () => {
+  test('a key can be used for another request, and not earlier', async () => {
     const other = await startTestService({ worker: false });
     try {
       const mine = await other.newOrg();
@@ -301,7 +301,7 @@ describe('after a day', () => {
       await shift(DAY - 60_000);
       expect(isReplay(await send(create('day'), 'day', mine))).toBe(true);
       await shift(DAY + 1_000);
-      // Carried out for real: the name is taken.
+      // The request is executed: the name is taken.
       expect((await send(create('day'), 'day', mine)).body.error.code).toBe('name_already_exists');
       const deleted = await send({ method: 'DELETE', path: `/v1/sandboxes/${body.id}` }, 'day', mine);
       expect([deleted.status, isReplay(deleted)]).toEqual([200, false]);
@@ -310,7 +310,7 @@ describe('after a day', () => {
     }
   });
 
-  test('it is deleted', async () => {
+  test('a key is deleted', async () => {
     await send({ method: 'POST', path: '/v1/volumes', body: { name: 'old-key' } }, 'old-key');
     await ago(DAY + 1_000);
     await send({ method: 'POST', path: '/v1/volumes', body: { name: 'young-key' } }, 'young-key');
@@ -340,14 +340,14 @@ test.each([
   expect(await eventCount()).toBe(before);
 });
 
-test('the longest and strangest key there may be is taken', async () => {
+test('the longest key with the widest range of characters is accepted', async () => {
   const key = `~ !"#$%&'()*+,-./:;<=>?@[]^_{|} ${'x'.repeat(223)}`;
   expect(key).toHaveLength(255);
   expect(isReplay(await send(create('strange'), key))).toBe(false);
   expect(isReplay(await send(create('strange'), key))).toBe(true);
 });
 
-test('a request is recognised after the secret keys were rotated, and another is still refused', async () => {
+test('a request is recognised after a rotation of the secret keys, and a different one is still refused', async () => {
   const old = Keyring.makeKey();
   const keys = (...texts: string[]) => Keyring.parse(texts.join('\n'), 'a test');
   let keyring = keys(old);
@@ -363,7 +363,8 @@ test('a request is recognised after the secret keys were rotated, and another is
     expect((await send(create('rotated'), 'rotated', by)).text).toBe(first.text);
     expect((await send(create('other'), 'rotated', by)).body.error.code).toBe('idempotency_conflict');
     expect((await send(waiting, 'wait', by)).text).toBe((await waited).text);
-    // Without the key that made it nothing is recognised: better refused than carried out twice.
+    // Without the key that made its digest no request is recognised. The service refuses it, so nothing is executed
+    // twice.
     keyring = keys(Keyring.makeKey());
     expect((await send(create('rotated'), 'rotated', by)).status).toBe(409);
   } finally {
@@ -372,7 +373,7 @@ test('a request is recognised after the secret keys were rotated, and another is
   }
 });
 
-test('a read does not look at the key, and what a key is for is stored without the request', async () => {
+test('a read ignores the key, and the store of keys holds no request bodies', async () => {
   expect((await client.request('GET', '/v1/volumes', { headers: { 'idempotency-key': '' } })).status).toBe(
     200,
   );

@@ -20,7 +20,7 @@ const isReplay = ({ headers }: Answer) => headers.get('idempotency-replayed') ==
 
 const pathHeader = (path: string) => ({ 'x-msb-file-path': Buffer.from(path).toString('base64url') });
 
-/** Writes of files, in a volume with the files `a` and `other`: each as a request, and what undoes it. */
+/** Writes of files in a volume with the files `a` and `other`: the request, and the request that undoes it. */
 const FILE_WRITES: Record<string, { request: FileRequest; undo: FileRequest }> = {
   delete_volume_file: {
     request: { method: 'DELETE', path: '', headers: pathHeader('a') },
@@ -47,7 +47,7 @@ interface FileRequest {
   body?: unknown;
 }
 
-test.each(Object.keys(FILE_WRITES))('%s with a key is carried out once', async (operation) => {
+test.each(Object.keys(FILE_WRITES))('%s with a key is executed once', async (operation) => {
   const { body: volume } = await client.post('/v1/volumes', { name: operation.replaceAll('_', '-') });
   const base = `/v1/volumes/${volume.id}/files`;
   for (const name of ['a', 'other']) {
@@ -69,7 +69,7 @@ test.each(Object.keys(FILE_WRITES))('%s with a key is carried out once', async (
   const again = await ask(request, key);
   expect([again.status, isReplay(again), again.text]).toEqual([200, true, first.text]);
   expect(await files()).toEqual(undone);
-  // What is asked for stands in the headers, too.
+  // The headers hold part of the request, too.
   const other = request.headers
     ? { ...request, headers: pathHeader('other') }
     : { ...request, body: { path: 'x' } };
@@ -88,7 +88,7 @@ describe('writes of files with keys', () => {
       });
   };
 
-  test('hold no database connection, however many there are', async () => {
+  test('hold no database connection, at any number', async () => {
     const mkdir = await make(await service.newOrg());
     const answers = await Promise.all(
       Array.from({ length: 60 }, (_, index) => mkdir(`d${index}`, `key-${index}`)),
@@ -96,7 +96,7 @@ describe('writes of files with keys', () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  test('under way with the same key are told to come back, and one that was cut off is carried out', async () => {
+  test('answer that the same key is in progress, and a write that was cut off is executed', async () => {
     const mine = await service.newOrg();
     const mkdir = await make(mine);
     await mkdir('d', 'cut');
@@ -118,7 +118,7 @@ describe('writes of files with keys', () => {
     expect(isReplay(await mkdir('d', 'cut'))).toBe(true);
   });
 
-  test('that take longer than that are not begun again, and their answer is kept', async () => {
+  test('that outlast their claim are not started again, and their answer is stored', async () => {
     const { org } = await service.newOrg();
     const keyed = {
       ...{
@@ -145,7 +145,8 @@ describe('writes of files with keys', () => {
     );
     const again = () => inFileWrite(service.ctx, caller, work(Promise.resolve()));
     await expect(again()).rejects.toThrow('still being carried out');
-    // Taken over by one that believes it was cut off: the first does not answer for it, nor lets its key go.
+    // Another process takes the key over after the claim expires. The first process neither stores its answer nor
+    // releases the key.
     const later = { ...service.ctx, now: () => addMillis(service.ctx.now(), 61_000) };
     const other = inFileWrite(later, caller, async () => Promise.resolve({ message: 'taken over' }));
     expect(await other).toEqual({ message: 'taken over' });
@@ -155,7 +156,7 @@ describe('writes of files with keys', () => {
     expect(begun).toBe(1);
   });
 
-  test('an upload is recognised by its body, and not done again', async () => {
+  test('recognise an upload by its body, and do not repeat it', async () => {
     const mine = await service.newOrg();
     const { body: host } = await mine.get('/v1/volumes/default');
     const url = `${mine.url}/v1/volumes/${host.id}/files/content`;
@@ -184,7 +185,7 @@ describe('writes of files with keys', () => {
     ]);
   });
 
-  test('that are refused leave the key free', async () => {
+  test('that are refused release the key', async () => {
     const mkdir = await make(await service.newOrg());
     expect((await mkdir('../out', 'refused')).status).toBe(400);
     expect((await mkdir('in', 'refused')).status).toBe(200);

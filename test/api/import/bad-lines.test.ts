@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** The rows of an organization, wherever they are: nothing may be left of an import that was refused. */
+/** Counts the rows of an organization in every table: a refused import leaves none. */
 async function rowsOf(org: Line): Promise<number> {
   const tables = ['sandboxes', 'sandbox_labels', 'runs', 'volumes', 'accruals', 'events'];
   const counts = tables.map((table) => `(select count(*) from ${table} where org_id = $1)`);
@@ -31,7 +31,7 @@ async function rowsOf(org: Line): Promise<number> {
 }
 
 describe('bad lines', () => {
-  /** An organization that is nowhere. */
+  /** An organization that does not exist. */
   const nowhere: Line = { kind: 'org', id: '0190e5a0-0000-7000-8000-000000000000' };
   const without = ({ ...copy }: Line, key: string): Line => {
     delete copy[key];
@@ -39,7 +39,7 @@ describe('bad lines', () => {
   };
   const spec = (change: Record<string, unknown>) => ({ spec: { ...BARE_SPEC, ...change } });
 
-  /** Each: what follows a good organization (line 1) and a good sandbox (line 2), and what is said of line 3. */
+  /** Each case: the third line, after a good organization and a good sandbox, and the error for it. */
   const LINES: [string, (org: Line, sandbox: Line) => unknown, string | RegExp][] = [
     ['not JSON', () => '{"kind": "org"', 'is not JSON'],
     ['not an object', () => '[1]', 'is not a JSON object'],
@@ -268,7 +268,7 @@ describe('bad lines', () => {
     expect(await importedEvents(client)).toHaveLength(1);
   });
 
-  /** Each: lines of which the last clashes with an earlier one; with the earlier ones in the store it is the same. */
+  /** Each case: lines of which the last one clashes with an earlier one, either in the file or already in the store. */
   const CLASHES: [string, (org: Line) => Line[], RegExp][] = [
     [
       'a second run that is not stopped',
@@ -329,7 +329,7 @@ describe('bad lines', () => {
     expect(again).toMatchObject({ committed: false, bad: [{ line: 1, ...report }] });
   });
 
-  test('names and slugs of what is removed are free', async () => {
+  test('names and slugs of removed resources are free', async () => {
     const org = line.org();
     const removed_at = '2026-03-02T00:00:00Z';
     const first = line.sandbox(org, { removed_at });
@@ -347,7 +347,7 @@ describe('bad lines', () => {
     expect((await client.get('/v1/volumes')).body).toHaveLength(2);
   });
 
-  test('two accruals of one volume from one time that differ: neither wins silently', async () => {
+  test('two accruals of one volume with one start and different values are refused', async () => {
     const org = line.org();
     const volume = line.volume(org);
     const lines = [
@@ -375,7 +375,7 @@ describe('bad lines', () => {
     expect((await client.post(`/v1/sandboxes/${body.id}/start`)).status).toBe(200);
   });
 
-  test('what refers to a bad line is bad too, and each is said once, in the order of the file', async () => {
+  test('a line that refers to a bad line is bad too; each is reported once, in file order', async () => {
     const taken = line.org();
     const bad = line.org({ slug: taken['slug'] });
     const sandbox = line.sandbox(bad);
@@ -384,7 +384,7 @@ describe('bad lines', () => {
     expect(report.map((found) => found.line)).toEqual([2, 3, 4, 5]);
   });
 
-  test('of very many bad lines the first thousand are kept, and all are counted', async () => {
+  test('the report keeps the first thousand bad lines, and counts all', async () => {
     const org = line.org();
     const orphan = line.sandbox(nowhere);
     const { bad, badCount, lines } = await importText(
@@ -396,7 +396,7 @@ describe('bad lines', () => {
   });
 });
 
-describe('files as they come', () => {
+describe('file formats', () => {
   async function imports(make: (org: Line, sandbox: Line) => string | Buffer, options = {}) {
     const org = line.org();
     const sandbox = line.sandbox(org, { name: 'größe-☃-𝒳' });
@@ -407,32 +407,32 @@ describe('files as they come', () => {
     return result;
   }
 
-  test('lines that end as on Windows', () => imports((...lines) => toText(lines).replaceAll('\n', '\r\n')));
+  test('lines may end as on Windows', () => imports((...lines) => toText(lines).replaceAll('\n', '\r\n')));
 
-  test('no line break after the last line', async () => {
+  test('the last line needs no line break', async () => {
     expect((await imports((...lines) => toText(lines).trimEnd())).lines).toBe(2);
   });
 
-  test('a byte order mark, also of a file that was appended', () =>
+  test('a byte order mark is accepted, also within concatenated files', () =>
     imports((org, sandbox) => `\ufeff${toText([org])}\ufeff${toText([sandbox])}`));
 
-  test('blank lines are counted but not read', async () => {
+  test('blank lines are counted and skipped', async () => {
     expect(
       (await imports((org, sandbox) => `\n \t\r\n${toText([org])}\n\n${toText([sandbox])}\n`)).lines,
     ).toBe(7);
   });
 
-  test('chunks that part lines and characters anywhere', async () => {
+  test('chunks may split lines and characters anywhere', async () => {
     for (const chunk of [1, 2, 3, 7]) await imports((...lines) => toText(lines), { chunk });
   });
 
-  test('an empty file', async () => {
+  test('an empty file is accepted', async () => {
     for (const text of ['', '\n', '\ufeff']) {
       expect(await importText(service, text)).toMatchObject({ committed: true, badCount: 0 });
     }
   });
 
-  test('a line of several mebibytes is loaded whole', async () => {
+  test('a line of several mebibytes is loaded completely', async () => {
     const org = line.org();
     const payload = { text: 'ab\\"\n☃'.repeat(300_000) };
     const event = line.event(org, { payload });
@@ -441,7 +441,7 @@ describe('files as they come', () => {
     expect(body.payload.text === payload.text).toBe(true);
   });
 
-  test('a line that is too long is a bad line, and the next ones are read', async () => {
+  test('a line above the limit is a bad line, and the next lines are read', async () => {
     const org = line.org();
     const long = toText([line.event(org, { payload: 'x'.repeat(16 * 1024 * 1024) })]);
     const text = toText([org]) + long + toText([line.event(org)]);
@@ -450,14 +450,14 @@ describe('files as they come', () => {
     expect(result.bad).toEqual([{ line: 2, reason: 'is longer than 16 MiB' }]);
   });
 
-  test('bytes that are not UTF-8 are a bad line, not other characters', async () => {
+  test('a line that is not UTF-8 is a bad line', async () => {
     const org = line.org();
     const latin1 = Buffer.from(toText([line.sandbox(org, { name: 'größe' })]), 'latin1');
     const result = await importText(service, Buffer.concat([Buffer.from(toText([org])), latin1]));
     expect(result.bad).toEqual([{ line: 2, reason: 'is not UTF-8' }]);
   });
 
-  test('fifty thousand lines of one organization', async () => {
+  test('fifty thousand lines of one organization load in time', async () => {
     const org = line.org();
     const sandboxes = Array.from({ length: 10_000 }, () =>
       line.sandbox(org, { spec: { ...BARE_SPEC, labels: { team: 'ml' } } }),

@@ -8,14 +8,14 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** An organization and an event with this payload, written as JSON.stringify would not write it. */
+/** An organization, and an event with this payload as literal text. */
 function fileWith(payload: string) {
   const org = line.org();
   const event = line.event(org, { payload: 'PAYLOAD' });
   return { org, event, text: toText([org, event]).replace('"PAYLOAD"', payload) };
 }
 
-test('numbers that a double holds come back, however they are written, and so do strings that look like numbers', async () => {
+test('numbers that a double holds come back in any spelling, and so do strings that look like numbers', async () => {
   const payload =
     '[0,1.0,1E2,1e21,100000000000000000000,0.1,1.7976931348623157e308,5e-324,9007199254740992,-1.50e-7,"1e400","-0"]';
   const { org, event, text } = fileWith(payload);

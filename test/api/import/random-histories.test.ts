@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-test('any history reads as a plain model of it says, in whatever order and pieces it was loaded', async () => {
+test('any history reads as in a plain model, whatever the order and the pieces of its import', async () => {
   await fc.assert(
     fc.asyncProperty(anyHistory, fc.infiniteStream(fc.nat()), async (history, dice) => {
       const orgs = history.map((plan) => buildOrg(plan));
@@ -29,7 +29,7 @@ test('any history reads as a plain model of it says, in whatever order and piece
           .map((item) => ({ item, at: roll(2 ** 31) }))
           .toSorted((a, b) => a.at - b.at)
           .map(({ item }) => item);
-      // A piece may refer to what it brings itself and to what an earlier one brought.
+      // A piece may refer to its own lines and to those of earlier pieces.
       const pieces: Line[][] = Array.from({ length: 1 + roll(4) }, () => []);
       const pieceOf = new Map<string, number>();
       const lines = orgs.flatMap((org) => org.lines);
@@ -56,19 +56,19 @@ test('any history reads as a plain model of it says, in whatever order and piece
   );
 }, 180_000);
 
-// Arbitrary histories, and a model of what the API says of them.
+// Arbitrary histories, and a model of the API's answers about them.
 
 const DAY = 86_400_000_000n;
 const START = BigInt(Date.parse('2026-03-01T00:00:00Z')) * 1000n;
 const END = BigInt(Date.parse(NOW)) * 1000n;
 
-/** Microseconds of the first nineteen days of March; few distinct ones, so that times are equal and meet midnights. */
+/** Microseconds in the first nineteen days of March. Few are distinct, so times collide and fall on midnights. */
 const anyTime = fc.oneof(
   fc.bigInt({ min: 0n, max: 18n }).map((day) => START + day * DAY),
   fc.bigInt({ min: 0n, max: 18n * DAY }).map((micros) => START + micros),
   fc.bigInt({ min: 0n, max: 18n }).map((day) => START + day * DAY - 1n),
 );
-/** Few distinct ones, so that often only the id decides the order. */
+/** Few are distinct, so the id often decides the order. */
 const anyMoment = fc.oneof(anyTime, fc.constantFrom(START, START + 1n, START + DAY));
 const anySpan = fc.tuple(anyTime, anyTime).map(([a, b]) => (a < b ? ([a, b] as const) : ([b, a] as const)));
 const resource = fc.oneof(fc.nat(5), fc.nat(2_147_483_647));
@@ -260,7 +260,7 @@ function usage(intervals: Interval[], key: string, since: bigint, until: bigint)
   const rows = [...sums.values()].map(({ day, owner, units }) => ({
     day: day.replace('.000000', ''),
     [key]: owner,
-    // One rounding, of the exact decimal.
+    // A single rounding, of the exact decimal.
     ...Object.fromEntries(
       Object.entries(units).map(([name, sum]) => {
         const digits = sum.toString().padStart(10, '0');

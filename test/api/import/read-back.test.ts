@@ -25,8 +25,8 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-describe('what is imported is read back over HTTP', () => {
-  test('every status; a reason only while it is starting', async () => {
+describe('imported history, read over HTTP', () => {
+  test('has every status, and a reason only while a sandbox is starting', async () => {
     const org = line.org();
     const statuses = ['created', 'starting', 'running', 'stopping', 'stopped', 'failed'];
     const sandboxes = statuses.map((status) => line.sandbox(org, { status, status_reason: 'scheduling' }));
@@ -38,7 +38,7 @@ describe('what is imported is read back over HTTP', () => {
     );
   });
 
-  test('times in any offset, to the microsecond', async () => {
+  test('has times of any offset, to the microsecond', async () => {
     const org = line.org();
     const sandbox = line.sandbox(org, {
       created_at: '2026-03-01T01:30:00.1234569+05:30',
@@ -52,7 +52,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(body.stopped_at).toBe('2026-03-01T00:00:59.999999Z');
   });
 
-  test('a leap second and nine digits, which are cut after the microsecond', async () => {
+  test('has leap seconds, and cuts times of nine digits after the microsecond', async () => {
     const org = line.org();
     const times = { created_at: '2016-12-31T23:59:60.5Z', started_at: '2026-03-01T00:00:00.123456789Z' };
     const sandbox = line.sandbox(org, times);
@@ -69,7 +69,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(await after('2016-12-31T23:59:60.5Z')).toBe(0);
   });
 
-  test('all four kinds of actor, one by one and in the list', async () => {
+  test('has all four kinds of actor, one by one and in the list', async () => {
     const org = line.org();
     const actors = [
       { kind: 'user', user_id: uuidv7(), label: 'Ada', redacted_email: 'a***a@e***.com' },
@@ -101,7 +101,7 @@ describe('what is imported is read back over HTTP', () => {
     }
   });
 
-  test('a payload of any JSON value, found by the resource that it names', async () => {
+  test('finds a payload of any JSON value by its resource', async () => {
     const org = line.org();
     const sandbox = line.sandbox(org);
     const payloads = [
@@ -127,7 +127,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(about.map(({ id }) => id)).toEqual([events.at(-1)!['id']]);
   });
 
-  test('an ephemeral sandbox that has ended is not listed, leaves its name free and keeps its usage', async () => {
+  test('omits an ended ephemeral sandbox from the list, frees its name and keeps its usage', async () => {
     const org = line.org();
     const ended = (['stopped', 'failed'] as const).map((status) =>
       line.sandbox(org, { status, ephemeral: true, name: 'brief', spec: BARE_EPHEMERAL }),
@@ -145,7 +145,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(await importAll(service, ended)).toMatchObject({ bad: [], unchanged: { sandbox: 2 } });
   });
 
-  test('a spec that does not say whether it is ephemeral takes the word of its sandbox', async () => {
+  test('takes `ephemeral` from the sandbox when its spec omits it', async () => {
     const org = line.org();
     const sandbox = line.sandbox(org, {
       status: 'running',
@@ -157,7 +157,7 @@ describe('what is imported is read back over HTTP', () => {
     expect([body.ephemeral, body.spec.lifecycle.ephemeral]).toEqual([true, true]);
   });
 
-  test('a label of an imported sandbox is found by the filter, one of a removed sandbox is not', async () => {
+  test('finds imported sandboxes by label, without removed ones', async () => {
     const org = line.org();
     const labels = { team: 'ml', 'odd key': '{"json": [1]}' };
     const here = line.sandbox(org, { spec: { ...BARE_SPEC, labels } });
@@ -174,7 +174,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(await listAll(client, '/v1/sandboxes', { labels: '{"team":"other"}' })).toEqual([]);
   });
 
-  test('runs as usage; a removed sandbox is not found but named in the directory', async () => {
+  test('has runs as usage; a removed sandbox is not found but named in the directory', async () => {
     const org = line.org();
     const here = line.sandbox(org, { name: 'a-here' });
     const gone = line.sandbox(org, { name: 'b-gone', removed_at: '2026-03-03T00:00:00Z' });
@@ -210,7 +210,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(body.sandboxes).toEqual([here, gone].map(({ id, name, slug }) => ({ id, name, slug })));
   });
 
-  test('runs are counted where nobody waits who closes others meanwhile', async () => {
+  test('counts runs without waiting for a concurrent close of others', async () => {
     const org = line.org();
     const sandbox = line.sandbox(org);
     await importAll(service, [org, sandbox, line.run(sandbox)]);
@@ -223,7 +223,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(part.rows).toEqual([{ of_sessions: true }]);
   });
 
-  test('an open run counts until now, and until its sandbox is deleted', async () => {
+  test('counts an open run until now, or until its sandbox is deleted', async () => {
     const org = line.org();
     const sandbox = line.sandbox(org, { status: 'running', started_at: '2026-03-19T00:00:00Z' });
     const open = line.run(sandbox, {
@@ -247,7 +247,7 @@ describe('what is imported is read back over HTTP', () => {
     expect(rows).toEqual([{ stopped_at: NOW }]);
   });
 
-  test('volumes and their accruals; what is removed or never was has rows but no name', async () => {
+  test('has volumes and accruals; removed or absent volumes have rows and no name', async () => {
     const org = line.org();
     const host = line.volume(org, { volume_kind: 'host', name: null });
     const data = line.volume(org, { name: 'data' });
@@ -295,14 +295,14 @@ describe('what is imported is read back over HTTP', () => {
     expect([refused.status, refused.body.error.code]).toEqual([409, 'invalid_request']);
   });
 
-  test('an organization whose history has no host volume gets one', async () => {
+  test('has a host volume even when the file has none', async () => {
     const org = line.org();
     await importAll(service, [org]);
     const client = await clientOf(service, org);
     expect((await client.get('/v1/volumes/default')).body).toMatchObject({ kind: 'host', name: null });
   });
 
-  test('the host volume of history takes the place of one that was never used', async () => {
+  test('replaces an unused host volume with the imported one', async () => {
     const client = await service.newOrg();
     const org = { kind: 'org', ...client.org };
     const host = line.volume(org, { volume_kind: 'host', name: null });
@@ -314,7 +314,7 @@ describe('what is imported is read back over HTTP', () => {
   });
 });
 
-describe('order and repetition', () => {
+describe('an import', () => {
   function smallHistory() {
     const org = line.org();
     const sandbox = line.sandbox(org, { spec: { ...BARE_SPEC, labels: { a: 'b' } } });
@@ -341,7 +341,7 @@ describe('order and repetition', () => {
     };
   }
 
-  test('references may come before what they refer to', async () => {
+  test('may have references before their targets', async () => {
     const { lines, counts } = smallHistory();
     expect(await importAll(service, lines.toReversed())).toEqual({
       lines: 7,
@@ -353,7 +353,7 @@ describe('order and repetition', () => {
     });
   });
 
-  test('leaves one event, with what was new', async () => {
+  test('records one event with the counts of new rows', async () => {
     const { org, lines } = smallHistory();
     await importAll(service, lines.slice(0, 3));
     await importAll(service, lines);
@@ -370,7 +370,7 @@ describe('order and repetition', () => {
     expect(body.data).toHaveLength(2);
   });
 
-  test('of events is known again before they are in the log and after, also at another time', async () => {
+  test('recognises events before and after sealing, also with another time', async () => {
     const org = line.org();
     const event = line.event(org);
     const later = { ...event, timestamp: '2026-02-01T00:00:00Z' };
@@ -386,7 +386,7 @@ describe('order and repetition', () => {
     });
   });
 
-  test('with a bad line makes no partition for the months of its events', async () => {
+  test('with a bad line creates no partition for the months of its events', async () => {
     const org = line.org();
     const events = Array.from({ length: 10_000 }, () =>
       line.event(org, { timestamp: '2011-01-01T00:00:00Z' }),
@@ -403,7 +403,7 @@ describe('order and repetition', () => {
     expect(await partition()).toBe('events_2011_01');
   });
 
-  test('the same file again changes nothing, and the counts say so', async () => {
+  test('of the same file again changes nothing, and its counts say so', async () => {
     const { org, lines, counts } = smallHistory();
     await importAll(service, lines);
     const client = await clientOf(service, org);
@@ -413,7 +413,7 @@ describe('order and repetition', () => {
     expect(await everythingOf(client)).toEqual(before);
   });
 
-  test('a line that stands twice in a file counts once', async () => {
+  test('counts a line that appears twice in a file once', async () => {
     const { lines, counts } = smallHistory();
     expect(await importAll(service, [...lines, ...lines])).toMatchObject({
       lines: 14,
@@ -423,7 +423,7 @@ describe('order and repetition', () => {
     });
   });
 
-  test('what is there stays as it is, whatever a later line says of it', async () => {
+  test('keeps existing rows unchanged, whatever a later line says', async () => {
     const { org, sandbox, lines } = smallHistory();
     await importAll(service, lines);
     const client = await clientOf(service, org);
@@ -437,7 +437,7 @@ describe('order and repetition', () => {
     expect(await listAll(client, '/v1/sandboxes', { labels: '{"c":"d"}' })).toEqual([]);
   });
 
-  test('a file cut in two loads the same as in one piece', async () => {
+  test('of a file cut in two loads the same as in one piece', async () => {
     const { org, lines } = smallHistory();
     await importAll(service, lines.slice(0, 3));
     await importAll(service, lines.slice(3));
@@ -450,7 +450,7 @@ describe('order and repetition', () => {
     expect(found.storage.rows).toHaveLength(1);
   });
 
-  test('a file can be loaded again after its names were given to others', async () => {
+  test('can be repeated after other resources took its names', async () => {
     const { org, sandbox, volume, lines, counts } = smallHistory();
     await importAll(service, lines);
     const client = await clientOf(service, org);
@@ -463,7 +463,7 @@ describe('order and repetition', () => {
     expect((await client.get(`/v1/sandboxes/${sandbox['id']}`)).status).toBe(404);
   });
 
-  test('of two files that clash the one that comes second hears of it, also when both come at once', async () => {
+  test('that clashes with another file is refused, also when both run at once', async () => {
     const { org } = smallHistory();
     await importAll(service, [org]);
     const files = [1, 2].map(() => [line.sandbox(org, { name: 'wanted' }), line.event(org)]);
@@ -476,7 +476,7 @@ describe('order and repetition', () => {
     });
   });
 
-  test('the same file loaded twice at once is loaded once', async () => {
+  test('of one file twice at once loads it once', async () => {
     const { org, lines, counts } = smallHistory();
     const results = await Promise.all([1, 2, 3].map(() => importAll(service, lines)));
     expect(results.map(({ committed }) => committed)).toEqual([true, true, true]);

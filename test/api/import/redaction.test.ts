@@ -13,8 +13,8 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-describe('a spec', () => {
-  test('a sandbox with every field and every variant of its spec', async () => {
+describe('an imported spec', () => {
+  test('is shown with every field and every variant', async () => {
     const org = line.org();
     const full = line.sandbox(org, {
       status: 'starting',
@@ -45,7 +45,7 @@ describe('a spec', () => {
     expect((await client.get('/v1/sandboxes/by-name/' + full['name'])).body.spec).toEqual(FULL_SPEC);
   });
 
-  test('any spec that the description allows', async () => {
+  test('is shown for any spec that the schema allows', async () => {
     const org = line.org();
     await importAll(service, [org]);
     const client = await clientOf(service, org);
@@ -66,8 +66,8 @@ describe('a spec', () => {
   });
 });
 
-describe('what must not be seen', () => {
-  test('two organizations with the same ids see each their own', async () => {
+describe('an import', () => {
+  test('shows two organizations with the same ids only their own rows', async () => {
     const [id, runId, volumeId, eventId] = [uuidv7(), uuidv7(), uuidv7(), uuidv7()];
     const orgs = ['one', 'two'].map((word) => {
       const org = line.org();
@@ -119,7 +119,7 @@ describe('what must not be seen', () => {
     }
   });
 
-  test('an address that is not redacted is redacted before it is stored', async () => {
+  test('redacts an address before it is stored', async () => {
     const org = line.org();
     const actor = {
       kind: 'user',
@@ -139,7 +139,7 @@ describe('what must not be seen', () => {
     expect(rows.map(({ row }) => row).join()).not.toContain('lovelace');
   });
 
-  test('keys that nobody knows are neither shown nor stored', async () => {
+  test('neither shows nor stores unknown keys', async () => {
     const CANARY = 'canary-7f3a';
     const OPEN = new Set(['labels', 'scripts', 'allowed_hosts', 'on_violation', 'payload']);
     function withExtras(value: any): any {
@@ -351,7 +351,7 @@ const anySpec = fc.record(
   { requiredKeys: ['resources', 'runtime', 'env', 'labels', 'rlimits', 'lifecycle', 'mounts', 'network'] },
 );
 
-/** What the API says of a field that a spec leaves out. */
+/** Adds the defaults that the API shows for missing fields. */
 function withDefaults(spec: any): any {
   const { resources, runtime, lifecycle, mounts, network } = spec;
   const flags = { nodev: false, noexec: false, nosuid: false, readonly: false };
@@ -371,7 +371,7 @@ function withDefaults(spec: any): any {
   };
 }
 
-/** JSON with sorted keys: `toEqual` would not see an own `__proto__`, and the order of keys means nothing. */
+/** JSON with sorted keys: `toEqual` ignores an own `__proto__`, and the order of keys has no meaning. */
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);

@@ -31,7 +31,7 @@ async function keyWith(access: Partial<Access>): Promise<Client> {
   return makeClient(service.url, { org: client.org, key, keyId: id });
 }
 
-/** As a socket sees it that listens on this machine. */
+/** Loopback addresses, as a socket of this machine reports them. */
 const HERE = ['127.0.0.0/8', '::1'];
 
 const expectError = (answer: { status: number; body: any }, status: number, code: string) =>
@@ -41,7 +41,7 @@ const eventsOf = async (type: string, id: string): Promise<any[]> =>
   (await client.get('/v1/events', { event_type: type, resource_id: id })).body.data;
 
 describe('scopes', () => {
-  test('what a key lacks is named; write has read in it, org:admin has all', async () => {
+  test('a missing scope is named; write includes read, and org:admin includes all', async () => {
     const reader = await keyWith({ scopes: ['sandboxes:read'] });
     const refused = await reader.post('/v1/sandboxes', smallRequest('x'));
     expect([refused.status, refused.body]).toEqual([
@@ -67,7 +67,7 @@ describe('scopes', () => {
     expect((await writer.get('/v1/me/org')).status).toBe(200);
   });
 
-  test('what is mounted needs the scope of volumes', async () => {
+  test('mounts need the scope of volumes', async () => {
     await client.post('/v1/volumes', { name: 'shared' });
     const mounting = (name: string, readonly: boolean) => ({
       ...smallRequest(name),
@@ -82,7 +82,7 @@ describe('scopes', () => {
   });
 });
 
-describe('a key that is narrowed to a label', () => {
+describe('a key narrowed to a label', () => {
   let ml: Client;
   let mine: any;
   let other: any;
@@ -93,14 +93,14 @@ describe('a key that is narrowed to a label', () => {
     mine = (await ml.post('/v1/sandboxes', { ...smallRequest('trainer'), labels: { stage: 'a' } })).body;
   });
 
-  test('makes only sandboxes with it', async () => {
+  test('creates only sandboxes with it', async () => {
     expect(mine.spec.labels).toEqual({ stage: 'a', team: 'ml' });
     const refused = await ml.post('/v1/sandboxes', { ...smallRequest('x'), labels: { team: 'web' } });
     expectError(refused, 403, 'label_not_allowed');
     expect(refused.body.error.details).toEqual({ field: 'labels.team', labels: { team: 'ml' } });
   });
 
-  test('lists only sandboxes with it, whatever it filters by', async () => {
+  test('lists only sandboxes with it, whatever its filters', async () => {
     const names = async (query: Record<string, string>) =>
       (await ml.get('/v1/sandboxes', query)).body.data.map(({ name }: any) => name);
     expect(await names({})).toEqual(['trainer']);
@@ -110,7 +110,7 @@ describe('a key that is narrowed to a label', () => {
     expect(await names({ labels: '{"team":"ml"}', name_prefix: 'web' })).toEqual([]);
   });
 
-  test('does not take a cursor of a key that sees more', async () => {
+  test('cannot use a cursor of a wider key', async () => {
     const { body } = await client.get('/v1/sandboxes', { limit: 1 });
     expectError(
       await ml.get('/v1/sandboxes', { limit: 1, cursor: body.next_cursor }),
@@ -119,7 +119,7 @@ describe('a key that is narrowed to a label', () => {
     );
   });
 
-  test('finds no other, by no operation', async () => {
+  test('finds no other sandbox through any operation', async () => {
     for (const path of [`/v1/sandboxes/${other.id}`, '/v1/sandboxes/by-name/bare']) {
       for (const answer of [
         await ml.get(path),
@@ -140,7 +140,7 @@ describe('a key that is narrowed to a label', () => {
     });
   });
 
-  test('cannot take a sandbox out of it', async () => {
+  test('cannot remove the label from a sandbox', async () => {
     const path = `/v1/sandboxes/${mine.id}`;
     expectError(await ml.patch(path, { labels: { team: 'web' } }), 403, 'label_not_allowed');
     expect((await ml.patch(path, { labels: { stage: 'b' } })).body.spec.labels).toEqual({
@@ -149,7 +149,7 @@ describe('a key that is narrowed to a label', () => {
     });
   });
 
-  test('starts, waits for and deletes its own', async () => {
+  test('starts, waits for and deletes its own sandboxes', async () => {
     const { body } = await ml.post('/v1/sandboxes', smallRequest('runs'), {
       start: true,
       wait_for: 'running',
@@ -159,7 +159,7 @@ describe('a key that is narrowed to a label', () => {
     expect((await ml.delete(`/v1/sandboxes/${body.id}`)).status).toBe(200);
   });
 
-  test('named like what every object has takes what is made without it', async () => {
+  test('adds labels named like inherited object members, such as constructor, to new sandboxes', async () => {
     const odd = await keyWith({ scopes: ['sandboxes:write'], labels: { constructor: 'x', toString: 'y' } });
     const made = await odd.post('/v1/sandboxes', { ...smallRequest('odd'), labels: {} });
     expect([made.status, made.body.spec?.labels]).toEqual([200, { constructor: 'x', toString: 'y' }]);
@@ -167,7 +167,7 @@ describe('a key that is narrowed to a label', () => {
     expectError(refused, 403, 'label_not_allowed');
   });
 
-  test('learns that a quota is used up and not how much others have', async () => {
+  test('learns that a quota is used up, but not the usage of others', async () => {
     const org = await service.newOrg();
     const { key } = await createKey(service.ctx.pool, org.org.id, 'narrow', operator('test'), {
       ...FULL_ACCESS,
@@ -193,13 +193,13 @@ describe('a key that is narrowed to a label', () => {
     const hours = await narrow.post(`/v1/sandboxes/${idle}/start`, {});
     expectError(hours, 403, 'quota_exceeded');
     expect(hours.body.error.details).toEqual({ quota: 'included_vcpu_hours', limit: null, used: null });
-    // How large each may be is no secret: who is to make one has to know.
+    // The limits on a single sandbox are shown: a caller needs them to create one.
     await limit({ max_sandboxes: null, max_vcpus_per_sandbox: 1 });
     const large = await narrow.post('/v1/sandboxes', smallRequest('four', { resources: { vcpus: 8 } }));
     expect(large.body.error.details).toEqual({ quota: 'max_vcpus_per_sandbox', limit: 1, used: 8 });
   });
 
-  test('has idempotency keys of its own, together with those of the same labels', async () => {
+  test('shares its idempotency keys only with keys of the same labels', async () => {
     const labels = {
       team: 'ml',
       long: 'x'.repeat(1_024),
@@ -222,7 +222,7 @@ describe('a key that is narrowed to a label', () => {
     expect((await send(same, 'deployed-4'))[0]).toBe(409);
   });
 
-  test('is not given the answer of a request that another key made', async () => {
+  test('gets no stored answer to a request of another key', async () => {
     const headers = { 'idempotency-key': 'the same' };
     const path = `/v1/sandboxes/${other.id}`;
     const patch = { headers, body: { name: 'web-2' } };
@@ -231,8 +231,8 @@ describe('a key that is narrowed to a label', () => {
   });
 });
 
-describe('networks and time', () => {
-  test('a key is taken only from its networks', async () => {
+describe('networks and expiry', () => {
+  test('a key works only from its networks', async () => {
     for (const cidrs of [HERE, ['127.0.0.1'], ['10.0.0.0/8', '0.0.0.0/0']]) {
       const { status } = await (await keyWith({ cidrs })).get('/v1/sandboxes');
       expect([cidrs, status]).toEqual([cidrs, 200]);
@@ -242,13 +242,13 @@ describe('networks and time', () => {
     }
   });
 
-  test('a header does not stand in for the address', async () => {
+  test('a header does not replace the address of the socket', async () => {
     const far = await keyWith({ cidrs: ['10.0.0.0/8'] });
     const headers = { 'x-forwarded-for': '10.1.1.1', forwarded: 'for=10.1.1.1', 'x-real-ip': '10.1.1.1' };
     expectError(await far.request('GET', '/v1/sandboxes', { headers }), 403, 'address_not_allowed');
   });
 
-  test('a key ends at its time, also while it is remembered, and that is in the audit trail once', async () => {
+  test('a key ends at its expiry, also while cached, and the audit trail has one event for it', async () => {
     const { addMillis } = await import('../../../src/lib/instant.js');
     const expiresAt = addMillis(service.ctx.now(), 60_000);
     const brief = await keyWith({ expiresAt });
@@ -267,7 +267,7 @@ describe('networks and time', () => {
 });
 
 describe('the use of a key', () => {
-  test('is written off the path, the first time with an event, and then once a minute', async () => {
+  test('is recorded outside the request: an event for the first use, then at most one write a minute', async () => {
     const fresh = await keyWith({});
     const read = async () => (await client.get(`/v1/keys/${fresh.keyId}`)).body.last_used_at;
     expect(await read()).toBeNull();
@@ -285,7 +285,7 @@ describe('the use of a key', () => {
     ]);
   });
 
-  test('the first use and refusals are not lost when they cannot be written at once', async () => {
+  test('is recorded later, as are refusals, when the database is unavailable', async () => {
     const { pool } = service.ctx;
     await pool.query(
       `create function refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$;
@@ -314,7 +314,7 @@ describe('the use of a key', () => {
     );
   });
 
-  test('a key that is refused often is an event, once an hour', async () => {
+  test('that is refused often records one event an hour', async () => {
     const reader = await keyWith({ scopes: ['sandboxes:read'] });
     const refuse = async () => {
       for (let count = 0; count < 25; count += 1) await reader.get('/v1/volumes');

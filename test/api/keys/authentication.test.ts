@@ -48,8 +48,8 @@ function withChecksum(body: string): string {
   return body + inBase62(crc32(body));
 }
 
-describe('the form of a key', () => {
-  test('skp_, 32 characters of chance, and the CRC-32 of all that in six', () => {
+describe('the format of a key', () => {
+  test('is skp_, 32 random characters, and the CRC-32 of both in six characters', () => {
     expect(crc32('123456789')).toBe(0xcbf43926);
     for (let count = 0; count < 2000; count += 1) {
       const key = makeKey();
@@ -59,7 +59,7 @@ describe('the form of a key', () => {
     }
   });
 
-  test('any body has exactly one checksum that is taken', () => {
+  test('has exactly one valid checksum for any body', () => {
     const anyBody = fc.array(fc.constantFrom(...ALPHABET.split('')), { minLength: 32, maxLength: 32 });
     fc.assert(
       fc.property(anyBody, fc.nat(62 ** 6 - 1), (body, other) => {
@@ -68,7 +68,7 @@ describe('the form of a key', () => {
         expect(isWellFormedKey(text + inBase62(other))).toBe(other === crc32(text));
       }),
     );
-    // One whose CRC-32 needs leading zeros: they are not left out.
+    // A body whose CRC-32 needs leading zeros.
     const small = Array.from(
       { length: 200_000 },
       (_, index) => `skp_${String(index).padStart(32, '0')}`,
@@ -77,7 +77,7 @@ describe('the form of a key', () => {
     expect(isWellFormedKey(withChecksum(small))).toBe(true);
   });
 
-  test('every character of every place is equally likely', () => {
+  test('has every character equally likely at every place', () => {
     const counts = new Map<string, number>();
     for (let count = 0; count < 2000; count += 1) {
       for (const character of makeKey().slice(4, 36)) counts.set(character, (counts.get(character) ?? 0) + 1);
@@ -87,7 +87,7 @@ describe('the form of a key', () => {
     for (const count of counts.values()) expect(Math.abs(count - 64_000 / 62)).toBeLessThan(192);
   });
 
-  test('a key with any one character changed, lost, doubled or swapped with the next is refused', () => {
+  test('rejects a key with one character changed, lost, doubled or swapped with the next', () => {
     const key = makeKey();
     for (let at = 0; at < key.length; at += 1) {
       const [before, after] = [key.slice(0, at), key.slice(at + 1)];
@@ -106,7 +106,7 @@ describe('the form of a key', () => {
     }
   });
 
-  test('a key that cannot be one is refused without asking the database', async () => {
+  test('lets the service refuse an impossible key without a query', async () => {
     const unreachable = openPool(service.database, () => undefined);
     await unreachable.end();
     const keys = new KeyCache(unreachable, service.ctx.changes);
@@ -118,7 +118,7 @@ describe('the form of a key', () => {
   });
 });
 
-describe('a request whose key is not good', () => {
+describe('a request with an invalid key', () => {
   const swapCase = (text: string) =>
     text.replaceAll(/[a-zA-Z]/g, (letter) =>
       letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
@@ -163,7 +163,7 @@ describe('a request whose key is not good', () => {
     return { status: response.status, headers: response.headers, text: await response.text() };
   }
 
-  test('gets the same answer to the byte on every route, whatever is wrong with it; without a key, the missing header is named', async () => {
+  test('gets the same bytes on every route for every fault, except that a missing key names the header', async () => {
     const paths = operations
       .filter(({ path }) => path.startsWith('/v1/'))
       .map(({ path, method }) => ({
@@ -183,7 +183,7 @@ describe('a request whose key is not good', () => {
     }
   });
 
-  test('comes before anything else that is wrong with the request', async () => {
+  test('is refused before any other check of the request', async () => {
     for (const path of [
       '/v1/sandboxes/not-a-uuid',
       '/v1/events?limit=1000&nonsense',
@@ -195,21 +195,21 @@ describe('a request whose key is not good', () => {
     expect([response.status, await response.text()]).toEqual([401, WITHOUT_KEY]);
   });
 
-  test('while a good one is taken in whatever case the scheme is written', async () => {
+  test('is refused, while a valid key works with the scheme in any case', async () => {
     for (const scheme of ['Bearer', 'bearer', 'BEARER', 'Bearer  ']) {
       const { status } = await ask('GET', '/v1/sandboxes', `${scheme} ${client.key}`);
       expect([scheme, status]).toEqual([scheme, 200]);
     }
   });
 
-  test('a key that is revoked while it is used is refused within a second', async () => {
+  test("is refused within a second of the key's revocation", async () => {
     const { id, key } = await createKey(service.ctx.pool, client.org.id, 'short', operator('test'));
     expect((await ask('GET', '/v1/sandboxes', `Bearer ${key}`)).status).toBe(200);
     const at = await revokeKey(service.ctx.pool, id, operator('test'));
     const revoked = performance.now();
     let text: string;
     let begun: number;
-    // The service hears of it on a connection of its own. Whatever asks later than that is refused.
+    // A notification invalidates the cached key. Every later request is refused.
     do {
       begun = performance.now();
       ({ text } = await ask('GET', '/v1/sandboxes', `Bearer ${key}`));
@@ -221,8 +221,8 @@ describe('a request whose key is not good', () => {
   });
 });
 
-describe('what is kept of a key', () => {
-  test('its SHA-256 and its first twelve characters, and nowhere the key itself', async () => {
+describe('the stored form of a key', () => {
+  test('is its SHA-256 and its first twelve characters, and the key itself is stored nowhere', async () => {
     const { id, key } = await createKey(service.ctx.pool, client.org.id, 'canary', operator('test'));
     const answer = await client.request('GET', '/v1/events', { key });
     await client.request('GET', '/v1/sandboxes/x', { key });
@@ -254,7 +254,7 @@ describe('what is kept of a key', () => {
     expect(service.logs.join('')).not.toContain(key.slice(4, 16));
   });
 
-  test('two keys of one name are two keys', async () => {
+  test('allows two keys of the same name', async () => {
     const [one, two] = await Promise.all(
       [1, 2].map(() => createKey(service.ctx.pool, client.org.id, 'same name', operator('test'))),
     );

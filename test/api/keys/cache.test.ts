@@ -39,10 +39,13 @@ async function ask(service: TestService): Promise<number> {
   return status;
 }
 
-/** The connections that listen, of both services. */
+/** The listening connections of both services. */
 const LISTENING = `datname = current_database() and query like 'listen%'`;
 
-/** Asks as fast as it answers until it gets this status; when it last asked and got another, in milliseconds from the first. */
+/**
+ * Repeats requests until one gets this status. Returns when the last request with another status was sent, in
+ * milliseconds.
+ */
 async function lastOther(service: TestService, refused = 401): Promise<number> {
   const began = performance.now();
   let last = 0;
@@ -59,8 +62,8 @@ async function lastOther(service: TestService, refused = 401): Promise<number> {
   return last;
 }
 
-describe('a key that is remembered', () => {
-  test('costs less than a look at the database a request', async () => {
+describe('a cached key', () => {
+  test('costs less than one query a request', async () => {
     const looks: string[] = [];
     const { pool } = second.ctx;
     const query = pool.query.bind(pool);
@@ -77,7 +80,7 @@ describe('a key that is remembered', () => {
     expect(looks.length).toBeLessThan(50);
   });
 
-  test('is not forgotten for requests that are refused, and many at once look together', async () => {
+  test('survives refused requests, and concurrent misses share a query', async () => {
     const { pool } = second.ctx;
     const query = pool.query.bind(pool);
     let [looks, answered] = [0, 0];
@@ -101,7 +104,7 @@ describe('a key that is remembered', () => {
     }
   });
 
-  test('has its networks read once as long as it is remembered', async () => {
+  test('has its networks read once while it is cached', async () => {
     const cidrs = Array.from({ length: 100 }, (_, index) => `10.${index}.0.0/16`);
     const access = { ...FULL_ACCESS, cidrs: [...cidrs, '127.0.0.0/8'] };
     ({ key } = await createKey(first.ctx.pool, client.org.id, 'near', operator('test'), access));
@@ -117,7 +120,7 @@ describe('a key that is remembered', () => {
     }
   });
 
-  test('is refused by the other process within a second of being revoked', async () => {
+  test('is refused by the other process within a second of its revocation', async () => {
     await revokeKey(first.ctx.pool, keyId, operator('test'));
     expect(await lastOther(second)).toBeLessThan(1_000);
   });
@@ -127,20 +130,20 @@ describe('a key that is remembered', () => {
     expect([answer.status, await ask(first)]).toEqual([200, 401]);
   });
 
-  test('is refused by all when it is revoked in the database by hand', async () => {
+  test('is refused by all processes after a manual revocation in the database', async () => {
     await first.ctx.pool.query('update api_keys set revoked_at = now() where id = $1', [keyId]);
     const [one, two] = await Promise.all([lastOther(first), lastOther(second)]);
     expect([one < 1_000, two < 1_000]).toEqual([true, true]);
   });
 
-  test('opens less at once when it is narrowed by hand', async () => {
+  test('has its narrower access at once after a manual change in the database', async () => {
     await first.ctx.pool.query(`update api_keys set cidrs = '{10.0.0.0/8}' where id = $1`, [keyId]);
     expect(await lastOther(second, 403)).toBeLessThan(1_000);
   });
 });
 
 describe('while the connection for notifications is down', () => {
-  test('a revoked key is refused at once: nothing is remembered', async () => {
+  test('a revoked key is refused at once, because keys are not cached', async () => {
     const { rowCount } = await first.ctx.pool.query(
       `select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`,
     );
@@ -153,7 +156,7 @@ describe('while the connection for notifications is down', () => {
     expect([await ask(first), await ask(second)]).toEqual([401, 401]);
   });
 
-  test('what was remembered before is not served when it is back', async () => {
+  test('keys cached earlier are dropped when it returns', async () => {
     for (let round = 0; round < 3; round += 1) {
       const { id, key: each } = await createKey(first.ctx.pool, client.org.id, 'round', operator('test'));
       key = each;
@@ -170,7 +173,7 @@ describe('while the connection for notifications is down', () => {
   });
 });
 
-test('an answer that is under way for long is cut off when its key is revoked', async () => {
+test('a long answer in progress is cut off when its key is revoked', async () => {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
   const held = fetch(`${second.url}/v1/sandboxes?start=true&wait_for=running`, {
     method: 'POST',
@@ -186,11 +189,11 @@ test('an answer that is under way for long is cut off when its key is revoked', 
     ({ status }) => status === 200,
   );
   await revokeKey(first.ctx.pool, keyId, operator('test'));
-  // Long before the two minutes are over for which it would be held.
+  // Well before the end of the two minutes that the answer would take.
   expect(await ended).toBe('cut off');
 });
 
-test('under load no answer comes through that began a second after the revocation', async () => {
+test('under load every answer to a revoked key began within a second of the revocation', async () => {
   let revokedAt = Infinity;
   const late: number[] = [];
   const began = performance.now();

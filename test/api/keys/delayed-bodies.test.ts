@@ -28,7 +28,10 @@ async function planted(): Promise<number> {
   return body.data.filter(({ name }: any) => name === NEW_KEY.name).length;
 }
 
-/** Sends all of a request but the end of its body, and waits until its key was looked at. Gives what sends the end. */
+/**
+ * Sends a request without the end of its body, and waits until its key was checked. Returns a function that sends the
+ * end.
+ */
 async function hold(
   thief: Client,
   method: string,
@@ -60,8 +63,8 @@ async function hold(
   };
 }
 
-describe('a request whose body is held back', () => {
-  test('makes no key with a secret that was replaced meanwhile', async () => {
+describe('a request with a delayed body', () => {
+  test('creates no key with a secret that was replaced meanwhile', async () => {
     const thief = await makeKey();
     const finish = await hold(thief, 'POST', '/v1/keys', NEW_KEY);
     await owner.post(`/v1/keys/${thief.keyId}/rotate`, { overlap_secs: 3600 });
@@ -78,7 +81,7 @@ describe('a request whose body is held back', () => {
     expect(await works(body.key)).toBe(true);
   });
 
-  test('makes and revokes none with a key that was revoked meanwhile, and is answered', async () => {
+  test('creates and revokes no key with a key that was revoked meanwhile, and is answered', async () => {
     const thief = await makeKey();
     const victim = await makeKey();
     const finish = [
@@ -86,7 +89,8 @@ describe('a request whose body is held back', () => {
       await hold(thief, 'DELETE', `/v1/keys/${victim.keyId}`, {}),
     ];
     await owner.delete(`/v1/keys/${thief.keyId}`);
-    // Open answers have been looked at by then: this one is not cut off, as it may hold the only copy of a secret.
+    // The revocation check of open answers has run by now. This answer survives it, as it may hold the only copy of a
+    // secret.
     await sleep(1_500);
     for (const each of finish) expect(await each()).toEqual([401, 'invalid_api_key']);
     expect([await planted(), await works(victim.key)]).toEqual([0, true]);
@@ -97,7 +101,7 @@ test.each([
   [0, 401],
   [60, 403],
 ])(
-  'of rotations of a key by itself at once, with an overlap of %d s, one is done',
+  'concurrent rotations of a key by itself, with an overlap of %d s, succeed once',
   async (overlap_secs, refused) => {
     for (let round = 0; round < 5; round += 1) {
       const self = await makeKey();
@@ -111,14 +115,14 @@ test.each([
   },
 );
 
-test('keys that make keys and revoke each other at once do not wait for one another for ever', async () => {
+test('keys that create keys and revoke each other concurrently do not deadlock', async () => {
   const [one, two] = [await makeKey(), await makeKey()];
   const answers = await Promise.all([
     ...Array.from({ length: 6 }, () => one.post('/v1/keys', { ...NEW_KEY, name: 'beside' })),
     ...[one.delete(`/v1/keys/${two.keyId}`), two.delete(`/v1/keys/${one.keyId}`)],
   ]);
   const revocations = answers.slice(-2).map(({ status }) => status);
-  // The one that came second was revoked itself by then.
+  // The later request was sent with a key that was revoked by then.
   expect(revocations.toSorted((a, b) => a - b)).toEqual([200, 401]);
   const { body } = await owner.get('/v1/keys', { limit: 100 });
   const revoked = body.data.find(({ id }: any) => id === one.keyId).revoked_at ?? '9';
@@ -127,7 +131,7 @@ test('keys that make keys and revoke each other at once do not wait for one anot
   }
 });
 
-test('what was made is answered again, without its secret, to the secret that made it and was replaced', async () => {
+test('a repeated creation is answered without its secret to the replaced secret that sent the first request', async () => {
   const self = await makeKey();
   const request = { headers: { 'idempotency-key': uuidv7() }, body: { ...NEW_KEY, name: 'once' } };
   const made = await self.request('POST', '/v1/keys', request);

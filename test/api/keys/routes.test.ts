@@ -6,7 +6,7 @@ import { startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let client: Client;
-/** How far the clock is ahead, in milliseconds. */
+/** How far the clock of the service is ahead, in milliseconds. */
 let ahead = 0;
 beforeAll(async () => {
   service = await startTestService({ worker: false, now: () => addMillis(now(), ahead) });
@@ -26,7 +26,7 @@ const expectError = (answer: { status: number; body: any }, status: number, code
 const works = async ({ key }: Pick<Client, 'key'>) =>
   (await client.request('GET', '/v1/me/org', { key })).status === 200;
 
-test('a key is made, shown once, listed, read and revoked', async () => {
+test('a key can be created, is shown once, and can be listed, read and revoked', async () => {
   const asked = {
     name: 'ci',
     scopes: ['sandboxes:write'],
@@ -89,7 +89,7 @@ test.each<[string, Record<string, unknown>]>([
   ['cidrs[1]', { cidrs: ['::1/128', '10.0.0.0/33'] }],
   ['cidrs[0]', { cidrs: ['localhost'] }],
   ['cidrs[0]', { cidrs: ['10.0.0.0/8/8'] }],
-  // It would match nothing: the address of a socket is taken as IPv4.
+  // This network would match nothing: the service reads the address of a socket as IPv4.
   ['cidrs[1]', { cidrs: ['::/0', '::ffff:127.0.0.0/104'] }],
   ['cidrs[0]', { cidrs: ['0:0:0:0:0:FFFF:7f00:1'] }],
   ['expires_at', { expires_at: 'tomorrow' }],
@@ -100,7 +100,7 @@ test.each<[string, Record<string, unknown>]>([
   expect(answer.body.error.details.field).toBe(field);
 });
 
-test('a key makes none that may do more than itself', async () => {
+test('a key cannot create a key with more access than its own', async () => {
   const cidrs = ['127.0.0.0/8', '10.0.0.0/8'];
   const expires_at = '2999-01-01T00:00:00Z';
   const own = { scopes: ['keys:write', 'sandboxes:write'], cidrs, expires_at };
@@ -122,7 +122,7 @@ test('a key makes none that may do more than itself', async () => {
   await make({ ...own, scopes: ['sandboxes:read'], cidrs: ['10.1.0.0/16'], labels: { a: 'b' } }, maker);
 });
 
-test('a key gets no new secret of one that may do more than itself, and may revoke it', async () => {
+test('a key cannot rotate a key with more access than its own, but can revoke it', async () => {
   const maker = await make({ scopes: ['keys:write'] });
   const admin = await make({});
   expectError(await maker.post(`/v1/keys/${admin.keyId}/rotate`, {}), 403, 'key_exceeds_caller');
@@ -131,7 +131,7 @@ test('a key gets no new secret of one that may do more than itself, and may revo
   expect(await works(admin)).toBe(false);
 });
 
-test('while a rotation overlaps both secrets work, and the older ones end with the last overlap', async () => {
+test('during the overlap of a rotation both secrets work, and older secrets end with the last overlap', async () => {
   const first = await make({});
   const path = `/v1/keys/${first.keyId}/rotate`;
   const { body: second } = await client.post(path, { overlap_secs: 600 });
@@ -158,7 +158,7 @@ test('while a rotation overlaps both secrets work, and the older ones end with t
   expectError(await client.post(path, {}), 409, 'invalid_state_transition');
 });
 
-test('who has only a secret that was replaced makes no keys, and cannot keep the key', async () => {
+test('a replaced secret cannot create keys or rotate the key', async () => {
   const stolen = await make({});
   const { body: owner } = await client.post(`/v1/keys/${stolen.keyId}/rotate`, { overlap_secs: 600 });
   expectError(
@@ -177,14 +177,14 @@ test('who has only a secret that was replaced makes no keys, and cannot keep the
   expect(made.key).toMatch(/^skp_/);
 });
 
-test('under an idempotency key a key is made once, and its secret is stored nowhere', async () => {
+test('under an idempotency key a key is created once, and its secret is stored nowhere', async () => {
   const headers = { 'idempotency-key': uuidv7() };
   const body = { name: 'once', scopes: ['org:admin'] };
   const first = await client.request('POST', '/v1/keys', { headers, body });
   const again = await client.request('POST', '/v1/keys', { headers, body });
   expect(again.headers.get('idempotency-replayed')).toBe('true');
   expect(again.body).toEqual({ ...first.body, key: null });
-  // As the release before stores it.
+  // The form in which the previous release stores it.
   await service.ctx.pool.query("update idempotency_keys set answer = (answer::jsonb - 'key')::json");
   expect((await client.request('POST', '/v1/keys', { headers, body })).body).toEqual(again.body);
   const rotation = { headers: { 'idempotency-key': uuidv7() }, body: {} };
@@ -214,7 +214,7 @@ test('under an idempotency key a key is made once, and its secret is stored nowh
   }
 });
 
-test('one that rotates itself again under the same idempotency key is told no secret, and its new one works', async () => {
+test('a key that rotates itself twice under one idempotency key gets no secret, and its new secret works', async () => {
   const mine = await service.newOrg();
   const rotation = { headers: { 'idempotency-key': uuidv7() }, body: {} };
   const path = `/v1/keys/${mine.keyId}/rotate`;
@@ -224,7 +224,7 @@ test('one that rotates itself again under the same idempotency key is told no se
   expect(await works(rotated)).toBe(true);
 });
 
-test('a key of another organization, or of none, is not found', async () => {
+test('a key of another organization is not found, like an unknown key', async () => {
   const other = await service.newOrg();
   for (const id of [other.keyId, uuidv7()]) {
     expectError(await client.get(`/v1/keys/${id}`), 404, 'key_not_found');

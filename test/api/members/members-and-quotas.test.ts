@@ -60,7 +60,7 @@ describe('members', () => {
       /^E-MAIL +ROLE +NAME +SINCE\nAlice\.Archer@example\.com +admin +Alice +\d{4}-/,
     );
 
-    // An address is the same however it is written.
+    // An address in another letter case is the same address.
     const again = await cli('member', 'add', '--org', org, '--email', email.toLowerCase());
     expectRefused(again, 'is a member already');
     const removed = await cli('member', 'remove', '--org', org, email.toUpperCase());
@@ -101,12 +101,12 @@ describe('members', () => {
     await expect(adding).rejects.toThrow(sentence);
   });
 
-  test('of a role that there is not are refused', async () => {
+  test('with an unknown role are refused', async () => {
     const args = ['--org', client.org.slug, '--email', 'a@example.com', '--role', 'king'];
     expectRefused(await cli('member', 'add', ...args), /owner, admin, member, viewer/);
   });
 
-  test('of an organization that is not there are refused', async () => {
+  test('of an unknown organization are refused', async () => {
     expectRefused(await cli('member', 'list', '--org', 'nowhere'), 'no organization with the slug "nowhere"');
   });
 
@@ -130,7 +130,7 @@ describe('members', () => {
     } while (cursor !== null);
     expect(seen).toEqual(emails);
     const { body } = await mine.get('/v1/members', { limit: 1 });
-    // The cursor is the organization's own.
+    // A cursor belongs to its organization.
     expect((await client.get('/v1/members', { cursor: body.next_cursor })).status).toBe(400);
   });
 });
@@ -171,7 +171,7 @@ describe('quotas on the command line', () => {
     expect(() => parseQuotas([word])).toThrow(sentence);
   });
 
-  test('that are not understood change nothing', async () => {
+  test('with an invalid value change nothing', async () => {
     const args = ['--org', client.org.slug, 'max_sandboxes=1', 'max_cats=1'];
     expectRefused(await cli('quota', 'set', ...args), 'there is no quota "max_cats"');
     expect((await client.get('/v1/quotas')).body.max_sandboxes).toBeNull();
