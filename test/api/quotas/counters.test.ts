@@ -12,8 +12,6 @@ import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until } from '../../support/polling.js';
 
-/** What the sandboxes are counted by, against counting them. */
-
 let service: TestService;
 beforeAll(async () => {
   service = await startTestService({ worker: false });
@@ -40,7 +38,7 @@ async function kept(orgId: string): Promise<unknown> {
   return { existing, ephemeral_running, persistent_running };
 }
 
-/** Numbers below `below`, the same ones each time. */
+/** Seeded pseudo-random numbers below `below`. */
 function chances(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -49,7 +47,7 @@ function chances(seed: number): (below: number) => number {
   };
 }
 
-test('what is kept is what there is, whoever changes sandboxes at once, folds or gives up meanwhile', async () => {
+test('the stored counters equal the sandboxes during concurrent changes, folds and rollbacks', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   const orgId = client.org.id;
@@ -67,7 +65,7 @@ test('what is kept is what there is, whoever changes sandboxes at once, folds or
       case 3:
         return target && client.post(`/v1/sandboxes/${target}/start`, {});
       case 4:
-        // One that gives up after its writes.
+        // This transaction rolls back after its writes.
         return inTransaction(pool, async (tx) => {
           await tx.query('update sandboxes set removed_at = now() where org_id = $1 and id = $2', [
             orgId,
@@ -96,7 +94,7 @@ test('what is kept is what there is, whoever changes sandboxes at once, folds or
   expect((await getQuotas(pool, orgId))!.parts).toBe(1);
 });
 
-test('sandboxes that are imported are counted, and do not run', async () => {
+test('imported sandboxes count as existing, not as running', async () => {
   const org = line.org();
   const statuses = ['running', 'stopped', 'starting'].map((status) => line.sandbox(org, { status }));
   await importAll(service, [org, ...statuses]);
@@ -105,11 +103,11 @@ test('sandboxes that are imported are counted, and do not run', async () => {
   expect(await counted(client.org.id)).toEqual(await kept(client.org.id));
 });
 
-test('of many creates at once that begin far from a limit exactly as many are made as it allows', async () => {
+test('concurrent creates that start far below a limit succeed exactly as often as it allows', async () => {
   const client = await service.newOrg();
   const { pool } = service.ctx;
   const { most_at_once } = (await getQuotas(pool, client.org.id))!;
-  // Above twice as many as can be under way the quotas are held together.
+  // Within twice the highest concurrency of a limit, requests take the exclusive lock.
   const limit = 2 * most_at_once + 30;
   await setQuotas(pool, client.org.id, { max_sandboxes: limit }, operator('test'));
   let next = 0;
@@ -127,7 +125,7 @@ test('of many creates at once that begin far from a limit exactly as many are ma
   expect(await kept(client.org.id)).toEqual(await counted(client.org.id));
 });
 
-test('starts close to a limit are not held up, or refused, by creates that are far from another', async () => {
+test('starts close to a limit are neither delayed nor refused by creates far below another limit', async () => {
   const client = await service.newOrg();
   const orgId = client.org.id;
   const near = 40;
@@ -158,7 +156,7 @@ test('starts close to a limit are not held up, or refused, by creates that are f
   expect(await kept(orgId)).toEqual(await counted(orgId));
 });
 
-test('a limit that is set while a request waits for another one counts for it', async () => {
+test('a limit set while a request waits for the lock applies to that request', async () => {
   const { ctx } = service;
   const client = await service.newOrg();
   const orgId = client.org.id;
@@ -185,7 +183,7 @@ test('a limit that is set while a request waits for another one counts for it', 
 const WAITING_FOR_A_LOCK = `select from pg_locks join pg_database on pg_database.oid = database
   where locktype = 'advisory' and not granted and datname = current_database()`;
 
-/** As if so many changes had been, of which nothing is left. */
+/** Adds the rows of this many changes that cancel out. */
 async function addParts(orgId: string, count: number): Promise<void> {
   await service.ctx.pool.query(
     `insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
@@ -194,7 +192,7 @@ async function addParts(orgId: string, count: number): Promise<void> {
   );
 }
 
-test('where nobody reads the counts all their rows are folded, also more than at once', async () => {
+test('the background job folds all rows of counters that no request reads, in several batches', async () => {
   const { ctx } = service;
   for (const parts of [20, 2_500]) {
     const { org } = await service.newOrg();
@@ -204,7 +202,7 @@ test('where nobody reads the counts all their rows are folded, also more than at
   }
 });
 
-test('while one folds nobody else does, and nobody waits', async () => {
+test('one transaction folds at a time, and others skip the fold without waiting', async () => {
   const { pool } = service.ctx;
   const { org } = await service.newOrg();
   await addParts(org.id, 2_500);
@@ -215,7 +213,7 @@ test('while one folds nobody else does, and nobody waits', async () => {
   expect(await foldCounts(pool, org.id)).toBe(MOST_FOLDED);
 });
 
-test('only a limit that matters makes anybody add up', async () => {
+test('a request sums the counters only for limits that are set and apply to it', async () => {
   const { pool } = service.ctx;
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('one'));
@@ -227,7 +225,7 @@ test('only a limit that matters makes anybody add up', async () => {
   expect(await existing()).toBe(1);
 });
 
-test('who adds up does not look up again what is gone and not cleared away yet', async () => {
+test('summing the counters does not visit deleted rows that vacuum has not removed', async () => {
   const { pool, requests } = service.ctx;
   const { org } = await service.newOrg();
   await pool.query('alter table sandbox_counts set (autovacuum_enabled = false)');
@@ -242,7 +240,8 @@ test('who adds up does not look up again what is gone and not cleared away yet',
   const session = await connectAlone(service.database);
   try {
     for (const planned of PLANNED) {
-      // The index at the most, and not the table: as soon as nobody is left who could see what is gone, such as an analyze.
+      // At most the index is read, not the table, once no open snapshot can see the deleted rows. A snapshot of
+      // analyze may delay that.
       await until(
         () => costOf(session, statement!, org.id, planned),
         ({ buffers }) => buffers < rows[0]!.pages + 20,
@@ -255,10 +254,10 @@ test('who adds up does not look up again what is gone and not cleared away yet',
 });
 
 test.each([
-  ['that this process knows nothing of', 0],
-  ['that had much room before', 2],
+  ['new to this process', 0],
+  ['with much room before', 2],
 ])(
-  'creates of an organization %s that wait for a limit to be lowered do not wait for one another in a circle',
+  'creates of an organization %s do not deadlock while they wait for a limit to be lowered',
   async (_, made) => {
     const client = await service.newOrg();
     const { pool } = service.ctx;
@@ -291,7 +290,7 @@ test.each([
     const statuses = (await Promise.all(creates)).map(({ status }) => status);
     expect(statuses.filter((status) => status === 200)).toHaveLength(5 - made);
     expect(statuses.filter((status) => status === 403)).toHaveLength(7 + made);
-    // A session tells what it has counted once a second at most.
+    // A PostgreSQL session reports its statistics at most once a second.
     await sleep(1_500);
     await client.get('/v1/sandboxes');
     expect(await deadlocks()).toBe(before);

@@ -22,7 +22,7 @@ afterAll(() => service.close());
 
 const running = { start: true, wait_for: 'running', wait_timeout: 20 };
 
-/** A fresh organization with these quotas. */
+/** A new organization with these quotas. */
 async function orgWith(limits: Partial<Limits>, of = service): Promise<Client> {
   const client = await of.newOrg();
   await setQuotas(of.ctx.pool, client.org.id, limits, operator('test'));
@@ -44,8 +44,8 @@ async function usageOf(client: Client): Promise<any> {
   return (await client.get('/v1/quotas')).body;
 }
 
-describe('many requests at once', () => {
-  test('a thousand creates through two services against a quota of ten make exactly ten', async () => {
+describe('concurrent requests', () => {
+  test('create exactly ten sandboxes from a thousand creates through two services under a quota of ten', async () => {
     const client = await orgWith({ max_sandboxes: 10 });
     const pool = openPool(service.database, () => undefined);
     const second = await buildApp({ ...service.ctx, pool });
@@ -76,7 +76,7 @@ describe('many requests at once', () => {
   test.each([
     ['max_concurrent_persistent_running', 'concurrent_persistent_running', false],
     ['max_concurrent_ephemeral_running', 'concurrent_ephemeral_running', true],
-  ] as const)('starts against %s start exactly as many', async (quota, count, ephemeral) => {
+  ] as const)('start exactly as many sandboxes as %s allows', async (quota, count, ephemeral) => {
     const client = await orgWith({ [quota]: 3 });
     const lifecycle = { ephemeral };
     const made = await Promise.all(
@@ -95,19 +95,19 @@ describe('many requests at once', () => {
       3,
     );
     expect((await usageOf(client))[count]).toBe(3);
-    // Creating with a start is counted alike; the other kind is not.
+    // A create with a start counts the same way. Sandboxes of the other kind do not count.
     const more = await client.post('/v1/sandboxes', smallRequest('more', { lifecycle }), { start: true });
     expectExceeded(more, quota, 3, 3);
     const others = smallRequest('others', { lifecycle: { ephemeral: !ephemeral } });
     expect((await client.post('/v1/sandboxes', others, { start: true })).status).toBe(200);
-    // What stops makes room.
+    // A stop frees its slot.
     const started = answers.find(({ status }) => status === 200)!.body.id;
     await client.post(`/v1/sandboxes/${started}/stop`, {});
     const idle = answers.findIndex(({ status }) => status === 403);
     expect((await client.post(`/v1/sandboxes/${made[idle]!.body.id}/start`, {})).status).toBe(200);
   });
 
-  test('caps of volumes never exceed the storage together, however they are set', async () => {
+  test('keep the caps of all volumes within the total storage, for creates and updates', async () => {
     const client = await orgWith({ max_total_storage_gib: 7 });
     const answers = await Promise.all(
       Array.from({ length: 30 }, (_, index) =>
@@ -118,7 +118,7 @@ describe('many requests at once', () => {
       list.reduce((total, { body }) => total + (body.capacity_bytes ?? 0) / 1024 ** 3, 0);
     const made = answers.filter(({ status }) => status === 200);
     expect(sum(made)).toBeLessThanOrEqual(7);
-    // Whoever was refused did not fit: at most one short of the limit for the larger ones.
+    // A refused volume did not fit: the sum is at most one short of the limit for the larger volumes.
     expect(sum(made)).toBeGreaterThanOrEqual(6);
     const grown = await Promise.all(
       made.map(({ body }) => client.patch(`/v1/volumes/${body.id}`, { capacity_gib: 3 })),
@@ -126,7 +126,8 @@ describe('many requests at once', () => {
     expect(countOf(grown, 200)).toBeLessThanOrEqual(1);
     const list = await client.get('/v1/volumes');
     expect(sum(list.body.map((body: unknown) => ({ body })))).toBeLessThanOrEqual(7);
-    // Without a cap nothing would hold it to the limit; a deleted one counts until it is purged, for it can come back.
+    // A volume without a cap could grow without limit. A deleted volume counts until its purge, because a caller can
+    // restore it.
     const uncapped = [
       await client.post('/v1/volumes', { name: 'uncapped' }),
       await client.patch(`/v1/volumes/${made[0]!.body.id}`, { capacity_gib: null }),
@@ -147,7 +148,7 @@ describe('many requests at once', () => {
 });
 
 describe('each limit', () => {
-  test('of the disk holds a start of a sandbox without a size as it holds a create', async () => {
+  test('on the disk applies to the start of a sandbox without a disk size as to its create', async () => {
     const client = await orgWith({});
     const { body } = await client.post('/v1/sandboxes', smallRequest('open'));
     await setQuotas(
@@ -160,13 +161,13 @@ describe('each limit', () => {
     expect([answer.status, answer.body.error.details.quota]).toEqual([403, 'max_disk_size_mib_per_sandbox']);
   });
 
-  test('of what is included is one for storage, too, where it is a wall', async () => {
+  test('on storage is also the included storage under a hard cap', async () => {
     const client = await orgWith({ hard_cap: true, included_storage_gib: 2, max_total_storage_gib: 5 });
     expect((await client.post('/v1/volumes', { name: 'a', capacity_gib: 2 })).status).toBe(200);
     expect((await client.post('/v1/volumes', { name: 'b', capacity_gib: 1 })).status).toBe(403);
   });
 
-  test('of sandboxes makes room again when one is deleted', async () => {
+  test('on the number of sandboxes leaves room again after a delete', async () => {
     const client = await orgWith({ max_sandboxes: 1 });
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('only'));
     expectExceeded(await client.post('/v1/sandboxes', smallRequest('more')), 'max_sandboxes', 1, 1);
@@ -178,7 +179,7 @@ describe('each limit', () => {
     expect((await client.post('/v1/sandboxes', smallRequest('third'))).status).toBe(200);
   });
 
-  test('of the size of one sandbox is kept at create and at start', async () => {
+  test('on the size of one sandbox applies at create and at start', async () => {
     const limits = {
       max_vcpus_per_sandbox: 2,
       max_memory_mib_per_sandbox: 600,
@@ -201,7 +202,7 @@ describe('each limit', () => {
     expectExceeded(start, 'max_vcpus_per_sandbox', 1, 2);
   });
 
-  test('of the disk is the size of a disk that is left open', async () => {
+  test('on the disk is the default disk size', async () => {
     const client = await orgWith({ max_disk_size_mib_per_sandbox: 2_000 });
     const made = await client.post('/v1/sandboxes', smallRequest('open-disk'));
     expect(made.body.spec.resources.disk_size_mib).toBe(2_000);
@@ -217,7 +218,7 @@ describe('each limit', () => {
     [1, 90, 60],
     [2, 90, 90],
   ])(
-    'of the uptime (%s minutes) and max_duration_secs (%s): the smaller is kept on the run',
+    'on the uptime (%s minutes) and max_duration_secs (%s): the run gets the smaller',
     async (minutes, secs, kept) => {
       const client = await orgWith({ max_uptime_minutes_per_sandbox: minutes });
       const request = smallRequest('timed', { lifecycle: { max_duration_secs: secs } });
@@ -231,7 +232,7 @@ describe('each limit', () => {
     },
   );
 
-  test('of the uptime ends a run', async () => {
+  test('on the uptime ends a run', async () => {
     const client = await orgWith({ max_uptime_minutes_per_sandbox: 0 });
     const { body } = await client.post('/v1/sandboxes', smallRequest('brief'), { start: true });
     await untilStatus(client, body.id, 'stopped');
@@ -239,7 +240,7 @@ describe('each limit', () => {
     expect(events.body.data.map(({ payload }: any) => payload.reason)).toEqual(['max_duration_exceeded']);
   });
 
-  test('a suspended organization starts nothing and keeps everything else', async () => {
+  test('stays the same for a suspended organization, which can create and stop but not start', async () => {
     const client = await orgWith({ is_suspended: true });
     const refused = await client.post('/v1/sandboxes', smallRequest('asleep'), { start: true });
     expectExceeded(refused, 'is_suspended', null, null);
@@ -268,7 +269,7 @@ describe('the hours of the month', () => {
     );
   }
 
-  test('are those of the runs in it, cut at its start and at now, to the microsecond', async () => {
+  test('are those of its runs, cut at its start and at now, to the microsecond', async () => {
     const client = await orgWith({}, frozen);
     const { body } = await client.post('/v1/sandboxes', smallRequest('worker'));
     for (const run of [
@@ -294,7 +295,7 @@ describe('the hours of the month', () => {
     expect([usage.hard_cap, usage.pool_exhausted, usage.included_vcpu_hours]).toEqual([false, false, null]);
   });
 
-  test('that are used up refuse starts where they are a wall, and only there', async () => {
+  test('refuse starts once used up, only under a hard cap', async () => {
     for (const [limits, exhausted] of [
       [{ hard_cap: true, included_vcpu_hours: 2 }, 'included_vcpu_hours'],
       [{ hard_cap: true, included_memory_gib_hours: 1 }, 'included_memory_gib_hours'],
@@ -313,7 +314,7 @@ describe('the hours of the month', () => {
     }
   });
 
-  test('that are used up stop what runs, and the audit trail says why', async () => {
+  test('stop running sandboxes once used up, and the audit trail has the reason', async () => {
     const client = await orgWith({});
     const names = ['one', 'two'];
     const made = await Promise.all(
@@ -370,7 +371,7 @@ test('an organization without quotas has no limits, and the answer says so', asy
   });
 });
 
-test('an organization that was imported has quotas too, and what was running elsewhere takes no place', async () => {
+test('an imported organization has quotas too, and its imported running sandboxes use no slot', async () => {
   const org = line.org();
   await importAll(service, [org, line.sandbox(org, { status: 'running' })]);
   const client = await clientOf(service, org);
@@ -381,7 +382,7 @@ test('an organization that was imported has quotas too, and what was running els
   expectExceeded(await client.post('/v1/sandboxes', smallRequest('third')), 'max_sandboxes', 2, 2);
 });
 
-test('whatever is done in whatever order, the counts are those of a simple model', async () => {
+test('any operations in any order leave the counters of a simple model', async () => {
   const still = await startTestService({ worker: false });
   const step = fc.oneof(
     fc.record({ kind: fc.constant('create' as const), start: fc.boolean(), ephemeral: fc.boolean() }),
@@ -449,7 +450,7 @@ test('whatever is done in whatever order, the counts are those of a simple model
   }
 }, 180_000);
 
-test('a change of quotas is in the audit trail, and no change is not', async () => {
+test('a change of quotas records an audit event, an unchanged value none', async () => {
   const client = await service.newOrg();
   const set = (limits: Partial<Limits>) =>
     setQuotas(service.ctx.pool, client.org.id, limits, operator('quota set'));

@@ -4,7 +4,7 @@ import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 
-/** Sandboxes that are asked for at the same time are looked up together. */
+/** Concurrent lookups of sandboxes share a statement. */
 
 let service: TestService;
 let client: Client;
@@ -22,12 +22,12 @@ async function made(owner: Client, name: string, overrides = {}): Promise<{ id: 
   return body as { id: string; name: string };
 }
 
-test('of hundreds that ask at once each is answered with what it asked for, or that there is no such sandbox', async () => {
+test('hundreds of concurrent lookups each get their own sandbox, or a 404', async () => {
   const env = [{ key: 'LONG', value: randomBytes(8_000).toString('base64') }];
   const own = await Promise.all(
     Array.from({ length: 12 }, (_, index) => made(client, `own-${index}`, index % 4 === 0 ? { env } : {})),
   );
-  // Those of another, of the same names.
+  // Sandboxes of another organization with the same names.
   const foreign = await Promise.all(own.map(({ name }) => made(other, name)));
   const asked = Array.from({ length: 400 }, (_, index) => {
     const { id, name } = own[index % own.length]!;
@@ -56,7 +56,7 @@ test('of hundreds that ask at once each is answered with what it asked for, or t
   }
 });
 
-test('who asks after a change sees it, however many ask meanwhile', async () => {
+test('a lookup after a change returns it during many concurrent lookups', async () => {
   const { id } = await made(client, 'changing');
   const over = new AbortController();
   const others = Array.from({ length: 24 }, async () => {
@@ -76,7 +76,7 @@ test('who asks after a change sees it, however many ask meanwhile', async () => 
   await Promise.all(others);
 });
 
-test('a look that fails fails for those that it was for, and the next ones are answered', async () => {
+test('a failed statement fails only the lookups in it, and the next ones succeed', async () => {
   const { id } = await made(client, 'there');
   const { pool } = service.ctx;
   const ask = () =>

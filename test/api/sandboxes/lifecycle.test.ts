@@ -25,7 +25,7 @@ afterAll(() => service.close());
 const running = { start: true, wait_for: 'running', wait_timeout: 90 };
 
 describe('create', () => {
-  test('every field and variant comes back as the contract shows it', async () => {
+  test('returns every field and variant in the form of the contract', async () => {
     await client.post('/v1/volumes', { name: 'data' });
     const made = await client.post('/v1/sandboxes', fullRequest('full', 'data'));
     expect(made.status, made.text).toBe(200);
@@ -122,7 +122,7 @@ describe('create', () => {
     expect(listed.body).toEqual({ data: [shown], has_more: false, next_cursor: null });
   });
 
-  test('what is left out gets the defaults of the contract', async () => {
+  test('applies the defaults of the contract to missing fields', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('small'));
     expect(body.slug).toMatch(/^[a-z]+-[a-z]+-[a-z0-9]{4}$/);
     expect(body.spec).toEqual({
@@ -158,7 +158,7 @@ describe('create', () => {
     });
   });
 
-  test('keys that nobody knows are ignored and do not come back', async () => {
+  test('ignores unknown keys, and does not return them', async () => {
     const { status, text } = await client.post('/v1/sandboxes', {
       ...smallRequest('unknown-keys'),
       surprise: 'canary',
@@ -169,7 +169,7 @@ describe('create', () => {
     expect(text).not.toContain('canary');
   });
 
-  test('a taken name or slug is refused, in one organization and across them', async () => {
+  test('refuses a name taken in the organization, or a slug taken anywhere', async () => {
     const other = await service.newOrg();
     await client.post('/v1/sandboxes', smallRequest('taken', { slug: 'taken-slug' }));
     const name = await client.post('/v1/sandboxes', smallRequest('taken'));
@@ -187,7 +187,7 @@ describe('create', () => {
     expect((await other.post('/v1/sandboxes', smallRequest('taken'))).status).toBe(200);
   });
 
-  test('fifty creates of one name at once make one sandbox', async () => {
+  test('makes one sandbox from fifty concurrent requests for one name', async () => {
     const answers = await Promise.all(
       Array.from({ length: 50 }, () => client.post('/v1/sandboxes', smallRequest('race'))),
     );
@@ -195,7 +195,7 @@ describe('create', () => {
     expect(answers.filter(({ status }) => status === 409)).toHaveLength(49);
   });
 
-  test('a named volume must exist, and be of the organization', async () => {
+  test('requires a named volume to exist in the organization', async () => {
     const other = await service.newOrg();
     await other.post('/v1/volumes', { name: 'theirs' });
     const mounts = [{ type: 'named', name: 'theirs', guest: '/data' }];
@@ -209,8 +209,8 @@ describe('create', () => {
   });
 });
 
-describe('lifecycle', () => {
-  test('start, stop and start again keep the id and record each run from the runtime', async () => {
+describe('the lifecycle', () => {
+  test('keeps the id across start, stop and start, and records each run from the runtime', async () => {
     const made = await client.post('/v1/sandboxes', smallRequest('life'));
     const { id } = made.body;
     const started = await client.post(
@@ -242,7 +242,7 @@ describe('lifecycle', () => {
     ]);
   });
 
-  test('a main process that ends by itself leaves the sandbox stopped, a crash leaves it failed', async () => {
+  test('ends in stopped after the main process exits, in failed after a crash', async () => {
     const simulated = service.runtime as SimulatedRuntime;
     const ends = await client.post('/v1/sandboxes', smallRequest('ends'), running);
     simulated.exit(ends.body.id, 0);
@@ -255,7 +255,7 @@ describe('lifecycle', () => {
     expect(again.body).toMatchObject({ status: 'running', last_failure_message: null });
   });
 
-  test('a start that the runtime refuses ends the wait with failed and the reason', async () => {
+  test('ends a wait with failed and the reason when the runtime refuses the start', async () => {
     failing.add('broken');
     const { status, body } = await client.post(
       '/v1/sandboxes',
@@ -272,7 +272,7 @@ describe('lifecycle', () => {
     expect(usage.body.sandboxes.map(({ id }: { id: string }) => id)).not.toContain(body.id);
   });
 
-  test('a sandbox is deleted from every status; name free, id gone, nothing held', async () => {
+  test("allows a delete in every status, which frees the name, the id and the runtime's resources", async () => {
     failing.add('broken');
     const make = async (name: string, query = {}, image = 'busybox') =>
       (await client.post('/v1/sandboxes', { name, image: { type: 'oci', reference: image } }, query)).body;
@@ -310,7 +310,7 @@ describe('lifecycle', () => {
     expect(rows).toEqual([]);
   });
 
-  test('an ephemeral sandbox stays readable for a while after its end, then goes; its events and usage stay', async () => {
+  test('keeps an ended ephemeral sandbox readable for a while, and its events and usage forever', async () => {
     const made = await client.post(
       '/v1/sandboxes',
       smallRequest('brief', { lifecycle: { ephemeral: true } }),
@@ -334,7 +334,7 @@ describe('lifecycle', () => {
     expect(usage.body.sandboxes).toContainEqual({ id: made.body.id, name: 'brief', slug: made.body.slug });
   });
 
-  test('max_duration_secs ends a run and the audit trail says why', async () => {
+  test('ends a run after max_duration_secs, and the audit trail has the reason', async () => {
     const made = await client.post(
       '/v1/sandboxes',
       smallRequest('bounded', { lifecycle: { max_duration_secs: 1 } }),
@@ -353,7 +353,7 @@ describe('lifecycle', () => {
 });
 
 describe('the reconciler', () => {
-  test('a sandbox that cannot be dealt with keeps nobody else from being dealt with', async () => {
+  test('handles all other sandboxes when one has an unreadable specification', async () => {
     const victim = await service.newOrg();
     const poison = await victim.post(
       '/v1/sandboxes',
@@ -361,7 +361,7 @@ describe('the reconciler', () => {
       running,
     );
     expect(poison.body.status).toBe('running');
-    // What no request can bring about: a specification that cannot be read.
+    // No request can store a specification that cannot be parsed.
     await service.ctx.pool.query(`update sandboxes set run_spec = '{"maxDurationSecs": 0.5}' where id = $1`, [
       poison.body.id,
     ]);
@@ -373,7 +373,7 @@ describe('the reconciler', () => {
     await victim.delete(`/v1/sandboxes/${poison.body.id}`);
   });
 
-  test('every run that the runtime recorded is in the store with its times, however stops meet starts', async () => {
+  test('records every run of the runtime with its times, while stops and starts race', async () => {
     const meeting = await startTestService({ simulated: { startMs: 20 } });
     try {
       const mine = await meeting.newOrg();
@@ -409,7 +409,7 @@ describe('the reconciler', () => {
 });
 
 describe('waits', () => {
-  test('the answer comes when the budget is used up, with the sandbox as it is then', async () => {
+  test('end at the end of their time-out with the current state of the sandbox', async () => {
     const slow = await startTestService({ simulated: { startMs: 60_000 } });
     try {
       const mine = await slow.newOrg();
@@ -420,7 +420,7 @@ describe('waits', () => {
       });
       expect([status, body.status, body.status_reason]).toEqual([200, 'starting', null]);
       expect(Date.now() - begun).toBeGreaterThanOrEqual(1_000);
-      // A start that is under way is joined, and a stop or delete ends the wait of whoever waits.
+      // A later wait joins the start in progress. A stop or a delete ends every wait for it.
       const subscribe = vi.spyOn(slow.ctx.changes, 'subscribe');
       const joined = mine.post(
         `/v1/sandboxes/${body.id}/start`,
@@ -439,7 +439,7 @@ describe('waits', () => {
     }
   });
 
-  test('more waiters of one organization than half of all are told to come back, before anything is made', async () => {
+  test('of one organization fill at most half of all slots, and further ones are refused before any change', async () => {
     const busy = await startTestService({ worker: false, settings: { maxWaiters: 4 } });
     try {
       const orgs = [await busy.newOrg(), await busy.newOrg()];
@@ -459,14 +459,14 @@ describe('waits', () => {
         for (const name of ['w1', 'w2']) await mine.post(`/v1/sandboxes/by-name/${name}/stop`, {});
       }
       expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-      // The places are free again.
+      // The slots are free again.
       expect((await wait(orgs[0]!, 'w3', { wait_timeout: 0 })).status).toBe(200);
     } finally {
       await busy.close();
     }
   });
 
-  test('a wait without a start, and a budget without a wait, are refused', async () => {
+  test('are refused without a start, as is a time-out without a wait', async () => {
     const noStart = await client.post('/v1/sandboxes', smallRequest('never'), { wait_for: 'running' });
     expect([noStart.status, noStart.body.error.details]).toEqual([400, { parameter: 'wait_for' }]);
     const noWait = await client.post('/v1/sandboxes', smallRequest('never'), {
@@ -478,8 +478,8 @@ describe('waits', () => {
   });
 });
 
-describe('what is not there', () => {
-  test.each(['GET', 'DELETE'])('%s of an unknown id or name is 404 sandbox_not_found', async (method) => {
+describe('an unknown sandbox', () => {
+  test.each(['GET', 'DELETE'])('answers 404 sandbox_not_found to %s', async (method) => {
     for (const path of [
       `/v1/sandboxes/${uuidv7()}`,
       '/v1/sandboxes/by-name/nobody',

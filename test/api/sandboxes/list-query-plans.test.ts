@@ -43,10 +43,10 @@ const rare: [string, string] = ['kind', 'rare'];
 const common: [string, string] = ['kind', 'common'];
 const left: [string, string] = ['side', 'left'];
 const right: [string, string] = ['hand', 'right'];
-/** On every sandbox. */
+/** These labels are on every sandbox. */
 const everywhere = Array.from({ length: 16 }, (_, index): [string, string] => [`all-${index}`, 'yes']);
 
-/** What each read asks the database for. */
+/** The statement of each kind of read. */
 const short = { whole: false };
 const READS: Record<string, Read> = {
   'get one': (sql, orgId) => readSandbox(sql, orgId, { id: NOBODY }, short),
@@ -102,7 +102,7 @@ interface Node {
   Plans?: Node[];
 }
 
-/** As these connections plan it, for whatever values, and for those that are given, as it was carried out. */
+/** `prepared`: the generic plan of these connections for any values. `given`: the executed plan for the actual values. */
 const HOW = ['prepared', 'given'] as const;
 
 async function planOf(name: string, how: (typeof HOW)[number]): Promise<Node[]> {
@@ -110,7 +110,7 @@ async function planOf(name: string, how: (typeof HOW)[number]): Promise<Node[]> 
   const explain = async () => {
     const explained = (of: Statement) => reads.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(of);
     if (how === 'given') return explained({ text: `explain (analyze, format json) ${text}`, values });
-    // One after the other goes over one connection.
+    // Both statements must use the same connection.
     await reads.query(`prepare looked_at as ${text}`);
     const execute = `execute looked_at (${values.map(literal).join(', ')})`;
     const plan = await explained({ text: `explain (format json) ${execute}`, values: [] });
@@ -125,7 +125,7 @@ function nodesOf(node: Node): Node[] {
   return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
 }
 
-// An incremental sort is none: names are unique, and it only puts those of one name in order.
+// Incremental Sort is allowed: names are unique, and it only orders the rows of one name.
 const WRONG = new Set(['Seq Scan', 'Sort', 'Bitmap Heap Scan', 'Hash Join', 'Merge Join']);
 
 async function expectGood(name: string): Promise<void> {
@@ -136,14 +136,14 @@ async function expectGood(name: string): Promise<void> {
 }
 
 describe('in an empty store', () => {
-  test.each(Object.keys(READS))('%s goes by the indexes, in their order', (name) => expectGood(name));
+  test.each(Object.keys(READS))('%s uses the indexes in their order', (name) => expectGood(name));
 });
 
-describe(`of ${SANDBOXES} sandboxes`, () => {
+describe(`with ${SANDBOXES} sandboxes`, () => {
   beforeAll(async () => {
     const { pool } = service.ctx;
     const tx = await pool.connect();
-    // Nothing but the rows, quickly.
+    // Replica mode skips the triggers, for a fast load.
     await tx.query('set session_replication_role = replica');
     await tx.query(
       `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
@@ -169,10 +169,10 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
     await pool.query('vacuum analyze sandbox_labels');
   });
 
-  test.each(Object.keys(READS))('%s goes by the indexes, in their order', (name) => expectGood(name));
+  test.each(Object.keys(READS))('%s uses the indexes in their order', (name) => expectGood(name));
 
   test.each(Object.keys(READS).filter((name) => name !== 'labels that never meet'))(
-    '%s looks at no more than a page',
+    '%s reads at most one page',
     async (name) => {
       for (const node of await planOf(name, 'given')) {
         const {
@@ -185,7 +185,7 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
     },
   );
 
-  describe('the indexes of labels of which none is rare', () => {
+  describe('the indexes of labels that are all common', () => {
     const several = [left, right, common] satisfies SandboxFilter['labels'];
     const bounds = { createdAfter: '2026-01-02T00:00:00.000000Z', createdBefore: NOW };
     const sideBySide = { sideBySide: true };
@@ -239,7 +239,7 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
     };
 
     test.each(Object.keys(walks).flatMap((name) => HOW.map((how) => [name, how] as const)))(
-      'are walked side by side: %s, %s',
+      'are merged in step: %s, %s',
       async (name, how) => {
         const { text, values } = await statementOf(walks[name]!);
         const explained = await walking(requests.of(client.org.id).pool, async (tx) => {
@@ -258,21 +258,21 @@ describe(`of ${SANDBOXES} sandboxes`, () => {
         const types = nodes.map((node) => node['Node Type']);
         expect(types.filter((type) => type === 'Merge Join')).toHaveLength(COUNT[name]! - 1);
         expect(types.filter((type) => type !== 'Merge Join' && WRONG.has(type))).toEqual([]);
-        // Kept aside for another look, every place would be written down once more, which takes as long as the walk.
+        // A Materialize node would copy every row, which takes as long as the scan.
         expect(types).not.toContain('Materialize');
         const places = nodes.filter((node) => node['Node Type'] === 'Index Only Scan');
         expect(places).toHaveLength(COUNT[name]!);
-        // None is walked more than once.
+        // Each index is scanned at most once.
         for (const node of places) {
           expect(node['Actual Loops']).toBeLessThanOrEqual(1);
-          // And no further than the page goes.
+          // Each scan ends with the page.
           if (name.endsWith('all have')) expect(node['Actual Rows']).toBeLessThanOrEqual(400);
         }
       },
     );
   });
 
-  test('labels are counted as far as it matters, and the rarest is the first to be walked', async () => {
+  test('a label is counted up to a limit, and the scan starts with the rarest label', async () => {
     const labels = [common, rare, ['nothing', 'has it']] satisfies [string, string][];
     const counts = await countLabels(reads, client.org.id, labels);
     expect(counts).toEqual([COUNTED, SANDBOXES / 3000, 0]);

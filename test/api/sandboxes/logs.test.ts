@@ -25,7 +25,7 @@ describe('logs of simulated sandboxes', () => {
   });
   afterAll(() => service.close());
 
-  test('say once that nothing runs, to who asks for the system, and end with the run', async () => {
+  test('report once to a reader of the system source that nothing runs, and end with the run', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('follow'), running);
     for (const path of [`/v1/sandboxes/${body.id}/logs`, '/v1/sandboxes/by-name/follow/logs']) {
       const { response, events } = await openEvents(client, `${path}?${ALL}`);
@@ -43,7 +43,7 @@ describe('logs of simulated sandboxes', () => {
         text: expect.stringMatching(/\n$/),
       });
       expect(Math.abs(Date.parse(value.data.ts) - Date.now())).toBeLessThan(10_000);
-      // Silence is not taken for a broken connection.
+      // The comment shows that the connection is alive.
       expect((await events.next()).value).toEqual({ comment: 'nothing new' });
       await events.return(undefined);
     }
@@ -53,7 +53,7 @@ describe('logs of simulated sandboxes', () => {
     expect(await allEvents(events)).toEqual([{ event: 'end', data: {} }]);
   });
 
-  test('of what has not run or does not run any more end at once', async () => {
+  test('end at once for a sandbox that has not run, or no longer runs', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('rests'));
     const end = [{ event: 'end', data: {} }];
     expect(await allEvents((await openEvents(client, `/v1/sandboxes/${body.id}/logs`)).events)).toEqual(end);
@@ -63,7 +63,7 @@ describe('logs of simulated sandboxes', () => {
     expect(await allEvents((await openEvents(client, `/v1/sandboxes/${body.id}/logs`)).events)).toEqual(end);
   });
 
-  test('refuse what they do not understand', async () => {
+  test('refuse unknown parameters', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('strict'));
     const path = `/v1/sandboxes/${body.id}/logs`;
     for (const sources of ['', 'stdin', 'stdout,', 'stdout, stderr']) {
@@ -83,7 +83,7 @@ describe('logs of simulated sandboxes', () => {
     expect((await fetch(`${client.url}${path}`, { method: 'HEAD' })).status).toBe(405);
   });
 
-  test('are followed by a bounded number, and a place is free again when its client leaves', async () => {
+  test('are followed by a limited number of clients, and a slot becomes free when its client leaves', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('crowded'), running);
     const path = `/v1/sandboxes/${body.id}/logs`;
     const leave = new AbortController();
@@ -97,7 +97,7 @@ describe('logs of simulated sandboxes', () => {
     expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
     leave.abort();
     await Promise.all(following);
-    // Who is refused has taken no place.
+    // A refused request takes no slot.
     expect((await client.get('/v1/sandboxes/00000000-0000-7000-8000-000000000000/logs')).status).toBe(404);
     const again = await until(
       () => openEvents(client, path),
@@ -107,7 +107,7 @@ describe('logs of simulated sandboxes', () => {
     expect((await allEvents(again.events)).at(-1)).toEqual({ event: 'end', data: {} });
   });
 
-  test('end for a key that is narrowed to a label when the sandbox loses it, and not for others', async () => {
+  test('end for a key narrowed to a label when the sandbox loses the label, and not for other keys', async () => {
     const made = await client.post('/v1/keys', {
       ...{ name: 'ml', scopes: ['sandboxes:write'], labels: { team: 'ml' } },
     });
@@ -116,7 +116,7 @@ describe('logs of simulated sandboxes', () => {
     const path = `/v1/sandboxes/${body.id}`;
     const [narrow, wide] = [await openEvents(ml, `${path}/logs`), await openEvents(client, `${path}/logs`)];
     await narrow.events.next();
-    // With the label it goes on.
+    // While the sandbox has the label, the stream continues.
     expect((await client.patch(path, { labels: { team: 'ml', stage: 'b' } })).status).toBe(200);
     expect((await narrow.events.next()).value).toEqual({ comment: 'nothing new' });
     expect((await client.patch(path, { labels: { team: 'web' } })).status).toBe(200);
@@ -140,7 +140,7 @@ describe('logs of simulated sandboxes', () => {
     }
   });
 
-  test('end without the event `end` when the service stops: the run goes on', async () => {
+  test('end without the event `end` when the service stops, because the run continues', async () => {
     const stopping = await startTestService();
     const mine = await stopping.newOrg();
     const { body } = await mine.post('/v1/sandboxes', smallRequest('goes-on'), running);
@@ -151,7 +151,7 @@ describe('logs of simulated sandboxes', () => {
     expect(await rest).toEqual([]);
   });
 
-  test('of a sandbox on another worker are not pretended to be empty', async () => {
+  test('of a sandbox on another worker are refused, not shown as empty', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('elsewhere'));
     const other = '11111111-1111-4111-8111-111111111111';
     await service.ctx.pool.query(
@@ -178,7 +178,7 @@ describe('the agent channel', () => {
     new Promise<string>((resolve, reject) => {
       const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
       let answer = '';
-      // Ends: the socket of a refused upgrade is not left open.
+      // The service also closes the socket of a refused upgrade.
       socket.on('data', (chunk) => (answer += String(chunk))).on('end', () => resolve(answer));
       socket.on('error', reject);
       socket.write(
@@ -187,7 +187,7 @@ describe('the agent channel', () => {
       );
     });
 
-  test('is answered 501 for a sandbox that exists, also when it is an upgrade', async () => {
+  test('answers 501 for an existing sandbox, also to an upgrade', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('agent'), running);
     const plain = await client.get(`/v1/sandboxes/${body.id}/agent`);
     expect([plain.status, plain.body.error.code]).toEqual([501, 'not_supported']);
@@ -196,7 +196,7 @@ describe('the agent channel', () => {
     expect(upgraded).toContain('"code":"not_supported"');
   });
 
-  test('is 404 for one that does not and 401 without a key, and the socket is closed then too', async () => {
+  test('answers 404 for an unknown sandbox, 401 without a key, and closes the socket', async () => {
     const missing = '00000000-0000-7000-8000-000000000000';
     expect((await client.get(`/v1/sandboxes/${missing}/agent`)).status).toBe(404);
     expect(await upgrade(missing)).toMatch(/^HTTP\/1\.1 404 /);
@@ -205,7 +205,7 @@ describe('the agent channel', () => {
   });
 });
 
-/** What is in use, in bytes, without what the garbage collector has only not come to yet. */
+/** The memory in use after a garbage collection, in bytes. */
 function heldMemory(): number {
   setFlagsFromString('--expose-gc');
   (runInNewContext('gc') as () => void)();
@@ -213,7 +213,7 @@ function heldMemory(): number {
   return heapUsed + external;
 }
 
-/** The requests for logs that the service has under way with the engine, from now on. */
+/** Records the log requests of the service to the engine that are open, from now on. */
 function followedAtEngine(): Set<ClientRequest> {
   const underWay = new Set<ClientRequest>();
   subscribe('http.client.request.start', (message) => {
@@ -253,7 +253,7 @@ describeDocker('logs of containers', () => {
     expect(body.status).toBe('running');
     return body.id;
   }
-  /** Its run ends with the command, on a busy machine perhaps before anybody has seen it running. */
+  /** Its run ends with the command, on a busy machine perhaps before the reconciler sees it running. */
   async function runToItsEnd(name: string, script: string): Promise<string> {
     const lifecycle = { ends_with_command: true };
     const { status, body } = await client.post('/v1/sandboxes', request(name, script, { lifecycle }), {
@@ -267,7 +267,7 @@ describeDocker('logs of containers', () => {
   const lines = (events: ServerEvent[]) =>
     events.filter(({ event }) => event === 'log').map(({ data }) => `${data.source} ${data.text}`);
 
-  test('show both streams, from the first line to the end of the run, with the time of the engine', async () => {
+  test("show both streams, from the first line to the end of the run, with the engine's times", async () => {
     const id = await runToItsEnd(
       'streams',
       'sleep 1; echo out; echo err >&2; printf "no break"; sleep 1; echo " grüße 🙂"',
@@ -284,7 +284,7 @@ describeDocker('logs of containers', () => {
       expect(data.ts).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$/);
       expect(Math.abs(Date.parse(data.ts) - Date.now())).toBeLessThan(60_000);
     }
-    // The same of the stopped sandbox, and again in parts.
+    // The log of the stopped sandbox is the same, also in parts.
     await untilStatus(client, id, 'stopped');
     expect(await allEvents(await follow(id))).toEqual(events);
     expect(lines(await allEvents(await follow(id, '?sources=stderr')))).toEqual(['stderr err\n']);
@@ -295,7 +295,7 @@ describeDocker('logs of containers', () => {
     }
   });
 
-  test('keep the characters of lines that the engine cuts in pieces', async () => {
+  test('keep the characters of lines that the engine splits', async () => {
     const id = await runToItsEnd(
       'long',
       `s=; i=0; while [ $i -lt 12 ]; do s="$s$s€ü🙂x"; i=$((i+1)); done; echo "$s"`,
@@ -306,12 +306,13 @@ describeDocker('logs of containers', () => {
       .map(({ data }) => data.text)
       .join('');
     expect(events.length).toBeGreaterThan(2);
-    // The engine's own log file may have lost a character that it cut; what it gives is passed on whole.
+    // The log file of the engine may lack a character that the engine split. The service passes its bytes on
+    // unchanged.
     expect(text.replaceAll('\ufffd', '').replaceAll(/[€ü🙂x]/gu, '')).toBe('\n');
     expect(text.length).toBeGreaterThan(20_000);
   });
 
-  test('end when the sandbox is stopped or deleted while they are followed', async () => {
+  test('end when the sandbox is stopped or deleted during a follow', async () => {
     for (const end of ['stop', 'delete']) {
       const id = await run(end, 'echo here; sleep 600');
       const events = await follow(id);
@@ -323,7 +324,7 @@ describeDocker('logs of containers', () => {
     }
   });
 
-  test('hold the engine back for a client that is slow, and let go of it when the client leaves', async () => {
+  test('apply back-pressure to the engine for a slow client, and release it when the client leaves', async () => {
     const id = await run(
       'flood',
       'i=0; while [ $i -lt 300000 ]; do echo "line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; i=$((i+1)); done; sleep 600',
@@ -344,7 +345,7 @@ describeDocker('logs of containers', () => {
     );
     for (const follower of followers) follower.pause();
     await delay(3_000);
-    // Read without end, each would hold the thirteen megabytes that there are.
+    // Without back-pressure each would buffer all thirteen megabytes.
     expect(heldMemory() - held).toBeLessThan(40 * 1024 * 1024);
     expect(asked.size).toBe(5);
     for (const follower of followers) follower.destroy();
@@ -354,7 +355,7 @@ describeDocker('logs of containers', () => {
     );
   });
 
-  test('of a container that is gone are empty', async () => {
+  test('of a removed container are empty', async () => {
     const id = await run('gone', 'sleep 600');
     await (await containerOf(id))!.remove({ force: true });
     expect((await allEvents(await follow(id))).at(-1)).toEqual({ event: 'end', data: {} });

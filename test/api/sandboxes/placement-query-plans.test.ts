@@ -9,7 +9,7 @@ import { loadPlenty } from '../../support/bulk-rows.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 
-/** A burst of starts comes faster than the database learns that there is one: it plans by what it knew before. */
+/** A burst of starts outruns the statistics of the database, so it plans with those from before the burst. */
 
 const RESTING = 1_000;
 const WAITING = 4_000;
@@ -49,7 +49,7 @@ afterAll(async () => {
   await service?.close();
 });
 
-test('a batch of those who wait is found by the runs that wait and the keys of their sandboxes', async () => {
+test('a batch of queued starts is read through the indexes of queued runs and of sandbox keys', async () => {
   const { pool } = service.ctx;
   const sent = await sentDuring(async () => {
     expect(await isAnyWaiting(pool, 'simulated')).toBe(true);
@@ -64,7 +64,7 @@ test('a batch of those who wait is found by the runs that wait and the keys of t
   await expectLookedUp(sent, BATCH);
 });
 
-test('what a worker holds is found by the keys of its sandboxes', async () => {
+test('the sandboxes of a worker are read through their keys', async () => {
   const { rows } = await session.query<{ id: string; worker: string }>(
     `update sandboxes set worker_id = $1, status_reason = null
      where id in (select id from sandboxes where status = 'starting' limit $2) returning id, worker_id as worker`,
@@ -79,16 +79,16 @@ test('what a worker holds is found by the keys of its sandboxes', async () => {
     expect(held.filter(({ sandboxId }) => !found.has(sandboxId))).toEqual([]);
   });
   expect(sent).toHaveLength(1);
-  // Each is found twice, once by its key, and its run.
+  // Each sandbox is read twice, once by its key, and its run once.
   await expectLookedUp(sent, 3 * BATCH);
 });
 
-test('who was told why he waits is left alone, and not even locked', async () => {
+test('a queued start with its reason already recorded is neither written nor locked again', async () => {
   const tellAll = () =>
     inTransaction(service.ctx.pool, (tx) =>
       markShort(tx, 'simulated', { runIds: [], behind: '00000000-0000-0000-0000-000000000000' }, now()),
     );
-  // Who locked or changed each row last.
+  // The transactions that last wrote or locked each row.
   const holders = async () =>
     (
       await session.query<{ id: string }>(

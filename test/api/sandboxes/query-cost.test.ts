@@ -10,16 +10,13 @@ import { loadPlenty, ONE_IN } from '../../support/bulk-rows.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 
-/**
- * What the hot reads cost where there is much: they are asked for over HTTP, what the service then asks the database is recorded, and
- * the database is asked how it went about it.
- */
+/** Records the statements behind each frequent read over HTTP in a large store, and explains each one to bound its cost. */
 
 const DAYS = 240;
 const SANDBOXES = 20_000;
 const EVENTS = 200_000;
 const KEYS = 3_000;
-/** A table with fewer rows is as soon read from end to end. */
+/** For a table with fewer rows a sequential scan is as fast. */
 const SMALL = 500;
 
 let service: TestService;
@@ -28,9 +25,9 @@ let session: Awaited<ReturnType<typeof connectAlone>>;
 let until: Instant;
 let sandbox: { id: string; name: string };
 let event: { id: string };
-/** What many events are about. */
+/** The resource of many events. */
 let resource: string;
-/** Those that grow. */
+/** The tables that grow. */
 let large: Set<string>;
 
 beforeAll(async () => {
@@ -88,18 +85,18 @@ async function makeKeys(pool: Pool, orgId: string): Promise<void> {
 }
 
 interface Bounds {
-  /** Rows of an answer. */
+  /** The number of rows of an answer. */
   page: number;
-  /** Lists that are merged: a page of each is read, and sorted. */
+  /** The number of merged lists: a page of each is read, and sorted. */
   lists?: number;
-  /** Of each list read for each row: from an index, from a table, and what is passed over on the way. */
+  /** The number of rows read for each listed row: from an index, from a table, and skipped. */
   each?: number;
 }
 
-/** Asks, checks what each statement of it costs, and returns the answer. */
+/** Sends a request, checks the cost of each statement and returns the answer. */
 async function asked(path: string, { page, lists = 1, each = 4 }: Bounds): Promise<any> {
   let body: any;
-  // The first time also looks up what is then remembered.
+  // The first request also fills the caches.
   const sent = await sentDuring(async () => {
     const answer = await client.get(path);
     expect(answer.status, answer.text).toBe(200);
@@ -128,7 +125,7 @@ async function expectBounded(statement: Sent, { page, lists, each }: Required<Bo
 
 const values = ({ values: given }: Sent) => JSON.stringify(given).slice(0, 500);
 
-/** The plan, for whoever has to find out what is wrong with it. */
+/** The plan as text, for the message of a failure. */
 function outline({ plan }: Cost): string {
   const lines: string[] = [];
   const walk = (node: Cost['plan'], depth: number) => {
@@ -150,12 +147,12 @@ function outline({ plan }: Cost): string {
 const labelled = (labels: Record<string, string>) => `labels=${encodeURIComponent(JSON.stringify(labels))}`;
 const rare = Math.ceil(SANDBOXES / ONE_IN.rare);
 
-describe('sandboxes', () => {
-  test('one by its id', async () => {
+describe('the cost of reading sandboxes', () => {
+  test('is bounded for one by its id', async () => {
     expect((await asked(`/v1/sandboxes/${sandbox.id}`, { page: 1 })).name).toBe(sandbox.name);
   });
 
-  test('one by its name', async () => {
+  test('is bounded for one by its name', async () => {
     expect((await asked(`/v1/sandboxes/by-name/${sandbox.name}`, { page: 1 })).id).toBe(sandbox.id);
   });
 
@@ -171,7 +168,7 @@ describe('sandboxes', () => {
     ['with a common label', labelled({ common: 'yes' }), 20],
     ['with a common label, oldest first', `${labelled({ common: 'yes' })}&sort=created_at`, 20],
     ['with a rare label', labelled({ rare: 'yes' }), rare],
-  ])('a list of them, %s, and the page behind it', async (_, query, page) => {
+  ])('is bounded for a list, %s, and its next page', async (_, query, page) => {
     const first = await asked(`/v1/sandboxes?${query}`, { page });
     expect(first.data).toHaveLength(page);
     if (first.next_cursor === null) return;
@@ -179,22 +176,22 @@ describe('sandboxes', () => {
     expect(next.data).toHaveLength(page);
   });
 
-  test('a list of those with a rare label and a common one', async () => {
+  test('is bounded for a list with a rare and a common label', async () => {
     const query = labelled({ rare: 'yes', team: 'team-1' });
-    // Of each label up to so many are counted, to begin with the rarer.
+    // Each label is counted up to this limit, starting with the rarer one.
     const { data } = await asked(`/v1/sandboxes?${query}`, { page: 2 * COUNTED, each: 2 });
     expect(data).toHaveLength(rare);
   });
 
-  test('a list of those with two labels that never meet', async () => {
+  test('is bounded for a list with two common labels that no sandbox has together', async () => {
     const query = labelled({ left: 'yes', right: 'yes' });
-    // All that have one of them are looked at, by the index of labels alone.
+    // The index of labels alone is scanned for all sandboxes with one of them.
     const { data } = await asked(`/v1/sandboxes?${query}`, { page: SANDBOXES / ONE_IN.left, each: 2 });
     expect(data).toEqual([]);
   });
 });
 
-describe('audit events', () => {
+describe('the cost of reading audit events', () => {
   const since = (days: number) => `since=${addMillis(until, -days * 86_400_000)}`;
 
   test.each<[what: string, query: () => string, page: number, lists?: number]>([
@@ -223,7 +220,7 @@ describe('audit events', () => {
     expect(next.data).toHaveLength(page);
   });
 
-  test('the end of the log, of which those up to a time are exported', async () => {
+  test('is bounded for the end of the log in an export up to a time', async () => {
     const { pool } = service.ctx;
     const { rows } = await session.query<{ end: number }>(
       'select max(seq) as end from event_log where org_id = $1',
@@ -240,35 +237,35 @@ describe('audit events', () => {
     await expectBounded(sent[0]!, { page: 100, lists: 1, each: 4 });
   });
 
-  test('one of them', async () => {
+  test('is bounded for one by its id', async () => {
     expect((await asked(`/v1/events/${event.id}`, { page: 1 })).id).toBe(event.id);
   });
 });
 
-describe('what stands before and beside them', () => {
-  test('a pass of the reconciler', async () => {
+describe('the cost of internal reads', () => {
+  test('is bounded for a pass of the reconciler', async () => {
     const worker = { id: sandbox.id, runtime: 'simulated' };
     const held = [{ orgId: client.org.id, sandboxId: sandbox.id }];
     const sent = await sentDuring(() => sandboxesToReconcile(service.ctx.pool, worker, held));
     expect(sent).toHaveLength(1);
-    // A twentieth is removed and was never placed: these come, and nothing of the others is looked at.
+    // A twentieth is removed and was never placed: these rows are returned, and no others are read.
     await expectBounded(sent[0]!, { page: SANDBOXES / 20, lists: 1, each: 2.2 });
   });
 
-  test('an API key that is not remembered', async () => {
+  test('is bounded for an API key that is not cached', async () => {
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     const sent = await sentDuring(() => client.get('/v1/me/org'));
     expect(sent.some(({ text }) => text.includes('api_key_replaced_secrets'))).toBe(true);
     for (const statement of sent) await expectBounded(statement, { page: 1, lists: 1, each: 4 });
   });
 
-  test('quotas, with what is used of them', async () => {
+  test('is bounded for quotas and their usage', async () => {
     const body = await asked('/v1/quotas', { page: DAYS });
     expect(body.total_sandboxes).toBeGreaterThan(SANDBOXES / 2);
     expect(body.vcpu_hours_used).toBeGreaterThan(0);
   });
 
-  test('the usage of a month', async () => {
+  test('is bounded for the usage of a month', async () => {
     expect((await asked('/v1/billing/usage', { page: DAYS })).daily.length).toBeGreaterThan(0);
   });
 });

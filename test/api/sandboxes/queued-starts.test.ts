@@ -25,7 +25,7 @@ const isLogged = (service: TestService, text: string) =>
     (lines) => lines.some((line) => line.includes(text)),
   );
 
-test('a start that waits long leaves one audit event, however many processes look', async () => {
+test('a start queued for long records one audit event, with any number of processes', async () => {
   const service = await start({ ...room, settings: { waitNoticeMs: 0 } });
   const beside = await start({ beside: service, worker: false, settings: { waitNoticeMs: 0 } });
   const client = await service.newOrg();
@@ -54,11 +54,11 @@ test('a start that waits long leaves one audit event, however many processes loo
   await client.post(`/v1/sandboxes/${first.id}/stop`, {});
   await untilStatus(client, late.id, 'running');
 
-  // Its next run is another one.
+  // The next run is a different one.
   await client.post(`/v1/sandboxes/${late.id}/stop`, {}, { wait_for: 'stopped' });
   await service.stopWorker();
   await client.post(`/v1/sandboxes/${late.id}/start`, {});
-  // The rule is about the millisecond before.
+  // The threshold compares with the previous millisecond.
   await until(
     async () => {
       await noteLongWaits(service.ctx, signal);
@@ -69,7 +69,7 @@ test('a start that waits long leaves one audit event, however many processes loo
   expect((await events())[0].payload.reason).toBe('no_worker');
 });
 
-test('a start that has not waited for long leaves none', async () => {
+test('a start queued briefly records no event', async () => {
   const service = await start({ ...room, worker: false });
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('new', two), { start: true });
@@ -78,7 +78,7 @@ test('a start that has not waited for long leaves none', async () => {
   expect(body.data).toEqual([]);
 });
 
-test('the log and worker list say that starts wait, and for how much', async () => {
+test('the log and the worker list show the number of queued starts and the longest wait', async () => {
   const service = await start(room);
   const env = { DATABASE_URL: urlOf(service.database) };
   const client = await service.newOrg();

@@ -23,11 +23,11 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** Stops take until they are let go, so that no test depends on how quick the machine is. */
+/** Stops wait for their release, so that no test depends on the speed of the machine. */
 class HoldingRuntime extends SimulatedRuntime {
   private gate = Promise.resolve();
 
-  /** Returns what lets them go. */
+  /** Returns the function that releases them. */
   holdStops(): () => void {
     let release: () => void = () => undefined;
     this.gate = new Promise((resolve) => (release = resolve));
@@ -49,7 +49,7 @@ async function make(name: string): Promise<{ id: string; started_at: string }> {
   return body;
 }
 
-/** Oldest first, without what made it run at first. */
+/** Oldest first, without the events up to the first running status. */
 async function eventsOf(id: string): Promise<any[]> {
   const { body } = await client.get('/v1/events', { resource_id: id, limit: 100 });
   return body.data.toReversed().slice(3);
@@ -64,7 +64,7 @@ const summary = (events: any[]) =>
     payload.reason,
   ]);
 
-test('a restart ends the run and begins another, and answers when that runs', async () => {
+test('a restart ends the run, starts another, and answers when it runs', async () => {
   const { id, started_at } = await make('restarts');
   const { status, body } = await client.post(`/v1/sandboxes/${id}/restart`, undefined, waits);
   expect([status, body.status]).toEqual([200, 'running']);
@@ -87,7 +87,7 @@ test('a restart without a wait answers stopping at once, and the sandbox runs ag
   const { id, started_at } = await make('at-once');
   const release = runtime.holdStops();
   expect((await client.post(`/v1/sandboxes/${id}/restart`, {})).body.status).toBe('stopping');
-  // A second one is joined.
+  // A second restart joins the first.
   expect((await client.post(`/v1/sandboxes/${id}/restart`, {})).body.status).toBe('stopping');
   release();
   await until(
@@ -132,7 +132,7 @@ test('a stop that waits answers stopped, and a start that waits follows a stop',
   ]);
 });
 
-test('a stop during a restart gives the start up, and a delete too', async () => {
+test('a stop or a delete during a restart cancels the start', async () => {
   const { id } = await make('given-up');
   const { id: gone } = await make('gone');
   const release = runtime.holdStops();
@@ -160,7 +160,7 @@ test('a stop during a restart gives the start up, and a delete too', async () =>
   expect(rows).toEqual([{ open: 0, all: 1 }]);
 });
 
-test('a restart keeps the place of its sandbox among those that run', async () => {
+test('a restart keeps the slot of its sandbox among the running ones', async () => {
   const mine = await service.newOrg();
   await service.ctx.pool.query('update quotas set max_concurrent_persistent_running = 1 where org_id = $1', [
     mine.org.id,
@@ -177,7 +177,7 @@ test('a restart keeps the place of its sandbox among those that run', async () =
     ({ body }) => body.status === 'running' && body.started_at > one.started_at,
   );
 
-  // A start that follows a stop takes a place, and is refused where there is none.
+  // A start after a stop takes a slot, and is refused without a free one.
   const goOn = runtime.holdStops();
   await mine.post(`/v1/sandboxes/${one.id}/stop`, {});
   expect((await mine.post(`/v1/sandboxes/${two.id}/start`, {})).status).toBe(200);
@@ -191,7 +191,7 @@ test('a restart keeps the place of its sandbox among those that run', async () =
   expect([counted!.existing, counted!.persistent_running]).toEqual([2, 0]);
 });
 
-test('a suspended organization restarts nothing', async () => {
+test('a suspended organization cannot restart a sandbox', async () => {
   const mine = await service.newOrg();
   const { body } = await mine.post('/v1/sandboxes', smallRequest('one'), running);
   await service.ctx.pool.query('update quotas set is_suspended = true where org_id = $1', [mine.org.id]);

@@ -10,7 +10,7 @@ import { startTestService, type TestOptions, type TestService } from '../../supp
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
 
-/** What one does, or what befalls it, holds nobody else up. */
+/** A stalled sandbox delays no other one. */
 
 const running = { start: true, wait_for: 'running' };
 
@@ -35,7 +35,7 @@ class Unreadable extends SimulatedRuntime {
   }
 }
 
-test('a sandbox whose activity cannot be read keeps no other from starting', async () => {
+test('a sandbox with unreadable activity does not delay the start of another', async () => {
   const service = await start((directory) => ({
     runtime: async () => Promise.resolve(new Unreadable(directory)),
   }));
@@ -59,7 +59,7 @@ class Reluctant extends SimulatedRuntime {
   }
 }
 
-test('a stop is not behind the stops of a hundred that do not want to end', async () => {
+test('a stop does not queue after a hundred stops that hang', async () => {
   const service = await start((directory) => ({
     runtime: async () => Promise.resolve(new Reluctant(directory)),
   }));
@@ -86,7 +86,7 @@ test('a stop is not behind the stops of a hundred that do not want to end', asyn
   }
 });
 
-test('a wait ends with its budget also when the garbage collector has been there', async () => {
+test('a wait ends at its time-out also after a garbage collection', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const service = await start(() => ({ worker: false }));
@@ -99,7 +99,7 @@ test('a wait ends with its budget also when the garbage collector has been there
   expect((await waiting).body.status).toBe('starting');
 });
 
-/** The database refuses, in this way, to write that a run of this organization has started. */
+/** Makes the database reject the start of any run of this organization with this SQLSTATE. */
 async function refuseStarts({ ctx }: TestService, orgId: string, sqlState: string): Promise<void> {
   await ctx.pool.query(
     `create function refuse_start() returns trigger language plpgsql as $$ begin
@@ -112,7 +112,7 @@ async function refuseStarts({ ctx }: TestService, orgId: string, sqlState: strin
   );
 }
 
-test('what cannot be written down of one is tried again once a second, and all others are written', async () => {
+test('an observation that cannot be stored is retried once a second, and all others are stored', async () => {
   const service = await start(() => ({}));
   const [refused, other] = [await service.newOrg(), await service.newOrg()];
   await refuseStarts(service, refused.org.id, '23514');
@@ -136,7 +136,7 @@ test('what cannot be written down of one is tried again once a second, and all o
   await untilStatus(refused, made[1]!.body.id, 'running');
 });
 
-test('while the database is away, what was seen is not tried one by one', async () => {
+test('while the database is away, observations are not retried one by one', async () => {
   const service = await start(() => ({}));
   const client = await service.newOrg();
   await refuseStarts(service, client.org.id, '57P03');

@@ -13,31 +13,31 @@ import { smallRequest } from '../../support/sandbox-requests.js';
 import { untilStatus } from '../../support/polling.js';
 
 /**
- * Every cell of the lifecycle table. What callers ask for is tried over HTTP, on each runtime, in sandboxes that are
- * brought into the status by what brings them there in life. What happens is written down as the reconciler does.
+ * Every cell of the lifecycle table. Operations go over HTTP on each runtime, in sandboxes that reach their status as
+ * in production. Occurrences are recorded as the reconciler does.
  */
 
 const VCPUS = 1;
 const cells = STATUSES.flatMap((status) => OPERATIONS.map((operation) => [status, operation] as const));
 
-/** The event that a request leaves, by its outcome. */
+/** The event that a request records, by its outcome. */
 const EVENTS: Partial<Record<Outcome, string>> = {
   starting: 'sandbox_start_requested',
   stopping: 'sandbox_stop_requested',
   queued: 'sandbox_start_queued',
 };
 
-/** What a sandbox is made of that comes to rest in a status by itself, or stays in it. */
+/** Specifications of sandboxes that reach a status and stay in it. */
 interface Specs {
   stays: Record<string, unknown>;
-  /** Takes its time to stop. */
+  /** Stops slowly. */
   stopsSlowly: Record<string, unknown>;
   fails: Record<string, unknown>;
 }
 
 function everyOperation(runtime: () => TestOptions, specs: Specs): void {
   let working: TestService;
-  /** Without a worker: what is started there goes on starting. */
+  /** A service without a worker: its starts stay in progress. */
   let idle: TestService;
   let clients: Record<'working' | 'idle', Client>;
   beforeAll(async () => {
@@ -52,7 +52,7 @@ function everyOperation(runtime: () => TestOptions, specs: Specs): void {
 
   let count = 0;
 
-  /** A fresh sandbox in this status, and whose client to ask. */
+  /** A new sandbox in this status, and its client. */
   async function sandboxIn(status: SandboxStatus): Promise<{ client: Client; id: string }> {
     const client = status === 'starting' ? clients.idle : clients.working;
     const spec = status === 'failed' ? specs.fails : status === 'stopping' ? specs.stopsSlowly : specs.stays;
@@ -103,7 +103,7 @@ function everyOperation(runtime: () => TestOptions, specs: Specs): void {
   });
 }
 
-describe('the lifecycle table, simulated:', () => {
+describe('the lifecycle table of operations, simulated runtime', () => {
   const image = { type: 'oci', reference: 'busybox' };
   everyOperation(
     () => ({
@@ -116,7 +116,7 @@ describe('the lifecycle table, simulated:', () => {
   );
 });
 
-describeDocker('the lifecycle table, docker:', () => {
+describeDocker('the lifecycle table of operations, Docker', () => {
   beforeAll(() => makeImage());
   const container = (script: string) => ({
     image: { type: 'oci', reference: IMAGE },
@@ -138,7 +138,7 @@ describeDocker('the lifecycle table, docker:', () => {
   );
 });
 
-describe('the lifecycle table, what happens:', () => {
+describe('the lifecycle table of occurrences', () => {
   let service: TestService;
   let client: Client;
   beforeAll(async () => {
@@ -189,7 +189,7 @@ describe('the lifecycle table, what happens:', () => {
         ]),
       );
     const statusNow = async () => (await client.get(`/v1/sandboxes/${body.id}`)).body.status;
-    // Of another run than the one under way nothing is believed.
+    // An observation of another run has no effect.
     await observe(uuidv7());
     expect([await statusNow(), await events()]).toEqual([status, before]);
 
@@ -202,13 +202,13 @@ describe('the lifecycle table, what happens:', () => {
     if (outcome !== 'same') expect(after).toBeGreaterThan(before);
     const run = await pool.query('select end_reason is null as open from runs where id = $1', [runId]);
     expect(run.rows[0].open).toBe(['starting', 'running', 'stopping'].includes(then));
-    // Told again it changes nothing.
+    // A repeated observation changes nothing.
     await observe(runId);
     expect([await statusNow(), await events()]).toEqual([then, after]);
   });
 });
 
-test('what is written at once comes in the order in which it happened, also when the clock goes back', async () => {
+test('events written in one transaction keep their order, also when the clock goes back', async () => {
   let back = 0;
   const service = await startTestService({ worker: false, now: () => addMillis(now(), (back -= 1_000)) });
   try {

@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** What the schema makes of the row, which is what answers of writes are. */
+/** The row serialized with the schema, as in answers to writes. */
 async function bySchema(client: Client, id: string): Promise<string> {
   const row = (await getSandbox(service.ctx.pool, client.org.id, { id }))!;
   return serializerOf(SandboxResponse)(presentSandbox(row));
@@ -34,19 +34,20 @@ async function storedSpec(id: string): Promise<{ spec: string; spec_format: numb
   return rows[0];
 }
 
-/** What of a schema decides what is shown: all but what is said of it. */
+/** The parts of a schema that decide the output: all but its descriptions. */
 const shapeOf = (schema: unknown): string =>
   JSON.stringify(schema, (key, value: unknown) =>
     key === 'description' || key === 'title' ? undefined : value,
   );
 
 test('a change of the schema of specifications needs a new format number', () => {
-  // After a change raise SPEC_FORMAT in spec/text.ts, so that stored texts pass through the new schema. Then renew both values here.
+  // After a change raise SPEC_FORMAT in spec/text.ts, so that stored texts pass through the new schema. Then update
+  // both values here.
   const digest = createHash('sha256').update(shapeOf(SandboxSpec)).digest('hex').slice(0, 16);
   expect([SPEC_FORMAT, digest]).toEqual([1, '1af7ce86a1f87808']);
 });
 
-test('reads give to the letter what the schema gives, of what was created, relabelled and imported', async () => {
+test('reads return the bytes of the schema for created, relabelled and imported sandboxes', async () => {
   const client = await service.newOrg();
   await client.post('/v1/volumes', { name: 'data' });
   const full = fullRequest('full', 'data') as Record<string, any>;
@@ -87,7 +88,7 @@ test('reads give to the letter what the schema gives, of what was created, relab
   }
 });
 
-test('a page that is long is whole', async () => {
+test('a long page is complete', async () => {
   const client = await service.newOrg();
   const env = [{ key: 'LONG', value: 'ü€'.repeat(20_000) }];
   for (const name of ['one', 'two', 'three', 'four']) {
@@ -98,14 +99,14 @@ test('a page that is long is whole', async () => {
   expect(body.data.map((each: any) => each.spec.env)).toEqual([env, env, env, env]);
 });
 
-test('what a request has beside what is known is not kept', async () => {
+test('unknown fields of a request are not stored', async () => {
   const client = await service.newOrg();
   const network = { policy: { rules: [], nobody: 'knows' }, tls: { enabled: true, nobody: 'knows' } };
   const { body } = await client.post('/v1/sandboxes', smallRequest('more', { network }));
   expect((await storedSpec(body.id)).spec).not.toContain('nobody');
 });
 
-test('a specification that was kept before, or changed by hand, is shown by the schema', async () => {
+test('a specification of an older format, or changed by hand, is serialized with the schema', async () => {
   const client = await service.newOrg();
   const { body } = await client.post('/v1/sandboxes', smallRequest('older'));
   const kept = {
@@ -123,7 +124,7 @@ test('a specification that was kept before, or changed by hand, is shown by the 
   expect(shown.spec).toEqual(expected);
   expect(text).toBe(await bySchema(client, body.id));
   expect((await client.get('/v1/sandboxes')).body.data).toEqual([shown]);
-  // From the next change on it is kept as it is shown.
+  // The next change stores the text in its shown form.
   await client.patch(`/v1/sandboxes/${body.id}`, { labels: { new: 'label' } });
   expect(await storedSpec(body.id)).toEqual({
     spec: JSON.stringify({ ...expected, labels: { new: 'label' } }),
@@ -131,9 +132,9 @@ test('a specification that was kept before, or changed by hand, is shown by the 
   });
 });
 
-test('a specification that is too long for a short read is shown all the same, one and in a list', async () => {
+test('a specification too long for a short read is shown alone and in a list', async () => {
   const client = await service.newOrg();
-  // Nothing that can be compressed.
+  // Random bytes do not compress.
   const value = randomBytes(50_000).toString('base64');
   const env = [{ key: 'LONG', value }];
   const ids: string[] = [];

@@ -21,7 +21,7 @@ async function eventsOf(id: string, event_type: string): Promise<any[]> {
 }
 
 describe('renaming a sandbox', () => {
-  test('changes what is given, by id and by name, and nothing else', async () => {
+  test('changes the given fields, by id and by name, and no others', async () => {
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('old-name', { slug: 'old-slug' }));
     const renamed = await client.patch(`/v1/sandboxes/${made.id}`, { name: 'New.Name_1' });
     expect([renamed.status, renamed.body]).toEqual([200, { ...made, name: 'New.Name_1' }]);
@@ -42,12 +42,12 @@ describe('renaming a sandbox', () => {
         after: { name: 'New.Name_1', slug: 'old-slug' },
       },
     ]);
-    // The old ones are free again.
+    // The old name and slug are free again.
     const successor = await client.post('/v1/sandboxes', smallRequest('old-name', { slug: 'old-slug' }));
     expect(successor.status).toBe(200);
   });
 
-  test('to what it is called already leaves no event', async () => {
+  test('to its current name records no event', async () => {
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('same'));
     for (const body of [
       {},
@@ -66,7 +66,7 @@ describe('renaming a sandbox', () => {
     expect(await eventsOf(made.id, 'sandbox_renamed')).toEqual([]);
   });
 
-  test('works while it runs and after it has failed or stopped, and keeps its run', async () => {
+  test('works in running, failed and stopped, and keeps the run', async () => {
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('lively'), {
       start: true,
       wait_for: 'running',
@@ -78,7 +78,7 @@ describe('renaming a sandbox', () => {
     expect((await client.patch(`/v1/sandboxes/${made.id}`, { name: 'lively-3' })).status).toBe(200);
   });
 
-  test('to what another has is refused', async () => {
+  test('to a taken name is refused', async () => {
     await client.post('/v1/sandboxes', smallRequest('taken', { slug: 'taken-slug' }));
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('free'));
     const stranger = await service.newOrg();
@@ -95,12 +95,12 @@ describe('renaming a sandbox', () => {
         details,
       ]);
     }
-    // A name is an organization's own matter.
+    // Names are unique within an organization only.
     expect((await stranger.patch(`/v1/sandboxes/${foreign.id}`, { name: 'taken' })).status).toBe(200);
     expect((await client.get(`/v1/sandboxes/${made.id}`)).body).toEqual(made);
   });
 
-  test('of many to one name at once exactly one has it', async () => {
+  test('succeeds exactly once for many sandboxes and one name concurrently', async () => {
     const made = await Promise.all(
       Array.from({ length: 10 }, (_, index) => client.post('/v1/sandboxes', smallRequest(`racer-${index}`))),
     );
@@ -113,7 +113,7 @@ describe('renaming a sandbox', () => {
 });
 
 describe('changing a volume', () => {
-  test('a cap is kept, set and cleared; labels are kept, replaced and cleared', async () => {
+  test('keeps, sets and clears a cap; keeps, replaces and clears labels', async () => {
     const { body: made } = await client.post('/v1/volumes', { name: 'changing', labels: { a: '1' } });
     const path = `/v1/volumes/${made.id}`;
     const steps = [
@@ -149,7 +149,7 @@ describe('changing a volume', () => {
     ]);
   });
 
-  test('the host volume has labels and no cap', async () => {
+  test('sets labels but no cap on the host volume', async () => {
     const { body: host } = await client.get('/v1/volumes/default');
     for (const capacity_gib of [1, null]) {
       const { status, body } = await client.patch(`/v1/volumes/${host.id}`, { capacity_gib });
@@ -162,7 +162,7 @@ describe('changing a volume', () => {
     expect([labelled.status, labelled.body.labels]).toEqual([200, { team: 'ml' }]);
   });
 
-  test('one that is being deleted is not changed, one that is gone is not found', async () => {
+  test('is refused during its deletion, and answers 404 after it', async () => {
     const { body: made } = await client.post('/v1/volumes', { name: 'leaving' });
     await client.delete(`/v1/volumes/${made.id}`);
     const refused = await client.patch(`/v1/volumes/${made.id}`, { capacity_gib: 1 });
@@ -170,7 +170,7 @@ describe('changing a volume', () => {
     expect((await client.patch(`/v1/volumes/${uuidv7()}`, {})).body.error.code).toBe('sandbox_not_found');
   });
 
-  test('a cap above the storage of the organization is refused by its field', async () => {
+  test('refuses by its field a cap above the storage of the organization', async () => {
     const { body: made } = await client.post('/v1/volumes', { name: 'too-large' });
     await setQuotas(service.ctx.pool, client.org.id, { max_total_storage_gib: 50 }, operator('test'));
     for (const answer of [
@@ -188,7 +188,7 @@ describe('changing a volume', () => {
 });
 
 describe('restoring a volume', () => {
-  test('takes a deletion back, once', async () => {
+  test('cancels a deletion, once', async () => {
     const { body: made } = await client.post('/v1/volumes', { name: 'restored', capacity_gib: 2 });
     const path = `/v1/volumes/${made.id}/restore`;
     expect((await client.post(path)).body).toEqual(made);
@@ -201,7 +201,7 @@ describe('restoring a volume', () => {
     expect((await client.post('/v1/sandboxes', smallRequest('mounts-it', { mounts }))).status).toBe(200);
   });
 
-  test('is refused while another has its name', async () => {
+  test('is refused while another volume has its name', async () => {
     const { body: made } = await client.post('/v1/volumes', { name: 'contested' });
     await client.delete(`/v1/volumes/${made.id}`);
     const { body: other } = await client.post('/v1/volumes', { name: 'contested' });
@@ -211,7 +211,7 @@ describe('restoring a volume', () => {
     expect((await client.post(`/v1/volumes/${made.id}/restore`)).status).toBe(200);
   });
 
-  test('of a restore and the purge one wins: either it stays or it is gone', async () => {
+  test('races with the purge: one of them wins, and the volume stays or goes', async () => {
     const quick = await startTestService({ settings: { volumePurgeAfterMs: 2_000 } });
     try {
       const mine = await quick.newOrg();
@@ -220,7 +220,7 @@ describe('restoring a volume', () => {
           const { body } = await mine.post('/v1/volumes', { name: `brink-${index}` });
           const { body: deleted } = await mine.delete(`/v1/volumes/${body.id}`);
           const purgeAt = Date.parse(/goes at (\S+)$/.exec(deleted.message)![1]!);
-          // The first few at once, the others around the purge.
+          // The first requests are concurrent, the others are spread around the time of the purge.
           if (index >= 5) await sleep(Math.max(0, purgeAt - Date.now() + (index - 25) * 10));
           return { id: body.id, status: (await mine.post(`/v1/volumes/${body.id}/restore`)).status };
         }),
@@ -262,7 +262,7 @@ describe('bad requests', () => {
     ['slug', { slug: 'a--b' }],
     ['slug', { name: 'good', slug: 'x'.repeat(64) }],
     ['slug', { slug: ['abc'] }],
-  ])('a sandbox is not renamed by a bad %s: %j', async (field, body) => {
+  ])('a bad %s does not rename a sandbox: %j', async (field, body) => {
     const { body: before } = await client.get(SANDBOX);
     const { status, body: answer } = await client.patch(SANDBOX, body);
     expect([status, answer.error.code, answer.error.details]).toEqual([400, 'invalid_request', { field }]);
@@ -280,7 +280,7 @@ describe('bad requests', () => {
     ['labels', { labels: ['a'] }],
     ['labels.', { labels: { '': 'x' } }],
     ['labels.service.x', { labels: { 'service.x': 'y' } }],
-  ])('a volume is not changed by a bad %s: %j', async (field, body) => {
+  ])('a bad %s does not change a volume: %j', async (field, body) => {
     const { status, body: answer } = await client.patch(volume, body);
     expect([status, answer.error.code, answer.error.details]).toEqual([400, 'invalid_request', { field }]);
   });
@@ -296,13 +296,13 @@ describe('bad requests', () => {
     }
   });
 
-  test('keys that are not known are passed over', async () => {
+  test('unknown keys are ignored', async () => {
     expect((await client.patch(SANDBOX, { status: 'running', org_id: 'x' })).body.status).toBe('created');
     const { status, body } = await client.patch(volume, { name: 'other', status: 'deleting' });
     expect([status, body.name, body.status]).toEqual([200, 'target', 'active']);
   });
 
-  test('ids of nothing, and of what was deleted, are not found', async () => {
+  test('unknown ids and ids of deleted resources are not found', async () => {
     const { body: gone } = await client.post('/v1/sandboxes', smallRequest('gone'));
     await client.delete(`/v1/sandboxes/${gone.id}`);
     for (const path of [

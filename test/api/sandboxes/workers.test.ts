@@ -47,7 +47,7 @@ function startsIn({ directory }: TestService): string[] {
 const of = (vcpus: number, memory_mib: number) => ({ resources: { vcpus, memory_mib } });
 
 describe('workers with engines of their own', () => {
-  test('share the sandboxes, and a sandbox starts again where its disk is', async () => {
+  test('share the sandboxes, and a sandbox starts again at its disk', async () => {
     const first = await start({ simulated: { capacity: { vcpus: 2 } } });
     const second = await start({ beside: first, simulated: { capacity: { vcpus: 2 } } });
     await until(
@@ -71,9 +71,9 @@ describe('workers with engines of their own', () => {
     expect(await workerOf(first, a!.body.id)).toBe(places[0]);
   });
 
-  test('take only what they can enforce', async () => {
+  test('take only sandboxes whose settings they can enforce', async () => {
     const plain = await start();
-    // What another release, or another machine, may be unable to do.
+    // Another release or machine may lack this capability.
     (plain.runtime.capabilities as Set<string>).delete('scripts');
     const able = await start({ beside: plain });
     await until(
@@ -90,7 +90,7 @@ describe('workers with engines of their own', () => {
 });
 
 describe('capacity', () => {
-  test('who finds no room waits and says so, in the order of arrival, until there is room', async () => {
+  test('queues starts without room in order of arrival, and reports them, until there is room', async () => {
     const service = await start({ simulated: { capacity: { vcpus: 4, memoryMib: 4_096 } } });
     const client = await service.newOrg();
     const create = async (name: string, spec: Record<string, unknown>) =>
@@ -106,7 +106,7 @@ describe('capacity', () => {
         ({ body }) => body.status_reason === 'insufficient_capacity',
       );
     }
-    // Room for the late one, but it was not the first to come.
+    // There is room for the last start, but earlier ones are still queued.
     await client.post(`/v1/sandboxes/${small[0]}/stop`, {});
     await untilStatus(client, small[0]!, 'stopped');
     await sleep(1_200);
@@ -119,7 +119,7 @@ describe('capacity', () => {
     await untilStatus(client, late, 'running');
   });
 
-  test('a thousand that wait for a worker that is away hold up nobody', async () => {
+  test('is not blocked by a thousand starts for a worker that is away', async () => {
     const service = await start();
     const { pool } = service.ctx;
     const client = await service.newOrg();
@@ -130,7 +130,7 @@ describe('capacity', () => {
        values ($1, 'simulated', 'away', '{}', 1, 1, 'nobody', 1, now(), now())`,
       [away],
     );
-    // Oldest of all, by their run ids.
+    // Their run ids make them the oldest.
     await pool.query(
       `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec,
          run_spec, runtime, run_id, worker_id)
@@ -154,7 +154,7 @@ describe('capacity', () => {
     expect(rows).toEqual([{ status: 'starting', status_reason: 'scheduling' }]);
   });
 
-  test('when nothing is left to give, all who wait are told, however many', async () => {
+  test('used up is reported on every queued start, at any number', async () => {
     const service = await start({ simulated: { capacity: { vcpus: 1 } } });
     const client = await service.newOrg();
     await client.post('/v1/sandboxes', smallRequest('first'), running);
@@ -184,7 +184,7 @@ describe('capacity', () => {
     ]);
   });
 
-  test('a wait ends with its budget, and a stop or delete takes out of the queue what never ran', async () => {
+  test('releases the queue entry of a start that was stopped or deleted, and a wait ends at its time-out', async () => {
     const service = await start({ simulated: { capacity: { vcpus: 1 } } });
     const client = await service.newOrg();
     const { body: first } = await client.post('/v1/sandboxes', smallRequest('first'), running);
@@ -211,7 +211,7 @@ describe('capacity', () => {
 });
 
 describe('two processes on one engine', () => {
-  test('one acts; when it stops the other goes on at once, and nothing starts twice', async () => {
+  test('act one at a time; when one stops the other takes over at once, and no run starts twice', async () => {
     const first = await start({ simulated: { startMs: 300, keepJournal: true } });
     const client = await first.newOrg();
     const { body: runs } = await client.post('/v1/sandboxes', smallRequest('runs'), running);
@@ -240,7 +240,7 @@ describe('two processes on one engine', () => {
     expect(new Set(starts).size).toBe(3);
   });
 
-  test('one that is cut off stops acting before the other begins, and its late writes are refused', async () => {
+  test('never overlap: one that is cut off stops first, and its late writes are refused', async () => {
     const first = await start();
     const client = await first.newOrg();
     await client.post('/v1/sandboxes', smallRequest('runs'), running);
@@ -252,7 +252,7 @@ describe('two processes on one engine', () => {
     const successor = new WorkerLease(second.ctx);
     const begun = performance.now();
     expect(await successor.renew()).toBe(false);
-    // The holder hears nothing from the database any more.
+    // The holder receives no answers from the database.
     while (term.valid) await sleep(10);
     expect(term.signal.aborted).toBe(true);
     const stoppedAfter = performance.now() - begun;
@@ -263,14 +263,14 @@ describe('two processes on one engine', () => {
 
     const late = inTransaction(first.ctx.pool, (tx) => term.assertHeld(tx));
     await expect(late).rejects.toThrow(LeaseLostError);
-    // Getting it back begins another term; the old one stays over.
+    // A reacquired lease begins another term, and the old term stays invalid.
     await successor.release();
     expect(await cutOff.renew()).toBe(true);
     expect([cutOff.term === term, cutOff.term!.valid, term.valid]).toEqual([false, true, false]);
     await cutOff.release();
   });
 
-  test('a write under way holds a successor up until it is committed', async () => {
+  test('hand over only after a write in progress has committed', async () => {
     const service = await start({ worker: false });
     const holder = new WorkerLease(service.ctx);
     await holder.renew();
@@ -294,7 +294,7 @@ describe('two processes on one engine', () => {
 });
 
 describe('the holder of a lease', () => {
-  test('is known to have ended once its process has, and only then', async () => {
+  test('counts as ended once its process has ended, and only then', async () => {
     expect(hasEnded(makeHolder())).toBe(false);
     expect(makeHolder()).not.toBe(makeHolder());
     for (const nobody of ['', 'another', '0/0/0', `${makeHolder().split('/').slice(0, 3).join('/')}x/1/1`]) {
@@ -310,7 +310,7 @@ describe('the holder of a lease', () => {
     expect(hasEnded(holder)).toBe(true);
   });
 
-  test('that has ended without giving the lease back is succeeded at once', async () => {
+  test('that ended without releasing the lease is replaced at once', async () => {
     const service = await start({ worker: false, settings: { workerLeaseMs: 60_000 } });
     const { pool, runtime } = service.ctx;
     const lease = new WorkerLease(service.ctx);
@@ -325,14 +325,14 @@ describe('the holder of a lease', () => {
 });
 
 describe('the end of a run', () => {
-  test('comes after the idle timeout, counted from the last activity, and the audit trail says why', async () => {
+  test('follows the idle timeout after the last activity, and the audit trail has the reason', async () => {
     const service = await start();
     const client = await service.newOrg();
     const spec = { lifecycle: { idle_timeout_secs: 2 } };
     const { body: idle } = await client.post('/v1/sandboxes', smallRequest('idle', spec), running);
     const { body: busy } = await client.post('/v1/sandboxes', smallRequest('busy', spec), running);
     const simulated = service.runtime as SimulatedRuntime;
-    // Each look sees that it has worked, however far apart the looks are.
+    // Each reading reports activity, however far apart the readings are.
     const activity = simulated.activity.bind(simulated);
     const looking = vi.spyOn(simulated, 'activity').mockImplementation((ids) => {
       simulated.work(busy.id, 60_000_000);
@@ -357,8 +357,8 @@ describe('the end of a run', () => {
   });
 });
 
-describe('a worker whose machine will not come back', () => {
-  test('is given up: what ran there has failed, when it was last seen, and starts elsewhere', async () => {
+describe('a worker on a lost machine', () => {
+  test('is removed by command: its runs failed at its last heartbeat, and restart elsewhere', async () => {
     const first = await start();
     const client = await first.newOrg();
     const names = ['runs', 'rests', 'goes', 'stops'];

@@ -5,7 +5,7 @@ import { fullRequest } from '../../support/sandbox-requests.js';
 
 const CANARIES = ['canary-value', 'canary-password', 'canary-unknown', 'canary-broken'];
 
-test('what is secret goes in and comes out nowhere: answers, events, logs, the whole database', async () => {
+test('secrets of a request appear in no answer, event or log, and nowhere in the database', async () => {
   const service = await startTestService();
   try {
     const client = await service.newOrg();
@@ -32,7 +32,7 @@ test('what is secret goes in and comes out nowhere: answers, events, logs, the w
     );
     request.network.secrets.entries[0].value = ['canary-value'];
     await send('POST', '/v1/sandboxes', request);
-    // A stream of what the sandbox says has no end while it runs.
+    // The log stream of a running sandbox is endless.
     const reads = operations.filter(({ method, path }) => method === 'GET' && !/\/(logs|agent)$/.test(path));
     for (const { method, path } of reads) {
       await send(method, path.replace('{name}', 'secretive').replace('{sandbox_id}', made.body.id));
@@ -52,7 +52,7 @@ test('what is secret goes in and comes out nowhere: answers, events, logs, the w
     const everything = [...texts, ...service.logs].join('\n');
     for (const canary of CANARIES) expect(everything).not.toContain(canary);
     expect(everything).not.toContain(client.key);
-    // A volume's id is no business of a sandbox's view.
+    // The view of a sandbox does not show the id of its volume.
     expect(made.text).not.toContain(volume.id);
   } finally {
     await service.close();

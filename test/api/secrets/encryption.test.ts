@@ -22,7 +22,7 @@ const ring = (...keys: string[]) => Keyring.parse(keys.join('\n'), 'the test');
 describe('a keyring', () => {
   const [older, newer] = [Keyring.makeKey(), Keyring.makeKey()];
 
-  test('opens what it sealed, about the same thing, with any of its keys', () => {
+  test('decrypts its own secrets in the same context, under any of its keys', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string(), fc.string(), (text, about, other) => {
         const sealed = ring(older).seal(text, about);
@@ -35,7 +35,7 @@ describe('a keyring', () => {
     );
   });
 
-  test('opens nothing of which a bit was changed, or that was cut', () => {
+  test('rejects secrets with a changed bit, or cut short', () => {
     const sealed = ring(older).seal('the secret', 'x');
     for (let bit = 0; bit < sealed.bytes.length * 8; bit += 1) {
       const bytes = Buffer.from(sealed.bytes);
@@ -48,7 +48,7 @@ describe('a keyring', () => {
     }
   });
 
-  test('is refused when a key is none, without a word of it', () => {
+  test('is refused with an invalid key, without showing the key', () => {
     for (const text of ['', ' \n', 'short', `${older}x`, `${older} ${older.slice(4)}`, 'ä'.repeat(44)]) {
       let message = '';
       try {
@@ -67,7 +67,7 @@ describe('a key file', () => {
   beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'sandkeep-keys-'))));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  test('is made for its owner alone, stays as it is, and is read anew when a key was added or dropped', () => {
+  test('is created for its owner only, and read again when a key is added or dropped', () => {
     const file = join(folder, 'made', 'keys');
     const keyring = openKeyring({ file });
     const first = keyring().currentId;
@@ -81,7 +81,7 @@ describe('a key file', () => {
     expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(1);
   });
 
-  test('that goes while its keys are in use is not made anew, and is taken again when it is back', () => {
+  test('that disappears while in use is not created again, and is used again once restored', () => {
     const file = join(folder, 'goes');
     const keyring = openKeyring({ file });
     const { currentId } = keyring();
@@ -92,7 +92,7 @@ describe('a key file', () => {
     expect(keyring().currentId).toBe(currentId);
   });
 
-  test('that others may read is refused', () => {
+  test('that other users may read is refused', () => {
     const file = join(folder, 'open');
     openKeyring({ file })();
     chmodSync(file, 0o640);
@@ -122,7 +122,7 @@ describe('the secrets of a sandbox', () => {
   const spec = { registry, network: { secrets: { entries: [entry] } } };
   const rowsOf = (id: string) => readSecrets(service.ctx.pool, client.org.id, id);
 
-  test('reach the runtime; credentials for the first run alone; and all go with the sandbox', async () => {
+  test('reach the runtime, credentials for the first run only, and are deleted with the sandbox', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('keeps', spec));
     expect((await rowsOf(body.id)).map(({ name }) => name).toSorted()).toEqual(['env:TOKEN', 'registry']);
     await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
@@ -138,7 +138,7 @@ describe('the secrets of a sandbox', () => {
     expect(await rowsOf(body.id)).toEqual([]);
   });
 
-  test('that were moved to another sandbox open nothing: the start fails and says so', async () => {
+  test('cannot be decrypted for another sandbox: its start fails with the reason', async () => {
     const { body: mine } = await client.post('/v1/sandboxes', smallRequest('mine', spec));
     const { body: theirs } = await client.post('/v1/sandboxes', smallRequest('theirs'));
     await service.ctx.pool.query('update sandbox_secrets set sandbox_id = $2 where sandbox_id = $1', [
@@ -154,7 +154,7 @@ describe('the secrets of a sandbox', () => {
     await service.ctx.pool.query('delete from sandbox_secrets');
   });
 
-  test('are sealed again under a new key', async () => {
+  test('are encrypted again under a new key', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('reseals', spec));
     const file = join(service.directory, 'secret-keys');
     addKey(file);
@@ -167,7 +167,7 @@ describe('the secrets of a sandbox', () => {
     });
   });
 
-  test('are of an installation: a service with other keys does not start, until they are forgotten', async () => {
+  test('need the keys of their installation: a service with other keys starts only after `secrets forget`', async () => {
     const { pool } = service.ctx;
     const own = ring(Keyring.makeKey());
     const other = ring(Keyring.makeKey());

@@ -31,7 +31,7 @@ async function insertRun(
 }
 
 const at = (offset: bigint): Instant => instantFromMicros(microsOf(BEGIN) + offset);
-/** A hundred and twenty hours, each with its beginning, its middle and the last microsecond of it. */
+/** A hundred and twenty hours, each with its start, its middle and its last microsecond. */
 const moment = fc
   .tuple(fc.nat(119), fc.constantFrom(0n, 1_800_000_000n, 3_599_999_999n))
   .map(([hour, rest]) => BigInt(hour) * 3_600_000_000n + rest);
@@ -49,11 +49,11 @@ interface Model {
   to: bigint;
   weights: number[];
   sandbox: string;
-  /** In the order of time; the first from the beginning of time. */
+  /** In time order; the first period has no start. */
   periods: { from: bigint; labels: Record<string, string> }[];
 }
 
-/** Walks each run from one midnight, relabelling or end to the next. */
+/** Splits each run at midnights, label changes and its end. */
 function* piecesOf({ from, to, periods }: Model): Generator<[bigint, bigint, Record<string, string>]> {
   let position = from;
   while (position < to) {
@@ -90,7 +90,7 @@ function sums(models: Model[], keyOf: (model: Model, labels: Record<string, stri
 
 const valuesOf = (row: any) => [row.vcpu_seconds, row.mem_mib_seconds, row.disk_mib_seconds];
 
-test('any runs, under labels that change at any time, count under those of the time; what is left is unlabelled', async () => {
+test('any runs count under the labels of their time, and the remainder is unlabelled', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.record({ first: labels, changes: fc.array(fc.tuple(moment, labels), { maxLength: 4 }) }), {
@@ -177,7 +177,7 @@ test('any runs, under labels that change at any time, count under those of the t
 }, 180_000);
 
 describe('labels of a sandbox', () => {
-  test('are replaced, are what the list filters by, and leave an event', async () => {
+  test('can be replaced, filter the list, and record an event', async () => {
     const client = await service.newOrg();
     const { body: made } = await client.post(
       '/v1/sandboxes',
@@ -199,7 +199,7 @@ describe('labels of a sandbox', () => {
     ]);
   });
 
-  test('that are the same, left out or null, change nothing; bad ones are refused by name', async () => {
+  test('that are equal, missing or null change nothing; invalid ones are refused by name', async () => {
     const client = await service.newOrg();
     const { body: made } = await client.post(
       '/v1/sandboxes',
@@ -213,14 +213,14 @@ describe('labels of a sandbox', () => {
     expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'labels.sandbox.x' }]);
   });
 
-  test('that were changed before a window leave its stored days in use', async () => {
+  test('that changed before a window leave its stored days in use', async () => {
     const client = await service.newOrg();
     clock = at(0n);
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('veteran'));
     await client.patch(`/v1/sandboxes/${made.id}`, { labels: { team: 'a' } });
     await insertRun(client, made.id, at(DAY), at(DAY + 1_000_000n));
     clock = at(3n * DAY);
-    // Nobody does this: it tells whether the days were read, or the runs once more.
+    // This change shows whether the answer read the stored days or the runs.
     await service.ctx.pool.query('update usage_days set vcpu_micros = 7000000 where org_id = $1', [
       client.org.id,
     ]);
@@ -231,7 +231,7 @@ describe('labels of a sandbox', () => {
     expect([byLabel.vcpu_seconds, filtered.vcpu_seconds]).toEqual([7, 7]);
   });
 
-  test('stay with the usage of a sandbox that is deleted', async () => {
+  test('stay with the usage of a deleted sandbox', async () => {
     const client = await service.newOrg();
     clock = at(DAY);
     const { body: made } = await client.post(
@@ -257,7 +257,7 @@ describe('CSV', () => {
     return [response.headers.get('content-type'), await response.text()];
   }
 
-  test('is there for who asks for it, with names and values quoted and no formulas', async () => {
+  test('is available on request, with names and values quoted and no formulas', async () => {
     const client = await service.newOrg();
     clock = at(DAY);
     const team = '=1+1,"x"\n';
@@ -290,7 +290,7 @@ describe('CSV', () => {
     ]);
   });
 
-  test('takes no two names for one, and none for a formula', async () => {
+  test('keeps similar names apart, and neutralises those that look like formulas', async () => {
     const client = await service.newOrg();
     clock = at(DAY);
     const names = ['-1', "'-1", ' =1', '\n=1', '＝1', '@x', 'plain'];

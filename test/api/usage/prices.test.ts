@@ -30,10 +30,10 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 describe('the summary of a month', () => {
-  test('has lines that are rounded one by one and add up, points for each day, and what the pace leads to', async () => {
+  test('has lines that are rounded one by one and add up, a point a day, and a projection', async () => {
     const client = await service.newOrg();
     const { body } = await client.post('/v1/sandboxes', smallRequest('metered'));
-    // 30 hours of 2 vCPUs and 1.5 GiB, from the month before into this one: 25 of them in March.
+    // 30 hours of 2 vCPUs and 1.5 GiB, from the previous month into this one: 25 of them in March.
     await service.ctx.pool.query(
       `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
        values ($1, $2, $3, 2, 1536, 1024, '2028-02-29T19:00:00Z', '2028-03-02T01:00:00Z', 'test')`,
@@ -114,7 +114,7 @@ describe('the summary of a month', () => {
   });
 });
 
-test('an amount is the exact one rounded to the nearest minor unit, half of one up', () => {
+test('an amount is the exact one rounded to the nearest minor unit, halves up', () => {
   const amount = fc
     .tuple(fc.bigInt(0n, 10n ** 9n - 1n), fc.bigInt(0n, 10n ** 12n - 1n), fc.nat(12))
     .map(([whole, fraction, digits]) => {
@@ -130,7 +130,8 @@ test('an amount is the exact one rounded to the nearest minor unit, half of one 
         included: { memory_gib_hour: included },
       };
       const got = amountOf(parsePriceBook(JSON.stringify(text), 'x'), 'memory_gib_hour', quantity);
-      // In 10^-12ths of everything, so that nothing is left over: an hour of a GiB is 1024 x 3.6e9 MiB-microseconds.
+      // The computation uses units of 10^-12, which leave no remainder: an hour of a GiB is 1024 x 3.6e9
+      // MiB-microseconds.
       const picos = (decimal: string) => {
         const [whole = '', fraction = ''] = decimal.split('.');
         return BigInt(whole) * 10n ** 12n + BigInt(fraction.padEnd(12, '0'));
@@ -146,7 +147,7 @@ test('an amount is the exact one rounded to the nearest minor unit, half of one 
   );
 });
 
-test('a projection never falls below what it is made from', () => {
+test('a projection is never below the spend so far', () => {
   expect(project(100n, 1n, 3n)).toBe(300n);
   expect(project(1n, 2n, 3n)).toBe(2n);
   expect(project(7n, 0n, 3n)).toBe(7n);
@@ -191,7 +192,7 @@ describe('a price book', () => {
     expect(() => loadPriceBook(file)).toThrow(file);
   });
 
-  test('that is missing or no file is refused', () => {
+  test('that is missing or not a file is refused', () => {
     expect(() => loadPriceBook(join(directory, 'none'))).toThrow('ENOENT');
     expect(() => loadPriceBook(directory)).toThrow('no regular file');
     const pipe = join(directory, 'pipe');
@@ -203,7 +204,7 @@ describe('a price book', () => {
     ['EUR', 2, 504n],
     ['JPY', 0, 5n],
     ['KWD', 3, 5_040n],
-  ])('in %s counts in units of its %i digits unless it says others', (currency, digits, amount) => {
+  ])('in %s has amounts in units of its %i digits by default', (currency, digits, amount) => {
     const book = parsePriceBook(JSON.stringify({ currency, prices: { vcpu_hour: '5.04' } }), 'book.json');
     expect(book.minorUnitDigits).toBe(digits);
     expect(amountOf(book, 'vcpu_hour', 3_600_000_000n)).toBe(amount);

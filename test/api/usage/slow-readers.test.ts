@@ -12,7 +12,7 @@ import { newOrgOfAYear } from '../../support/year-of-runs.js';
 const YEAR = '/v1/billing/usage/sandbox?since=2025-01-01&until=2026-01-01';
 
 let service: TestService;
-/** The same database, with other limits. */
+/** A service on the same database with lower limits. */
 let strict: TestService;
 let large: Client;
 let second: Client;
@@ -23,7 +23,7 @@ beforeAll(async () => {
   strict = await startTestService({ worker: false, beside: service, settings });
   large = await newOrgOfAYear(service, 300, 'box');
   second = await newOrgOfAYear(service, 300, 'box');
-  // Rows of 5 kB: thousands of them are fetched at once.
+  // Rows of 5 kB, fetched thousands at a time.
   wordy = await newOrgOfAYear(service, 20, 'x'.repeat(5_000));
 });
 afterAll(async () => {
@@ -31,7 +31,7 @@ afterAll(async () => {
   await service.close();
 });
 
-/** Asks for a report over a connection of its own, and reads nothing yet. */
+/** Requests a report over a connection of its own, and reads nothing yet. */
 async function askRaw(
   { url }: TestService,
   client: Client,
@@ -54,7 +54,7 @@ async function askRaw(
   return socket;
 }
 
-/** Asks for a report in a way that can be given up. */
+/** Requests a report with a request that can be destroyed. */
 function ask(client: Client): ClientRequest {
   const asked = request(`${service.url}${YEAR}`, {
     headers: { authorization: `Bearer ${client.key}` },
@@ -73,7 +73,7 @@ function untilBusy({ ctx }: TestService, wanted: number): Promise<unknown> {
   );
 }
 
-/** While `work` runs no report gets to its first byte. */
+/** Blocks every report before its first byte while `work` runs. */
 async function withReportsHeldUp(work: (untilHeldUp: (count: number) => Promise<unknown>) => Promise<void>) {
   const alone = await connectAlone(service.database);
   try {
@@ -96,8 +96,8 @@ async function withReportsHeldUp(work: (untilHeldUp: (count: number) => Promise<
   }
 }
 
-describe('who does not read', () => {
-  test('gives way to who waits, and nobody waits for the summary of a month', async () => {
+describe('a client that stops reading', () => {
+  test('is cut off for a waiting one, and the summary of a month waits for none', async () => {
     const sockets: Socket[] = [];
     for (const client of [large, second]) {
       for (let count = 0; count < 3; count += 1) sockets.push(await askRaw(service, client));
@@ -106,17 +106,18 @@ describe('who does not read', () => {
     const third = await service.newOrg();
     expect((await third.get('/v1/billing/usage')).status).toBe(200);
     expect((await third.get('/v1/billing/usage/sandbox')).status).toBe(200);
-    // One of them was enough.
+    // The service cut off only one of them.
     expect(service.ctx.requests.watched.totalCount - service.ctx.requests.watched.idleCount).toBe(5);
     for (const socket of sockets) socket.destroy();
     await untilBusy(service, 0);
   });
 
-  test('is told from who reads slowly, however long a batch takes', async () => {
+  test('is distinguished from one that reads slowly, however long a batch takes', async () => {
     const socket = await askRaw(strict, wordy, { accept: 'text/csv' });
     const begun = performance.now();
     let got = 0;
-    // The kernel hands on a megabyte or two at a time between two processes of one machine, so this must not be slower.
+    // The kernel passes on a megabyte or two at a time between local processes, so a slower reader would seem to have
+    // stopped.
     socket.on('data', (bytes: Buffer) => {
       got += bytes.length;
       socket.pause();
@@ -126,7 +127,7 @@ describe('who does not read', () => {
     await sleep(12_000);
     expect(socket.destroyed).toBe(false);
     expect(strict.ctx.requests.watched.totalCount - strict.ctx.requests.watched.idleCount).toBe(1);
-    // It goes on like that, and no report takes longer than the limit.
+    // It reads at that rate to the end, and no report exceeds the limit.
     await untilBusy(strict, 0);
     expect(performance.now() - begun).toBeGreaterThan(14_000);
     expect(got).toBeLessThan(20 * 365 * 5_000);
@@ -134,8 +135,8 @@ describe('who does not read', () => {
   });
 });
 
-describe('who goes away', () => {
-  test('before the first byte leaves neither a connection nor a statement behind', async () => {
+describe('a client that disconnects', () => {
+  test('before the first byte leaves neither a connection nor a statement open', async () => {
     await withReportsHeldUp(async (untilHeldUp) => {
       const asked = [ask(large), ask(large), ask(large)];
       await untilHeldUp(3);
@@ -147,7 +148,7 @@ describe('who goes away', () => {
     expect(service.logs.filter((line) => /reading usage failed|request failed/.test(line))).toEqual([]);
   });
 
-  test('while it waits makes room for others to wait; who has no room even for that hears it at once', async () => {
+  test('while it waits frees its place in the queue; a request beyond the queue is refused at once', async () => {
     await withReportsHeldUp(async (untilHeldUp) => {
       const statuses: (number | undefined)[] = [];
       const asked = Array.from({ length: 205 }, () => {
@@ -158,12 +159,12 @@ describe('who goes away', () => {
         });
         return one;
       });
-      // The others are still held up when these two are answered.
+      // The other reports are still blocked when these two are answered.
       await until(
         () => Promise.resolve(statuses.length),
         (count) => count >= 2,
       );
-      // Three are read and two hundred wait.
+      // Three reports are in progress and two hundred wait.
       expect(statuses).toEqual([429, 429]);
       for (const one of asked) one.destroy();
       await untilHeldUp(0);
@@ -175,7 +176,7 @@ describe('who goes away', () => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   });
 
-  test('HEAD of a report is not a way to have it read for nobody', async () => {
+  test('gets 405 for HEAD, which would compute a report for nobody', async () => {
     for (const report of ['sandbox', 'labels?key=team', 'storage']) {
       const { status, headers } = await fetch(`${service.url}/v1/billing/usage/${report}`, {
         method: 'HEAD',
@@ -199,7 +200,7 @@ test.each(['1.0', '1.1'])('a report that fails midway resets the connection (HTT
     socket.once('error', resolve);
     socket.once('close', () => resolve(undefined));
   });
-  // The only one that is in a transaction: the rest of the year is still to come.
+  // The only connection in a transaction: most of the year is still to come.
   const { rows } = await service.ctx.pool.query<{ ended: boolean }>(
     `select pg_terminate_backend(pid) as ended from pg_stat_activity
      where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null`,

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-test('two days of storage cost the same at the beginning, in the middle and at the end of two years of readings', async () => {
+test('two days of storage usage cost the same anywhere in two years of readings', async () => {
   const { org } = await service.newOrg();
   const { pool } = service.ctx;
   await pool.query(
@@ -25,13 +25,13 @@ test('two days of storage cost the same at the beginning, in the middle and at t
      order by t, v`,
     [org.id, BEGIN, addMillis(BEGIN, DAYS * DAY), VOLUMES],
   );
-  // History from elsewhere may have longer ones.
+  // Imported history may have longer intervals.
   await pool.query(
     `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
      values ($1, '00000000-0000-7000-8000-000000000999', $2, $3, 1)`,
     [org.id, BEGIN, addMillis(BEGIN, DAYS * DAY)],
   );
-  // So that no reading is late by what the insert left to do.
+  // The vacuum makes sure that no read does the cleanup of the insert.
   await pool.query('vacuum analyze accruals');
 
   const starts = [0, 1, DAYS / 2, DAYS - 3, DAYS - 2];
@@ -48,7 +48,8 @@ test('two days of storage cost the same at the beginning, in the middle and at t
       const { Plan: plan } = rows[0]!['QUERY PLAN'][0];
       costs.push(plan['Shared Hit Blocks'] + plan['Shared Read Blocks']);
     }
-    // 960 readings lie in the window and as many in the two days after it, a hundred or so on a page: 20 to 51 were measured.
+    // 960 readings are in the window and as many in the next two days, about a hundred on a page: 20 to 51 were
+    // measured.
     for (const cost of costs) expect(cost).toBeLessThan(150);
   }
 }, 180_000);

@@ -31,7 +31,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** Days around a leap day, at midnight more often than chance would have it, and to the microsecond. */
+/** Times around a leap day, to the microsecond, and often at midnight. */
 const instant = fc
   .tuple(fc.nat(6), fc.oneof(fc.constantFrom(0, 1e-3, DAY - 1e-3), fc.integer({ min: 0, max: DAY - 1 })))
   .map(([day, millis]) =>
@@ -151,10 +151,7 @@ function snapshot<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
   });
 }
 
-/**
- * What is answered, and what summing over the runs gives, of one snapshot. What all sandboxes used together is compared here
- * already: it is kept by itself.
- */
+/** The answer, and the sum over the runs, from one snapshot. The stored total of all sandboxes is compared here. */
 function bothWays(orgId: string, asked: Window): Promise<{ answered: any; plain: unknown[] }> {
   return snapshot(async (tx) => {
     const scope = { orgId, sandboxIds: undefined, labels: {} };
@@ -165,7 +162,7 @@ function bothWays(orgId: string, asked: Window): Promise<{ answered: any; plain:
   });
 }
 
-test('whatever happens to runs, in whatever order, stored days and runs give the same in every window', async () => {
+test('after any changes to runs, stored days and runs give the same usage in every window', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(step, { maxLength: 25 }),
@@ -186,13 +183,13 @@ test('whatever happens to runs, in whatever order, stored days and runs give the
   );
 }, 180_000);
 
-test('they are the same while runs are opened, closed, imported and renamed at once', async () => {
+test('stored days and runs agree while runs are opened, closed, imported and renamed concurrently', async () => {
   const history = await begin();
   const steps = fc.sample(step, 240).filter(({ kind }) => kind !== 'touch');
   const written = new AbortController();
   const lanes = [0, 1, 2, 3].map(async (lane) => {
     for (const [index, what] of steps.entries()) {
-      // A sandbox has one writer, as it has one row to lock; imports and mending come from all sides.
+      // Each sandbox has one writer, because its row is locked. Imports and repairs come from every lane.
       const own = 'sandbox' in what ? what.sandbox === lane : index % 4 === lane;
       if (own) await take(history, what);
     }
@@ -212,7 +209,7 @@ test('they are the same while runs are opened, closed, imported and renamed at o
   await reading;
 });
 
-test('many that count for the days of an organization in any order do not wait for each other', async () => {
+test('concurrent updates of the days of an organization in any order do not wait for each other', async () => {
   const { client, sandboxes } = await begin();
   const orgId = client.org.id;
   const days = ['2028-01-01', '2028-01-02'] as const;
@@ -255,7 +252,7 @@ test('many that count for the days of an organization in any order do not wait f
   expect(rows).toEqual(days.map((day) => ({ day, micros: writers.length * 3_600_000_000 })));
 });
 
-test('a run that is closed late takes back what it had accrued on the days after its end', async () => {
+test('a run closed late takes back its accruals on the days after its end', async () => {
   const history = await begin();
   const [id] = history.sandboxes;
   const days = async (now: Instant) => {
@@ -271,12 +268,12 @@ test('a run that is closed late takes back what it had accrued on the days after
   ]);
   await take(history, { kind: 'close', sandbox: 0, at: '2028-02-28T12:00:00.000001Z' });
   expect(await days('2028-03-01T00:00:01.000000Z')).toEqual([['02-28', 0.000003]]);
-  // The clock was set back to before the run: nothing of it has happened yet.
+  // The clock is set back before the run, so no usage has happened yet.
   expect(await days('2028-02-28T12:00:00.000000Z')).toEqual([]);
   expect(history.open.get(id!)).toBeUndefined();
 });
 
-test('what a release before has counted is in the sums of all sandboxes, and what comes is added', async () => {
+test('the totals include usage counted by an earlier release, and later usage is added', async () => {
   await withOlderDatabase(9, async (address, pool) => {
     const org = uuidv7();
     await pool.query("insert into orgs values ($1, 'Org', 'org', now(), now())", [org]);

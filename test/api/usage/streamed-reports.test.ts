@@ -28,25 +28,25 @@ async function untilIdle(): Promise<void> {
   );
 }
 
-test('months of many sandboxes are all there, in order', async () => {
+test('a report over months of many sandboxes is complete and in order', async () => {
   const asked = { since: '2025-06-01', until: '2025-08-01' };
   const { status, body } = await large.get('/v1/billing/usage/sandbox', asked);
   expect(status).toBe(200);
   const range = { since: '2025-06-01T00:00:00.000000Z', until: '2025-08-01T00:00:00.000000Z' };
   const plain = await plainUsage(service.ctx.pool, large.org.id, { ...range, now: service.ctx.now() });
   expect(plain).toHaveLength(61 * SANDBOXES);
-  // Compared as text: a difference of a megabyte would take minutes to print.
+  // The rows are compared as text: printing a difference of a megabyte would take minutes.
   expect(JSON.stringify(body.rows) === JSON.stringify(plain)).toBe(true);
   expect(body.sandboxes).toHaveLength(SANDBOXES);
 });
 
-test('who asks and does not read is in nobody else’s way', async () => {
+test('a client that reads nothing does not delay other organizations', async () => {
   const settings = { usageStallMs: 600_000, maxUsageStreams: 2 };
   const patient = await startTestService({ worker: false, settings, beside: service });
   try {
     const other = makeClient(patient.url, await service.newOrg());
     const staring = await stare(makeClient(patient.url, large));
-    // The service would wait ten minutes for the one who does not read.
+    // The service allows the client that reads nothing ten minutes.
     expect((await other.get('/v1/billing/usage/sandbox')).status).toBe(200);
     staring.destroy();
   } finally {
@@ -54,7 +54,7 @@ test('who asks and does not read is in nobody else’s way', async () => {
   }
 });
 
-test('who asks and does not read is cut off and has one connection at most', async () => {
+test('a client that reads nothing is cut off, and holds at most one connection', async () => {
   const staring = await stare(large);
   const closed = new Promise((resolve) => staring.once('close', resolve));
   expect(service.ctx.requests.watched.totalCount - service.ctx.requests.watched.idleCount).toBe(1);
@@ -64,7 +64,7 @@ test('who asks and does not read is cut off and has one connection at most', asy
   expect(staring.complete).toBe(false);
 });
 
-test('who goes away in the middle leaves no connection behind', async () => {
+test('a client that disconnects during a report leaves no connection in use', async () => {
   const staring = await stare(large);
   staring.destroy();
   await untilIdle();
@@ -80,7 +80,7 @@ test('reports of one organization wait for their turn', async () => {
   staring.destroy();
 });
 
-test('what cannot be read is an error and not half an answer', async () => {
+test('unreadable usage is an error, not half an answer', async () => {
   await service.ctx.pool.query('alter table usage_days rename to elsewhere');
   try {
     const { status, body } = await large.get('/v1/billing/usage/sandbox', WINDOW);

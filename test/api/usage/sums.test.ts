@@ -24,7 +24,7 @@ interface Interval {
   weights: number[];
 }
 
-/** An oracle that shares nothing with the query: it goes through the days one by one, in whole microseconds. */
+/** An oracle that shares nothing with the query: it adds up day by day, in whole microseconds. */
 function expectedRows(
   intervals: Interval[],
   since: bigint,
@@ -70,8 +70,8 @@ const window = fc
   .filter(([a, b]) => a !== b)
   .map(([a, b]) => (a < b ? { since: a, until: b } : { since: b, until: a }));
 
-describe('compute', () => {
-  test('any runs, in any window, give what walking the days gives; the sum over days is the sum over runs', async () => {
+describe('the usage of compute', () => {
+  test('equals a walk over the days for any runs and window; the days and the runs add up alike', async () => {
     const client = await service.newOrg();
     const sandboxes: string[] = [];
     for (let index = 0; index < 4; index += 1) {
@@ -127,7 +127,7 @@ describe('compute', () => {
             ]),
           );
           expect(body.rows.every(({ day }: { day: string }) => day.endsWith('T00:00:00Z'))).toBe(true);
-          // The exact quotient, rounded once: what a decimal literal of it reads as.
+          // The exact quotient, rounded once, as a decimal literal of it is parsed.
           expect(found).toEqual(new Map([...expected].map(([key, sums]) => [key, sums.map(seconds)])));
           const names = new Map<string, string>(body.sandboxes.map(({ id, name }: any) => [id, name]));
           expect(new Set(names.keys())).toEqual(new Set(body.rows.map(({ sandbox_id }: any) => sandbox_id)));
@@ -142,7 +142,7 @@ describe('compute', () => {
     clock = NOW;
   }, 180_000);
 
-  test('without a range it is the current UTC month until now', async () => {
+  test('covers the current UTC month until now by default', async () => {
     const client = await service.newOrg();
     const { body } = await client.post('/v1/sandboxes', smallRequest('month'));
     await service.ctx.pool.query(
@@ -169,7 +169,7 @@ describe('compute', () => {
     ]);
   });
 
-  test('a sandbox that is deleted keeps its usage and its name in the directory', async () => {
+  test('includes deleted sandboxes, by name', async () => {
     const client = await service.newOrg();
     const { body } = await client.post('/v1/sandboxes', smallRequest('gone'));
     await service.ctx.pool.query(
@@ -194,8 +194,8 @@ describe('compute', () => {
   });
 });
 
-describe('storage', () => {
-  test('any accruals, in any window, give what walking the days gives', async () => {
+describe('the usage of storage', () => {
+  test('equals a walk over the days for any accruals and window', async () => {
     const client = await service.newOrg();
     const host = (await client.get('/v1/volumes/default')).body.id;
     const managed = (await client.post('/v1/volumes', { name: 'data' })).body.id;
@@ -250,7 +250,7 @@ describe('storage', () => {
   }, 180_000);
 });
 
-test('usage is what the runtime recorded of a real start and stop', async () => {
+test('usage follows the recorded times of a real start and stop', async () => {
   const live = await startTestService();
   try {
     const client: Client = await live.newOrg();
@@ -272,7 +272,7 @@ test('usage is what the runtime recorded of a real start and stop', async () => 
   }
 });
 
-/** Micro-units as seconds: exact as a decimal, then read as the nearest double. */
+/** Micro-units as seconds: exact as a decimal, then parsed as the nearest double. */
 function seconds(micros: bigint): number {
   const text = micros.toString().padStart(7, '0');
   return Number(`${text.slice(0, -6)}.${text.slice(-6)}`);
