@@ -99,17 +99,17 @@ describe('--help', () => {
     ['key list', [...common, '--org <slug>']],
     ['key revoke', [...common, '<id>']],
     ['import', [...common, '<file>', '--skip-bad', 'standard input', ...kinds]],
-  ])('sandkeep %s: every option and its environment variable', async (command, words) => {
+  ])('sandkeep %s: shows every option and its environment variable', async (command, words) => {
     const { code, out, err } = await run([...command.split(' ').filter(Boolean), '--help']);
     expect({ code, err }).toEqual({ code: 0, err: '' });
-    // Wrapped to the width of the terminal.
+    // The text is wrapped to the width of the terminal.
     const text = out.replaceAll(/\s+/g, ' ');
     for (const word of words) expect(text).toContain(word);
     const described = out.split('\n').filter((row) => /^ {2}(-\w, )?--/.test(row));
     for (const row of described) expect(row).toMatch(/^ {2}\S.*? {2,}\S/);
   });
 
-  test("shows a command's own options first, the required ones before the others and marked", async () => {
+  test("shows the command's own options first, with the required ones first and marked", async () => {
     const { out } = await run(['key', 'create', '--help']);
     const rows = out.split('\n').filter((row) => /^( {2}(-\w, )?--|\S)/.test(row));
     expect(rows.map((row) => row.trim().split(/ {2,}/)[0])).toEqual([
@@ -126,21 +126,21 @@ describe('--help', () => {
     );
   });
 
-  test('a command without its verb shows its help and fails', async () => {
+  test('is shown for a command without its verb, which exits with an error', async () => {
     for (const args of [[], ['org'], ['key']]) {
       const { code, err } = await run(args);
       expect([code, err.startsWith('Usage: sandkeep')]).toEqual([1, true]);
     }
   });
 
-  test('--version is the version of the package', async () => {
+  test('has the version of the package in --version', async () => {
     const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'));
     expect(await run(['--version'])).toEqual({ code: 0, out: `${version}\n`, err: '' });
   });
 });
 
 describe('organizations and keys', () => {
-  test('org create answers id, name and slug; org list shows it', async () => {
+  test('org create prints id, name and slug, and org list shows them', async () => {
     const org = await json(['org', 'create', '--name', 'Größe ☃', '--slug', 'groesse']);
     expect(org).toEqual({ id: expect.stringMatching(UUID), name: 'Größe ☃', slug: 'groesse' });
     const listed = (await json(['org', 'list'])).find(({ id }: any) => id === org.id);
@@ -162,7 +162,7 @@ describe('organizations and keys', () => {
     expect(list.out).toMatch(new RegExp(`^groesse +Größe ☃ +${org.id} `, 'm'));
   });
 
-  test('key create answers id and key, which opens the organization and no other', async () => {
+  test('key create prints id and key, and the key opens its organization only', async () => {
     const [{ org }, { org: other }] = [await service.newOrg(), await service.newOrg()];
     const made = await json(['key', 'create', '--org', org.slug, '--name', 'ci']);
     expect(made).toEqual({
@@ -185,7 +185,7 @@ describe('organizations and keys', () => {
     await expectReachable(service.url, key!);
   });
 
-  test('key list never shows a key, nor more of it than its first characters', async () => {
+  test('key list shows the first characters of a key, and never all of it', async () => {
     const [{ org }, { org: other }] = [await service.newOrg(), await service.newOrg()];
     const { id, key } = await json(['key', 'create', '--org', org.slug, '--name', 'listed']);
     await json(['key', 'create', '--org', other.slug, '--name', 'elsewhere']);
@@ -212,7 +212,7 @@ describe('organizations and keys', () => {
       expect(shown).not.toContain(key.slice(0, 13));
   });
 
-  test('key create makes one that opens less, and key rotate gives it a new secret', async () => {
+  test('key create makes a key with less access, and key rotate replaces its secret', async () => {
     const { org } = await service.newOrg();
     const narrow = [
       '--scopes',
@@ -248,7 +248,7 @@ describe('organizations and keys', () => {
     expectRefused(await onService(['key', 'rotate', id]), 'the key is revoked: make another');
   });
 
-  test('key revoke refuses the key, and says the same when asked again', async () => {
+  test('key revoke ends a key, and answers the same when repeated', async () => {
     const { org } = await service.newOrg();
     const { id, key } = await json(['key', 'create', '--org', org.slug, '--name', 'short-lived']);
     const kept = await json(['key', 'create', '--org', org.slug, '--name', 'kept']);
@@ -275,7 +275,7 @@ describe('doctor', () => {
   const findings = (out: string) =>
     Object.fromEntries(JSON.parse(out).map(({ check, ...finding }: any) => [check, finding]));
 
-  test('says what is missing and how to get it; the service works without Docker', async () => {
+  test('names each missing part with its remedy, and the service works without Docker', async () => {
     // Creates the key files.
     service.ctx.keyring();
     service.ctx.eventKeys();
@@ -298,7 +298,7 @@ describe('doctor', () => {
     ]);
   });
 
-  test('looks at a data directory without creating it', async () => {
+  test('reads a data directory without creating it', async () => {
     const dataDir = join(folder, 'looked-at');
     const { code, out } = await run(['doctor', '--json', '--data-dir', dataDir, ...NO_DOCKER]);
     expect(code).toBe(0);
@@ -306,7 +306,7 @@ describe('doctor', () => {
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  test('tells a Docker engine that this user may not use from one that is absent or does not run', async () => {
+  test('distinguishes a Docker engine without permission from an absent or stopped one', async () => {
     const socket = join(folder, 'docker.sock');
     const found = async (under: readonly string[] = []) => {
       const command = [...under, ...PROGRAM, 'doctor', '--json', '--docker-socket', socket];
@@ -324,7 +324,7 @@ describe('doctor', () => {
       /^this user may not connect to the Docker engine on .* \(EACCES\): sandboxes .*add its user to the group/,
     );
     await new Promise((resolve) => engine.close(resolve));
-    // A socket that nobody listens on any more.
+    // A socket without a listener.
     const kept = spawnSync(process.execPath, [
       '-e',
       `require('net').createServer().listen('${socket}', () => process.kill(process.pid, 'SIGKILL'))`,
@@ -333,7 +333,7 @@ describe('doctor', () => {
     expect(await found()).toMatch(/ECONNREFUSED.* Start the engine \("systemctl start docker"\)$/);
   });
 
-  test('tells a data directory that this user may not enter or create from one that is absent', async () => {
+  test('distinguishes a data directory without permission from an absent one', async () => {
     const dataDir = join(folder, 'private');
     mkdirSync(dataDir, { mode: 0o700 });
     const other =
@@ -365,7 +365,7 @@ describe('doctor', () => {
       'postgres://keeper:S3cretPw@127.0.0.1/db?options=-c%20role%3Dkeeper',
       /^the database URL must not have "options"/,
     ],
-  ])('a database that is not usable is broken, and the exit code says so: %s', async (databaseUrl, found) => {
+  ])('reports an unusable database, and exits with an error: %s', async (databaseUrl, found) => {
     const { code, out, err } = await run(['doctor', '--json', ...NO_DOCKER], {
       env: { DATABASE_URL: databaseUrl },
     });
@@ -425,7 +425,7 @@ describe('a mistake is answered by one sentence on standard error', () => {
     expectRefused(await onService(args), sentence);
   });
 
-  test('a slug that is taken', async () => {
+  test('a taken slug', async () => {
     const { slug } = (await service.newOrg()).org;
     const refused = await onService(['org', 'create', '--name', 'x', '--slug', slug]);
     expectRefused(refused, `there is already an organization with the slug "${slug}"`);
@@ -450,14 +450,14 @@ describe('a mistake is answered by one sentence on standard error', () => {
     ],
     ['postgres://keeper:S3cret%zzPw@127.0.0.1:1/db', 'cannot reach the database'],
     ['postgres://keeper:S3cretPw@/db?host=/nonexistent', 'cannot reach the database'],
-  ])('a database that is not there, and never its password: %s', async (databaseUrl, sentence) => {
+  ])('an unreachable database, without its password: %s', async (databaseUrl, sentence) => {
     const refused = await run(['org', 'list'], { env: { DATABASE_URL: databaseUrl } });
     expectRefused(refused, sentence);
     expect(refused.err).not.toMatch(/S3cret|Pw/);
   });
 
   test.each([['migrate'], ['import', '/dev/null'], ['serve', '--port', '0', '--runtime', 'simulated']])(
-    'no database for %s',
+    'an absent database for %s',
     async (...args) => {
       const url = ['--database-url', 'postgres://keeper:S3cretPw@127.0.0.1:1/db'];
       const refused = await run([...args, ...url], { env: { SANDKEEP_LOG_LEVEL: 'silent' } });

@@ -25,10 +25,10 @@ function check(program: string) {
   return start([process.execPath, join(checkout, 'bin', program)]).ended;
 }
 
-describe('a checkout whose dependencies are not those of its lock file', () => {
+describe('a checkout with dependencies that differ from its lock file', () => {
   const wanted: Packages = { '': {}, 'node_modules/pg': { version: '8.23.1' } };
 
-  test('says which is missing, and the remedy, in one line', async () => {
+  test('names a missing package and the remedy in one line', async () => {
     lock('package-lock.json', wanted);
     const none = {
       code: 1,
@@ -45,19 +45,19 @@ describe('a checkout whose dependencies are not those of its lock file', () => {
     expect(await check('check-dependencies.js')).toEqual({ code: 1, out: '', err: missing });
   });
 
-  test('is not one that lacks optional packages, and a program without a lock file is not checked', async () => {
+  test('is accepted without optional packages, and not checked without a lock file', async () => {
     expect(await check('check-dependencies.js')).toEqual({ code: 0, out: '', err: '' });
     lock('package-lock.json', { ...wanted, 'node_modules/arm': { version: '1.0.0', optional: true } });
     lock('node_modules/.package-lock.json', wanted);
     expect(await check('check-dependencies.js')).toEqual({ code: 0, out: '', err: '' });
   });
 
-  test('a program that was not built says so in one line', async () => {
+  test('is reported in one line when the program was not built', async () => {
     const { code, err } = await check('sandkeep');
     expect([code, err]).toEqual([1, expect.stringMatching(/^sandkeep: [^\n]+: run "npm install"\n$/)]);
   });
 
-  test('is found before "npm start" builds', () => {
+  test('is reported before "npm start" builds', () => {
     const { scripts } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'));
     expect(scripts.start).toMatch(/^node bin\/check-dependencies\.js && npm run -s build && /);
   });

@@ -43,7 +43,7 @@ describe('doctor beside an external database', () => {
     });
   });
 
-  test('is content with keys of the environment', async () => {
+  test('accepts keys from the environment', async () => {
     const env = {
       SANDKEEP_SECRET_KEYS: readFileSync(fileOf('secret-keys'), 'utf8'),
       SANDKEEP_EVENT_KEYS: readFileSync(fileOf('event-keys'), 'utf8'),
@@ -55,7 +55,7 @@ describe('doctor beside an external database', () => {
     });
   });
 
-  test('names a key of the database that is not on this machine, and creates none', async () => {
+  test('names a key of the database that this machine lacks, and creates none', async () => {
     const lost = join(folder, 'lost');
     const none = await keysOf([...where, '--secret-keys-file', lost]);
     const sealing = Keyring.parse(readFileSync(fileOf('secret-keys'), 'utf8'), 'test').currentId;
@@ -76,7 +76,7 @@ describe('doctor beside an external database', () => {
   });
 });
 
-test('doctor compares the keys of a data directory with its database while a service runs, else only looks for them', async () => {
+test('doctor compares the keys of a data directory with the database of a running service, else checks their presence', async () => {
   const folder = makeFolder();
   try {
     const dataDir = join(folder, 'data');

@@ -58,7 +58,7 @@ describe('import', () => {
   const none = { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
   const loaded = { ...none, org: 1, sandbox: 1, run: 1 };
 
-  test('a file, then the same again', async () => {
+  test('loads a file once, and finds nothing new in it again', async () => {
     const { org, good } = history();
     const file = join(folder, 'history.ndjson');
     writeFileSync(file, toText(good));
@@ -77,13 +77,13 @@ describe('import', () => {
     expect(await listAll(await clientOf(service, org), '/v1/sandboxes')).toHaveLength(1);
   });
 
-  test('standard input', async () => {
+  test('reads standard input', async () => {
     const { good } = history();
     const result = await json(['import', '-'], { input: toText(good) });
     expect(result).toMatchObject({ committed: true, imported: loaded });
   });
 
-  test('a bad line keeps everything out, and is named', async () => {
+  test('loads nothing from a file with a bad line, and names the line', async () => {
     const { good, bad } = history();
     const input = toText([...good, bad]);
     const words = await onService(['import', '-'], { input });
@@ -104,7 +104,7 @@ describe('import', () => {
     });
   });
 
-  test('--skip-bad loads the others and still names it', async () => {
+  test('with --skip-bad loads the other lines, and names the bad one', async () => {
     const { good, bad } = history();
     const { code, out, err } = await onService(['import', '-', '--skip-bad'], {
       input: toText([bad, ...good]),
@@ -114,7 +114,7 @@ describe('import', () => {
     expect(out).toMatch(/\n4 lines read, 1 bad\n$/);
   });
 
-  test('of very many bad lines fifty are printed and the rest counted', async () => {
+  test('prints fifty of many bad lines, and counts the others', async () => {
     const { code, err } = await onService(['import', '-'], { input: '?\n'.repeat(60) });
     const rows = err.trimEnd().split('\n');
     expect([code, rows.length]).toEqual([1, 52]);
@@ -122,7 +122,7 @@ describe('import', () => {
   });
 
   // `script` gives the program a terminal; it is part of every Debian.
-  test.skipIf(!existsSync('/usr/bin/script'))('on a terminal a bar shows how far it is', async () => {
+  test.skipIf(!existsSync('/usr/bin/script'))('shows a progress bar on a terminal', async () => {
     const { good } = history();
     const file = join(folder, 'with-a-bar.ndjson');
     writeFileSync(file, toText(good));
@@ -142,7 +142,7 @@ describe('import', () => {
 describe('migrate', () => {
   const migrations = readdirSync(join(PACKAGE_ROOT, 'migrations'));
 
-  /** A database that has nothing yet. */
+  /** Runs `work` with an empty database. */
   async function inEmptyDatabase(work: (databaseUrl: string) => Promise<void>): Promise<void> {
     const name = `sandkeep_empty_${process.pid}_${migrations.length}_${Date.now()}`;
     const admin = new pg.Client(connectionConfig(withDatabase(inject('server'), 'template1')));
@@ -156,7 +156,7 @@ describe('migrate', () => {
     }
   }
 
-  test('three at once bring an empty database to the schema once; then there is nothing to do', async () => {
+  test('brings an empty database to the schema once from three processes, and then has nothing to do', async () => {
     await inEmptyDatabase(async (databaseUrl) => {
       const env = { DATABASE_URL: databaseUrl };
       const all = await Promise.all([1, 2, 3].map(() => run(['migrate', '--json'], { env })));
@@ -171,14 +171,14 @@ describe('migrate', () => {
     });
   });
 
-  test('names what it applied; --database-url goes before DATABASE_URL', async () => {
+  test('names the applied migrations, and prefers --database-url to DATABASE_URL', async () => {
     await inEmptyDatabase(async (databaseUrl) => {
       const { code, out } = await onService(['migrate', '--database-url', databaseUrl]);
       expect([code, out]).toEqual([0, migrations.map((name) => `applied ${name}\n`).join('')]);
     });
   });
 
-  test('in a data directory named by SANDKEEP_DATA_DIR, two at once take turns', async () => {
+  test('runs one at a time in a data directory from SANDKEEP_DATA_DIR', async () => {
     const dataDir = join(folder, 'data');
     const env = { SANDKEEP_DATA_DIR: dataDir };
     const both = await Promise.all([1, 2].map(() => run(['migrate', '--json'], { env })));
@@ -202,7 +202,7 @@ describe('serve', () => {
     return Promise.race([shown, ended]);
   }
 
-  test('takes its options from the environment; says where it is; makes a key at its first start only', async () => {
+  test('reads its options from the environment, prints its address, and creates a key at its first start only', async () => {
     const env = {
       SANDKEEP_DATA_DIR: join(folder, 'served'),
       SANDKEEP_PORT: '0',
@@ -229,14 +229,14 @@ describe('serve', () => {
     });
     await expectReachable(line.address, line.first_key.key);
 
-    // Commands work beside it, on the same data directory.
+    // Commands work beside the service, on the same data directory.
     const beside = await run(['key', 'create', '--org', 'default', '--name', 'second', '--json'], { env });
     expect({ code: beside.code, err: beside.err }).toEqual({ code: 0, err: '' });
     const { id, key } = JSON.parse(beside.out);
     await expectReachable(line.address, key);
     expect(await run(['key', 'revoke', id], { env })).toMatchObject({ code: 0, err: '' });
     await expectReachable(line.address, key, 401);
-    // It allows what the service was started with, without being given it again.
+    // The command allows the addresses that the service was started with.
     const where = ['--org', 'default', '--data-dir', env.SANDKEEP_DATA_DIR];
     expect(await run(['webhook', 'create', 'https://10.1.2.3/', ...where])).toMatchObject({
       code: 0,
@@ -257,7 +257,7 @@ describe('serve', () => {
     expect((await second.ended).code).toBe(0);
   }, 180_000);
 
-  test('in words: the address, the database, the runtime, and a curl line that works', async () => {
+  test('prints the address, the database, the runtime, and a curl command that works', async () => {
     const dataDir = join(folder, 'in-words');
     const options = ['--port', '0', '--data-dir', dataDir, ...NO_DOCKER];
     const serving = start([...PROGRAM, 'serve', ...options]);
@@ -271,7 +271,7 @@ describe('serve', () => {
     expect(serving.out()).toMatch(/! no Docker engine answers on \/nonexistent\/docker\.sock/);
     expect(serving.out()).toMatch(/capacity +room for \d+ vCPU, \d+ [GM]iB\n/);
     expect(serving.out()).toMatch(/SIMULATED/);
-    // At once: connections are still being opened.
+    // The service gets the signal while connections are being opened.
     serving.child.kill('SIGINT');
     const { code, out, err } = await serving.ended;
     expect([code, out.slice(-9)]).toEqual([0, '\nstopped\n']);
@@ -285,7 +285,7 @@ describe('serve', () => {
     expect(applied.every(({ ms }) => Number.isInteger(ms))).toBe(true);
   }, 180_000);
 
-  test('a port that is taken is named, and how to get another', async () => {
+  test('names a port in use, and how to choose another', async () => {
     const taken = createServer();
     const port = await new Promise<number>((resolve) =>
       taken.listen(0, '127.0.0.1', () => resolve((taken.address() as { port: number }).port)),
@@ -299,7 +299,7 @@ describe('serve', () => {
   });
 });
 
-test('a server that refuses the database is quoted, without a stack', async () => {
+test('a database server that refuses the connection is quoted, without a stack', async () => {
   const missing = urlOf(withDatabase(inject('server'), 'no_such_database'));
   const refused = await run(['org', 'list'], { env: { DATABASE_URL: missing } });
   expectRefused(refused, 'the database refuses: database "no_such_database" does not exist');

@@ -10,7 +10,7 @@ import { untilSealed } from '../support/event-log.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/polling.js';
 
-describe('a key file that is away while the service runs', () => {
+describe('a key file that disappears while the service runs', () => {
   let service: TestService;
   beforeAll(async () => {
     const webhooks = webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true });
@@ -29,7 +29,7 @@ describe('a key file that is away while the service runs', () => {
     }
   }
 
-  test('of events: no other is made, which would mark what is written meanwhile, and the log stays whole', async () => {
+  test('of events is not created anew, and the log stays intact', async () => {
     const client = await service.newOrg();
     expect((await client.post('/v1/volumes', { name: 'before' })).status).toBe(200);
     await without('event-keys', async () => {
@@ -46,9 +46,9 @@ describe('a key file that is away while the service runs', () => {
     });
   });
 
-  test('of secrets: nothing is sealed under a key that is nowhere', async () => {
+  test('of secrets stops encryption, so no secret depends on a lost key', async () => {
     const client = await service.newOrg();
-    // It has read them.
+    // The service has read its keys.
     service.ctx.keyring();
     const make = () => client.post('/v1/webhooks', { url: 'http://127.0.0.1:9/' });
     expect((await without('secret-keys', make)).status).toBe(500);
@@ -61,7 +61,7 @@ describe('sandkeep events key', () => {
   beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'sandkeep-event-keys-'))));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  test.each([[[]], [['--rotate']]])('makes no key where no log has one: %j', async (more) => {
+  test.each([[[]], [['--rotate']]])('creates no key where no log has one: %j', async (more) => {
     const where = ['--data-dir', join(folder, 'elsewhere')];
     const refused = await run(['events', 'key', ...more, ...where]);
     expectRefused(refused, `no installation in ${join(folder, 'elsewhere')}; run "sandkeep serve`);
@@ -71,7 +71,7 @@ describe('sandkeep events key', () => {
     expectRefused(named, `there is no key in ${join(folder, 'other-keys')}`);
   });
 
-  test('rotates the one that is there', async () => {
+  test('rotates the existing key', async () => {
     const where = ['--data-dir', join(folder, 'here')];
     openEventKeys({ file: join(folder, 'here', 'event-keys') })();
     const before = await runJson(['events', 'key', ...where]);

@@ -44,8 +44,8 @@ const COMMANDS = [
   ['uninstall', '--yes'],
 ];
 
-describe('without an installation, a command refuses and creates nothing', () => {
-  test.each(COMMANDS.map((command) => [command]))('in a directory that is missing: %j', async (command) => {
+describe('without an installation, a command fails and creates nothing', () => {
+  test.each(COMMANDS.map((command) => [command]))('in a missing directory: %j', async (command) => {
     const dataDir = join(folder, 'missing');
     const refused = await run([...command, '--data-dir', dataDir], { cwd: folder });
     expectRefused(
@@ -55,7 +55,7 @@ describe('without an installation, a command refuses and creates nothing', () =>
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  test('in a directory that is empty, also when its path is relative', async () => {
+  test('in an empty directory, also with a relative path', async () => {
     const dataDir = join(folder, 'empty');
     mkdirSync(dataDir);
     for (const path of [dataDir, 'empty', './empty/']) {
@@ -65,7 +65,7 @@ describe('without an installation, a command refuses and creates nothing', () =>
     expect(readdirSync(dataDir)).toEqual([]);
   });
 
-  test('in an external database that is empty', async () => {
+  test('in an empty external database', async () => {
     const name = `sandkeep_uninstalled_${process.pid}`;
     const admin = new pg.Client(connectionConfig(withDatabase(inject('server'), 'template1')));
     await admin.connect();
@@ -88,7 +88,7 @@ describe('without an installation, a command refuses and creates nothing', () =>
     }
   });
 
-  test('a command beside a service that starts for the first time waits for its database', async () => {
+  test('a command beside a service in its first start waits for its database', async () => {
     const dataDir = join(folder, 'starting');
     const options = ['--json', '--port', '0', '--runtime', 'simulated', '--data-dir', dataDir];
     const serving = start([...PROGRAM, 'serve', ...options]);

@@ -37,7 +37,7 @@ describe('a table on a terminal', () => {
     ({ id } = await runJson(['key', 'create', '--org', slug, '--name', name, '--database-url', url]));
   });
 
-  test('is never wider than it, and says how to see the rest', async () => {
+  test('is never wider than the terminal, and names the option for all columns', async () => {
     for (const columns of [40, 80, 132]) {
       for (const args of [
         ['key', 'list', '--org', slug],
@@ -57,13 +57,13 @@ describe('a table on a terminal', () => {
     expect(at80[0]).not.toContain('SCOPES');
   });
 
-  test('is whole with --wide, and where nothing has to be shortened', async () => {
+  test('is complete with --wide, and when nothing needs shortening', async () => {
     const text = (await run(['key', 'list', '--org', slug], { env: { DATABASE_URL: url } })).out.trimEnd();
     expect((await onTerminal(80, 'key', 'list', '--org', slug, '--wide')).join('\n')).toBe(text);
     expect((await onTerminal(400, 'key', 'list', '--org', slug)).join('\n')).toBe(text);
   });
 
-  test('is whole where it is not printed on one', async () => {
+  test('is complete when the output is not a terminal', async () => {
     const env = { DATABASE_URL: url, COLUMNS: '40' };
     const { out } = await run(['key', 'list', '--org', slug], { env });
     expect(out).toContain(id);
@@ -81,7 +81,7 @@ describe('fitting a table', () => {
   const fit = (columns: number, whole = grid) =>
     fitTable(whole, { columns, optional: ['SIZE'], gap: 3, widthOf: stringWidth });
 
-  test('shortens times first, then ids, then leaves out columns, then cuts what is widest', () => {
+  test('shortens times, then ids, then omits columns, then cuts the widest values', () => {
     expect(ID).toMatch(UUID);
     const time = '2026-11-23T04:53:28Z';
     expect(fit(100)).toMatchObject({ ...grid, shortened: false });

@@ -73,7 +73,7 @@ describeDocker('sandkeep uninstall', () => {
     };
   }
 
-  test('refuses while a service runs; lists, removes nothing without --yes, then only what is of the installation', async () => {
+  test('refuses while a service runs, lists without --yes, and then removes only parts of the installation', async () => {
     const service = await serve();
     const client = makeClient(service.url, {
       ...{ org: { id: '', name: '', slug: '' }, key: service.firstKey!, keyId: '' },
@@ -179,7 +179,7 @@ describeDocker('sandkeep uninstall', () => {
     }
   });
 
-  test('says why when no engine answers', async () => {
+  test('explains a missing answer of the engine', async () => {
     const refused = await run([
       'uninstall',
       '--data-dir',

@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-test('usage shows who used most, all of it, and a bar for each day', async () => {
+test('usage shows the largest users first, the total, and a bar for each day', async () => {
   const { code, out, err } = await run([...args, ...RANGE]);
   expect({ code, err }).toEqual({ code: 0, err: '' });
   expect(out.split('\n')).toEqual([
@@ -45,7 +45,7 @@ test('usage shows who used most, all of it, and a bar for each day', async () =>
   ]);
 });
 
-test('usage --json and --csv are what the API answers', async () => {
+test('usage --json and --csv print the answers of the API', async () => {
   const query = { since: '2026-03-01', until: '2026-04-01' };
   expect(await runJson([...args, ...RANGE])).toEqual(
     (await client.get('/v1/billing/usage/sandbox', query)).body,
@@ -57,7 +57,7 @@ test('usage --json and --csv are what the API answers', async () => {
   expect((await run([...args, ...RANGE, '--csv'])).out).toBe(await response.text());
 });
 
-test('usage says when there is nothing, and what is wrong with what it was asked', async () => {
+test('usage explains an empty result, and names a wrong argument', async () => {
   expect((await run([...args, '--since', '2025-01-01', '--until', '2025-02-01'])).out).toBe(
     'nothing was used\n',
   );
@@ -66,7 +66,7 @@ test('usage says when there is nothing, and what is wrong with what it was asked
   expectRefused(await run([...args, '--json', '--csv']), 'choose one');
 });
 
-test('usage prints no name that acts on the terminal, and none is cut off where no terminal is', async () => {
+test('usage escapes names that would control the terminal, and cuts none without a terminal', async () => {
   const { pool } = service.ctx;
   const org = await service.newOrg();
   const { body } = await org.post('/v1/sandboxes', smallRequest('plain'));
@@ -82,7 +82,7 @@ test('usage prints no name that acts on the terminal, and none is cut off where 
   expect(first).toMatch(/^\\u001b\[2Jall 0\.00\\u000ax{400}  +1\.00/);
 });
 
-test('usage ends in silence when its reader has had enough, and says when it cannot write', async () => {
+test('usage exits silently when its reader closes the pipe, and reports a failed write', async () => {
   const command = (to: string) => `"$0" "$@" --csv ${to}`;
   const sh = (to: string) =>
     spawnSync('bash', ['-o', 'pipefail', '-c', command(to), ...PROGRAM, ...args, ...RANGE], {

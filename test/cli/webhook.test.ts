@@ -21,25 +21,25 @@ afterAll(() => service.close());
 const create = (...more: string[]) => ['webhook', 'create', ...more, ...where];
 const HTTP = 'http://example.com/';
 
-describe('what the environment says of webhooks', () => {
-  test.each([['false'], ['']])('a flag is not set by %j', async (word) => {
+describe('the environment variables of webhooks', () => {
+  test.each([['false'], ['']])('leave a flag off for %j', async (word) => {
     const refused = await run(create(HTTP), { env: { SANDKEEP_WEBHOOK_HTTP: word } });
     expectRefused(refused, 'url must begin with https://');
   });
 
-  test('a flag is set by a word that says so, or by itself whatever the environment says', async () => {
+  test('set a flag for a word that means yes, and the option itself overrides them', async () => {
     const made = await runJson(create(HTTP), { env: { SANDKEEP_WEBHOOK_HTTP: 'true' } });
     expect(made.url).toBe(HTTP);
     const flag = await runJson(create(HTTP, '--webhook-http'), { env: { SANDKEEP_WEBHOOK_HTTP: 'false' } });
     expect(flag.url).toBe(HTTP);
   });
 
-  test('a word that says neither is refused', async () => {
+  test('are refused for a word that means neither yes nor no', async () => {
     const refused = await run(create(HTTP), { env: { SANDKEEP_WEBHOOK_HTTP: 'maybe' } });
     expectRefused(refused, "value 'maybe' from env 'SANDKEEP_WEBHOOK_HTTP' is invalid");
   });
 
-  test('an empty list has nothing in it', async () => {
+  test('give an empty list for empty text', async () => {
     const made = await runJson(create('https://example.com/'), { env: { SANDKEEP_WEBHOOK_ALLOW: '' } });
     expect(made.url).toBe('https://example.com/');
     const database = ['--database-url', 'postgres://nobody@127.0.0.1:1/none'];
@@ -49,11 +49,11 @@ describe('what the environment says of webhooks', () => {
   });
 });
 
-describe('where webhooks may lead', () => {
+describe('the allowed addresses of webhooks', () => {
   const atHome = (directory: string, url: string, ...more: string[]) =>
     run(['webhook', 'create', url, ...where, '--data-dir', directory, ...more]);
 
-  test('a refusal names the flag that is missing', async () => {
+  test('are refused with the name of the missing flag', async () => {
     expectRefused(
       await run(create(HTTP)),
       'url must begin with https://: start "sandkeep serve" with --webhook-http, and pass it to this command',
@@ -64,8 +64,8 @@ describe('where webhooks may lead', () => {
     );
   });
 
-  test('what the service was started with holds for commands, which warn where they allow more', async () => {
-    // Its own directory: the keys stay where they are.
+  test('are those of the running service for commands, which warn when they allow more', async () => {
+    // Another directory, so the keys of the service stay as they are.
     const directory = join(service.directory, 'served');
     const keys = ['--secret-keys-file', join(service.directory, 'secret-keys')];
     const events = ['--event-keys-file', join(service.directory, 'event-keys')];
@@ -93,7 +93,7 @@ describe('sandkeep webhook', () => {
   const eventsOf = async (id: string) =>
     (await client.get('/v1/events', { resource_id: id })).body.data.map(({ event_type }: any) => event_type);
 
-  test('update takes types as create does, and refuses to change nothing', async () => {
+  test('update takes the same types as create, and refuses an empty change', async () => {
     const types = ['--type', 'volume_created', '--type', 'volume_updated'];
     const made = await runJson(create('https://example.com/', ...types));
     expect(made.event_types).toEqual(['volume_created', 'volume_updated']);
@@ -106,14 +106,14 @@ describe('sandkeep webhook', () => {
     expect(await eventsOf(made.id)).toEqual(before);
   });
 
-  test.each([[''], ['604801']])('an overlap of %j is refused', async (overlap) => {
+  test.each([[''], ['604801']])('refuses an overlap of %j', async (overlap) => {
     const id = await make();
     const refused = await run(['webhook', 'rotate-secret', id, '--overlap-secs', overlap, ...where]);
     expectRefused(refused, 'It must be a number of seconds from 0 to 604800.');
     expect(await eventsOf(id)).toEqual(['webhook_created']);
   });
 
-  test('and the API refuse types for which nothing would be sent', async () => {
+  test('refuses types that would match nothing, like the API', async () => {
     const unknown = 'there is no event type "sandbox_strated"';
     expectRefused(await run(create('https://example.com/', '--type', 'sandbox_strated')), unknown);
     const id = await make(['sandbox_started']);

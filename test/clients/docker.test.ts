@@ -16,7 +16,7 @@ describeDocker('on Docker', () => {
   });
 });
 
-/** The images of the table. */
+/** Makes the images of the table. */
 function makeImages(): void {
   makeImage();
   makeBusybox('sandkeep-test:echo', { change: 'CMD ["/bin/echo","hello"]' });

@@ -10,7 +10,7 @@ export const OUTCOMES = {
 export interface Expected {
   outcome: keyof typeof OUTCOMES;
   exit: number;
-  /** A string is the whole output, with each stretch of white space as one blank. */
+  /** A string is the complete output, with each stretch of white space as one blank. */
   output: string | RegExp;
 }
 
@@ -40,12 +40,12 @@ export const serviceRefuses = (output: Expected['output']): Expected => ({
 });
 export const notYet = (output: Expected['output']): Expected => ({ outcome: 'notYet', exit: 1, output });
 
-/** A command of the CLI, with the same outcome on both runtimes unless Docker's is given. */
+/** A command of the CLI. `docker` defaults to the outcome on the simulated runtime. */
 export const msb = (run: string, simulated: Expected, docker = simulated): Row => ({
   ...{ client: 'cli', run, simulated, docker },
 });
 
-/** A program that uses the Node SDK, with the same outcome on both runtimes unless Docker's is given. */
+/** A program that uses the Node SDK. `docker` defaults to the outcome on the simulated runtime. */
 export const node = (run: string, simulated: Expected, docker = simulated): Row => ({
   ...{ client: 'node', run, simulated, docker },
 });

@@ -19,7 +19,7 @@ afterAll(() => service.close());
 
 const newVolume = (more = {}) => makeVolume(service, client, more);
 
-test('an upload takes any content-type or none, chunks or a length, an empty body or a large one', async () => {
+test('an upload accepts any content-type or none, chunks or a length, an empty body or a large one', async () => {
   const volume = await newVolume();
   for (const contentType of [
     undefined,
@@ -38,7 +38,7 @@ test('an upload takes any content-type or none, chunks or a length, an empty bod
     expect(answer.status).toBe(200);
     expect(await volume.text('typed')).toBe(`{not json ${contentType}`);
   }
-  // As the streaming writer sends it: without a length and without a content-type.
+  // The streaming writer of the official client sends neither a length nor a content-type.
   const raw = await rawRequest(
     `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
       `x-msb-file-path: ${encode('chunked')}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n` +
@@ -49,16 +49,16 @@ test('an upload takes any content-type or none, chunks or a length, an empty bod
   expect((await volume.put('empty', '')).status).toBe(200);
   expect((await volume.stat('empty')).body.metadata.size).toBe(0);
   expect(await (await volume.get('empty')).arrayBuffer()).toHaveProperty('byteLength', 0);
-  // More than any other body may be.
+  // This is above the limit of any other body.
   expect((await volume.put('large', Buffer.alloc(20 * 1024 * 1024, 'x'))).status).toBe(200);
   expect((await volume.stat('large')).body.metadata.size).toBe(20 * 1024 * 1024);
 });
 
-test('200 MB go up and down without being held in memory', async () => {
+test('uploads and downloads of 200 MB are not buffered in memory', async () => {
   const volume = await newVolume();
   const SIZE = 200 * 1024 * 1024;
   const chunk = Buffer.alloc(256 * 1024, 'z');
-  // The client's side is in this process as well: both sides together stay small.
+  // The client is in this process, too: the limit covers both sides.
   let most = 0;
   const before = process.memoryUsage().rss;
   const watch = setInterval(() => (most = Math.max(most, process.memoryUsage().rss - before)), 20);
@@ -85,7 +85,7 @@ test('200 MB go up and down without being held in memory', async () => {
   expect(most).toBeLessThan(130 * 1024 * 1024);
 }, 180_000);
 
-test('a reader who is slow holds the file back, one who leaves lets it go', async () => {
+test('a slow reader applies back-pressure to the file, and a reader that leaves closes it', async () => {
   const volume = await newVolume();
   await volume.put('big', Buffer.alloc(50 * 1024 * 1024));
   const openFiles = () => readdirSync('/proc/self/fd').length;
@@ -114,7 +114,7 @@ test('a reader who is slow holds the file back, one who leaves lets it go', asyn
   );
 });
 
-test('an upload may take its time, any other body may not', async () => {
+test('an upload may be slow, any other body may not', async () => {
   const hurried = await startTestService({ settings: { bodyTimeoutMs: 300 } });
   try {
     const mine = await hurried.newOrg();
@@ -140,7 +140,7 @@ test('an upload may take its time, any other body may not', async () => {
   }
 });
 
-test('an upload that is cut off leaves nothing: neither a file, nor directories, nor what came before', async () => {
+test('an interrupted upload leaves no file and no directory, and keeps the previous content', async () => {
   const volume = await newVolume();
   await volume.put('kept', 'before');
   const incoming = join(volume.data, '../incoming');
@@ -168,7 +168,7 @@ test('an upload that is cut off leaves nothing: neither a file, nor directories,
   expect(service.logs.filter((line) => line.includes('request failed'))).toEqual([]);
 });
 
-test('what a crash left on its way in is removed by a later upload', async () => {
+test('a later upload removes the temporary file of a crashed one', async () => {
   const volume = await newVolume();
   const incoming = join(volume.data, '../incoming');
   writeFileSync(join(incoming, 'left'), 'x');
@@ -178,7 +178,7 @@ test('what a crash left on its way in is removed by a later upload', async () =>
   expect(readdirSync(incoming)).toEqual(['under-way']);
 });
 
-test('of writes of one file at once the last wins and no reader sees a mixture', async () => {
+test('after concurrent writes of one file the last one wins, and no reader sees a mixture', async () => {
   const volume = await newVolume();
   const SIZE = 300_000;
   await volume.put('shared', Buffer.alloc(SIZE, 'a'));
@@ -200,7 +200,7 @@ test('of writes of one file at once the last wins and no reader sees a mixture',
   for (const what of await reader) expect(what).toMatch(new RegExp(`^${SIZE} [a-h]$`));
 });
 
-test('a directory with many entries is listed whole', async () => {
+test('a directory with many entries is listed completely', async () => {
   const volume = await newVolume();
   mkdirSync(join(volume.data, 'many'));
   for (let index = 0; index < 5_000; index += 1) writeFileSync(join(volume.data, 'many', `f${index}`), '');
@@ -210,7 +210,7 @@ test('a directory with many entries is listed whole', async () => {
   expect((await volume.remove('many', true)).status).toBe(200);
 }, 180_000);
 
-test('an upload larger than the cap of its volume is refused before it is sent', async () => {
+test('an upload larger than the cap of its volume is refused before its body is sent', async () => {
   const volume = await newVolume({ capacity_gib: 1 });
   const head =
     `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
@@ -222,7 +222,7 @@ test('an upload larger than the cap of its volume is refused before it is sent',
   expect(await volume.names('/')).toEqual(['/small']);
 });
 
-test('a full disk is said to be full', async () => {
+test('a full disk is reported as full', async () => {
   if (process.getuid!() !== 0) return;
   const volume = await newVolume();
   const parent = join(volume.data, '..');
@@ -238,7 +238,7 @@ test('a full disk is said to be full', async () => {
   }
 });
 
-test('no file stays open', async () => {
+test('uploads and downloads leave no file open', async () => {
   const openBelow = () =>
     readdirSync('/proc/self/fd').filter((fd) => {
       try {

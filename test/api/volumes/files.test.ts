@@ -17,7 +17,7 @@ afterAll(() => service.close());
 
 const newVolume = (more = {}) => makeVolume(service, client, more);
 
-test('a file is written, read, looked at, listed and removed under every way to write its path', async () => {
+test('a file can be written, read, listed, removed and its metadata read, under every spelling of its path', async () => {
   const volume = await newVolume();
   expect(await volume.put('/docs/a b ü.txt', 'hello')).toEqual({
     status: 200,
@@ -49,7 +49,7 @@ test('a file is written, read, looked at, listed and removed under every way to 
   expect((await volume.get('docs/a b ü.txt')).status).toBe(404);
 });
 
-test('the root is for nobody else, the data in it for every guest user', async () => {
+test('the root belongs to the service, the data in it is open to every guest user', async () => {
   const volume = await newVolume();
   expect(statSync(service.volumesDir).mode & 0o777).toBe(0o700);
   expect(statSync(volume.data).mode & 0o777).toBe(0o777);
@@ -57,7 +57,7 @@ test('the root is for nobody else, the data in it for every guest user', async (
   expect(statSync(join(volume.data, 'made/below')).mode & 0o777).toBe(0o777);
 });
 
-test('the path header is base64url; padding does no harm, anything else is refused by name', async () => {
+test('the path header is base64url, with or without padding; anything else is refused by name', async () => {
   const volume = await newVolume();
   await volume.put('ab', 'x');
   const withHeader = (header?: string) =>
@@ -133,14 +133,14 @@ test('no path leaves the volume', async () => {
       expect(JSON.stringify(answer.body)).not.toContain(service.volumesDir);
     }
   }
-  // What looks like an escape in another notation is a name like any other.
+  // Escapes of other notations are ordinary names.
   for (const path of ['%2e%2e', '..%2fx', '...', '..\\..', 'C:\\x', '~', '-rf']) {
     expect((await volume.put(path, path)).status).toBe(200);
     expect(await volume.text(path)).toBe(path);
   }
 });
 
-test('names may be anything that is text: unicode, newlines, 255 bytes', async () => {
+test('a name may be any text: unicode, newlines, 255 bytes', async () => {
   const volume = await newVolume();
   const names = [
     'zeile\nzwei',
@@ -163,14 +163,14 @@ test('names may be anything that is text: unicode, newlines, 255 bytes', async (
     expect((await volume.rename(name, `renamed/${name}`)).status).toBe(200);
   }
   expect(await volume.names('/')).toEqual(['/renamed']);
-  // What is no text cannot be said in JSON: it is not shown, and goes with its directory.
+  // JSON cannot hold names that are not UTF-8: they are not listed, and are removed with their directory.
   mkdirSync(join(volume.data, 'bytes'));
   writeFileSync(Buffer.concat([Buffer.from(`${volume.data}/bytes/`), Buffer.from([0x66, 0xff])]), '');
   expect(await volume.names('bytes')).toEqual([]);
   expect((await volume.remove('bytes', true)).status).toBe(200);
 });
 
-test('directories are made with those they are in; files are copied, renamed and removed as rename(2) has it', async () => {
+test('parent directories are created; copies, renames and removals follow rename(2)', async () => {
   const volume = await newVolume();
   expect((await volume.mkdir('/a/b/c')).status).toBe(200);
   expect((await volume.mkdir('a/b/c/')).status).toBe(200);
@@ -179,7 +179,7 @@ test('directories are made with those they are in; files are copied, renamed and
   chmodSync(join(volume.data, 'a/b/c/file'), 0o4751);
   expect((await volume.copy('a/b/c/file', 'deep/er/copy')).status).toBe(200);
   expect(await volume.text('deep/er/copy')).toBe('one');
-  // Permissions go with it, the right to become somebody else does not.
+  // A copy keeps the permissions, but not setuid and setgid.
   expect(lstatSync(join(volume.data, 'deep/er/copy')).mode & 0o7777).toBe(0o751);
   expect((await volume.copy('a/b/c/file', 'a/b/c/file')).status).toBe(200);
   expect(await volume.text('a/b/c/file')).toBe('one');
@@ -228,7 +228,7 @@ test('directories are made with those they are in; files are copied, renamed and
   expect(await volume.names('/')).toEqual([]);
 });
 
-test('a file that is replaced keeps its permissions and its owner', async () => {
+test('a replaced file keeps its permissions and its owner', async () => {
   const volume = await newVolume();
   await volume.put('script', 'v1');
   chmodSync(join(volume.data, 'script'), 0o6755);
@@ -239,7 +239,7 @@ test('a file that is replaced keeps its permissions and its owner', async () => 
   expect((await volume.stat('script')).body.metadata.readonly).toBe(true);
 });
 
-test('a volume that is being deleted can be read and not be written; purged, it is gone with its data', async () => {
+test('a volume under deletion is read-only, and its purge removes its data', async () => {
   const volume = await newVolume();
   await volume.put('file', 'x');
   await client.delete(`/v1/volumes/${volume.id}`);
@@ -262,7 +262,7 @@ test('a volume that is being deleted can be read and not be written; purged, it 
   expect(existsSync(join(volume.data, '..'))).toBe(false);
 });
 
-test('the data of a volume whose purge was cut short by a crash goes at the next start, and no other', async () => {
+test('the next start removes the data of volumes whose purge a crash interrupted, and no other', async () => {
   const [purged, kept] = [await newVolume(), await newVolume()];
   const unknown = join(service.volumesDir, client.org.id, '00000000-0000-7000-8000-000000000000');
   mkdirSync(unknown);
@@ -275,7 +275,7 @@ test('the data of a volume whose purge was cut short by a crash goes at the next
   expect([existsSync(purged.data), existsSync(kept.data), existsSync(unknown)]).toEqual([false, true, true]);
 });
 
-test('the volume of another organization and one that does not exist are the same 404', async () => {
+test('a volume of another organization gets the same 404 as an unknown one', async () => {
   const volume = await newVolume();
   await volume.put('file', 'x');
   const intruder = await service.newOrg();

@@ -37,8 +37,8 @@ afterAll(async () => {
 
 const newVolume = (more = {}) => makeVolume(service, client, more);
 
-describe.runIf(process.platform === 'linux')('what guests plant', () => {
-  test('a symlink is never followed, by whatever operation, and can be removed, renamed and replaced', async () => {
+describe.runIf(process.platform === 'linux')('files planted by a guest', () => {
+  test('as symlinks are never followed, and can be removed, renamed and replaced', async () => {
     const volume = await newVolume();
     symlinkSync(join(outside, 'secret'), join(volume.data, 'to-file'));
     symlinkSync(outside, join(volume.data, 'to-dir'));
@@ -77,7 +77,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     expect(existsSync(join(volume.data, 'stolen'))).toBe(false);
     expect(readdirSync(outside)).toEqual(['secret']);
 
-    // The link itself is the volume's.
+    // The link itself belongs to the volume.
     expect((await volume.put('to-file', 'mine now')).status).toBe(200);
     expect(await volume.text('to-file')).toBe('mine now');
     expect((await volume.rename('to-dir', 'real/moved-link')).status).toBe(200);
@@ -86,7 +86,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     expect(readFileSync(join(outside, 'secret'), 'utf8')).toBe('SECRET');
   });
 
-  test('pipes, sockets and devices neither block a request nor are opened by one', async () => {
+  test('as pipes, sockets and devices neither block a request nor are opened', async () => {
     const volume = await newVolume();
     execFileSync('mkfifo', [join(volume.data, 'pipe')]);
     if (process.getuid!() === 0) execFileSync('mknod', [join(volume.data, 'zero'), 'c', '1', '5']);
@@ -105,7 +105,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     expect((await volume.remove('zero')).status).toBe(200);
   });
 
-  test('a directory that is swapped for a symlink while requests run never leads outside', async () => {
+  test('never lead outside while a directory becomes a symlink and back during requests', async () => {
     const volume = await newVolume();
     mkdirSync(join(outside, 'sub'), { recursive: true });
     writeFileSync(join(outside, 'sub/file'), 'SECRET');
@@ -116,7 +116,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     const swaps = (async () => {
       let count = 0;
       while (!swapping.signal.aborted) {
-        // A request may have made the directory anew while there was none.
+        // A request may have created the directory while it was absent.
         renameSync(door, kept);
         attempt(() => symlinkSync(outside, door), door);
         await new Promise(setImmediate);
@@ -150,12 +150,12 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     expect([...seen].filter((what) => / 5\d\d$/.test(what))).toEqual([]);
     expect(readdirSync(outside).toSorted()).toEqual(['secret', 'sub']);
     expect(readdirSync(join(outside, 'sub'))).toEqual(['file']);
-    // The race was one: both sides of the door were met.
+    // Requests found both the directory and the link, so the race took place.
     expect(seen).toContain('read inside');
     expect(seen).toContain('read ');
   }, 180_000);
 
-  test('removing a tree does not follow links that are swapped in meanwhile', async () => {
+  test('never redirect the removal of a tree while links are swapped in', async () => {
     const volume = await newVolume();
     const victim = mkdtempSync(join(outside, 'victim-'));
     for (let index = 0; index < 50; index += 1) writeFileSync(join(victim, `f${index}`), '');
@@ -173,7 +173,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
           renameSync(join(tree, `d${index}`), join(volume.data, `away-${round}-${index}`));
           symlinkSync(victim, join(tree, `d${index}`));
         } catch {
-          // Removed already.
+          // Already removed.
         }
         await new Promise(setImmediate);
       }
@@ -183,7 +183,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     rmSync(victim, { recursive: true });
   });
 
-  test('a directory that turns into a link and back while its tree is removed stops nothing', async () => {
+  test('do not stop a removal when a directory turns into a link and back', async () => {
     const volume = await newVolume();
     const victim = mkdtempSync(join(outside, 'victim-'));
     writeFileSync(join(victim, 'kept'), '');
@@ -212,7 +212,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     rmSync(victim, { recursive: true });
   });
 
-  test('a tree of any depth is removed', async () => {
+  test('are removed at any depth', async () => {
     const volume = await newVolume();
     const dig = `const fs = require('fs');
       for (let level = 0; level < 1500; level += 1) {
@@ -223,14 +223,14 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
     expect(readdirSync(volume.data)).toEqual([]);
   });
 
-  test('times long past are said rightly', async () => {
+  test('have correct times, even far in the past', async () => {
     const volume = await newVolume();
     await volume.put('old', 'x');
     execFileSync('touch', ['-d', '@-1000000000', join(volume.data, 'old')]);
     expect((await volume.stat('old')).body.metadata.modified_at).toBe('1938-04-24T22:13:20.000Z');
   });
 
-  test('a file that grows or shrinks while it is read is answered with the promised length or cut off', async () => {
+  test('that grow or shrink during a read are answered with the promised length, or cut off', async () => {
     const volume = await newVolume();
     const path = join(volume.data, 'changing');
     writeFileSync(path, Buffer.alloc(30 * 1024 * 1024, 'a'));
@@ -243,7 +243,7 @@ describe.runIf(process.platform === 'linux')('what guests plant', () => {
   });
 });
 
-/** Tries again and again, clearing away what is in the way. */
+/** Retries an operation after removing the entry in its way. */
 function attempt(what: () => void, inTheWay: string): void {
   for (;;) {
     try {

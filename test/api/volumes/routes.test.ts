@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-test('an organization begins with its host volume, which cannot be deleted', async () => {
+test('a new organization has a host volume, which cannot be deleted', async () => {
   const fresh = await service.newOrg();
   const { body } = await fresh.get('/v1/volumes');
   expect(body).toEqual([
@@ -38,7 +38,7 @@ test('an organization begins with its host volume, which cannot be deleted', asy
   ]);
 });
 
-test('a volume is made, listed, scheduled for deletion, and deleted again with the same answer', async () => {
+test('a volume can be created, listed and scheduled for deletion, and a second delete gives the same answer', async () => {
   const made = await client.post('/v1/volumes', { name: 'team-data', labels: { a: 'b' }, capacity_gib: 2 });
   expect([made.status, made.body.capacity_bytes, made.body.labels]).toEqual([200, 2 * 1024 ** 3, { a: 'b' }]);
   const duplicate = await client.post('/v1/volumes', { name: 'team-data' });
@@ -56,7 +56,7 @@ test('a volume is made, listed, scheduled for deletion, and deleted again with t
   ]);
 });
 
-test('a volume that is being deleted is listed only when the request asks for it', async () => {
+test('a volume under deletion is listed only on request', async () => {
   const mine = await service.newOrg();
   const { body: first } = await mine.post('/v1/volumes', { name: 'team-data' });
   await mine.delete(`/v1/volumes/${first.id}`);
@@ -98,7 +98,7 @@ test('a mounted volume is in use until every sandbox that mounts it is deleted',
   expect([late.status, late.body.error.code]).toEqual([404, 'volume_not_found']);
 });
 
-test('of a mount and a delete at the same moment one wins, never both', async () => {
+test('of a concurrent mount and delete exactly one succeeds', async () => {
   for (let round = 0; round < 20; round += 1) {
     const name = `race-${round}`;
     const { body: volume } = await client.post('/v1/volumes', { name });
@@ -111,7 +111,7 @@ test('of a mount and a delete at the same moment one wins, never both', async ()
   }
 });
 
-test('when its time is over a volume is gone and its accruals stay', async () => {
+test('a deleted volume is purged after its retention, and its accruals stay', async () => {
   const quick = await startTestService({ settings: { volumePurgeAfterMs: 0 } });
   try {
     const mine = await quick.newOrg();
@@ -139,7 +139,7 @@ test('when its time is over a volume is gone and its accruals stay', async () =>
   }
 });
 
-test('a volume is got by its id, also the host volume and one that is being deleted', async () => {
+test('a volume can be read by its id, also the host volume and one under deletion', async () => {
   const mine = await service.newOrg();
   const { body: made } = await mine.post('/v1/volumes', { name: 'one', labels: { a: 'b' }, capacity_gib: 2 });
   const { body: host } = await mine.get('/v1/volumes/default');
@@ -159,7 +159,7 @@ test('a volume is got by its id, also the host volume and one that is being dele
   }
 });
 
-test('an unknown volume is 404 as the contract has it', async () => {
+test('an unknown volume is answered 404 in the form of the contract', async () => {
   const { status, body } = await client.delete(`/v1/volumes/${uuidv7()}`);
   expect([status, body.error]).toEqual([
     404,

@@ -14,7 +14,7 @@ import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 
 const HOUR = 3_600_000;
-/** For what takes milliseconds on a machine that does nothing else. */
+/** The wait for results that take milliseconds on an idle machine. */
 const LONG = 50_000;
 const BEGIN = '2028-03-01T00:00:00.000000Z';
 
@@ -36,7 +36,7 @@ async function accrualsOf(volumeId: string): Promise<[Instant, Instant, number][
   return rows.map(({ from_at, to_at, used_mib }) => [from_at, to_at, used_mib]);
 }
 
-test('a volume is read every interval; a reading ends at the next, at the deletion, or after two intervals', async () => {
+test('a volume is measured every interval; an accrual ends at the next one, at the deletion, or after two intervals', async () => {
   clock = BEGIN;
   const client = await service.newOrg();
   const { body: volume } = await client.post('/v1/volumes', { name: 'data' });
@@ -57,7 +57,7 @@ test('a volume is read every interval; a reading ends at the next, at the deleti
   expect(first).toBeGreaterThanOrEqual(1);
   expect(await shown()).toBe(first * 1024 * 1024);
 
-  // Links to it and to what lies outside weigh nothing.
+  // Hard links to one file count once, and symlinks count nothing.
   linkSync(join(data, 'one'), join(data, 'again'));
   symlinkSync('/usr', join(data, 'usr'));
   mkdirSync(join(data, 'deep'));
@@ -75,7 +75,7 @@ test('a volume is read every interval; a reading ends at the next, at the deleti
   expect(both[1]![2] - first).toBeGreaterThanOrEqual(2);
   expect(both[1]![2] - first).toBeLessThan(2.1);
 
-  // Nobody reads for a long time: the last reading stands for two intervals and no longer.
+  // Without further measurements an accrual ends after two intervals.
   clock = after(9);
   await sample();
   expect((await accrualsOf(volume.id))[1]![1]).toBe(after(4.25));
@@ -98,7 +98,7 @@ test('a volume is read every interval; a reading ends at the next, at the deleti
   expect(summary.storage_gib).toBeCloseTo(mib / 1024, 9);
 });
 
-/** Readings of an organization's volumes do not end while they are held: as on a share that does not answer. */
+/** Holds the measurements of these volumes, like a network share that does not respond. */
 function holdReadings(held: (orgId: string, volumeId: string) => boolean): {
   begun: string[];
   release(): void;
@@ -134,7 +134,7 @@ const warnings = () =>
     .map((text) => JSON.parse(text))
     .filter(({ msg }) => msg.startsWith('the size of a volume was not read'));
 
-test('an organization whose volumes take long has one of them read at a time, and holds up nobody else', async () => {
+test('an organization with slow volumes has one measured at a time, and delays no other organization', async () => {
   clock = after(200);
   const slow = await Promise.all([makeVolumes(3), makeVolumes(3), makeVolumes(3)]);
   const quick = await makeVolumes(10);
@@ -151,7 +151,7 @@ test('an organization whose volumes take long has one of them read at a time, an
       );
     }
     expect(held.begun).toHaveLength(3);
-    // What becomes due meanwhile does not wait for them either.
+    // Volumes that become due meanwhile are measured, too.
     clock = after(203.5);
     for (const id of quick.ids) {
       await until(
@@ -170,7 +170,7 @@ test('an organization whose volumes take long has one of them read at a time, an
   }
 });
 
-test('where all places are taken by slow volumes, one that is given up makes room for all the quick ones', async () => {
+test('when slow volumes fill every slot, the time-out of one lets all fast ones through', async () => {
   clock = after(300);
   const slow = await Promise.all(Array.from({ length: 5 }, () => makeVolumes(3)));
   const quick = await makeVolumes(10);
@@ -179,7 +179,7 @@ test('where all places are taken by slow volumes, one that is given up makes roo
   const held = holdReadings((orgId) => slowOnes.has(orgId));
   const { settings } = service.ctx;
   const before = settings.volumeSampleMs;
-  // A reading may take a twelfth of it: a second.
+  // A measurement may take a twelfth of the interval: a second.
   settings.volumeSampleMs = 12_000;
   try {
     const pass = sample();
@@ -199,14 +199,14 @@ test('where all places are taken by slow volumes, one that is given up makes roo
   }
 }, 120_000);
 
-test('a volume that is not read in time is named in a warning, and is tried again after a sixth of the interval', async () => {
+test('a volume whose measurement times out is named in a warning, and retried after a sixth of the interval', async () => {
   clock = after(400);
   const { client, ids } = await makeVolumes(1);
   const [id] = ids as [string];
   clock = after(402);
   const { settings } = service.ctx;
   const before = settings.volumeSampleMs;
-  // A reading may take a twelfth of it: a second.
+  // A measurement may take a twelfth of the interval: a second.
   settings.volumeSampleMs = 12_000;
   const held = holdReadings((_, volumeId) => volumeId === id);
   try {
@@ -227,7 +227,7 @@ test('a volume that is not read in time is named in a warning, and is tried agai
   }
 });
 
-test('a volume that was taken by a process that ended is read after a sixth of the interval', async () => {
+test('a volume claimed by a dead process is measured after a sixth of the interval', async () => {
   clock = after(500);
   const { ids } = await makeVolumes(1);
   const [id] = ids as [string];
@@ -256,7 +256,7 @@ test('a volume that was taken by a process that ended is read after a sixth of t
   expect(await accrualsOf(id)).toHaveLength(1);
 });
 
-test('of two workers each reads others', async () => {
+test('two workers measure different volumes', async () => {
   clock = after(100);
   const { ids } = await makeVolumes(25);
   clock = after(102);
@@ -264,10 +264,11 @@ test('of two workers each reads others', async () => {
   for (const id of ids) expect(await accrualsOf(id)).toHaveLength(1);
 });
 
-test('one volume is taken at a time, whatever plan the database makes of it', async () => {
-  // What a planner may turn to as tables grow and statistics come.
+test('the query claims one volume at a time under any plan of the database', async () => {
+  // The planner may choose any of these as tables grow and statistics change.
   const plans = ['', 'hashjoin', 'mergejoin', 'nestloop', 'indexscan', 'seqscan', 'material'];
-  // Of an organization that statistics do not know, one row is expected: two volumes were once taken at a time then.
+  // Without statistics about an organization the planner expects one row. Under that plan the query once claimed two
+  // volumes.
   for (let index = 0; index < 40; index += 1) await makeVolumes(1);
   await service.ctx.pool.query('analyze volumes');
   for (const avoided of plans) {
@@ -284,7 +285,7 @@ test('one volume is taken at a time, whatever plan the database makes of it', as
   }
 });
 
-test('a deletion ends what counts, also a reading of the same instant or of a worker whose clock is ahead', async () => {
+test('a deletion ends the accruals, also one of the same instant or of a worker whose clock is ahead', async () => {
   for (const ahead of [0, 500]) {
     clock = BEGIN;
     const client = await service.newOrg();
@@ -308,7 +309,7 @@ test('a deletion ends what counts, also a reading of the same instant or of a wo
   }
 });
 
-test('what the worker may not look into makes a volume unread, not smaller', async () => {
+test('an unreadable directory makes a measurement fail instead of counting less', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-measure-'));
   const asNobody = async () => {
     const root = process.getuid?.() === 0;
@@ -331,7 +332,7 @@ test('what the worker may not look into makes a volume unread, not smaller', asy
     chmodSync(closed, 0);
     await expect(asNobody()).rejects.toThrow(/^du ended with 1: .*Permission denied$/);
 
-    // A name is not taken for a reason, and much to complain of is no other case.
+    // A name is not parsed as an error message, and a long error output is handled alike.
     for (let index = 0; index < 10_000; index += 1) {
       mkdirSync(join(directory, `${index}\nx: No such file or directory`), { mode: 0 });
     }
@@ -348,7 +349,7 @@ test('what the worker may not look into makes a volume unread, not smaller', asy
   expect(await asNobody()).toBeUndefined();
 }, 180_000);
 
-test('whichever way clocks go, intervals of a volume never overlap and each begins with a reading', async () => {
+test('whatever the clocks do, the accruals of a volume never overlap, and each starts with a measurement', async () => {
   const moment = fc.integer({ min: 0, max: 20 }).map((step) => BigInt(step) * 1_800_000_000n);
   await fc.assert(
     fc.asyncProperty(fc.array(fc.tuple(moment, fc.nat(3)), { maxLength: 12 }), async (readings) => {
@@ -376,7 +377,7 @@ test('whichever way clocks go, intervals of a volume never overlap and each begi
   );
 }, 180_000);
 
-test('the worker does it', async () => {
+test('the worker measures volumes', async () => {
   const live = await startTestService({ settings: { volumeSampleMs: 3_000 } });
   try {
     const client = await live.newOrg();

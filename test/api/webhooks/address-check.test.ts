@@ -25,18 +25,18 @@ const to =
     Promise.resolve(addresses);
 const LOCAL = webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true });
 
-describe('what webhooks may reach', () => {
+describe('the reach of webhooks', () => {
   test.each([
     ...['127.0.0.1', '127.9.9.9', '0.0.0.0', '10.0.0.1', '172.16.0.1', '172.31.255.255', '192.168.1.1'],
     ...['100.64.0.1', '169.254.169.254', '169.254.1.1', '100.100.100.200', '168.63.129.16', '192.0.0.192'],
     ...['224.0.0.1', '255.255.255.255', '240.0.0.1', '198.18.0.1', '192.0.2.1', '::', '::1', 'fe80::1'],
     ...['fc00::1', 'fd00:ec2::254', 'ff02::1', '::ffff:127.0.0.1', '::ffff:10.0.0.1', '::ffff:7f00:1'],
     ...['64:ff9b::7f00:1', '2002:7f00:1::', '2001::1', '2001:db8::1', '100::1', '::127.0.0.1'],
-  ])('%s is not reached', (address) => {
+  ])('excludes %s', (address) => {
     expect(mayReach(address, closed)).toBe(false);
   });
 
-  test('is the public internet, and what the operator allows', () => {
+  test('is the public internet, and the addresses that the operator allows', () => {
     for (const address of ['1.1.1.1', '8.8.8.8', '172.32.0.1', '2606:4700::1111']) {
       expect(mayReach(address, closed)).toBe(true);
     }
@@ -64,11 +64,11 @@ describe('what webhooks may reach', () => {
     'https://[::ffff:169.254.169.254]/latest',
     'https://169.254.169.254/latest/meta-data',
     'https://10.0.0.1:8443/',
-  ])('the URL %s is refused', (url) => {
+  ])('excludes the URL %s', (url) => {
     expect(() => checkUrl(url, closed)).toThrow(/url must|is not a public address/);
   });
 
-  test('a name is refused for any of its addresses, and when it has none', async () => {
+  test('excludes a name with any forbidden address, and a name without addresses', async () => {
     const find = (host: string, resolve: Resolve) =>
       findDestination(new URL(`https://${host}/`), closed, resolve);
     for (const resolve of [to('10.0.0.1'), to('1.1.1.1', '127.0.0.1'), to('1.1.1.1', '::1'), to()]) {
@@ -78,14 +78,14 @@ describe('what webhooks may reach', () => {
       ...{ host: 'a.example', isName: true },
       addresses: ['1.1.1.1', '2606:4700::1111'],
     });
-    // As the system resolves it, from its own table of hosts.
+    // The system resolves the name from its hosts file.
     const { resolve } = LOCAL;
     await expect(find('localhost', resolve)).rejects.toThrow('not a public address');
     const nobody: Resolve = () => Promise.reject(new Error('a name server says no'));
     await expect(find('no-such-name.invalid', nobody)).rejects.toThrow('cannot be resolved');
   });
 
-  test('what the table of hosts says of a name comes first', () => {
+  test('follows the hosts file first', () => {
     const table =
       '127.0.0.1 localhost\n\n# 10.9.9.9 Hooks\n10.0.0.7\tHOOKS.example hooks # ours\n::1 localhost\nx y';
     expect(addressesIn(table, 'localhost')).toEqual(['127.0.0.1', '::1']);
@@ -93,7 +93,7 @@ describe('what webhooks may reach', () => {
     expect(['hooks.exampl', 'ours', '10.0.0.7', 'y'].flatMap((name) => addressesIn(table, name))).toEqual([]);
   });
 
-  test('http is not posted to any more when the operator has taken it back', async () => {
+  test('excludes http again after the operator withdraws it', async () => {
     const receiver = await startReceiver();
     const sender = { reach: { allow: ['127.0.0.1'], http: false }, resolve: to(), timeoutMs: 2_000 };
     await expect(post(sender, receiver.url, {}, '{"data":{}}')).rejects.toThrow(
@@ -103,10 +103,10 @@ describe('what webhooks may reach', () => {
     await receiver.close();
   });
 
-  test('the next address is taken when nobody is at the first, and it is said of each why not', async () => {
+  test('includes the next address when the first does not answer, and an error names each', async () => {
     const receiver = await startReceiver();
     const { port } = new URL(receiver.url);
-    // On 127.0.0.2 nobody listens.
+    // Nothing listens on 127.0.0.2.
     const sender = (...addresses: string[]) => ({ ...LOCAL, resolve: to(...addresses), timeoutMs: 20_000 });
     const reach = { allow: ['127.0.0.0/8'], http: true };
     const url = `http://two.example:${port}/`;
@@ -117,7 +117,7 @@ describe('what webhooks may reach', () => {
     await receiver.close();
   });
 
-  test('who does not answer is given up also where garbage is collected meanwhile, and nothing is left on the signal', async () => {
+  test('includes silent hosts up to the time-out, also across garbage collections, and leaves no listener on the signal', async () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
     const receiver = await startReceiver();
@@ -146,11 +146,11 @@ describe('what webhooks may reach', () => {
     await receiver.close();
   });
 
-  test('a name that changes its mind between the check and the connection gains nothing', async () => {
+  test('excludes a name whose address changes between the check and the connection', async () => {
     const receiver = await startReceiver();
     const { port } = new URL(receiver.url);
     let asked = 0;
-    // What is not allowed the second time would be where the connection went, were it asked for again.
+    // A second lookup would return a forbidden address.
     const resolve: Resolve = () => Promise.resolve([asked++ === 0 ? '127.0.0.1' : '127.0.0.2']);
     const sender = { reach: LOCAL.reach, resolve, timeoutMs: 2_000 };
     const answer = await post(sender, `http://rebinding.example:${port}/`, {}, '{"data":{}}');
@@ -161,7 +161,7 @@ describe('what webhooks may reach', () => {
     await receiver.close();
   });
 
-  test('over HTTP: the message says what is wrong, and a name is refused when it is sent to', async () => {
+  test('is checked over HTTP for the URL at its creation, and for the name at each delivery', async () => {
     const service = await startTestService({
       settings: { webhooks: webhookSettings({ webhookHttp: true }) },
     });
@@ -182,7 +182,7 @@ describe('what webhooks may reach', () => {
   });
 });
 
-test('pauses grow threefold up to four hours, some thirteen attempts in a day, a fifth by chance', () => {
+test('retry delays triple up to four hours, vary by a fifth, and allow thirteen attempts a day', () => {
   const pauses = Array.from({ length: 14 }, (_, index) => retryDelay(index + 1, 5_000, 0.5));
   expect(pauses.slice(0, 4)).toEqual([5_000, 15_000, 45_000, 135_000]);
   expect(pauses.at(-1)).toBe(4 * 3_600_000);
@@ -204,7 +204,7 @@ test('pauses grow threefold up to four hours, some thirteen attempts in a day, a
   expect(asked.map((text) => readRetryAfter(text, at))).toEqual([0, 90_000, 4 * 3_600_000, 0, 0, 120_000, 0]);
 });
 
-test('an answer is about the receiver or about the event', () => {
+test('a status counts for the receiver or for the event', () => {
   const of = (statuses: number[]) => [...new Set(statuses.map(outcomeOf))];
   expect(of([200, 204, 299])).toEqual(['delivered']);
   expect(of([400, 409, 413, 415, 422, 451])).toEqual(['refused']);
@@ -245,7 +245,7 @@ describe('several processes', () => {
     expect(receiver.messages).toHaveLength(40);
   });
 
-  test('disable what has failed for days, with an event; made active, it is sent what it missed', async () => {
+  test('disable a webhook that failed for days, with an event; once active, it gets the missed events', async () => {
     receiver.reset();
     receiver.answer = () => 500;
     client = await first.newOrg();
@@ -309,9 +309,9 @@ describe('sandkeep webhook', () => {
     await receiver.close();
   });
 
-  test('makes, tests, lists, rotates and deletes', async () => {
+  test('creates, tests, lists, rotates and deletes', async () => {
     const reach = ['--webhook-allow', '127.0.0.0/8', '--webhook-http'];
-    // Under a key of its own nobody else could open what it seals.
+    // A command with a key of its own could not decrypt the secret.
     await checkKeys(service.ctx.pool, service.ctx.keyring(), 'its file');
     const foreign = ['--secret-keys-file', join(service.directory, 'foreign-keys')];
     expectRefused(
@@ -332,7 +332,7 @@ describe('sandkeep webhook', () => {
     const tested = await runJson(['webhook', 'test', made.id, ...args, ...reach]);
     expect(tested.status).toBe('delivered');
     expect(verify(made.secret, receiver.messages[0]!.headers, receiver.messages[0]!.text)).toBe(true);
-    // The key under which it is sealed goes, and the secret stays.
+    // The key that encrypts the secret is removed, and the secret stays.
     await run([
       'secrets',
       'rotate',

@@ -19,7 +19,7 @@ const only = { event_types: ['volume_created'] };
 let service: TestService;
 let good: Receiver;
 let bad: Receiver;
-/** So many times the keys cannot be had. */
+/** How many more times reading the keys fails. */
 let breaks = 0;
 beforeAll(async () => {
   service = await startTestService({ settings: { webhooks } });
@@ -42,12 +42,12 @@ beforeEach(async () => {
   [good, bad] = [await startReceiver(), await startReceiver()];
 });
 afterEach(async () => {
-  // What is tried again later takes no place from the next test.
+  // The retries of one test take no slot in the next one.
   await service.ctx.pool.query(`update webhooks set status = 'disabled'`);
   await Promise.all([good.close(), bad.close()]);
 });
 
-/** With a log in which everything is that was there before: it would be for a webhook that is made now. */
+/** Seals all events of the new organization: a webhook created later would get them. */
 async function newOrg(): Promise<Client> {
   const client = await service.newOrg();
   await untilSealed(service.ctx.pool, client.org.id, 60_000);
@@ -61,7 +61,7 @@ const received = (receiver: Receiver, count: number) =>
     60_000,
   );
 
-test('receivers of one organization that are silent leave places to others', async () => {
+test('silent receivers of one organization leave slots to others', async () => {
   bad.answer = () => null;
   const [many, few] = [await newOrg(), await newOrg()];
   for (let index = 0; index < 6; index += 1) {
@@ -75,7 +75,7 @@ test('receivers of one organization that are silent leave places to others', asy
   expect(new Set(bad.paths).size).toBe(2);
 });
 
-test('an organization with many that are slow leaves the next place to another that has none', async () => {
+test('an organization with many slow receivers yields the next slot to an organization without one', async () => {
   const [first, second, few] = [await newOrg(), await newOrg(), await newOrg()];
   const held: (() => void)[] = [];
   bad.answer = () => new Promise((resolve) => held.push(() => resolve(200)));
@@ -94,7 +94,7 @@ test('an organization with many that are slow leaves the next place to another t
   await few.post('/v1/webhooks', { url: good.url, ...only });
   await make(few, 'quick');
   await untilSealed(service.ctx.pool, few.org.id, 60_000);
-  // One after the other, as they come.
+  // One at a time, in order of arrival.
   for (let released = 0; good.messages.length === 0; released += 1) {
     held[released]!();
     await until(
@@ -103,21 +103,21 @@ test('an organization with many that are slow leaves the next place to another t
       60_000,
     );
   }
-  // A look may have been under way.
+  // A pass may have been in progress.
   expect(before).toBeLessThanOrEqual(5);
   bad.answer = () => 200;
   for (const release of held) release();
   await received(bad, 8);
 }, 180_000);
 
-test('one that is slow and has much to be sent gives up its place while another waits', async () => {
+test('a slow webhook with a backlog yields its slot while another waits', async () => {
   const [slow, quick] = [await newOrg(), await newOrg()];
   const count = 40;
   bad.answer = async () => {
     if (good.messages.length === 0) await sleep(300);
     return 200;
   };
-  // Both places of its own, and the only two of others.
+  // These take both slots of the organization, which are the only ones.
   const paths = [];
   for (let index = 0; index < 2; index += 1) {
     const { body } = await slow.post('/v1/webhooks', { url: bad.url, ...only });
@@ -141,7 +141,7 @@ test('one that is slow and has much to be sent gives up its place while another 
   await silent.close();
 }, 180_000);
 
-test('when one attempt breaks off, others that are under way are waited for', async () => {
+test('when one attempt throws, the others in progress are awaited', async () => {
   const client = await newOrg();
   let release: () => void = () => undefined;
   const released = new Promise<void>((resolve) => (release = resolve));
@@ -153,7 +153,7 @@ test('when one attempt breaks off, others that are under way are waited for', as
   breaks = 1;
   await client.patch(`/v1/webhooks/${body.id}`, { status: 'active' });
   await received(bad, 3);
-  // Whatever went on would have come before what is sent to another one.
+  // Any further attempt would precede the delivery to another organization.
   const other = await newOrg();
   await other.post('/v1/webhooks', { url: good.url, ...only });
   for (let looks = 1; looks <= 2; looks += 1) {
@@ -165,7 +165,7 @@ test('when one attempt breaks off, others that are under way are waited for', as
   await received(bad, 12);
 }, 180_000);
 
-test('few webhooks are tested at once over the API, and fewer of one organization', async () => {
+test('the API limits concurrent webhook tests in total and for each organization', async () => {
   let release: () => void = () => undefined;
   const released = new Promise<void>((resolve) => (release = resolve));
   bad.answer = () => released.then(() => 200);

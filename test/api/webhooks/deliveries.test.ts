@@ -21,14 +21,14 @@ beforeAll(async () => {
   service = await startTestService({ settings, now: () => addMillis(now(), ahead) });
 });
 afterAll(() => service.close());
-// Its own for each test: what is left of the one before would come here.
+// Each test has its own receiver, free of retries of the previous test.
 beforeEach(async () => {
   client = await service.newOrg();
   receiver = await startReceiver();
 });
 afterEach(() => receiver.close());
 
-/** What is not in the log yet, of a moment before, would be for it. */
+/** Seals earlier events first: a webhook would get those of the last moment. */
 const hook = async (more: object = {}) => {
   await untilSealed(service.ctx.pool, client.org.id, 30_000);
   return client.post('/v1/webhooks', { url: receiver.url, ...more });
@@ -43,7 +43,7 @@ const received = (count: number) =>
   );
 
 describe('a webhook', () => {
-  test('is made with a secret that is shown once, and is not in the database in clear', async () => {
+  test('is created with a secret that is shown once, and not stored in clear', async () => {
     const { status, body } = await hook({ description: 'the archive', event_types: ['volume_created'] });
     expect(status).toBe(200);
     expect(body).toMatchObject({
@@ -65,7 +65,7 @@ describe('a webhook', () => {
     expect(service.logs.join('')).not.toContain(secret.slice(6));
   });
 
-  test('is sent what happens from then on, as the API shows it, with a signature anybody can check', async () => {
+  test('is sent later events in the form of the API, with a standard signature', async () => {
     await make('before');
     const { secret } = (await hook({ event_types: ['volume_created', 'volume_deletion_scheduled'] })).body;
     const { body: volume } = await make('data');
@@ -91,7 +91,7 @@ describe('a webhook', () => {
     expect(messages[0]!.body.data.payload.name).toBe('data');
   });
 
-  test('leaves out what is excluded, and is sent everything when no type is named', async () => {
+  test('gets every type by default, and no excluded ones', async () => {
     const all = (await hook()).body.id;
     const most = (await hook({ event_types: ['!volume_created'] })).body.id;
     const { body: volume } = await make('data');
@@ -101,7 +101,7 @@ describe('a webhook', () => {
       (rows) => rows.length >= 6 && rows.every(({ status }: any) => status === 'delivered'),
     );
     const typesOf = async (id: string) => (await deliveries(id)).map((row: any) => row.event_type).toSorted();
-    // Each also hears of itself, and of who comes after it.
+    // Each webhook also gets its own creation, and that of later ones.
     expect(await typesOf(all)).toEqual([
       'volume_created',
       'volume_deletion_scheduled',
@@ -111,7 +111,7 @@ describe('a webhook', () => {
     expect(await typesOf(most)).toEqual(['volume_deletion_scheduled', 'webhook_created']);
   });
 
-  test('is changed, disabled and deleted; each leaves an event without the path of its URL', async () => {
+  test('can be changed, disabled and deleted, with an event each that omits the path of its URL', async () => {
     const { body } = await hook({ url: `${receiver.url}secret-path` });
     const path = `/v1/webhooks/${body.id}`;
     const changed = await client.patch(path, { event_types: ['volume_created'], description: null });
@@ -122,7 +122,7 @@ describe('a webhook', () => {
     expect((await client.patch(path, { status: 'disabled' })).body.status).toBe('disabled');
     await make('unseen');
     expect((await client.patch(path, { url: receiver.url, status: 'active' })).body.status).toBe('active');
-    // What it has missed comes after it was made active again.
+    // Once active again, it gets the events that it missed.
     expect((await received(1))[0]!.body.data.payload.name).toBe('unseen');
     expect((await client.delete(path)).body).toEqual({ message: 'webhook deleted' });
     expect((await client.get(path)).status).toBe(404);
@@ -138,7 +138,7 @@ describe('a webhook', () => {
     expect(events.text).not.toContain('secret-path');
   });
 
-  test('has a bounded number of others beside it', async () => {
+  test('belongs to a limited number for each organization', async () => {
     let id = '';
     for (let count = 0; count < 20; count += 1) {
       const made = await client.post('/v1/webhooks', {
@@ -161,7 +161,7 @@ describe('a webhook', () => {
 });
 
 describe('a delivery', () => {
-  test('is tried again until the receiver takes it; what comes after it does not wait', async () => {
+  test('is retried until the receiver accepts it, and later ones do not wait', async () => {
     receiver.answer = ({ body }) =>
       body.data.payload.name === 'poison' && receiver.tries(body) < 4 ? 500 : 200;
     const { id } = (await hook({ event_types: ['volume_created'] })).body;
@@ -182,12 +182,12 @@ describe('a delivery', () => {
       .filter(({ body }) => body.data.payload.name === 'poison')
       .map(({ at }, index, all) => (index === 0 ? 0 : at - all[index - 1]!.at));
     expect(gaps[1]).toBeGreaterThanOrEqual(45);
-    // One id however often it is sent.
+    // Every attempt has the same id.
     expect(new Set(receiver.messages.map(({ headers }) => headers['webhook-id'])).size).toBe(2);
     expect((await client.get(`/v1/webhooks/${id}`)).body.failing_since).toBe(null);
   });
 
-  test('says why there was no answer: nobody listens, nobody answers in time, the answer never ends', async () => {
+  test('reports why an answer is missing: no listener, a time-out, or an endless answer', async () => {
     const closed = await startReceiver();
     await closed.close();
     const { id } = (await hook({ url: closed.url })).body;
@@ -215,7 +215,7 @@ describe('a delivery', () => {
     expect(receiver.paths).not.toContain('/elsewhere');
   });
 
-  test('is sent again when asked for, and its attempts are counted on', async () => {
+  test('is repeated on request, with a continued count of attempts', async () => {
     const { id } = (await hook({ event_types: ['volume_created'] })).body;
     await make('data');
     await received(1);
@@ -240,7 +240,7 @@ describe('a delivery', () => {
     expect(types.map(({ event_type }: any) => event_type)).toContain('webhook_redelivery_requested');
   });
 
-  test('of a test is made at once, also to a disabled webhook, and comes once', async () => {
+  test('of a test is sent at once, also to a disabled webhook, and only once', async () => {
     const { id, secret } = (await hook({ event_types: ['volume_created'] })).body;
     const tested = (await client.post(`/v1/webhooks/${id}/test`)).body;
     expect(tested).toMatchObject({
@@ -263,7 +263,7 @@ describe('a delivery', () => {
   });
 });
 
-test('a rotated secret signs beside the one before until the overlap is over', async () => {
+test('a rotated secret signs beside the previous one until the overlap ends', async () => {
   const { id, secret: first } = (await hook({ event_types: [] })).body;
   const rotated = (await client.post(`/v1/webhooks/${id}/rotate-secret`, { overlap_secs: 600 })).body;
   expect(rotated.secret).not.toBe(first);
@@ -287,7 +287,7 @@ test('a rotated secret signs beside the one before until the overlap is over', a
   expect(body.previous_secret_until).toBe(null);
 });
 
-test('who loses the new secret rotates again, and what the receiver has still signs', async () => {
+test("after the loss of a new secret another rotation keeps the receiver's secret valid", async () => {
   const { id, secret } = (await hook({ event_types: [] })).body;
   const made = [secret];
   for (let count = 0; count < 3; count += 1) {
@@ -312,7 +312,7 @@ test('who loses the new secret rotates again, and what the receiver has still si
   expect(await signs()).toEqual([false, false, false, false, true]);
 });
 
-test('one that was sent very much is deleted at once, and what it was sent goes later', async () => {
+test('a webhook with many deliveries is deleted at once, and its deliveries are removed later', async () => {
   const { id } = (await hook({ event_types: ['webhook_disabled'] })).body;
   const { pool } = service.ctx;
   await pool.query(
@@ -331,7 +331,7 @@ test('one that was sent very much is deleted at once, and what it was sent goes 
     return rows[0];
   };
   const sweep = () => sweepDeliveries(service.ctx, new AbortController().signal);
-  // While somebody is at one of them.
+  // Another transaction has one of them locked.
   await inTransaction(pool, async (tx) => {
     await tx.query('select from webhook_deliveries where webhook_id = $1 limit 1 for update', [id]);
     expect((await client.delete(`/v1/webhooks/${id}`)).status).toBe(200);
@@ -351,7 +351,7 @@ test('one that was sent very much is deleted at once, and what it was sent goes 
   expect(await left()).toEqual({ webhooks: 0, deliveries: 0 });
 });
 
-test('a field that is not known is refused, and the answer says who made it', async () => {
+test('an unknown field is refused, and the answer names the creator', async () => {
   const refused = await hook({ event_type: ['volume_created'] });
   expect([refused.status, refused.body.error.code]).toEqual([400, 'invalid_request']);
   const { body } = await hook();

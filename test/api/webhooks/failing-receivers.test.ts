@@ -10,7 +10,7 @@ import { until } from '../../support/polling.js';
 const HOUR_MS = 3_600_000;
 const webhooks = {
   ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
-  // Nothing comes again, and nothing is given up, but by the clock.
+  // Retries and expiry depend on the clock alone.
   timeoutMs: 300_000,
   firstRetryMs: HOUR_MS,
 };
@@ -33,7 +33,7 @@ beforeEach(async () => {
 });
 afterEach(() => receiver.close());
 
-/** What is not in the log yet, of a moment before, would be for it. */
+/** Seals earlier events first: a webhook would get those of the last moment. */
 async function hook(): Promise<string> {
   await untilSealed(service.ctx.pool, client.org.id, 60_000);
   return (await client.post('/v1/webhooks', { url: receiver.url, ...only })).body.id;
@@ -64,7 +64,7 @@ const failed = (id: string, failures: number) =>
     (found) => found.failures >= failures,
     60_000,
   );
-/** Whatever goes on would have come before what is sent to another one. */
+/** Waits for two deliveries to another organization. Any further attempt would precede them. */
 async function aLookLater(): Promise<void> {
   const other = await service.newOrg();
   const good = await startReceiver();
@@ -80,15 +80,15 @@ async function aLookLater(): Promise<void> {
   await good.close();
 }
 
-describe('events that the receiver does not want', () => {
-  test('hold up no others, however many they are', async () => {
+describe('events that the receiver refuses', () => {
+  test('do not delay others, at any number', async () => {
     receiver.answer = (message) => (nameOf(message).startsWith('bad') ? 422 : 200);
     const id = await hook();
     await make('bad', 60);
     await make('good', 1);
     await came('good', 1);
     expect((await client.get(`/v1/webhooks/${id}`)).body.failing_since).toBe(null);
-    // More than are otherwise waited for before the log is read on.
+    // These exceed the limit of pending deliveries above which the log is not read.
     await service.ctx.pool.query(
       `insert into webhook_deliveries
          (org_id, webhook_id, id, event_id, event_type, seq, status, attempts, refused, due_at, expires_at, created_at)
@@ -101,7 +101,7 @@ describe('events that the receiver does not want', () => {
     await came('good-too', 1);
   }, 180_000);
 
-  test('come again, after all others', async () => {
+  test('are retried after all others', async () => {
     receiver.answer = (message) => (nameOf(message).startsWith('bad') ? 422 : 200);
     const id = await hook();
     await make('bad', 4);
@@ -124,7 +124,7 @@ describe('events that the receiver does not want', () => {
     ).toEqual(Array(4).fill('good'));
   }, 180_000);
 
-  test('do not close the webhook when the receiver fails at one of them again and again', async () => {
+  test('do not open the circuit breaker when one of them fails again and again', async () => {
     receiver.answer = (message) => (nameOf(message).startsWith('bad') ? 500 : 200);
     const id = await hook();
     await make('bad', 1);
@@ -135,7 +135,7 @@ describe('events that the receiver does not want', () => {
         60_000,
       );
       expect(row.status).toBe('pending');
-      // The longest pause, and more than chance adds; not after the last.
+      // The longest delay with its random part; not after the last attempt.
       if (tries < 5) ahead += 5 * HOUR_MS;
     }
     expect(await state(id)).toEqual({ failures: 1, rest: null });
@@ -150,20 +150,20 @@ describe('events that the receiver does not want', () => {
 });
 
 describe('a receiver that is down', () => {
-  test('is looked at with what was not tried before, and then is sent everything', async () => {
+  test('is probed with an untried delivery, and then gets all', async () => {
     receiver.answer = (message) => (nameOf(message).startsWith('bad') ? 500 : 200);
     const id = await hook();
     await make('bad', 5);
     await failed(id, 5);
     await make('good', 2);
     await untilSealed(service.ctx.pool, client.org.id, 60_000);
-    // All that failed is due again, and older.
+    // All failed deliveries are due again, and older.
     ahead += 2 * HOUR_MS;
     await came('good', 2);
     expect(names()[5]).toMatch(/^good/);
   }, 180_000);
 
-  test('rests ten seconds at first, however many attempts were under way in however many processes', async () => {
+  test('is left alone for ten seconds at first, at any number of concurrent attempts and processes', async () => {
     const second = await startTestService({
       beside: service,
       sameEngine: true,
@@ -173,7 +173,7 @@ describe('a receiver that is down', () => {
     try {
       let release: (status: number) => void = () => undefined;
       const released = new Promise<number>((resolve) => (release = resolve));
-      // What comes later is a look, and waits.
+      // Later attempts are probes, and get no answer.
       receiver.answer = () => (receiver.messages.length <= 8 ? released : null);
       const id = await hook();
       await client.patch(`/v1/webhooks/${id}`, { status: 'disabled' });
@@ -191,7 +191,7 @@ describe('a receiver that is down', () => {
       expect(failures).toBe(5);
       expect(rest).toBeLessThanOrEqual(10);
       ahead += 20_000;
-      // One of each at most: nobody tries more.
+      // Each process sends at most one probe.
       await came('data', 9);
       await aLookLater();
       expect(count('data')).toBeLessThanOrEqual(10);
@@ -202,7 +202,7 @@ describe('a receiver that is down', () => {
   }, 180_000);
 });
 
-test('what is wrong with the keys of the service says nothing of the receiver', async () => {
+test('a fault in the keys of the service does not count against the receiver', async () => {
   const id = await hook();
   await service.ctx.pool.query(`update webhooks set sealed = '\\x00' where id = $1`, [id]);
   await make('data', 6);
@@ -215,8 +215,8 @@ test('what is wrong with the keys of the service says nothing of the receiver', 
   expect(await state(id)).toEqual({ failures: 0, rest: null });
 });
 
-describe('a receiver that asks for a rest', () => {
-  test('is given it, for all that is for it, whatever else it answered then', async () => {
+describe('a receiver with Retry-After', () => {
+  test('is left alone for that time, whatever else it answers meanwhile', async () => {
     let release: () => void = () => undefined;
     const released = new Promise<void>((resolve) => (release = resolve));
     receiver.answer = async () => {
@@ -252,7 +252,7 @@ describe('a receiver that asks for a rest', () => {
     await came('data', 5);
   }, 180_000);
 
-  test('is sent what waits when a test finds it well', async () => {
+  test('gets its backlog once a test succeeds', async () => {
     receiver.answer = () => ({ status: 503, headers: { 'retry-after': '7200' } });
     const id = await hook();
     await make('data', 1);

@@ -23,7 +23,7 @@ let client: Client;
 let receiver: Receiver;
 /** How far the clock is ahead, in milliseconds. */
 let ahead = 0;
-/** Until it is called, what comes is not answered; then with this status. */
+/** Messages get no answer until this is called, then this status. */
 let answer: (status: number) => void;
 
 beforeAll(async () => {
@@ -38,7 +38,7 @@ beforeEach(async () => {
 });
 afterEach(() => receiver.close());
 
-/** What is not in the log yet, of a moment before, would be for it. */
+/** Seals earlier events first: a webhook would get those of the last moment. */
 const hook = async (): Promise<string> => {
   await untilSealed(service.ctx.pool, client.org.id, 30_000);
   return (await client.post('/v1/webhooks', { url: receiver.url, event_types: ['volume_created'] })).body.id;
@@ -60,8 +60,8 @@ const all = (id: string, status: string, count: number) =>
   );
 const sweep = () => sweepDeliveries(service.ctx, new AbortController().signal);
 
-describe('a webhook that is disabled while there is much to be sent to it', () => {
-  test('is sent nothing more, and all of it when it is active again, however late that is', async () => {
+describe('a webhook that is disabled with a backlog', () => {
+  test('is sent nothing more until it is active again, then all of it, however much later', async () => {
     const id = await hook();
     const path = `/v1/webhooks/${id}`;
     await client.patch(path, { status: 'disabled' });
@@ -76,7 +76,7 @@ describe('a webhook that is disabled while there is much to be sent to it', () =
       (rows) => rows.filter(({ status }) => status === 'delivered').length === 4,
       30_000,
     );
-    // Whatever went on would have come before what is sent to another one.
+    // Any further attempt would precede the delivery to another webhook.
     const other = await startReceiver();
     await client.post('/v1/webhooks', { url: other.url, event_types: ['volume_created'] });
     await make('later');
@@ -98,7 +98,7 @@ describe('a webhook that is disabled while there is much to be sent to it', () =
 });
 
 describe('a receiver', () => {
-  test('that says it is gone is not sent anything more', async () => {
+  test('that answers 410 is sent nothing more', async () => {
     const id = await hook();
     await make('data');
     await received(1);
@@ -113,7 +113,7 @@ describe('a receiver', () => {
     expect(event.payload).toMatchObject({ webhook_id: id, reason: 'gone', failures: 1 });
   });
 
-  test('that asks for a rest is given it, and the pauses begin anew when it is to be sent again', async () => {
+  test('with Retry-After is left alone, and its delays start anew afterwards', async () => {
     receiver.headers = { 'retry-after': '3600' };
     const id = await hook();
     await make('data');
@@ -136,7 +136,7 @@ describe('a receiver', () => {
     }
     await client.post(`/v1/webhooks/${id}/deliveries/${rested.id}/redeliver`);
     receiver.answer = () => 503;
-    // Of five attempts it is the first of the new ones.
+    // The count of attempts is five, the delay that of a first attempt.
     const again = await tried(5);
     expect(again.attempts).toBe(5);
     const { rows } = await service.ctx.pool.query<{ tried_before: number }>(
@@ -147,7 +147,7 @@ describe('a receiver', () => {
   });
 });
 
-describe('a process that is killed', () => {
+describe('a killed process', () => {
   let launched: Launched;
   let second: Served;
   beforeAll(async () => {
@@ -156,7 +156,7 @@ describe('a process that is killed', () => {
     const reach = ['--webhook-allow', '127.0.0.1', '--webhook-http'];
     launched = launch(['serve', ...fixed, ...own, ...reach]);
     second = await ready(launched, service.directory);
-    // So that the other one is who sends, and has the same time.
+    // Only the other process sends, on the same clock.
     await service.stopWorker();
     ahead = 0;
   });
@@ -165,7 +165,7 @@ describe('a process that is killed', () => {
     await launched.exited;
   });
 
-  test('leaves what it was sending to another; its test is given up, and sent again when asked for', async () => {
+  test('leaves its deliveries to another process; its test is given up, and repeated on request', async () => {
     const id = await hook();
     const tested = fetch(`${second.url}/v1/webhooks/${id}/test`, {
       method: 'POST',
@@ -194,7 +194,7 @@ describe('a process that is killed', () => {
       now: () => addMillis(now(), ahead),
     });
     try {
-      // The claims of the one that was killed run out.
+      // The claims of the killed process expire.
       ahead += 10 * MINUTE_MS;
       await received(3);
       await sweep();

@@ -9,7 +9,7 @@ import { follow } from '../../../src/webhooks/follow.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** One that seals and looks for webhooks when it is told to. */
+/** This service seals and follows the log only on request. */
 let service: TestService;
 /** How far its clock is ahead, in milliseconds. */
 let ahead = 0;
@@ -43,7 +43,7 @@ async function followed(client: Client, id: string): Promise<string[]> {
 const make = async (client: Client, event_types: string[]): Promise<string> =>
   (await client.post('/v1/webhooks', { url: 'http://127.0.0.1:9/', event_types })).body.id;
 
-test('what a process with a clock that is behind writes is sent, and history is not', async () => {
+test('a webhook gets events from a process whose clock is slow, but no history', async () => {
   const client = await service.newOrg();
   const id = await make(client, ['!webhook_created', '!api_key_created', '!org_created', '!volume_created']);
   await write(client, 'behind', addMillis(now(), -20_000));
@@ -52,7 +52,7 @@ test('what a process with a clock that is behind writes is sent, and history is 
   expect((await followed(client, id)).toSorted()).toEqual(['ahead', 'behind']);
 });
 
-test('a webhook that is made by a process with a clock that is ahead misses nothing', async () => {
+test('a webhook created by a process whose clock is ahead misses no events', async () => {
   const client = await service.newOrg();
   ahead = 3_600_000;
   const id = await make(client, ['sandbox_failed']);
@@ -61,7 +61,7 @@ test('a webhook that is made by a process with a clock that is ahead misses noth
   expect(await followed(client, id)).toEqual(['sandbox_failed']);
 });
 
-test('the log is looked at again when half of what was found there has been tried', async () => {
+test('the log is read further once half of the found events were tried', async () => {
   const client = await service.newOrg();
   const id = await make(client, ['sandbox_failed']);
   for (let count = 0; count < 130; count += 1) await write(client, 'sandbox_failed', now());

@@ -19,7 +19,7 @@ const webhooks = {
 let service: TestService;
 let client: Client;
 let receiver: Receiver;
-/** One that is sent only what is posted to it for a test, or a volume that was made. */
+/** This webhook gets only tests, and events about created volumes. */
 let hook: { id: string; secret: string };
 let file: string;
 beforeAll(async () => {
@@ -52,7 +52,7 @@ function loseKey(): string {
   return lost;
 }
 
-test('a secret whose key is gone is named as such, is not the fault of the receiver, and a rotation mends it', async () => {
+test('a secret whose key is lost is reported, does not count against the receiver, and can be rotated', async () => {
   const lost = loseKey();
   await client.post('/v1/volumes', { name: 'while-the-key-is-gone' });
   const [waiting] = await until(
@@ -75,13 +75,13 @@ test('a secret whose key is gone is named as such, is not the fault of the recei
   expect(signs(hook.secret, rotated.secret)).toEqual([false, true]);
 });
 
-test('one of those before whose key is gone does not keep the others from signing', async () => {
+test('a previous secret whose key is lost does not stop the others from signing', async () => {
   addKey(file);
   const second = await rotate();
   dropOldKeys(file);
   expect((await tested()).status).toBe('delivered');
   expect(signs(hook.secret, second.secret)).toEqual([false, true]);
-  // It does not go on beside the next either.
+  // The next rotation drops it, too.
   const third = await rotate();
   expect((await tested()).status).toBe('delivered');
   expect(signs(hook.secret, second.secret, third.secret)).toEqual([false, true, true]);
@@ -91,7 +91,7 @@ describe('a command', () => {
   const database = () => ['--database-url', urlOf(service.database), '--data-dir', service.directory];
   const others = () => ['--secret-keys-file', join(service.directory, 'other-keys')];
 
-  test('with other keys than the services have tests nothing, and puts no key into use', async () => {
+  test('with keys other than those of the services sends no test and activates no key', async () => {
     const { pool, keyring } = service.ctx;
     await checkKeys(pool, keyring(), 'its file');
     const org = ['--org', client.org.slug, '--webhook-allow', '127.0.0.1', '--webhook-http'];
@@ -102,7 +102,7 @@ describe('a command', () => {
     await expect(checkKeys(pool, keyring(), 'its file')).resolves.toBeUndefined();
   });
 
-  test('that cannot seal a secret again says whose it is, and how to go on', async () => {
+  test('that cannot encrypt a secret again names its webhook and the remedy', async () => {
     loseKey();
     await setSecretKey(service.ctx.pool, service.ctx.keyring().currentId);
     const refused = await run(['secrets', 'rotate', ...database()]);
