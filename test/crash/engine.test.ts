@@ -22,7 +22,7 @@ const SEED = Number(process.env['SANDKEEP_CRASH_SEED'] ?? Date.now() % 1_000_000
 const SETTLES_WITHIN_MS = 60_000;
 const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk'];
 
-/** Leaves a mark in the container's own disk each time that it is started. */
+/** Appends a line to the container's own disk at each start. */
 const COMMAND = ['sh', '-c', 'echo started >> /starts; exec sleep 1000'];
 
 interface Stored {
@@ -34,7 +34,7 @@ interface Stored {
   runs: { id: string; started_at: string | null; stopped_at: string | null; end_reason: string | null }[];
 }
 
-describeDocker('kill -9 of the service, of the engine, or of both', () => {
+describeDocker('after kill -9 of the service, the engine or both', () => {
   let engine: OwnEngine;
   let folder: string;
   beforeAll(async () => {
@@ -48,7 +48,7 @@ describeDocker('kill -9 of the service, of the engine, or of both', () => {
   }, 180_000);
 
   test(
-    `the runs are what the engine recorded, and none is started twice: ${ROUNDS} rounds`,
+    `the stored runs equal those of the engine, and no run starts twice: ${ROUNDS} rounds`,
     async () => {
       const dice = new Dice(SEED);
       const notes = [`SANDKEEP_CRASH_SEED=${SEED} SANDKEEP_CRASH_ENGINE_ROUNDS=${ROUNDS}`];
@@ -90,7 +90,7 @@ describeDocker('kill -9 of the service, of the engine, or of both', () => {
     return ready(launch(args), folder);
   }
 
-  /** Compares until nothing is wrong; what stays wrong is thrown. */
+  /** Compares until no fault is found. Throws the faults that stay. */
   async function settle(history: () => string, engineKills: number): Promise<void> {
     const deadline = Date.now() + SETTLES_WITHIN_MS;
     for (;;) {
@@ -106,7 +106,7 @@ function clientOf({ url }: Served, key: string): Client {
   return makeClient(url, { org: { id: '', name: '', slug: '' }, key, keyId: '' });
 }
 
-/** Some things, one after the other, until the service is gone. */
+/** Sends random operations in sequence until the service is gone. */
 async function ask(client: Client, dice: Dice, notes: string[]): Promise<void> {
   try {
     for (let count = dice.between(3, 8); count > 0; count -= 1) {
@@ -179,7 +179,7 @@ async function compare(engine: OwnEngine, store: Stored[], engineKills: number):
     if (State.Running !== (row.status === 'running' && row.run_id === runId)) {
       wrong.push(`sandbox ${row.id} is ${row.status} and its container ${State.Status}`);
     }
-    // What an engine that is killed had begun and not written down yet it begins again.
+    // A killed engine repeats a start that it had begun and not stored.
     const starts = await startsOf(container);
     const started = row.runs.filter(({ started_at }) => started_at !== null).length;
     if (starts > started + engineKills) wrong.push(`sandbox ${row.id} had ${started} runs, ${starts} starts`);
@@ -205,20 +205,20 @@ async function compare(engine: OwnEngine, store: Stored[], engineKills: number):
   return wrong;
 }
 
-/** What the engine cannot tell of a container that it is removing, or makes up its mind about: not at rest yet. */
+/** The engine gives no state for a container that is being removed or changed: retry later. */
 function unlessUnsure(error: Error & { statusCode?: number }): string[] {
   if (error.statusCode === undefined) throw error;
   return [error.message];
 }
 
-/** To the microsecond, as it is stored. */
+/** Cut to the microsecond, as it is stored. */
 function cut(time: string | null): string | null {
   if (time === null) return null;
   const [seconds, fraction = ''] = time.slice(0, -1).split('.');
   return `${seconds}.${fraction.padEnd(6, '0').slice(0, 6)}Z`;
 }
 
-/** The marks on its disk, also of a container that has ended. */
+/** The number of starts on its disk, also for a container that has ended. */
 async function startsOf(container: Docker.Container): Promise<number> {
   const chunks: Buffer[] = [];
   try {

@@ -6,10 +6,10 @@ import { World } from './support/scenario.js';
 
 const ROUNDS = Number(process.env['SANDKEEP_CRASH_ROUNDS'] ?? 15);
 const SEED = Number(process.env['SANDKEEP_CRASH_SEED'] ?? Date.now() % 1_000_000);
-/** Everything is compared after each round, so a world that is too old makes rounds slow. */
+/** A round compares everything, so a long scenario makes its rounds slow. */
 const ROUNDS_PER_WORLD = 25;
 
-describe('whatever is killed, and whenever', () => {
+describe('after a random kill at a random time', () => {
   let server: OwnDatabase;
   let victims: Victims;
   beforeAll(async () => {
@@ -22,7 +22,7 @@ describe('whatever is killed, and whenever', () => {
   });
 
   test(
-    `the store is what the engine recorded: ${ROUNDS} rounds`,
+    `the store equals the record of the engine: ${ROUNDS} rounds`,
     async () => {
       console.log(`SANDKEEP_CRASH_SEED=${SEED} SANDKEEP_CRASH_ROUNDS=${ROUNDS}`);
       for (let done = 0, seed = SEED; done < ROUNDS; done += ROUNDS_PER_WORLD, seed += 1) {
@@ -32,7 +32,7 @@ describe('whatever is killed, and whenever', () => {
     240_000 + ROUNDS * 15_000,
   );
 
-  /** A world from its beginning to its end. */
+  /** Runs one scenario from start to end. */
   async function live(seed: number, rounds: number): Promise<void> {
     const world = await World.make(new Dice(seed), victims, server, `crash_${process.pid}_${seed}`);
     let round = 0;

@@ -8,7 +8,7 @@ import { cleanUp, kill, launch, makeFolder, ready, stop, type Served } from '../
 import { until, untilStatus } from '../support/polling.js';
 import { readSimulated } from './support/engine-journal.js';
 
-/** The runtime's own record of the latest run of a sandbox, read past the service. */
+/** The runtime's record of the latest run of a sandbox, read without the service. */
 type ReadRecord = (
   sandboxId: string,
   dataDir: string,
@@ -39,8 +39,8 @@ async function start(dataDir: string, runtime: string): Promise<Served> {
 }
 
 /**
- * Kills the service with everything under way, lets the runtime go on without it for a while, and starts it again:
- * what was asked for must come about, once, and the runs must be what the runtime recorded.
+ * Kills the service during several operations, lets the runtime run without it for a while, and starts it again. Each
+ * operation must take effect once, and the stored runs must equal those of the runtime.
  */
 async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): Promise<void> {
   folder = makeFolder();
@@ -63,7 +63,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   await client.post(`/v1/sandboxes/${restarts}/stop`, {});
   const firstRun = (await untilStatus(client, restarts, 'stopped')).body;
   const before = (await client.get(`/v1/sandboxes/${stays}`)).body.started_at;
-  // None of these is waited for: the kill meets them half way.
+  // The kill interrupts these operations, which nothing awaits.
   const starts = [await make('starts-1', { start: true }), await make('starts-2', { start: true })];
   await client.post(`/v1/sandboxes/${stops}/stop`, {});
   await client.delete(`/v1/sandboxes/${goes}`);
@@ -77,7 +77,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   service = await start(folder, runtime);
   expect(service.firstKey).toBeUndefined();
   client = connect();
-  // Killed between the stop and the start of a restart: both come about.
+  // The kill came between the stop and the start of a restart: both take effect.
   await until(
     () => client.get(`/v1/sandboxes/${again}`),
     ({ body }) => body.status === 'running' && body.started_at > firstOfAgain.started_at,
@@ -92,7 +92,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   expect([stopped.started_at, stopped.stopped_at]).toEqual(Object.values(await readRecord(stops, folder)));
   expect((await client.get(`/v1/sandboxes/${goes}`)).status).toBe(404);
 
-  // Each run has been started and ended once, in the audit trail too.
+  // The audit trail has one start and one end for each run.
   for (const id of [stays, stops, ...starts]) {
     const { body } = await client.get('/v1/events', {
       resource_id: id,
@@ -126,7 +126,7 @@ async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): 
   expect(await stop(service)).toBe(0);
 }
 
-describe('kill -9 of the service with simulated sandboxes', () => {
+describe('a kill -9 of the service with simulated sandboxes', () => {
   const readJournal: ReadRecord = (sandboxId, dataDir) => {
     const lines = readSimulated(join(dataDir, 'simulated')).trim().split('\n');
     const last = lines.map((line) => JSON.parse(line)).findLast((entry) => entry.sandboxId === sandboxId);
@@ -136,13 +136,13 @@ describe('kill -9 of the service with simulated sandboxes', () => {
     });
   };
   test.each([0, 15, 60])(
-    '%i ms after the last request',
+    'loses no operation %i ms after the last request',
     (delay) => crash('simulated', delay, readJournal),
     180_000,
   );
 });
 
-describeDocker('kill -9 of the service with containers', () => {
+describeDocker('a kill -9 of the service with containers', () => {
   beforeAll(() => makeImage());
   const readEngine: ReadRecord = async (sandboxId) => {
     const { State } = await (await containerOf(sandboxId))!.inspect();
@@ -150,7 +150,7 @@ describeDocker('kill -9 of the service with containers', () => {
     return { startedAt: short(State.StartedAt), stoppedAt: State.Running ? null : short(State.FinishedAt) };
   };
   test.each([0, 200, 700])(
-    '%i ms after the last request',
+    'loses no operation %i ms after the last request',
     (delay) => crash('docker', delay, readEngine),
     240_000,
   );

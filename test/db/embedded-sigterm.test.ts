@@ -35,7 +35,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
   afterEach(() => cleanUp(dirname(dataDir)));
   afterAll(() => cleanUp(dirname(used)));
 
-  test('answers what is under way, exits with 0, and leaves neither processes nor stale files', async () => {
+  test('answers the requests in progress, exits with 0, and leaves neither processes nor stale files', async () => {
     const [statuses, sandbox] = await inDatabase(dataDir, async (client) => {
       await holdReconciler(client);
       const body = { name: 'a', image: { type: 'oci', reference: 'busybox' } };
@@ -72,7 +72,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
   });
 
-  test('does not wait for clients that keep their connections', async () => {
+  test('does not wait for idle connections of clients', async () => {
     await inDatabase(dataDir, async (client) => {
       const blocked = await blockedWrites(client, { keepAlive: true });
       kill('SIGTERM', service.pid);
@@ -83,7 +83,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     await until('it has ended', () => service.process.exitCode === 0, 60_000);
   });
 
-  test('exits at once when it comes twice, and the database stops by itself', async () => {
+  test('exits at once at a second signal, and the database stops by itself', async () => {
     await inDatabase(dataDir, async (client) => {
       const blocked = await blockedWrites(client);
       kill('SIGTERM', service.pid);
@@ -105,11 +105,11 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
       const body = { name: `blocked-${index}` };
       return (await call(service, 'POST', '/v1/volumes', { key, body, keepAlive })).status;
     });
-    // Whoever awaits them later sees how they ended.
+    // A later await still gets the rejection.
     for (const one of blocked) one.catch(() => undefined);
     await until('they wait', async () => {
       const { rows } = await client.query(
-        // To write: the worker's own look at volumes waits in another mode.
+        // The lock of a write: the worker reads volumes under another mode.
         `select from pg_locks where not granted and relation = 'volumes'::regclass and mode = 'RowExclusiveLock'`,
       );
       return rows.length === blocked.length;
@@ -117,7 +117,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     return blocked;
   }
 
-  /** Takes the worker's lease, so that nothing that starts becomes running. */
+  /** Takes the lease of the worker, so that no start becomes running. */
   async function holdReconciler(client: pg.Client): Promise<void> {
     await until('the worker has registered', async () => {
       const { rowCount } = await client.query(

@@ -45,7 +45,7 @@ const isRoot = process.getuid?.() === 0;
 const NOBODY = { uid: 65534, gid: 65534 };
 
 describe.skipIf(process.platform !== 'linux')('the embedded database (the tests need /proc)', () => {
-  /** A data directory that was used and closed in order, and the key its first start printed. */
+  /** A data directory after a first start and a clean stop, and the key that start printed. */
   let used: string;
   let key: string;
   let folder: string;
@@ -67,7 +67,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
     return serve(dataDir, options);
   }
 
-  /** It ends at once and says why in one line. */
+  /** The program exits at once with the reason in one line. */
   async function expectRefused(path: string, reason: RegExp, options?: LaunchOptions): Promise<void> {
     const refused = launchServe(path, options);
     expect((await refused.exited).code).toBe(1);
@@ -84,7 +84,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
   }
 
   describe('at a start', () => {
-    test('makes everything in an empty directory, prints a key once, and has the data at the next', async () => {
+    test('creates everything in an empty directory, prints a key once, and keeps the data for the next start', async () => {
       const service = await serve(dataDir);
       expect(service.firstKey).toMatch(/^skp_/);
       expect(await createVolume(service, service.firstKey!, 'kept')).toBe(200);
@@ -95,7 +95,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await volumeNames(next, service.firstKey!)).toContain('kept');
     });
 
-    test('is refused on a cluster of another major version, and touches nothing', async () => {
+    test('refuses a cluster of another major version, and changes nothing', async () => {
       copyFolder(used, dataDir);
       const cluster = join(dataDir, 'postgres');
       writeFileSync(join(cluster, 'PG_VERSION'), '17\n');
@@ -108,7 +108,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(fingerprint(cluster)).toBe(before);
     });
 
-    test('is refused on a folder "postgres" that is not a cluster, and touches nothing', async () => {
+    test('refuses a folder "postgres" that is not a cluster, and changes nothing', async () => {
       mkdirSync(join(dataDir, 'postgres'), { recursive: true });
       writeFileSync(join(dataDir, 'postgres', 'precious'), 'not ours');
       await expectRefused(
@@ -118,7 +118,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(readFileSync(join(dataDir, 'postgres', 'precious'), 'utf8')).toBe('not ours');
     });
 
-    test('is refused when the path is too long for a unix socket', async () => {
+    test('refuses a path too long for a unix socket', async () => {
       dataDir = join(folder, 'x'.repeat(100));
       await expectRefused(
         dataDir,
@@ -126,13 +126,13 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       );
     });
 
-    test('is refused when the data directory is a file', async () => {
+    test('refuses a data directory that is a file', async () => {
       writeFileSync(dataDir, 'a file');
       await expectRefused(dataDir, /the data directory .* cannot be used: it is a file/);
       expect(readFileSync(dataDir, 'utf8')).toBe('a file');
     });
 
-    test('works below a folder that only its owner may enter, and leaves the modes as they are', async () => {
+    test('works below a folder that only its owner may enter, and keeps the modes', async () => {
       chmodSync(folder, 0o700);
       mkdirSync(dataDir);
       chmodSync(dataDir, 0o1777);
@@ -141,7 +141,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect([folder, dataDir].map((path) => statSync(path).mode & 0o7777)).toEqual([0o700, 0o1777]);
     });
 
-    test('works as a user who is not root, and keeps other users out', async ({ skip }) => {
+    test('works as a user other than root, and denies access to other users', async ({ skip }) => {
       skip(!isRoot, 'only root can become another user');
       const look = spawnSync('test', ['-x', process.cwd()], NOBODY);
       skip(look.status !== 0, 'the user "nobody" cannot enter this checkout');
@@ -186,7 +186,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(databaseOf(used).postmaster).toBe(postmaster);
     });
 
-    test('is refused to a second serve, which names the first, even when that hangs', async () => {
+    test('refuses a second serve with the name of the first, even a hanging one', async () => {
       const reason = new RegExp(`in use by "sandkeep serve" \\(process ${service.pid}\\)`);
       await expectRefused(used, reason);
       kill('SIGSTOP', service.pid);
@@ -195,8 +195,8 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
     });
   });
 
-  describe('goes to one of several that want it', () => {
-    test('of four that start at once in an empty directory one wins, and the others name it', async () => {
+  describe('with several contenders', () => {
+    test('goes to one of four first starts in an empty directory, and the others name it', async () => {
       const all = Array.from({ length: 4 }, () => launchServe(dataDir));
       const served = all.map(async (one) => ready(one, dataDir).catch(() => undefined));
       const [winner, ...more] = (await Promise.all(served)).filter((one) => one !== undefined);
@@ -208,14 +208,14 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await isReady(winner!)).toBe(true);
     });
 
-    test('two commands without a service take turns, and stop it when they are done', async () => {
+    test('serves two commands without a service in turn, and stops afterwards', async () => {
       copyFolder(used, dataDir);
       await expectOrgs([listOrgs(dataDir), listOrgs(dataDir)]);
       expect(databaseOf(dataDir).all).toEqual([]);
       expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
     });
 
-    test('of eight that contend for what a killed owner left one wins, every time', async () => {
+    test('left by a killed owner goes to exactly one of eight contenders, every time', async () => {
       mkdirSync(dataDir);
       const contenders = await Promise.all(Array.from({ length: 8 }, async () => contend(dataDir)));
       try {
@@ -234,7 +234,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
   });
 
   describe('after kill -9', () => {
-    test('of the service, stops by itself and has every acknowledged row', async () => {
+    test('of the service stops by itself and has every acknowledged row', async () => {
       const service = await serveUsed();
       const writing = writeVolumes(service, key, 4);
       await until('rows are written', () => writing.acknowledged.length >= 100);
@@ -245,7 +245,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       await expectKept(acknowledged);
     });
 
-    test('of the service at any moment of its start, stops by itself', async () => {
+    test('of the service at any moment of its start stops by itself', async () => {
       copyFolder(used, dataDir);
       for (const after of [0, 0, 0, 5, 20]) {
         const starting = launchServe(dataDir);
@@ -256,11 +256,11 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       }
     });
 
-    test('of the service and its guards, the next start stops the orphan and has every acknowledged row', async () => {
+    test('of the service and its guards is stopped by the next start, and has every acknowledged row', async () => {
       await expectOrphanReplaced({});
     });
 
-    test('the same in a container, where root may not look into processes of other users', async ({
+    test('in a container, where root may not inspect processes of other users, has every acknowledged row', async ({
       skip,
     }) => {
       skip(!isRoot, 'only root can give up the right');
@@ -274,7 +274,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       const writing = writeVolumes(service, key, 4);
       await until('rows are written', () => writing.acknowledged.length >= 20);
       const orphan = databaseOf(dataDir).postmaster!;
-      // Stopped first, or it would notice that its guard is gone and start another server.
+      // The service is paused first: it would notice the end of its guard and start another server.
       kill('SIGSTOP', service.pid);
       kill('SIGKILL', ...databaseOf(dataDir).guards, service.pid);
       const acknowledged = await writing.ended;
@@ -285,7 +285,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(databaseOf(dataDir).postmaster).not.toBe(orphan);
     }
 
-    test('of everything at once, the next start has every acknowledged row', async () => {
+    test('of all processes has every acknowledged row at the next start', async () => {
       const service = await serveUsed();
       const writing = writeVolumes(service, key, 4);
       await until('rows are written', () => writing.acknowledged.length >= 100);
@@ -295,7 +295,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       await expectKept(acknowledged);
     });
 
-    test('of PostgreSQL alone, the service answers 503 and recovers, twice, and has every acknowledged row', async () => {
+    test('of PostgreSQL alone recovers twice, answers 503 meanwhile, and has every acknowledged row', async () => {
       const service = await serveUsed();
       const writing = writeVolumes(service, key, 8);
       for (const atLeast of [100, 200]) {
@@ -318,13 +318,13 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       await until('it takes writes again', () => writing.acknowledged.length > before + 20);
       writing.stop();
       const acknowledged = await writing.ended;
-      // A write whose answer was lost with the database is refused as one that may be tried again.
+      // A write whose answer was lost with the database gets the error for a retry.
       expect([...new Set(writing.refused)]).toEqual([503]);
       expect(await volumeNames(service, key)).toEqual(expect.arrayContaining(acknowledged));
       expect(await stop(service)).toBe(0);
     });
 
-    test('of the guard alone, the service recovers', async () => {
+    test('of the guard alone recovers', async () => {
       const service = await serveUsed();
       const { postmaster, guards } = databaseOf(dataDir);
       kill('SIGKILL', ...guards);
@@ -336,7 +336,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await stop(service)).toBe(0);
     });
 
-    test('during initdb, the next start works although initdb runs on', async () => {
+    test('during initdb does not stop the next start, although initdb still runs', async () => {
       const starting = launchServe(dataDir);
       const partial = () => readdirSync(dataDir).filter((name) => name.startsWith('postgres.partial'));
       await until(
@@ -353,7 +353,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
     });
 
     async function killEverything(service: Served): Promise<void> {
-      // Stopped first, or it would start another server.
+      // The service is paused first: it would start another server.
       kill('SIGSTOP', service.pid);
       kill('SIGKILL', ...databaseOf(dataDir).all, service.pid);
       await service.exited;
@@ -365,11 +365,11 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await createVolume(service, key, 'afterwards')).toBe(200);
     }
 
-    describe('a pid file that names another process', () => {
+    describe('with a pid file that names another process', () => {
       let other: ChildProcess | undefined;
       afterEach(() => other?.kill('SIGKILL'));
 
-      /** As the user that PostgreSQL runs as, who works in the cluster's folder. */
+      /** Runs as the user of PostgreSQL, in the folder of the cluster. */
       function spawnOther(script: string): ChildProcess {
         copyFolder(used, dataDir);
         const cwd = join(dataDir, 'postgres');
@@ -377,7 +377,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
         return spawn('sh', ['-c', script], { uid, gid, cwd });
       }
 
-      /** What a killed server leaves: the number of the postmaster, then where and since when it has run. */
+      /** Writes the files of a killed server: the pid of the postmaster, then its place and start time. */
       function leaveFiles(pid: number): void {
         const [cluster, run] = [join(dataDir, 'postgres'), join(dataDir, 'run')];
         const lines = [pid, cluster, 1_700_000_000, 5432, run, '', '  123456    123456', 'ready   ', ''];
@@ -385,14 +385,14 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
         writeFileSync(join(run, '.s.PGSQL.5432.lock'), lines.slice(0, 5).join('\n'));
       }
 
-      test('does not hinder the start, and the process is not harmed', async () => {
+      test('starts, and does not signal that process', async () => {
         other = spawnOther('exec sleep 60');
         leaveFiles(other.pid!);
         await expectOrgs([listOrgs(dataDir)]);
         expect([other.exitCode, other.signalCode]).toEqual([null, null]);
       });
 
-      test('does not hinder the start when that is dead and nobody reaps it', async () => {
+      test('starts when that process is a zombie', async () => {
         other = spawnOther('sleep 0.1 & echo $!; exec sleep 60');
         const [line] = (await once(other.stdout!, 'data')) as [Buffer];
         const status = `/proc/${Number(line)}/status`;

@@ -9,7 +9,7 @@ import { withOlderDatabase } from '../support/older-database.js';
 
 test('a migration may take longer than any other statement', async () => {
   const { address, drop } = await cloneTemplate(inject('server'));
-  // What one waits for who migrates while another does: as good as a long one of its own.
+  // The lock wait of a second migrator has no limit, like a long migration.
   const another = new pg.Client(connectionConfig(address));
   await another.connect();
   try {
@@ -27,7 +27,7 @@ test('a migration may take longer than any other statement', async () => {
   }
 });
 
-test('between two migrations the release before goes on', async () => {
+test('the previous release works between two migrations', async () => {
   const id = '01a201dc-f863-70ae-b5c8-be5bc237d78d';
   await withOlderDatabase(9, async (address, pool) => {
     await prepareRequestRole(pool);
@@ -40,7 +40,7 @@ test('between two migrations the release before goes on', async () => {
     const before = new pg.Client(connectionConfig(address, `-c role=${REQUEST_ROLE}`));
     await before.connect();
     await before.query(`select set_config('sandkeep.org_id', '${id}', false)`);
-    // Each holds up the migration after the one that is looked at.
+    // Each lock blocks the migration after the one under test.
     const [holdsRuns, holdsLog] = [await holding(pool, 'runs'), await holding(pool, 'event_log')];
     const migrating = migrate(address);
     migrating.catch(() => undefined);
@@ -59,7 +59,7 @@ test('between two migrations the release before goes on', async () => {
   });
 });
 
-test('beside an export the indexes of events change without anybody waiting', async () => {
+test('the migration of the event indexes does not block others during an export', async () => {
   await withOlderDatabase(12, async (address, pool) => {
     const exporting = await holding(pool, 'events', 'access share');
     const migrating = migrate(address);
@@ -73,7 +73,8 @@ test('beside an export the indexes of events change without anybody waiting', as
         waits.push(performance.now() - begun);
         await sleep(50);
       }
-      // The migration waits for a tenth of a second each time, and a read behind it no longer. A busy machine delays single reads.
+      // The migration waits for a tenth of a second at a time, and so does a read queued after it. A busy machine
+      // delays single reads.
       expect(waits.toSorted((a, b) => a - b)[waits.length / 2]).toBeLessThan(1_000);
     } finally {
       await exporting();
@@ -88,7 +89,7 @@ test('beside an export the indexes of events change without anybody waiting', as
   });
 });
 
-/** Keeps a table from migrations until it is called. */
+/** Locks a table against migrations until the returned function is called. */
 async function holding(
   pool: Pool,
   table: string,

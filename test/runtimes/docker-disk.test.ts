@@ -10,7 +10,7 @@ import { describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/polling.js';
 
-/** The engine of the other tests need not have quotas. This one keeps its containers on a btrfs of its own. */
+/** This engine keeps its containers on a btrfs of its own, because the engine of the other tests may lack quotas. */
 const describeBtrfs = btrfsIsMissing() ? describe.skip : describeDocker;
 
 function btrfsIsMissing(): boolean {
@@ -37,7 +37,7 @@ describeBtrfs('disks with a size', () => {
     execFileSync('mkfs.btrfs', ['--quiet', disk]);
     mkdirSync(root);
     execFileSync('mount', ['-o', 'loop', disk, root]);
-    // In a network namespace of its own: it would take away the bridge of the machine's engine as left over.
+    // The engine has its own network namespace: it would remove the bridge of the machine's engine as stale.
     engine = spawn(
       'unshare',
       [
@@ -86,7 +86,7 @@ describeBtrfs('disks with a size', () => {
     return answer.body;
   }
 
-  test('the engine is found to have quotas, and nothing is left of finding out', async () => {
+  test('need quotas of the engine, which the service probes without a trace', async () => {
     expect(service!.runtime.capabilities.has('disk_size')).toBe(true);
     const tags = (await docker.listImages()).flatMap(({ RepoTags }) => RepoTags ?? []);
     const others = tags.filter((tag) => !tag.startsWith('sandkeep/init:'));
@@ -95,7 +95,7 @@ describeBtrfs('disks with a size', () => {
     expect(containers.map(({ Labels }) => Labels['dev.sandkeep.init'])).toEqual(['container']);
   });
 
-  test('a sandbox cannot write more than its disk has, and has that room', async () => {
+  test('limit the writes of a sandbox to their size, and offer that size', async () => {
     const script =
       'dd if=/dev/zero of=/most bs=1M count=15; dd if=/dev/zero of=/more bs=1M count=15; sleep 600';
     const { id, status } = await start('small', {
@@ -123,7 +123,7 @@ describeBtrfs('disks with a size', () => {
     expect(more).toBeLessThan(5 * 1024 ** 2);
   });
 
-  test('a volume that the image declares would be without limit, so something must be mounted there', async () => {
+  test('require a mount at each volume that the image declares, because such a volume has no limit', async () => {
     const spec = {
       image: { type: 'oci', reference: 'sandkeep-test:volume' },
       resources: { disk_size_mib: 20 },

@@ -77,11 +77,11 @@ worker:x:1500:1600:::" > /etc/passwd
     return sandbox.id;
   }
   const sh = (id: string, script: string) => execIn(id, 'sh', '-c', `exec 2>&1; ${script}`);
-  /** What the main process, or its child below an init process, is. */
+  /** A file in /proc of the main process, or of its child below an init process. */
   const ofMain = (id: string, file: string) =>
     sh(id, `for p in 1 $(busybox pgrep -P 1); do x=$p; done; busybox tr '\\0' '\\n' < /proc/$x/${file}`);
 
-  test('entrypoint, cmd, env, user and workdir are what the main process has', async () => {
+  test('have the requested entrypoint, cmd, env, user and workdir', async () => {
     const tool = '#!/bin/sh\necho "$#:$1:$2:$0" > /tmp/args; exec sleep 600';
     const id = await start({
       patches: [{ type: 'text', path: '/opt/my tool -x', content: tool, mode: 0o755, replace: false }],
@@ -117,8 +117,8 @@ worker:x:1500:1600:::" > /etc/passwd
     ]);
   });
 
-  test('each of the limits a container engine knows is in force from the first process on', async () => {
-    // Raising what is at 0 by default takes rights that the engine itself may lack.
+  test('have every limit of the container engine from the first process on', async () => {
+    // Raising the limits with default 0 takes rights that the engine may lack.
     const limits: [resource: string, shown: string, soft: Integer, hard: Integer][] = [
       ['cpu', 'Max cpu time', 50, 60],
       ['fsize', 'Max file size', 1_000_000, 2_000_000],
@@ -148,7 +148,7 @@ worker:x:1500:1600:::" > /etc/passwd
     }
   });
 
-  test('a limit on open files that no kernel takes is refused by its field', async () => {
+  test("cannot have a limit on open files above the kernel's, which is refused by its field", async () => {
     const image = { type: 'oci', reference: FURNISHED };
     const rlimits = [{ resource: 'nofile', soft: 1, hard: UNLIMITED }];
     const asked = stringifyExact({ name: 'files-high', image, rlimits });
@@ -157,7 +157,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect(body.error.message).toContain('fs.nr_open');
   });
 
-  test('a limit that the engine may not raise is named', () => {
+  test('name a limit that the engine may not raise', () => {
     const said =
       'failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error setting rlimits for ready process: error setting rlimit type 6: operation not permitted: unknown';
     expect(explainStartFailure(said)).toBe(
@@ -165,7 +165,7 @@ worker:x:1500:1600:::" > /etc/passwd
     );
   });
 
-  test('capabilities, new privileges, system calls and the number of processes are limited', async () => {
+  test('have limited capabilities, privileges, system calls and numbers of processes', async () => {
     const capabilities = async (id: string) => {
       const status = await ofMain(id, 'status');
       expect(status).toMatch(/^NoNewPrivs:\t1$/m);
@@ -192,7 +192,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect((await capabilities(user)).slice(1)).toEqual([0, 0, 0]);
   });
 
-  test('scripts are there before the first process, on the PATH behind everything else', async () => {
+  test('have their scripts before the first process, at the end of the PATH', async () => {
     const id = await start({
       runtime: {
         cmd: ['greet you > /tmp/out; sleep 600'],
@@ -233,7 +233,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect([inTheWay.status, inTheWay.body.error.details]).toEqual([400, { field: 'mounts[0].guest' }]);
   });
 
-  test('patches are applied in their order before the first process', async () => {
+  test('have their patches applied in order before the first process', async () => {
     const id = await start({
       runtime: { cmd: ['cat /etc/motd /opt/new/deep/text > /tmp/seen; sleep 600'] },
       patches: [
@@ -268,7 +268,7 @@ worker:x:1500:1600:::" > /etc/passwd
  00 ff 0a
 `,
     );
-    // From the second start on the disk is the sandbox's own.
+    // At later starts the disk keeps the changes of the sandbox.
     await sh(id, 'echo mine > /etc/motd');
     await client.post(`/v1/sandboxes/${id}/stop`, {});
     await until(
@@ -279,7 +279,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect(await sh(id, 'cat /etc/motd')).toBe('mine\n');
   });
 
-  test('a patch that cannot be applied says which and why; the next start begins afresh', async () => {
+  test('name a failing patch and its reason, and the next start begins with a new container', async () => {
     const refused: [patch: Record<string, unknown>, message: string][] = [
       [
         { type: 'text', path: '/etc/motd', content: 'x', replace: false },
@@ -318,7 +318,7 @@ worker:x:1500:1600:::" > /etc/passwd
     }
   });
 
-  test('a patch through the links of an image stays in the container', async () => {
+  test('keep a patch through links of the image inside the container', async () => {
     for (const link of ['outside', 'above']) {
       const patches = [{ type: 'text', path: `/opt/${link}/escaped`, content: 'x', replace: true }];
       await create({ runtime: { cmd: ['sleep 600'] }, patches });
@@ -327,7 +327,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  test('a patch that the links of an image lead to a volume is refused, and the volume is left alone', async () => {
+  test('refuse a patch that links of the image lead into a volume, and leave the volume unchanged', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'patched' });
     const mounts = [
       { type: 'named', name: 'patched', guest: '/data' },
@@ -351,7 +351,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect(await sh(id, 'hello; touch /data/in/side/x; ls /data')).toBe('hello\nin\nx\n');
   });
 
-  test('a tmpfs has its size and its flags', async () => {
+  test('have a tmpfs with its size and its flags', async () => {
     const options = { readonly: true, noexec: true, nosuid: true, nodev: true };
     const id = await start({
       runtime: { cmd: ['sleep 600'] },
@@ -367,7 +367,7 @@ worker:x:1500:1600:::" > /etc/passwd
     expect(await sh(id, 'dd if=/dev/zero of=/none/x bs=1M count=2')).toContain('No space left');
   });
 
-  test('a runtime class is used for every container, and one that the engine does not have is named', async () => {
+  test('use the configured runtime class, and name one that the engine lacks', async () => {
     const volumes = new VolumeStore(join(outside, 'volumes'));
     const options = { socketPath: SOCKET, network: 'none', volumes };
     await expect(DockerRuntime.connect('x', { ...options, runtimeClass: 'runsc-missing' })).rejects.toThrow(
@@ -393,7 +393,7 @@ worker:x:1500:1600:::" > /etc/passwd
     }
   });
 
-  test('what a registry says about an image is said in plain words', async () => {
+  test('report errors of a registry about an image in plain words', async () => {
     const failing = async (answer: RequestListener): Promise<string> => {
       const registry = createServer((request, response) => {
         if (request.url === '/v2/') response.end('{}');

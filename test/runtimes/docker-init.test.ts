@@ -69,7 +69,7 @@ describeDocker('process 1 of a sandbox', () => {
     return text;
   }
 
-  /** The state letter and the name of each process, process 1 left out. */
+  /** The state letter and the name of each process except process 1. */
   async function processes(container: Docker.Container): Promise<string[]> {
     const { Processes } = (await container.top({ ps_args: '-eo pid,stat,comm' })) as {
       Processes: string[][];
@@ -77,7 +77,7 @@ describeDocker('process 1 of a sandbox', () => {
     return Processes.slice(1).map(([, state, name]) => `${state![0]} ${name}`);
   }
 
-  test('without a command it stays until it is stopped, and uses nothing of the image', async () => {
+  test('without a command stays until it is stopped, and uses nothing of the image', async () => {
     const empty = await run([], { Image: init.image });
     const busybox = await run([]);
     for (const container of [empty, busybox]) {
@@ -87,7 +87,7 @@ describeDocker('process 1 of a sandbox', () => {
     }
   });
 
-  test('it stays after its command has ended, whatever the exit code', async () => {
+  test('stays after the end of its command, whatever the exit code', async () => {
     const container = await run(shell('echo done; exit 7'));
     await until(
       () => processes(container),
@@ -104,21 +104,21 @@ describeDocker('process 1 of a sandbox', () => {
     ['exit 7', 7],
     ['kill -9 $$', 137],
     ['sleep 600 & exit 3', 3],
-  ])('with --until-exit it ends with "%s" and exit code %d', async (script, code) => {
+  ])('with --until-exit ends with "%s" and exit code %d', async (script, code) => {
     expect(await ended(await run(shell(script, { untilExit: true })))).toBe(code);
   });
 
   test.each([
     ['no-such-program', 127, 'it or its interpreter does not exist'],
     ['/etc', 126, 'permission denied'],
-  ])('a command %s that cannot run is explained in the log: exit code %d', async (name, code, reason) => {
+  ])('explains a command %s that cannot run in the log: exit code %d', async (name, code, reason) => {
     const args = initArguments({ command: [name], untilExit: true, stopSignal: 15 });
     const container = await run(args);
     expect(await ended(container)).toBe(code);
     expect(await logOf(container)).toBe(`sandkeep: cannot run "${name}": ${reason}\n`);
   });
 
-  test('it looks a name up in the PATH of the container', async () => {
+  test('searches the PATH of the container for a name', async () => {
     const args = initArguments({
       command: ['busybox', 'echo', 'a b', '$HOME'],
       untilExit: true,
@@ -129,7 +129,7 @@ describeDocker('process 1 of a sandbox', () => {
     expect(await logOf(container)).toBe('a b $HOME\n');
   });
 
-  test('it reaps orphans', async () => {
+  test('reaps orphans', async () => {
     const container = await run(shell('for i in 1 2 3; do (sleep 0.1 & ) ; done; exec sleep 600'));
     await until(
       () => processes(container),
@@ -138,7 +138,7 @@ describeDocker('process 1 of a sandbox', () => {
     expect(await processes(container)).toEqual(['S sleep']);
   });
 
-  test('a stop sends the command the stop signal of the image, and waits for its end', async () => {
+  test('sends the command the stop signal of the image at a stop, and waits for its end', async () => {
     const script =
       'trap "echo asked; sleep 1; echo bye; exit 9" QUIT; echo ready; while :; do sleep 0.1; done';
     for (const untilExit of [false, true]) {
@@ -153,7 +153,7 @@ describeDocker('process 1 of a sandbox', () => {
     }
   });
 
-  test('a stop asks every other process to end, also those of an exec', async () => {
+  test('sends every other process a signal at a stop, also those of an exec', async () => {
     const container = await run(shell('exit 0'));
     const script =
       'trap "echo ended > /tmp/ended; exit" TERM; echo ready > /tmp/ready; while :; do sleep 0.1; done';
@@ -171,16 +171,16 @@ describeDocker('process 1 of a sandbox', () => {
     await container.infoArchive({ path: '/tmp/ended' });
   });
 
-  test('a process that ignores every request holds a stop up for two seconds only', async () => {
+  test('waits at most two seconds for processes that ignore every signal', async () => {
     const container = await run(shell('exit 0'));
     const exec = await container.exec({ Cmd: ['sh', '-c', 'trap "" TERM HUP; while :; do sleep 0.1; done'] });
     await exec.start({ Detach: true });
-    // Without its own limit it would take the sixty seconds, and the engine would kill it: code 137.
+    // Without that limit the stop would take sixty seconds, and the engine would kill the process: code 137.
     await container.stop({ t: 60 });
     expect((await container.inspect()).State.ExitCode).toBe(0);
   });
 
-  test('other signals reach the command', async () => {
+  test('forwards other signals to the command', async () => {
     const container = await run(
       shell('trap "echo one" USR1; trap "echo hangup" HUP; echo ready; while :; do sleep 0.1; done'),
     );
@@ -196,7 +196,7 @@ describeDocker('process 1 of a sandbox', () => {
     expect((await container.inspect()).State.Running).toBe(true);
   });
 
-  test('nothing in a sandbox can change or remove the program', async () => {
+  test('cannot be changed or removed from inside the sandbox', async () => {
     const container = await run([]);
     for (const attempt of [
       `rm -f ${INIT_PROGRAM}`,
@@ -217,7 +217,7 @@ describeDocker('process 1 of a sandbox', () => {
     expect((await container.inspect()).State.Running).toBe(true);
   });
 
-  test('a volume that an interrupted copy left incomplete is filled again', async () => {
+  test('has its volume filled again after an interrupted copy', async () => {
     const { Architecture } = (await docker.info()) as { Architecture: string };
     const copy = new GuestInit(docker, Architecture, `sandkeep-init-test-${process.pid}`);
     try {

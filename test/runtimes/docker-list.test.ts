@@ -8,13 +8,13 @@ import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 
-describeDocker('what the docker runtime holds', () => {
+describeDocker('the list of the docker runtime', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-list-'));
   const socketPath = join(directory, 'engine.sock');
   const instanceId = randomUUID();
   const [sandboxId, otherId, holderId] = [randomUUID(), randomUUID(), randomUUID()];
   const made: string[] = [];
-  /** Inspections that came by, and of which container they fail. */
+  /** The ids of inspected containers, and the id whose inspection fails. */
   const inspected: string[] = [];
   let broken: string | undefined;
   let engine: Server;
@@ -22,7 +22,7 @@ describeDocker('what the docker runtime holds', () => {
 
   beforeAll(async () => {
     makeImage();
-    // The real engine behind a door that does not let everything pass.
+    // A proxy to the real engine that fails some requests.
     engine = createServer((incoming, answer) => {
       const { method, url: path, headers } = incoming;
       const id = /\/containers\/([^/]+)\/json/.exec(path!)?.[1];
@@ -65,13 +65,13 @@ describeDocker('what the docker runtime holds', () => {
   const states = async () =>
     Object.fromEntries((await runtime.list()).map((holding) => [holding.sandboxId, holding.state]));
 
-  test('is asked for once as long as nothing changes, and the holders of networks never', async () => {
+  test('inspects each sandbox once until it changes, and never the holders of networks', async () => {
     inspected.length = 0;
     for (let look = 0; look < 3; look += 1) await runtime.list();
     expect(inspected.toSorted()).toEqual([made[0]!, made[1]!].toSorted());
   });
 
-  test('stays known of a container that the engine cannot tell of, and is told of the others', async () => {
+  test('keeps the last known state of a container that the engine cannot inspect, and updates the others', async () => {
     expect(await states()).toEqual({ [sandboxId]: 'running', [otherId]: 'running' });
     broken = made[0];
     await docker.getContainer(made[0]!).kill();
@@ -81,7 +81,7 @@ describeDocker('what the docker runtime holds', () => {
     expect(await states()).toEqual({ [sandboxId]: 'exited', [otherId]: 'exited' });
   });
 
-  test('is not guessed at where nothing was known: nothing is told then', async () => {
+  test('fails when a container of unknown state cannot be inspected', async () => {
     const fresh = randomUUID();
     made.push(await startContainer(`sandkeep-${fresh}-${randomUUID()}-0`, { 'dev.sandkeep.sandbox': fresh }));
     broken = made.at(-1);

@@ -9,10 +9,10 @@ const request = { name: 'asking', image: { type: 'oci', reference: IMAGE }, pull
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 const withRules = (rules: object[]) => ({ network: { policy: { rules } } });
 
-describeDocker('what the network of docker sandboxes cannot enforce', () => {
+describeDocker('network settings that docker sandboxes cannot enforce', () => {
   beforeAll(() => makeImage());
 
-  describeNetns('with the tools for it', () => {
+  describeNetns('with the firewall tools', () => {
     let service: TestService;
     let client: Client;
     beforeAll(async () => {
@@ -21,7 +21,7 @@ describeDocker('what the network of docker sandboxes cannot enforce', () => {
     });
     afterAll(() => end(service, client));
 
-    test('what these rules cannot say is refused by the name of the field', async () => {
+    test('are refused by the name of their field', async () => {
       const rule = { direction: 'egress', action: 'allow' };
       const refused: [field: string, part: Record<string, unknown>][] = [
         [
@@ -76,7 +76,7 @@ describeDocker('what the network of docker sandboxes cannot enforce', () => {
     });
   });
 
-  test('without the tools for it policies are refused, and sandboxes have no network', async () => {
+  test('include every policy without the firewall tools, and sandboxes have no network', async () => {
     const path = process.env['PATH'];
     const starting = startWith({}, () => (process.env['PATH'] = ''));
     const bare = await starting.finally(() => (process.env['PATH'] = path));

@@ -33,13 +33,13 @@ import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
 import type { TestService } from '../support/service.js';
 import { until, untilStatus } from '../support/polling.js';
 
-/** A sandbox of which there is only a holder, as a start leaves it that is killed right then. */
+/** A sandbox with a holder only, as after a kill during its start. */
 const ORPHAN = randomUUID();
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
 describeDocker('the network of docker sandboxes', () => {
-  describeNetns('with the tools for it', () => {
+  describeNetns('with the firewall tools', () => {
     let service: TestService;
     let client: Client;
     let world: NetnsPeer;
@@ -83,7 +83,7 @@ describeDocker('the network of docker sandboxes', () => {
       runtime: { cmd: ['busybox', 'nc', '-ll', '-p', '8080', '-e', '/bin/busybox', 'echo', 'reached'] },
     };
 
-    test('without a policy: the public internet and names, and nothing else', async () => {
+    test('allows the public internet and name resolution without a policy, and nothing else', async () => {
       const id = await create('public', serve);
       const neighbour = await create('neighbour', serve);
       expect(await reaches(id, PUBLIC, 80)).toBe(true);
@@ -98,13 +98,13 @@ describeDocker('the network of docker sandboxes', () => {
       expect(ours).toContain(await gatewayOf(id));
       for (const address of ours) expect(await reaches(id, address, hostPort), address).toBe(false);
       expect(await reaches(id, '127.0.0.11', hostPort)).toBe(false);
-      // It is open from outside, but not to other sandboxes.
+      // The sandbox accepts connections from outside, but not from other sandboxes.
       expect(await hostReaches(neighbour, 8080)).toBe(true);
       expect(await reaches(id, await addressOf(neighbour), 8080)).toBe(false);
       expect(await reaches(id, '127.0.0.1', 8080)).toBe(true);
     });
 
-    test('nothing inside can change the rules, and the name of the guest is its id', async () => {
+    test("has rules that nothing inside can change, and the guest's name is its id", async () => {
       const id = await create('powers');
       const status = await execIn(id, 'cat', '/proc/1/status');
       const bounding = BigInt(`0x${/CapBnd:\s*([0-9a-f]+)/.exec(status)![1]}`);
@@ -123,7 +123,7 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await execIn(id, 'busybox', 'ip', '-6', 'addr', 'show', 'dev', 'eth0')).not.toContain('inet6');
     });
 
-    test('nobody learns of others on the bridge, nor of the installation, and files of its names are not to write', async () => {
+    test('hides other sandboxes on the bridge and the installation, and makes its name files read-only', async () => {
       const id = await create('curious', withRules([], { default_egress: 'allow' }));
       const other = await create('discreet');
       const asks = (...args: string[]) => execIn(id, 'busybox', 'nslookup', ...args);
@@ -134,7 +134,7 @@ describeDocker('the network of docker sandboxes', () => {
         expect(told).not.toContain(`Address: ${address}`);
       }
       expect(await asks('-type=a', 'some.example')).toContain(PUBLIC);
-      // At whatever port the engine moves the questions to, too.
+      // Also not at the port to which the engine redirects name queries.
       const listening = sh(`nsenter --net=/proc/${await pidOf(id)}/ns/net cat /proc/net/tcp /proc/net/udp`);
       const ports = [...listening.matchAll(/ 0B00007F:([0-9A-F]{4})/g)].map(([, hex]) =>
         Number.parseInt(hex!, 16),
@@ -154,7 +154,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     });
 
-    test('no policy opens the machine or its metadata unless the operator lets it', async () => {
+    test('excludes the machine and its metadata under every policy by default', async () => {
       const other = await startWith({});
       const tenant = await other.newOrg();
       try {
@@ -186,7 +186,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     });
 
-    test('the first rule that matches decides, by block, group, port and protocol', async () => {
+    test('follows the first matching rule, by block, group, port and protocol', async () => {
       const id = await create(
         'rules',
         withRules([
@@ -219,11 +219,11 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'x.example', METADATA)).toContain(PUBLIC);
       expect(await reaches(id, LINK_LOCAL, 80)).toBe(true);
       expect(await reaches(id, PUBLIC, 80)).toBe(false);
-      // Names are an affair of the host, of which only another port was allowed.
+      // Name resolution goes to the host, of which only another port was allowed.
       expect(await execIn(id, 'busybox', 'nslookup', '-type=a', 'x.example')).not.toContain(PUBLIC);
     });
 
-    test('the way in has rules of its own', async () => {
+    test('has separate rules for incoming connections', async () => {
       const closed = await create('closed', {
         ...serve,
         ...withRules([{ direction: 'egress', destination: 'any', action: 'allow' }]),
@@ -242,11 +242,11 @@ describeDocker('the network of docker sandboxes', () => {
         ]),
       });
       expect(await hostReaches(open, 8080)).toBe(true);
-      // Who may do anything still does not get at other sandboxes.
+      // A sandbox with full access still cannot reach other sandboxes.
       expect(await reaches(closed, await addressOf(open), 8080)).toBe(false);
     });
 
-    test('pings are let through by their protocol', async () => {
+    test('passes pings by the rules for their protocol', async () => {
       const pings = async (id: string) =>
         sh(`busybox nsenter --net=/proc/${await pidOf(id)}/ns/net busybox ping -c 1 -W 1 ${PUBLIC} || true`);
       const rule = { direction: 'egress', destination: { cidr: `${PUBLIC}/32` }, action: 'allow' };
@@ -258,7 +258,7 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await reaches(unable, PUBLIC, 80)).toBe(true);
     });
 
-    test('who may not use the network has none', async () => {
+    test('is absent in a sandbox with the network disabled', async () => {
       const parts = [
         { network: { enabled: false } },
         { network: { policy: { default_egress: 'deny', default_ingress: 'deny', rules: [] } } },
@@ -272,7 +272,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     });
 
-    test('the guest has the name that was asked for, with and without a network', async () => {
+    test('shows the guest its requested name, also without a network', async () => {
       const hostname = 'build-7.ci.example';
       for (const enabled of [true, false]) {
         const id = await create(`named-${enabled}`, { runtime: { hostname }, network: { enabled } });
@@ -282,7 +282,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     });
 
-    test('the rules are there before the first instruction, at each start', async () => {
+    test('has its rules before the first instruction, at each start', async () => {
       const before = forbiddenPackets();
       const cmd = ['sh', '-c', `for a in ${FORBIDDEN.join(' ')}; do busybox nc -w 1 $a 80; done; true`];
       const ids = await Promise.all(
@@ -302,7 +302,7 @@ describeDocker('the network of docker sandboxes', () => {
         if (round < 2) await Promise.all(ids.map((id) => client.post(`/v1/sandboxes/${id}/start`, {})));
       }
       expect(forbiddenPackets()).toBe(before);
-      // What ended needs nobody to hold its network.
+      // An ended run needs no holder for its network.
       for (const id of ids) {
         await until(
           () => holderOf(id),
@@ -312,7 +312,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     }, 180_000);
 
-    test('a sandbox that starts again has its rules again', async () => {
+    test('has its rules again after a restart of the sandbox', async () => {
       const rules = [{ direction: 'egress', destination: { cidr: PRIVATE }, action: 'allow' }];
       const id = await create('again', withRules(rules));
       await client.post(`/v1/sandboxes/${id}/stop`, {});
@@ -329,7 +329,7 @@ describeDocker('the network of docker sandboxes', () => {
       );
     });
 
-    test('a sandbox whose holder is killed has failed, and starts again with its rules', async () => {
+    test('fails the sandbox when its holder is killed, and has its rules again at the next start', async () => {
       const id = await create('killed');
       await docker.getContainer(`sandkeep-net-${id}`).kill();
       await untilStatus(client, id, 'failed', 20_000);
@@ -339,7 +339,7 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await reaches(id, PRIVATE, 80)).toBe(false);
     });
 
-    test('a sandbox whose holder is removed fails, and says at the next start why it cannot', async () => {
+    test('fails the sandbox when its holder is removed, with the reason at the next start', async () => {
       const id = await create('removed');
       await docker.getContainer(`sandkeep-net-${id}`).remove({ force: true });
       await untilStatus(client, id, 'failed', 20_000);
@@ -348,7 +348,7 @@ describeDocker('the network of docker sandboxes', () => {
       expect(body.last_failure_message).toContain('what holds the network of the sandbox was removed');
     });
 
-    test('a bridge that was removed while its sandboxes rested is made again', async () => {
+    test('has its bridge recreated after a removal while all sandboxes are stopped', async () => {
       const other = await startWith({});
       const tenant = await other.newOrg();
       try {
@@ -369,7 +369,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     });
 
-    test('a sandbox with the label of a holder is not taken for one', async () => {
+    test('accepts a sandbox with the label of a holder as a sandbox', async () => {
       const id = await create('honest');
       const labels = { 'dev.sandkeep.holder-of': id, 'dev.sandkeep.sandbox': id };
       const other = await create('impostor', { labels, network: { enabled: false } });
@@ -381,7 +381,7 @@ describeDocker('the network of docker sandboxes', () => {
       expect((await holderOf(id))!.State.Running).toBe(true);
     });
 
-    test('a holder that somebody starts again has its rules before the sandbox joins it', async () => {
+    test('has its rules before the sandbox joins a holder that was started by hand', async () => {
       const id = await create('restarted');
       await client.post(`/v1/sandboxes/${id}/stop`, {});
       await untilStatus(client, id, 'stopped');
@@ -398,8 +398,8 @@ describeDocker('the network of docker sandboxes', () => {
       expect(await reaches(id, PRIVATE, 80)).toBe(false);
     });
 
-    test('on a network of the operator, with IPv6, the same rules hold', async () => {
-      // Of its own, whatever a run that was killed has left.
+    test('has the same rules on a network of the operator with IPv6', async () => {
+      // A new name, because a killed test run may have left the previous one.
       const unique = randomUUID().slice(0, 4);
       const name = `sandkeep-test-${unique}`;
       const ipam = { Config: [{ Subnet: `fd5a:4e:${unique}::/64` }] };
@@ -432,7 +432,7 @@ describeDocker('the network of docker sandboxes', () => {
       }
     }, 180_000);
 
-    test('what a killed start left behind is removed', async () => {
+    test('is cleaned of the remains of a killed start', async () => {
       expect((await service.runtime.list()).map(({ sandboxId }) => sandboxId)).not.toContain(ORPHAN);
       await until(
         async () => {

@@ -38,7 +38,7 @@ describeDocker('runs of docker sandboxes', () => {
   });
   const sleeps = { runtime: { cmd: ['sleep', '600'] } };
 
-  test('end when their processes have been idle for the timeout, and only then', async () => {
+  test('end after their idle timeout, and not earlier', async () => {
     const lifecycle = { idle_timeout_secs: 3 };
     const idle = await client.post('/v1/sandboxes', request('idle', { ...sleeps, lifecycle }), running);
     const cmd = ['sh', '-c', 'while :; do :; done'];
@@ -55,7 +55,7 @@ describeDocker('runs of docker sandboxes', () => {
     await client.delete(`/v1/sandboxes/${busy.body.id}`);
   });
 
-  test('wait for room on the machine', async () => {
+  test('wait for capacity of the machine', async () => {
     const [a, b] = await Promise.all(
       ['a', 'b'].map((name) => client.post('/v1/sandboxes', request(name, sleeps), running)),
     );
@@ -69,7 +69,7 @@ describeDocker('runs of docker sandboxes', () => {
     for (const { body } of [b!, waits]) await client.delete(`/v1/sandboxes/${body.id}`);
   });
 
-  test('get a private image with the credentials of their create, which are kept nowhere afterwards', async () => {
+  test('pull a private image with the credentials of their create, which are not stored afterwards', async () => {
     const reference = `${registry.host}/team/private:1`;
     const from = (name: string, more: Record<string, unknown>) =>
       request(name, { image: { type: 'oci', reference }, pull_policy: 'always', ...sleeps, ...more });

@@ -68,7 +68,7 @@ describeDocker('volumes in containers', () => {
   }
   const sh = (id: string, script: string) => execIn(id, 'sh', '-c', `exec 2>&1; ${script}`);
   const hostVolume = async (org = client) => (await org.get('/v1/volumes/default')).body.id as string;
-  /** The directory that guests see, as the test sees it. */
+  /** The directory of a volume, which guests see at their mount. */
   const dataOf = async (volumeId: string, org = client) => service.ctx.volumes.ensure(org.org.id, volumeId);
   const mountsOfRoom = () =>
     readFileSync('/proc/self/mountinfo', 'utf8')
@@ -76,7 +76,7 @@ describeDocker('volumes in containers', () => {
       .filter((line) => line.includes(room));
   const leftovers = () => (existsSync(room) ? readdirSync(room) : []);
 
-  test('data of a named volume outlives runs and sandboxes, and is shared by those that mount it', async () => {
+  test('keep the data of a named volume beyond runs and sandboxes, and share it between mounts', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'shared' });
     const mounts = [{ type: 'named', name: 'shared', guest: '/data' }];
     const writer = await start(request('writer', mounts, { runtime: { user: '1234:1234' } }));
@@ -115,7 +115,7 @@ describeDocker('volumes in containers', () => {
     ]);
   });
 
-  test('one with a cap is not mounted, and one that is mounted is not capped', async () => {
+  test('with a cap are not mounted, and mounted ones get no cap', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'capped', capacity_gib: 1 });
     const mounting = request('mounts-capped', [{ type: 'named', name: 'capped', guest: '/data' }]);
     const refused = await client.post('/v1/sandboxes', mounting);
@@ -134,7 +134,7 @@ describeDocker('volumes in containers', () => {
     ]);
   });
 
-  test('readonly, noexec, nosuid and nodev are in force, one by one and together, and cannot be taken off', async () => {
+  test('enforce readonly, noexec, nosuid and nodev, alone and together, and guests cannot remove them', async () => {
     await client.post('/v1/volumes', { name: 'flags' });
     const flags = ['readonly', 'noexec', 'nosuid', 'nodev'];
     const mounts = [
@@ -169,14 +169,14 @@ describeDocker('volumes in containers', () => {
     expect(await sh(id, 'touch /readonly/x; touch /all/x')).toMatch(/Read-only[\s\S]*Read-only/);
     const remounted = await sh(id, 'mount -o remount,rw,exec,bind /all; touch /all/x; busybox umount /all');
     expect(remounted.match(/denied|not permitted|Read-only/g)).toHaveLength(3);
-    // As after a restart.
+    // A restart of the machine removes mounts.
     await client.post(`/v1/sandboxes/${id}/stop`, {});
     await untilStatus(client, id, 'stopped');
     await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
     expect(await sh(id, 'touch /all/x')).toContain('Read-only');
   });
 
-  test('folders and files of the host volume are mounted, and what is missing says so until it is there', async () => {
+  test('mount folders and files of the host volume, and report a missing one until it exists', async () => {
     const data = await dataOf(await hostVolume());
     mkdirSync(join(data, 'src/deep'), { recursive: true });
     writeFileSync(join(data, 'src/deep/a.txt'), 'a');
@@ -213,7 +213,7 @@ describeDocker('volumes in containers', () => {
     }
   });
 
-  test('symlinks and pipes that a guest plants are refused, wherever they lead', async () => {
+  test('refuse symlinks and pipes planted by a guest, at any target', async () => {
     const guest = await start(request('planter', [{ type: 'bind', host: '.', guest: '/vol' }]));
     await sh(
       guest,
@@ -241,7 +241,7 @@ describeDocker('volumes in containers', () => {
     expect([mountsOfRoom(), leftovers()]).toEqual([[], []]);
   });
 
-  test('a guest that swaps a folder for a symlink again and again gets nothing but its own folder mounted', async () => {
+  test("mount only the guest's own folder while it swaps that folder for a symlink", async () => {
     const secret = mkdtempSync(join(tmpdir(), 'sandkeep-secret-'));
     mkdirSync(join(secret, 'in'));
     writeFileSync(join(secret, 'in', 'secret'), '');
@@ -258,7 +258,7 @@ describeDocker('volumes in containers', () => {
       }),
     );
     const outcomes: string[] = [];
-    // Whether it is met as its own folder is chance: on until it was.
+    // The mount of the own folder depends on chance: repeat until it happened.
     for (let round = 0; round < 8 || (round < 40 && !outcomes.includes('mounted')); round += 1) {
       const host = round % 2 === 0 ? 'race/d' : 'race/d/in';
       const sandbox = await create(client, request(`racer-${round}`, [{ type: 'bind', host, guest: '/in' }]));
@@ -283,7 +283,7 @@ describeDocker('volumes in containers', () => {
     );
   });
 
-  test('two organizations with volumes and paths of the same names never see each other', async () => {
+  test('keep organizations with equal names of volumes and paths apart', async () => {
     const seen: string[] = [];
     for (const org of [client, other]) {
       await org.post('/v1/volumes', { name: 'same' });
@@ -302,7 +302,7 @@ describeDocker('volumes in containers', () => {
     expect(seen).toEqual([own(client), own(other)]);
   });
 
-  test('mounts below mounts, together with scripts and a tmpfs, from run to run', async () => {
+  test('allow mounts below mounts, together with scripts and a tmpfs, in every run', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'outer' });
     mkdirSync(join(await dataOf(await hostVolume()), 'inner'), { recursive: true });
     const id = await start(
@@ -329,13 +329,13 @@ describeDocker('volumes in containers', () => {
     expect(readdirSync(join(await dataOf(await hostVolume()), 'inner'))).toEqual(['inner']);
   });
 
-  test('a mount that the engine cannot make says where in the guest, and no path of this machine', async () => {
+  test('name a mount that the engine cannot make by its guest path, without a path of this machine', async () => {
     await client.post('/v1/volumes', { name: 'stuck' });
     const stuck = { type: 'named', name: 'stuck', guest: '/data', options: { readonly: true } };
     const messages = [
       await refusal(request('stuck-1', [stuck, { type: 'tmpfs', guest: '/data/x' }])),
       await refusal(request('stuck-2', [{ ...stuck, guest: '/bin/busybox' }])),
-      // The service's own /etc/hosts has no place there either.
+      // A mount does not fit beside the /etc/hosts of the service either.
       await refusal(request('stuck-3', [{ ...stuck, guest: '/etc' }])),
     ];
     expect(messages).toEqual([
@@ -346,21 +346,22 @@ describeDocker('volumes in containers', () => {
     for (const message of messages) expect(message).not.toMatch(/\/run\/sandkeep|overlay2|\/var\/lib/);
   });
 
-  test('when a sandbox has started nothing of its mounts is left outside it', async () => {
+  test('leave no mount outside a sandbox after its start', async () => {
     await client.post('/v1/volumes', { name: 'gone' });
     const id = await start(request('gone', [{ type: 'named', name: 'gone', guest: '/data' }]));
     await until(
       () => Promise.resolve([...mountsOfRoom(), ...leftovers()]),
       (left) => left.length === 0,
     );
-    // Behind our back there is nothing to mount, so it does not start with an empty folder in place of the volume.
+    // A start outside the service fails, because the volume's folder is not mounted: an empty folder never replaces
+    // it.
     const container = (await containerOf(id))!;
     await container.stop({ t: 0 });
     await expect(container.start()).rejects.toThrow(/bind source path does not exist|no such file/);
   });
 
-  test('where the engine does not see our mounts, volumes are refused and doctor says why', async () => {
-    // In a mount namespace of its own the service can mount, but the engine is elsewhere.
+  test("are refused where the engine does not see the service's mounts, and doctor has the reason", async () => {
+    // In its own mount namespace the service can mount, but the engine is outside.
     const { out } = await startProgram([
       ...['unshare', '--mount', ...PROGRAM, 'doctor', '--json'],
       ...['--docker-socket', SOCKET, '--data-dir', '/nonexistent'],
@@ -370,7 +371,7 @@ describeDocker('volumes in containers', () => {
     );
   });
 
-  test('what a service that was killed in the middle of a start left is taken away by the next start', async () => {
+  test('of a service killed during a start are unmounted by the next start', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'killed' });
     const mounts = [{ type: 'named', name: 'killed', guest: '/data', options: { readonly: true } }];
     const { id } = await create(client, request('killed', mounts), {});
@@ -398,7 +399,7 @@ describeDocker('volumes in containers', () => {
     );
   });
 
-  test('what a crash left mounted is taken away, and the data is still there', async () => {
+  test('left mounted by a crash are unmounted, and keep their data', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'crashed' });
     const data = await dataOf(volume.id);
     writeFileSync(join(data, 'precious'), 'kept');

@@ -35,7 +35,7 @@ describeDocker('the docker runtime', () => {
     await service.close();
   });
 
-  test('the container is what the spec says', async () => {
+  test('creates the container of the specification', async () => {
     const { body } = await client.post(
       '/v1/sandboxes',
       request('spec', {
@@ -68,7 +68,7 @@ describeDocker('the docker runtime', () => {
       Privileged: false,
     });
     expect(Config.Env.filter((entry) => entry.startsWith('COLOUR='))).toEqual(['COLOUR=red']);
-    // Nothing that acts on labels on this machine takes its orders from a tenant.
+    // The labels of a tenant do not become labels of the container.
     expect(Config.Labels).toEqual({
       'dev.sandkeep.label.team': 'ml',
       'dev.sandkeep.label.traefik.enable': 'true',
@@ -81,7 +81,7 @@ describeDocker('the docker runtime', () => {
     expect(body.started_at).toBe(engineTime(State.StartedAt));
     expect(await execIn(body.id, 'cat', '/tmp/env')).toContain('COLOUR=red');
     expect(await execIn(body.id, 'cat', '/tmp/pwd')).toContain('/srv');
-    // Of the sandbox's own process: what an engine executes beside it has the hard limit as its soft one now and then.
+    // Read from the sandbox's own process: exec sometimes gets the hard limit as its soft one.
     expect(await execIn(body.id, 'cat', '/proc/1/limits')).toMatch(/^Max open files +100 +200 /m);
     const mounts = await execIn(body.id, 'cat', '/proc/mounts');
     expect(mounts).toMatch(/tmpfs \/scratch tmpfs rw,nosuid,noexec,[^\n]*size=8192k/);
@@ -89,7 +89,7 @@ describeDocker('the docker runtime', () => {
     expect(await execIn(body.id, 'ls', '/sys/class/net')).toMatch(/^lo\s*$/);
   });
 
-  test('what it prints and what the engine keeps for it fill no disk of the machine', async () => {
+  test('limits logs and other files of the engine on the disk of the machine', async () => {
     const cmd = [
       'sh',
       '-c',
@@ -115,17 +115,17 @@ describeDocker('the docker runtime', () => {
     expect(existsSync(`${LogPath}.2`)).toBe(false);
   });
 
-  test('without a command it stays, and a stop ends it without force', async () => {
+  test('keeps a sandbox without a command running, and a stop ends it without force', async () => {
     const { body } = await client.post('/v1/sandboxes', request('idle'), running);
     expect(body.status).toBe('running');
     await client.post(`/v1/sandboxes/${body.id}/stop`, {});
     const stopped = await untilStatus(client, body.id, 'stopped');
-    // It was asked to end, and did: the engine did not have to kill it.
+    // The process ended at the signal, without a kill by the engine.
     expect((await (await containerOf(body.id))!.inspect()).State.ExitCode).not.toBe(137);
     expect(stopped.body.last_failure_message).toBeNull();
   });
 
-  test('each run has the times of the engine; the disk stays from run to run; usage is their sum', async () => {
+  test('records runs with the times of the engine, keeps the disk between runs, and bills their sum', async () => {
     const { body } = await client.post('/v1/sandboxes', request('runs'), running);
     const times: [string, string][] = [];
     for (let round = 0; round < 3; round += 1) {
@@ -174,7 +174,7 @@ describeDocker('the docker runtime', () => {
     );
   });
 
-  test('a run that ends with its command: code 0 is stopped, another is failed, out of memory says so', async () => {
+  test('maps exit code 0 to stopped, other codes to failed, and reports out of memory', async () => {
     const run = async (name: string, script: string, memory_mib = 32) =>
       (
         await client.post(
@@ -199,7 +199,7 @@ describeDocker('the docker runtime', () => {
     );
   });
 
-  test('the end of its command leaves a sandbox up; the log has what the command printed', async () => {
+  test('keeps a sandbox up after its command ended, with the output in the log', async () => {
     const image = { type: 'oci', reference: 'sandkeep-test:ends' };
     const built = await docker.createContainer({ Image: IMAGE, Cmd: ['true'] });
     await built.commit({
@@ -238,7 +238,7 @@ describeDocker('the docker runtime', () => {
     }
   });
 
-  test('a command that ends at once is seen to end at each of many restarts', async () => {
+  test('notices the end of a command that ends at once, in each of many restarts', async () => {
     const ids = await Promise.all(
       Array.from({ length: 6 }, async (_, index) => {
         const spec = { runtime: { cmd: ['true'] }, lifecycle: { ends_with_command: true } };
@@ -265,7 +265,7 @@ describeDocker('the docker runtime', () => {
     }
   }, 180_000);
 
-  test('what cannot start says why', async () => {
+  test('reports the reason of a failed start', async () => {
     const missing = await client.post(
       '/v1/sandboxes',
       request('missing', { image: { type: 'oci', reference: 'no-such:image' } }),
@@ -286,7 +286,7 @@ describeDocker('the docker runtime', () => {
     );
   });
 
-  test('an image that cannot be pulled fails with the reason', async () => {
+  test('reports the reason of a failed pull', async () => {
     const answer = await client.post(
       '/v1/sandboxes',
       { name: 'unpullable', image: { type: 'oci', reference: 'localhost:1/nobody/nothing:1' } },
@@ -298,7 +298,7 @@ describeDocker('the docker runtime', () => {
     );
   });
 
-  test('a container that is killed or removed behind our back is found out, and its run closed', async () => {
+  test('notices a container killed or removed outside the service, and closes its run', async () => {
     const killed = await client.post('/v1/sandboxes', request('killed'), running);
     await (await containerOf(killed.body.id))!.kill();
     const failed = await untilStatus(client, killed.body.id, 'failed');
@@ -308,14 +308,14 @@ describeDocker('the docker runtime', () => {
     const removed = await client.post('/v1/sandboxes', request('removed'), running);
     await (await containerOf(removed.body.id))!.remove({ force: true });
     const lost = await untilStatus(client, removed.body.id, 'failed');
-    // A removal by force kills first, which may be seen before the container is gone.
+    // A forced removal kills first, and the runtime may see that before the container is gone.
     expect(lost.body.last_failure_message).toMatch(/no longer holds the sandbox|it was killed/);
     expect(lost.body.stopped_at >= lost.body.started_at).toBe(true);
     const again = await client.post(`/v1/sandboxes/${removed.body.id}/start`, {}, { wait_for: 'running' });
     expect(again.body.status).toBe('running');
   });
 
-  test('a container of this installation that the store does not know is destroyed; others are left alone', async () => {
+  test('destroys an unknown container of this installation, and no other', async () => {
     const { body } = await client.post('/v1/sandboxes', request('template'), running);
     const { Config } = await (await containerOf(body.id))!.inspect();
     const orphanId = '00000000-0000-7000-8000-000000000001';
@@ -341,7 +341,7 @@ describeDocker('the docker runtime', () => {
     }
   });
 
-  test('what it cannot enforce is refused by the name of the field', async () => {
+  test('refuses settings that it cannot enforce by the name of their field', async () => {
     const full = fullRequest('refused', 'none') as any;
     const bind = { type: 'bind', host: 'x', guest: '/x' };
     const refused: [field: string, part: Record<string, unknown>][] = [

@@ -19,7 +19,7 @@ const GUEST_V4 = '10.200.0.2';
 const GUEST_V6 = 'fd00:200::2';
 const PORTS = [53, 80, 443, 5000, 8080];
 
-/** Addresses of the other side, and by hand what they are. Those of `neighbour` are only ever asked for. */
+/** The addresses of the peers, and their groups by hand. Those of `neighbour` are only targets. */
 const WHAT: Record<string, Group[]> = {
   '8.8.8.8': ['public'],
   '9.255.255.255': ['public'],
@@ -101,7 +101,7 @@ interface Packet {
   port: number;
 }
 
-/** What a policy says of a packet: a walk along its rules, with nothing of the compiler in it. */
+/** The verdict of a policy on a packet: a walk along its rules that shares nothing with the compiler. */
 function verdict(
   { default_egress, default_ingress, rules = [] }: NetworkPolicy,
   packet: Packet,
@@ -198,7 +198,7 @@ const packet: fc.Arbitrary<Packet> = fc.record({
   port: fc.constantFrom(...PORTS),
 });
 
-test('a policy blocksEverything when it allows nothing', () => {
+test('a policy without any allowance blocks everything', () => {
   expect(blocksEverything({})).toBe(true);
   expect(blocksEverything({ default_egress: 'deny', default_ingress: 'deny', rules: [] })).toBe(true);
   const denial: Rule = { direction: 'any', destination: 'any', action: 'deny' };
@@ -224,7 +224,7 @@ describeNetns('the rules in the kernel', () => {
     `,
       GUEST,
     );
-    // The world has every address there is, and answers on one port for all of them.
+    // The peer has every address, and answers on one port for all of them.
     sh(
       `
       ip link set lo up; ip link set eth0 up
@@ -252,7 +252,7 @@ describeNetns('the rules in the kernel', () => {
   });
 
   async function outcomeOf({ way, peer, protocol, port }: Packet, expected: Rule['action']): Promise<string> {
-    // What is dropped is not told: that takes the whole wait.
+    // A dropped packet gets no answer, which takes the complete wait.
     const wait = expected === 'allow' || way === 'egress' ? 5_000 : 200;
     const attempt: Attempt =
       way === 'egress'
@@ -281,17 +281,17 @@ describeNetns('the rules in the kernel', () => {
 
   const everything = (way: Packet['way'], port: number): Packet[] =>
     Object.keys(WHAT)
-      // The world does not answer for neighbours, nor can it speak as them.
+      // The peer neither answers for neighbours nor sends as one.
       .filter((peer) => way === 'egress' || !WHAT[peer]!.includes('neighbour'))
       .flatMap((peer) => (['tcp', 'udp'] as const).map((protocol) => ({ way, peer, protocol, port })));
 
-  test('the public profile reaches what is public and the resolvers, and is open from outside', async () => {
+  test('let the public profile reach public addresses and the resolvers, and accept connections from outside', async () => {
     for (const port of [53, 443]) await expectVerdicts(PUBLIC_PROFILE, everything('egress', port));
     await expectVerdicts(PUBLIC_PROFILE, everything('ingress', 80));
   });
 
   test.each(['public', 'private', 'link_local', 'metadata', 'host'] as const)(
-    'the group %s has its addresses, and none of another group',
+    'give the group %s its addresses, and none of another group',
     async (group) => {
       const rules: Rule[] = [{ direction: 'any', destination: { group }, action: 'allow' }];
       const lifted: GuardedGroup[] = ['host', 'metadata'];
@@ -303,7 +303,7 @@ describeNetns('the rules in the kernel', () => {
   );
 
   test.each<{ lifted: GuardedGroup[] }>([{ lifted: [] }, { lifted: ['host'] }, { lifted: ['metadata'] }])(
-    'what the operator has not lifted stays closed whatever a policy says (lifted: $lifted)',
+    'keep forbidden addresses closed under every policy, except those that the operator allows (lifted: $lifted)',
     async ({ lifted }) => {
       const packets = [...everything('egress', 53), ...everything('egress', 80)];
       await expectVerdicts({ default_egress: 'allow' }, packets, lifted);
@@ -329,7 +329,7 @@ describeNetns('the rules in the kernel', () => {
     });
   });
 
-  test('pings are governed by the rules for their protocol', () => {
+  test('pass pings by the rules for their protocol', () => {
     const ping = (to: string, from = GUEST) => {
       try {
         sh(`busybox ping -c 1 -W 1 ${to}`, from);
@@ -354,7 +354,7 @@ describeNetns('the rules in the kernel', () => {
     expect([ping('8.8.8.8'), ping('2606:4700::1111'), ping(GUEST_V6, WORLD)]).toEqual([false, true, true]);
   });
 
-  test('new rules take the place of the old ones in one step, and replies to what was let through still pass', async () => {
+  test('are replaced in one step, and replies within allowed connections still pass', async () => {
     const open: NetworkPolicy = { default_egress: 'allow', default_ingress: 'deny' };
     await expectVerdicts(open, [{ way: 'egress', peer: '8.8.8.8', protocol: 'tcp', port: 80 }]);
     await expectVerdicts({ default_ingress: 'allow' }, [

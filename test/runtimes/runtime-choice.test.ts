@@ -26,7 +26,7 @@ async function serve(args: readonly string[]): Promise<Served> {
   return ready(launch(['serve', ...fixed, '--data-dir', dataDir, ...args]), dataDir);
 }
 
-/** Runs `serve` where it has to refuse; returns what it says. */
+/** Runs `serve`, which must refuse. Returns its message. */
 async function refused(args: readonly string[]): Promise<string> {
   const fixed = ['--json', '--port', '0', '--data-dir', join(folder!, 'data')];
   const launched = launch(['serve', ...fixed, ...args]);
@@ -35,7 +35,7 @@ async function refused(args: readonly string[]): Promise<string> {
 }
 
 function clientOf({ url }: Served, key: string): Client {
-  // A 503 is what some of these tests wait for.
+  // Some of these tests expect a 503.
   return makeClient(url, { org: { id: '', name: '', slug: '' }, key, keyId: '' }, { patience: 0 });
 }
 
@@ -43,7 +43,7 @@ interface Engine {
   close(): Promise<void>;
 }
 
-/** The machine's engine behind a socket of its own, which can be taken away. */
+/** The machine's engine behind a separate socket, which the test can remove. */
 async function openEngine(path: string): Promise<Engine> {
   const open = new Set<Socket>();
   const server: Server = createServer((client) => {
@@ -101,7 +101,7 @@ describe('the runtime of an installation', () => {
     expect(planRuntime({ choice, change: false }, installation)).toEqual(plan);
   });
 
-  test('another runtime than that of its sandboxes is refused until the operator accepts it', () => {
+  test('must be the one of its sandboxes, unless the operator accepts another', () => {
     expect(() => planRuntime({ choice: 'simulated', change: false }, docker)).toThrow(
       'this installation has 2 docker sandboxes, which the simulated runtime cannot run: use --runtime docker, delete them first, or leave them as they are with --change-runtime',
     );
@@ -119,7 +119,7 @@ describe('the runtime of an installation', () => {
     ['docker', ['simulated', 'docker']],
     ['simulated', ['simulated']],
     [null, []],
-  ])('an upgrade finds %s from the sandboxes there are', async (expected, runtimes) => {
+  ])('is %s after an upgrade, by its existing sandboxes', async (expected, runtimes) => {
     await withOlderDatabase(14, async (address, pool) => {
       await pool.query(
         `insert into orgs (id, name, slug, created_at, updated_at) values (gen_random_uuid(), 'o', 'o', now(), now())`,
@@ -143,7 +143,7 @@ describe('the runtime of an installation', () => {
   });
 });
 
-test('an installation with simulated sandboxes stays simulated unless the operator says otherwise', async () => {
+test('stays simulated with simulated sandboxes by default', async () => {
   folder = makeFolder();
   const nowhere = ['--docker-socket', NOWHERE];
   let service = await serve(nowhere);
@@ -187,7 +187,7 @@ test('an installation with simulated sandboxes stays simulated unless the operat
 describeDocker('an installation with containers', () => {
   beforeAll(() => makeImage());
 
-  test('waits for its engine, keeps what it knows, and goes on when the engine is back', async () => {
+  test('waits for its engine, keeps its state, and continues when the engine is back', async () => {
     folder = makeFolder();
     const socket = join(folder, 'engine.sock');
     let engine = await openEngine(socket);
@@ -239,7 +239,7 @@ describeDocker('an installation with containers', () => {
     });
     expect((await client.get(`/v1/sandboxes/${made.body.id}`)).body).toEqual(made.body);
 
-    // The same when the engine goes away under a service that has reached it.
+    // The same happens when the engine goes away after the service has reached it.
     await engine.close();
     await until(
       () => call(service, 'GET', '/readyz'),

@@ -24,7 +24,7 @@ afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 const HELD = { valid: true };
 
-/** A process on the engine. */
+/** A process attached to the engine. */
 const attach = () => new SimulatedRuntime(directory);
 
 function aRun(): Run {
@@ -36,7 +36,7 @@ async function heldBy(runtime: SimulatedRuntime): Promise<string[]> {
   return (await runtime.list()).map(({ runId, state }) => `${runId} ${state}`);
 }
 
-test('of processes that take the engine over at the same moment one has it, and the others write nothing', async () => {
+test('concurrent takeovers of the engine leave one owner, and the others write nothing', async () => {
   const first = attach();
   await first.takeOver(HELD);
   const before = aRun();
@@ -46,7 +46,7 @@ test('of processes that take the engine over at the same moment one has it, and 
     const rivals = Array.from({ length: 4 }, attach);
     const outcomes = await Promise.allSettled(rivals.map((rival) => rival.takeOver(HELD)));
     const winners = rivals.filter((_, index) => outcomes[index]!.status === 'fulfilled');
-    // More than one only where one was done before another had begun.
+    // There are several winners only when one finished before another began.
     expect(winners.length).toBeGreaterThanOrEqual(1);
     for (const [index, rival] of rivals.entries()) {
       const outcome = outcomes[index]!;
@@ -71,7 +71,7 @@ test('of processes that take the engine over at the same moment one has it, and 
   expect(readdirSync(directory).filter((name) => name !== 'engine-id')).toHaveLength(1);
 });
 
-test('a process that was held up until its term was over does not take the engine from its successor', async () => {
+test('a process delayed beyond its term does not take the engine from its successor', async () => {
   const successor = attach();
   let term: { readonly valid: boolean } = HELD;
   const late = attach();
@@ -94,7 +94,7 @@ test('a process that was held up until its term was over does not take the engin
   for (const one of [late, successor, next]) await one.close();
 });
 
-test('while the engine is taken over again, and when that failed, what ends by itself is nobody’s failure', async () => {
+test('a run that ends by itself during a takeover, or after a failed one, causes no error', async () => {
   const runtime = attach();
   await runtime.takeOver(HELD);
   const run = aRun();
@@ -110,13 +110,13 @@ test('while the engine is taken over again, and when that failed, what ends by i
   await runtime.close();
 });
 
-test('one that comes back after two successors finds that its file is not the one that counts', async () => {
+test('a process that resumes after two successors finds its file outdated', async () => {
   const [late, second, third] = [attach(), attach(), attach()];
   const first = attach();
   await first.takeOver(HELD);
   const run = aRun();
   await first.start(run, never);
-  // It had seen the first file, and makes the second when there is a third and the second is gone.
+  // The process saw the first file, and creates the second when a third exists and the second is gone.
   for (const one of [second, third]) await one.takeOver(HELD);
   const record = recordOf(directory)!;
   const held = join(directory, 'held-up');
@@ -135,7 +135,7 @@ test('one that comes back after two successors finds that its file is not the on
   for (const one of [first, late, second, third, last]) await one.close();
 });
 
-test('what a predecessor still writes is in no record that counts', async () => {
+test('late writes of a predecessor are in no valid record', async () => {
   const old = attach();
   await old.takeOver(HELD);
   const run = aRun();
@@ -150,7 +150,7 @@ test('what a predecessor still writes is in no record that counts', async () => 
   for (const one of [old, successor, third]) await one.close();
 });
 
-test('a record without a number, and one that ends in the middle of a line, are read', async () => {
+test('a record without a number, or with a truncated last line, is readable', async () => {
   const old = attach();
   await old.takeOver(HELD);
   const [kept, torn] = [aRun(), aRun()];

@@ -4,9 +4,8 @@ import { decide, type Step, type Wanted } from '../../src/sandboxes/reconcile/de
 import { STATUSES } from '../../src/sandboxes/spec/schema.js';
 
 /**
- * The reconciler's decision, stepped by a toy world that does what is decided: from every combination of what the store
- * wants and what the runtime holds it must come to rest, with the run closed when nothing runs, and nothing left of what
- * was removed.
+ * Applies each decision to a model of store and runtime. Every combination of wanted and held state must settle, with
+ * the run closed when nothing runs and no trace of removed sandboxes.
  */
 describe('the reconciler', () => {
   const held = (['none', 'prepared', 'running', 'exited'] as const).flatMap((state) =>
@@ -15,7 +14,7 @@ describe('the reconciler', () => {
   const run = { runId: 'current', runOpen: true };
   const wants = STATUSES.flatMap((status): Wanted[] =>
     [false, true].flatMap((removed): Wanted[] =>
-      // A run is open exactly while the status says so; one that is recorded as started may not be `starting` any more.
+      // A run is open exactly in these statuses. A run with a recorded start is never `starting`.
       status === 'created' || status === 'stopped' || status === 'failed'
         ? [
             {
@@ -33,7 +32,7 @@ describe('the reconciler', () => {
             ...(status === 'stopping'
               ? [{ status, removed, ...run, runStarted: true, placed: true, quiet: false }]
               : []),
-            // What has no place has not started either.
+            // A run without a worker has not started.
             ...(status === 'running'
               ? []
               : [{ status, removed, ...run, runStarted: false, placed: false, quiet: true }]),
@@ -41,13 +40,13 @@ describe('the reconciler', () => {
     ),
   );
 
-  /** Nothing is held of a run that has no place. */
+  /** The runtime holds nothing of a run without a worker. */
   const possible = ({ placed }: Wanted, holds: Holding | undefined) => placed || holds?.runId !== 'current';
   const worlds = wants.flatMap((wanted) =>
     held.filter((holds) => possible(wanted, holds)).map((holds) => [wanted, holds] as const),
   );
 
-  test.each(worlds)('comes to rest from %j with %j', (first, firstHeld) => {
+  test.each(worlds)('settles from %j with %j', (first, firstHeld) => {
     let world: World = { wanted: first, holds: firstHeld, destroyed: false };
     for (let steps = 0; steps < 10 && !world.destroyed; steps += 1) {
       world = after(decide(world.wanted, world.holds), world);
@@ -69,7 +68,7 @@ describe('the reconciler', () => {
     destroyed: boolean;
   }
 
-  /** What the one thing decided does to the world. */
+  /** Applies one decision to the model. */
   function after(step: Step, world: World): World {
     const { wanted, holds } = world;
     switch (step) {

@@ -9,7 +9,7 @@ const OPTIONS: TurnsOptions = {
   idleMs: 1_000,
 };
 
-/** Somebody who has been idle for so long, and what became of it. */
+/** A holder with this idle time, which records whether it was cut off. */
 function someone(idleMs = 0): Holder & { leaving: AbortController; wasCutOff: boolean } {
   const leaving = new AbortController();
   const holder = {
@@ -24,7 +24,7 @@ function someone(idleMs = 0): Holder & { leaving: AbortController; wasCutOff: bo
   return holder;
 }
 
-test('of those who wait, who has fewest places goes first', async () => {
+test('the next slot goes to the waiting key with the fewest slots', async () => {
   const turns = makeTurns(OPTIONS);
   const places = [await turns.take('a', someone()), await turns.take('a', someone())];
   const other = await turns.take('b', someone());
@@ -50,7 +50,7 @@ test('of those who wait, who has fewest places goes first', async () => {
   await Promise.all(waiting);
 });
 
-test('whose place is of no help is left alone; of the others the one that is idle for longest has to go', async () => {
+test('the queue cuts off the longest idle holder among those whose slot helps a waiting key', async () => {
   const turns = makeTurns(OPTIONS);
   const [idle, idler, idlest] = [someone(2_000), someone(3_000), someone(4_000)];
   const leave = await turns.take('a', idle);
@@ -66,7 +66,7 @@ test('whose place is of no help is left alone; of the others the one that is idl
   expect(await next).toBeTypeOf('function');
 });
 
-test('who is busy keeps the place until the patience of others is at an end', async () => {
+test('a busy holder keeps its slot until the wait of others times out', async () => {
   const turns = makeTurns({ ...OPTIONS, patienceMs: 50 });
   const busy = [someone(), someone(900)];
   for (const holder of busy) await turns.take('a', holder);
@@ -74,7 +74,7 @@ test('who is busy keeps the place until the patience of others is at an end', as
   expect(busy.some(({ wasCutOff }) => wasCutOff)).toBe(false);
 });
 
-test('few may wait, fewer of one key, and who goes away makes room among them', async () => {
+test('the queue is limited in total and for each key, and a leaving waiter frees its place', async () => {
   const turns = makeTurns(OPTIONS);
   const leave = await turns.take('a', someone());
   await turns.take('a', someone());

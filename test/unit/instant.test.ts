@@ -57,7 +57,7 @@ describe('instants', () => {
     fc.constantFrom(EARLIEST, LATEST, 0n, -1n),
   );
 
-  /** Parts of a date-time, that may not exist, and what the text of them should be read as. */
+  /** Parts of a possibly invalid date-time, and the expected value of their text. */
   const anyParts = fc.record({
     year: fc.oneof(fc.integer({ min: 0, max: 9999 }), fc.constantFrom(1, 1900, 1970, 2000, 2024, 2100, 9999)),
     month: fc.integer({ min: 0, max: 13 }),
@@ -103,7 +103,7 @@ describe('instants', () => {
     if (offset && (offset.hours > 23 || offset.minutes > 59)) return undefined;
     const shift = offset ? (offset.sign === '+' ? -1 : 1) * (offset.hours * 60 + offset.minutes) * 60 : 0;
     const seconds = daysSinceEpoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second + shift;
-    // A leap second stands at the end of a UTC day.
+    // A leap second is only at the end of a UTC day.
     if (second === 60 && seconds % 86_400 !== 0) return undefined;
     const scale = 10n ** 12n;
     const attos = BigInt(fraction.padEnd(18, '0'));
@@ -112,7 +112,7 @@ describe('instants', () => {
     return micros >= EARLIEST && micros <= LATEST ? micros : undefined;
   }
 
-  test('are read from any date-time there is, and from no other', () => {
+  test('are parsed from every valid date-time, and from nothing else', () => {
     fc.assert(
       fc.property(anyParts, (parts) => {
         const micros = microsOfParts(parts);
@@ -124,7 +124,7 @@ describe('instants', () => {
     );
   });
 
-  test('know every day of every kind of year, and none beside', () => {
+  test('accept every day of every kind of year, and no other', () => {
     for (const year of [1, 4, 100, 400, 1900, 1970, 2000, 2023, 2024, 2100, 9999]) {
       for (let month = 0; month <= 13; month += 1) {
         for (let day = 0; day <= 32; day += 1) {
@@ -156,12 +156,12 @@ describe('instants', () => {
     '２０２６-11-21T10:07:00Z',
     '1795255620',
     'now',
-  ])('are not read from %j', (text) => {
+  ])('are not parsed from %j', (text) => {
     expect(parseInstant(text)).toBeUndefined();
     if (text !== '2026-11-21') expect(parseDate(text)).toBeUndefined();
   });
 
-  test('round to the microsecond as they are told, also across a year', () => {
+  test('round to the microsecond in the given direction, also across a year', () => {
     expect(parseInstant('2026-12-31T23:59:59.9999991Z', 'down')).toBe('2026-12-31T23:59:59.999999Z');
     expect(parseInstant('2026-12-31T23:59:59.9999991Z', 'up')).toBe('2027-01-01T00:00:00.000000Z');
     expect(parseInstant('2026-12-31T23:59:59.9999990Z', 'up')).toBe('2026-12-31T23:59:59.999999Z');
@@ -179,11 +179,11 @@ describe('instants', () => {
     ['2016-12-31T23:59:60+01:00', undefined],
     ['2016-12-31T23:59:61Z', undefined],
     ['9999-12-31T23:59:60Z', undefined],
-  ])('read the leap second %s as the second after it, where there can be one', (text, expected) => {
+  ])('parse the leap second %s as the next second, at the end of a UTC day only', (text, expected) => {
     expect(parseInstant(text)).toBe(expected);
   });
 
-  test('and microseconds are the same thing, in the same order', () => {
+  test('map to microseconds and back, in the same order', () => {
     fc.assert(
       fc.property(anyMicros, anyMicros, (a, b) => {
         const instant = instantFromMicros(a);
@@ -196,7 +196,7 @@ describe('instants', () => {
     );
   });
 
-  test('leave in the shortest form that is exact', () => {
+  test('print in the shortest exact form', () => {
     fc.assert(
       fc.property(anyMicros, fc.constantFrom(1n, 1000n, 1_000_000n), (any, unit) => {
         const micros = (any / unit) * unit;
@@ -208,7 +208,7 @@ describe('instants', () => {
     );
   });
 
-  test('move by milliseconds', () => {
+  test('shift by milliseconds', () => {
     fc.assert(
       fc.property(anyMicros, fc.integer(), (micros, millis) => {
         const moved = micros + BigInt(millis) * 1000n;
@@ -218,19 +218,19 @@ describe('instants', () => {
     );
   });
 
-  test('of now come one after the other and are what the clock says', () => {
+  test('of now always increase, and follow the clock', () => {
     const before = BigInt(Date.now()) * 1000n;
     const readings = Array.from({ length: 5000 }, () => now());
     const after = BigInt(Date.now()) * 1000n;
     for (const [index, reading] of readings.entries()) {
       if (index > 0) expect(reading > readings[index - 1]!).toBe(true);
     }
-    // The two clocks of Node part by up to two milliseconds; a reading that meets the last one gives way by one.
+    // The two clocks of Node differ by up to two milliseconds, and a repeated reading moves on by one microsecond.
     expect(microsOf(readings[0]!)).toBeGreaterThan(before - 3000n);
     expect(microsOf(readings.at(-1)!)).toBeLessThan(after + 10_000n);
   });
 
-  test('are what PostgreSQL reads from the same text, and come back from it as they went', async () => {
+  test('equal those that PostgreSQL parses from the same text, in both directions', async () => {
     const client = new pg.Client({
       ...connectionConfig(withDatabase(inject('server'), 'template1')),
       types: pg.types,
@@ -259,7 +259,7 @@ describe('instants', () => {
     }
   });
 
-  test('of PostgreSQL in another zone, before Christ or without end are refused, not shifted', () => {
+  test('of PostgreSQL in another zone, before Christ or infinite are refused, not shifted', () => {
     for (const text of [
       '2026-11-21 10:07:00+01',
       '2026-11-21 10:07:00',

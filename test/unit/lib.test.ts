@@ -13,7 +13,7 @@ import { toPage } from '../../src/lib/page.js';
 import { findUnstorable, isDeeperThan } from '../../src/lib/storable-text.js';
 
 describe('directories', () => {
-  test('are made with those above them, once', () => {
+  test('are created with their parents, once', () => {
     const root = mkdtempSync(join(tmpdir(), 'sandkeep-lib-'));
     const path = join(root, 'a', 'b', 'c');
     expect(makeDirectories(path, 0o700)).toBe(join(root, 'a'));
@@ -21,12 +21,12 @@ describe('directories', () => {
     expect(makeDirectories(path, 0o711)).toBeUndefined();
     writeFileSync(join(path, 'file'), '');
     expect(() => makeDirectories(join(path, 'file'), 0o700)).toThrow(/EEXIST/);
-    // Node 20 says so of the path, Node 24 of the file.
+    // Node 20 names the path, Node 24 the file.
     expect(() => makeDirectories(join(path, 'file', 'below'), 0o700)).toThrow(/ENOTDIR|EEXIST/);
     rmSync(root, { recursive: true });
   });
 
-  test.runIf(existsSync('/proc/self'))('are refused where a file system has no place for them', () => {
+  test.runIf(existsSync('/proc/self'))('are refused where a file system cannot hold them', () => {
     expect(() => makeDirectories('/proc/nowhere/below', 0o700)).toThrow(/ENOENT/);
   });
 });
@@ -56,7 +56,7 @@ describe('lines', () => {
     fc.constantFrom('', '\r', ' ', 'größe ☃ 𝒳', '\u2028'),
   );
 
-  test('are the same however the bytes are cut into chunks', async () => {
+  test('are the same for any chunks of the bytes', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyLine), fc.boolean(), fc.array(fc.nat()), async (lines, ended, cuts) => {
         const clean = lines.map((text) => text.replaceAll(/[\n\ufeff]/g, ''));
@@ -70,7 +70,7 @@ describe('lines', () => {
     );
   });
 
-  test('of any bytes: each is text, or not UTF-8, or too long', async () => {
+  test('of any bytes are text, not UTF-8, or too long', async () => {
     const anyByte = fc.oneof(fc.nat(255), fc.constant(10), fc.constant(65));
     await fc.assert(
       fc.asyncProperty(fc.array(anyByte), fc.array(fc.nat()), fc.nat(6), async (values, cuts, longest) => {
@@ -94,7 +94,7 @@ describe('lines', () => {
     );
   });
 
-  test('that are far too long are not held in memory', async () => {
+  test('far above the limit are not held in memory', async () => {
     async function* endless(): AsyncGenerator<Buffer> {
       for (let count = 0; count < 512; count += 1) yield Buffer.alloc(1024 * 1024, 120);
       yield Buffer.from('\nlast');
@@ -119,7 +119,7 @@ describe('cursors', () => {
   const anyOwner = fc.uuid();
   const anyQuery = fc.jsonValue({ maxDepth: 2 });
 
-  test('give back the position they were made of', () => {
+  test('return the position they were made from', () => {
     fc.assert(
       fc.property(anyOwner, anyQuery, anyPosition, (owner, query, position) => {
         const cursor = cursors.encode(owner, query, position);
@@ -151,7 +151,7 @@ describe('cursors', () => {
     );
   });
 
-  test('in another spelling of the same bytes are damaged: there is one text for a position', () => {
+  test('in another encoding of the same bytes are damaged, because each position has one text', () => {
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const cursor = cursors.encode('owner', 'query', ['a', 'b']);
     for (let at = 0; at < cursor.length; at += 1) {
@@ -188,11 +188,11 @@ describe('cursors', () => {
   });
 });
 
-describe('what PostgreSQL cannot hold', () => {
+describe('the search for text that PostgreSQL cannot store', () => {
   const anyClean = fc.jsonValue().filter((value) => !/\\u(0000|d[89a-f])/.test(JSON.stringify(value)));
   const unstorable = fc.constantFrom('\0', 'a\0b', '\ud83d', '\ude00', 'x\ud83dy', '\ude00\ud83d');
 
-  test('is not found where it is not', () => {
+  test('finds nothing in valid values', () => {
     fc.assert(
       fc.property(anyClean, (value) => {
         expect(findUnstorable(value)).toBeUndefined();
@@ -201,7 +201,7 @@ describe('what PostgreSQL cannot hold', () => {
     expect(findUnstorable({ a: ['😀', '\u0001', '\uffff', 1, null, true] })).toBeUndefined();
   });
 
-  test('is found however deep it lies, and named by its path', () => {
+  test('finds it at any depth, and names it by its path', () => {
     const anyStep = fc.oneof(fc.nat(3), fc.stringMatching(/^[a-z]{1,3}$/));
     fc.assert(
       fc.property(fc.array(anyStep, { maxLength: 6 }), unstorable, anyClean, (path, text, beside) => {
@@ -218,7 +218,7 @@ describe('what PostgreSQL cannot hold', () => {
     );
   });
 
-  test('is found in a key too, and the path ends before it', () => {
+  test('finds it in a key, and ends the path at its object', () => {
     fc.assert(
       fc.property(unstorable, (key) => {
         expect(findUnstorable({ [key]: 1 })).toBe('');
@@ -228,7 +228,7 @@ describe('what PostgreSQL cannot hold', () => {
   });
 });
 
-test('how deep a value is nested is told without walking deeper', () => {
+test('the depth check of a value stops at the limit', () => {
   const nest = (levels: number, value: unknown): unknown =>
     Array.from({ length: levels }).reduce<unknown>(
       (inner, _, level) => (level % 2 ? [0, inner] : { a: 1, b: inner }),
@@ -243,7 +243,7 @@ test('how deep a value is nested is told without walking deeper', () => {
 });
 
 describe('pages', () => {
-  test('walk a list without a gap or a repetition, and the last one says so', () => {
+  test('cover a list without a gap or a repetition, and the last one ends it', () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.integer()), fc.integer({ min: 1, max: 7 }), (list, limit) => {
         const seen: number[] = [];
@@ -292,7 +292,7 @@ describe('redacted addresses', () => {
     expect(redactEmail(address)).toBe(redacted);
   });
 
-  test('show neither the name nor the host, stay as they are, and can be stored', () => {
+  test('show neither the name nor the host, stay the same when redacted again, and can be stored', () => {
     const anyPart = fc
       .string({ unit: 'grapheme', minLength: 3, maxLength: 20 })
       .filter((text) => !/[*@.]/.test(text));
@@ -311,7 +311,7 @@ describe('redacted addresses', () => {
   });
 });
 
-test('base 62 writes every number its own way, in the order of the numbers', () => {
+test('base 62 writes every number in one way, in numeric order', () => {
   const most = 62 ** 6 - 1;
   fc.assert(
     fc.property(fc.nat(most), fc.nat(most), (a, b) => {

@@ -19,7 +19,7 @@ const [one, two] = [uuidv7(), uuidv7()];
 const head = (seq: number, byte = seq) => ({ seq, link: Buffer.alloc(32, byte) });
 const seqs = () => new Map([...readHeads(file)].map(([org, { seq }]) => [org, seq]));
 
-test('two processes with one file keep the later end of each log', async () => {
+test('a file shared by two processes keeps the later end of each log', async () => {
   const [first, second] = [new EventHeads(file), new EventHeads(file)];
   first.note(one, head(100));
   await first.write({ now: true });
@@ -43,20 +43,20 @@ test('two processes with one file keep the later end of each log', async () => {
   );
 });
 
-test('what another process put in place of what was written is written again', async () => {
+test('a process writes its heads again after another process overwrote them', async () => {
   const heads = new EventHeads(file);
   heads.note(one, head(5));
   await heads.write({ now: true });
   const before = readFileSync(file);
   heads.note(one, head(100));
   await heads.write({ now: true });
-  // It had read the file before.
+  // The other process had read the file earlier.
   writeFileSync(file, before);
   await heads.write({ now: true });
   expect(seqs()).toEqual(new Map([[one, 100]]));
 });
 
-test('of two that say otherwise of one entry the one stays that was seen here', async () => {
+test('of two different heads for one entry a process keeps its own', async () => {
   const [first, second] = [new EventHeads(file), new EventHeads(file)];
   first.note(one, head(5, 1));
   await first.write({ now: true });
@@ -66,7 +66,7 @@ test('of two that say otherwise of one entry the one stays that was seen here', 
   expect(second.get(one)).toEqual(head(5, 2));
 });
 
-test('what could not be written is written the next time', async () => {
+test('heads that could not be written are written the next time', async () => {
   const heads = new EventHeads(file);
   heads.note(one, head(5));
   rmSync(folder, { recursive: true });
@@ -77,7 +77,7 @@ test('what could not be written is written the next time', async () => {
   expect(readdirSync(folder)).toEqual(['event-heads']);
 });
 
-test('a file with something else in it is said to be that, with what to do', () => {
+test('a file with other content is refused, with the remedy', () => {
   writeFileSync(file, Buffer.alloc(100));
   expect(() => new EventHeads(file)).toThrow(
     /event-heads is not what Sandkeep wrote there.*then remove the file/,

@@ -18,7 +18,7 @@ test('the lines of one turn of the event loop are written together, in order, an
 });
 
 test.each(['process.exit(3)', 'throw new Error("unforeseen")', 'process.kill(process.pid, "SIGTERM")'])(
-  'what was logged before %s is out',
+  'lines logged before %s are written',
   async (end) => {
     const module = new URL('../../dist/src/lib/log.js', import.meta.url).href;
     const program = `

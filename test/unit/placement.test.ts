@@ -21,7 +21,7 @@ function waiting(runId: string, needs: Amounts, rest: Partial<Waiting> = {}): Wa
   return { runId, needs, demands: [], pinnedTo: null, ...rest };
 }
 
-/** What becomes of a whole queue. */
+/** Places a complete queue. */
 function assign(workers: readonly Candidate[], queue: readonly Waiting[]) {
   const assignment = new Assignment(workers);
   const placed = new Map<string, string>();
@@ -38,8 +38,8 @@ function assign(workers: readonly Candidate[], queue: readonly Waiting[]) {
   return { placed, short };
 }
 
-describe('a place', () => {
-  test('goes to the worker with the most memory to spare', () => {
+describe('a placement', () => {
+  test('chooses the worker with the most free memory', () => {
     const { placed } = assign(
       [worker('a', amounts(4, 4_000), amounts(4, 1_000)), worker('b', amounts(4, 4_000), amounts(1, 2_000))],
       [waiting('1', amounts(1, 500)), waiting('2', amounts(1, 500))],
@@ -50,7 +50,7 @@ describe('a place', () => {
     ]);
   });
 
-  test('is where the disk is, and where everything that is asked for can be enforced', () => {
+  test('chooses the worker with the disk that can enforce every setting', () => {
     const workers = [
       worker('a', amounts(4, 4_000)),
       worker('b', amounts(4, 1_000), undefined, ['tmpfs', 'bind_mounts']),
@@ -65,20 +65,20 @@ describe('a place', () => {
       ['pinned', 'b'],
       ['demanding', 'b'],
     ]);
-    // These are not short of room: who could serve them is not there.
+    // These lack no capacity: the worker that could run them is away.
     expect([...short]).toEqual([]);
   });
 
-  test('is not taken by those behind who would fit, or the large would never get one', () => {
+  test('reserves room for a large start, and gives it to no later smaller one', () => {
     const one = [worker('a', amounts(4, 4_000), amounts(2, 2_000))];
     const queue = [waiting('large', amounts(4, 100)), waiting('small', amounts(1, 100))];
     expect(assign(one, queue)).toEqual({ placed: new Map(), short: new Set(['large', 'small']) });
-    // Another worker, which the large one does not wait for, goes on serving.
+    // Another worker continues to serve small starts.
     const two = [...one, worker('b', amounts(1, 4_000))];
     expect([...assign(two, queue).placed]).toEqual([['small', 'b']]);
   });
 
-  test('is not kept from others by what is too large for every worker', () => {
+  test('is not blocked by a start too large for every worker', () => {
     const { placed, short } = assign(
       [worker('a', amounts(2, 2_000))],
       [waiting('giant', amounts(64, 100)), waiting('small', amounts(1, 100))],
@@ -86,7 +86,7 @@ describe('a place', () => {
     expect([[...placed.keys()], [...short]]).toEqual([['small'], ['giant']]);
   });
 
-  test('counts the disk where the worker does', () => {
+  test('counts disk where the worker does', () => {
     const workers = [worker('a', amounts(9, 9_000, 100))];
     const queue = [waiting('1', amounts(1, 1, 60)), waiting('2', amounts(1, 1, 60))];
     expect([...assign(workers, queue).placed.keys()]).toEqual(['1']);
@@ -110,7 +110,7 @@ const someQueue = fc
   .array(fc.record({ needs: someAmounts, lasts: fc.integer({ min: 1, max: 5 }) }), { maxLength: 25 })
   .map((list) => list.map(({ needs, lasts }, index) => ({ ...waiting(`r${index}`, needs), lasts })));
 
-/** What of `placed` fits into a capacity, added up by hand. */
+/** The starts in `placed` that fit a capacity, added up by hand. */
 function load(all: readonly { needs: Amounts }[]): Amounts {
   const sum = (of: (needs: Amounts) => number) => all.reduce((total, { needs }) => total + of(needs), 0);
   return amounts(
@@ -120,7 +120,7 @@ function load(all: readonly { needs: Amounts }[]): Amounts {
   );
 }
 
-test('over time no worker holds more than it can, nobody who could run starves, and on one worker nobody is passed', () => {
+test("never exceeds a worker's capacity, starves no possible start, and keeps the order on one worker", () => {
   fc.assert(
     fc.property(someWorkers, someQueue, (workers, all) => {
       let queue = all;
@@ -169,8 +169,8 @@ test('over time no worker holds more than it can, nobody who could run starves, 
   );
 });
 
-/** Without what keeps a place, small ones that come for ever would pass the large one for ever. */
-test('a large one gets its place although small ones never stop coming', () => {
+/** Without the reservation an endless stream of small starts would overtake the large one forever. */
+test('a large start is placed even in an endless stream of small ones', () => {
   const capacity = amounts(4, 4);
   let running = [{ needs: amounts(1, 1), left: 2 }];
   let queue: Waiting[] = [waiting('large', amounts(4, 4))];

@@ -7,7 +7,7 @@ import { watchOpenAnswers } from '../../src/access/revocation.js';
 import { makeLog } from '../../src/lib/log.js';
 import { until } from '../support/polling.js';
 
-test('an answer whose client left before it was watched is not looked at', async () => {
+test('an answer whose client left before it was watched is not checked', async () => {
   const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
   const app = Fastify();
   let looks = 0;
@@ -29,7 +29,7 @@ test('an answer whose client left before it was watched is not looked at', async
   await app.close();
 });
 
-test('an answer that waits for others on a connection whose client left is not looked at for ever', async () => {
+test('an answer queued on a connection whose client left is not checked forever', async () => {
   const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
   const app = Fastify();
   let looks = 0;
@@ -37,7 +37,7 @@ test('an answer that waits for others on a connection whose client left is not l
   app.get('/', (_request, reply) => {
     open.watch(reply, () => Promise.resolve((looks += 1) > 0));
     watched += 1;
-    // Nobody answers: those behind the first have no socket.
+    // The first answer never ends, so the queued ones have no socket.
     reply.hijack();
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
@@ -48,7 +48,7 @@ test('an answer that waits for others on a connection whose client left is not l
     (count) => count === 5,
   );
   socket.destroy();
-  // A look comes every second until the service has noticed that the client left.
+  // A check runs every second until the service notices that the client left.
   await until(
     async () => {
       const before = looks;
@@ -61,7 +61,7 @@ test('an answer that waits for others on a connection whose client left is not l
   await app.close();
 });
 
-test('an answer is cut off whatever becomes of the looks at others', async () => {
+test('an answer is cut off whatever the result of other checks', async () => {
   const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
   const app = Fastify();
   const looks: (() => Promise<boolean>)[] = [

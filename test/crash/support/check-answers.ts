@@ -3,7 +3,7 @@ import { micros, type Journal } from './engine-journal.js';
 import type { Store, StoredSandbox } from './store-snapshot.js';
 import type { Asker } from './workload.js';
 
-/** What callers are shown is what the engine recorded: the lists, the quotas and the bill. Returns what is wrong. */
+/** Compares the answers of the API (lists, quotas, usage) with the record of the engine. Returns the faults. */
 export async function checkShown(
   url: string,
   { org, key, keyId }: Asker,
@@ -47,7 +47,7 @@ async function checkQuotas(client: Client, rows: readonly StoredSandbox[]): Prom
   );
 }
 
-/** Up to a moment that is over, so that what runs on does not change it. */
+/** The range ends in the past, so open runs do not change the sum. */
 async function checkBill(client: Client, journal: Journal, { runs }: Store): Promise<string[]> {
   const until = new Date(Date.now() - 5);
   const since = new Date(until.getTime() - 24 * 3_600_000);

@@ -1,7 +1,7 @@
 import type { Store, StoredEvent } from './store-snapshot.js';
 import { describe, type Asked, type Asker, type Operation } from './workload.js';
 
-/** The events of which an operation leaves one when it changes something. */
+/** A successful operation records one of these events. */
 const EVENTS: Record<Operation, readonly string[]> = {
   create: ['sandbox_created'],
   start: ['sandbox_start_requested', 'sandbox_start_queued'],
@@ -11,16 +11,16 @@ const EVENTS: Record<Operation, readonly string[]> = {
 };
 
 /**
- * What was acknowledged is there, what was refused left nothing, and nothing was carried out twice: each event of an
- * asker's key is the trace of one thing that it asked for, in the order in which it did. Returns what is wrong.
+ * Matches each event of a caller's key with one call of that caller, in order. Every acknowledged call has its event,
+ * no refused call has one, and no call has two. Returns the faults.
  */
 export function checkAsker(asker: Asker, store: Store): string[] {
   const wrong: string[] = [];
   const events = store.events.filter(({ actor_id }) => actor_id === asker.keyId);
   const used = new Set<Asked>();
-  /** Sandboxes whose first start was asked for with their creation. */
+  /** Sandboxes whose create requested the first start. */
   const startsWith = new Set<string>();
-  /** Sandboxes with a run that was admitted to follow another. `replay` finds the ones that did not begin. */
+  /** Sandboxes with a run queued after the current one. `replay` finds those that never started. */
   const queued = new Set<string>();
   let position = -1;
   for (const event of events) {

@@ -1,7 +1,7 @@
 import { micros, type Journal, type RecordedRun } from './engine-journal.js';
 import type { Store, StoredEvent, StoredRun, StoredSandbox } from './store-snapshot.js';
 
-/** Compares what the service wrote down with what the engine recorded, and each with itself. Returns what is wrong. */
+/** Compares the store with the record of the engine, and both with themselves. Returns the faults. */
 export function check(journal: Journal, store: Store): string[] {
   return [
     ...journal.wrong,
@@ -11,7 +11,7 @@ export function check(journal: Journal, store: Store): string[] {
   ];
 }
 
-/** Each run that the engine started is in the store with exactly its times, and no other. */
+/** The store has exactly the runs that the engine started, with the same times. */
 function checkRuns(journal: Journal, store: Store): string[] {
   const wrong: string[] = [];
   const stored = new Map(store.runs.map((run) => [run.id, run]));
@@ -48,7 +48,7 @@ function checkRuns(journal: Journal, store: Store): string[] {
   return wrong;
 }
 
-/** The engine runs what the store says, holds nothing else, and the sandbox shows the times of its latest run. */
+/** The engine holds exactly the sandboxes of the store, and each sandbox shows the times of its latest run. */
 function checkHeld(journal: Journal, store: Store): string[] {
   const wrong: string[] = [];
   for (const [id, { runId, running }] of journal.held) {
@@ -79,7 +79,7 @@ function checkHeld(journal: Journal, store: Store): string[] {
 
 const AT_REST = ['created', 'stopped', 'failed'];
 
-/** Each change of each sandbox has one event, in an order that makes sense, and the last one leads to what it is now. */
+/** Each change of a sandbox has one event, in a possible order, and the last event leads to the current status. */
 function checkEvents(store: Store): string[] {
   const wrong: string[] = [];
   const eventsOf = groupBy(store.events, ({ resource_id }) => resource_id);
@@ -117,9 +117,9 @@ function replay(
   let status: string | undefined;
   let runId: string | null = null;
   let removed = false;
-  /** Is a run admitted to follow the one that ends? */
+  /** Whether a run is queued after the one that ends. */
   let followed = false;
-  /** Has the run ended that another is to follow? Both are written in one transaction. */
+  /** Whether the run has ended that another follows. One transaction writes both. */
   let due = false;
   for (const { event_type: type, org_id, payload } of events) {
     const refuse = () => `${type} of run ${payload.run_id} does not follow ${status} with run ${runId}`;
@@ -183,7 +183,7 @@ function replay(
   }
   if (due) return 'the run that was to follow did not begin';
   if (removed !== sandbox.removed) return `is ${sandbox.removed ? '' : 'not '}removed`;
-  // What becomes of a removed one is told by its run alone.
+  // The status of a removed sandbox follows from its run alone.
   if (!removed && status !== sandbox.status) return `is ${sandbox.status}, not ${status}`;
   return runId === sandbox.run_id ? undefined : `has run ${sandbox.run_id}, not ${runId}`;
 }
@@ -196,7 +196,7 @@ function bySandbox(runs: Iterable<RecordedRun>): Map<string, RecordedRun[]> {
   return groupBy([...runs], ({ sandboxId }) => sandboxId);
 }
 
-/** As Map.groupBy, which Node 20 lacks. */
+/** Map.groupBy, which Node 20 lacks. */
 function groupBy<Key, T>(list: readonly T[], keyOf: (item: T) => Key): Map<Key, T[]> {
   const groups = new Map<Key, T[]>();
   for (const item of list) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);

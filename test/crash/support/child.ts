@@ -21,22 +21,21 @@ import { WEBHOOKS } from './event-receiver.js';
 import { ChaoticRuntime, type Chaos } from './faulty-runtime.js';
 
 /**
- * A process of the service to be killed: the worker alone or with the API, as `sandkeep serve` composes them. It loads
- * what it needs and then waits for its orders, so that one that is killed is replaced at once.
+ * A process of the service for tests to kill: a worker, with or without the API, composed as in `sandkeep serve`. It
+ * loads its modules and then waits for orders, so that a killed process is replaced quickly.
  */
 
-/** What it is told to serve. */
 export interface Orders {
   database: Address;
-  /** Of the simulated engine. */
+  /** The directory of the simulated engine. */
   directory: string;
   seed: number;
   chaos: Chaos;
   leaseMs: number;
   lingerMs: number;
-  /** Whether the worker begins at once. */
+  /** Whether the worker starts at once. */
   works: boolean;
-  /** What to add to the clock that all processes of a machine share, to get microseconds since 1970. */
+  /** Added to the monotonic clock of the machine, it gives microseconds since 1970. */
   clockOffset: string;
 }
 
@@ -89,7 +88,7 @@ async function serve(orders: Orders): Promise<void> {
     async stop() {
       stopping.abort();
       const closed = app?.close();
-      // Clients keep connections open on which they may never ask.
+      // Clients keep idle connections open.
       app?.server.closeAllConnections();
       await closed;
       await worker?.stop();
@@ -102,7 +101,7 @@ async function serve(orders: Orders): Promise<void> {
   report({ url });
 }
 
-/** Whoever runs the service starts it again until the database is there. */
+/** Retries like a supervisor that restarts the service until the database is up. */
 async function untilUp<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -114,8 +113,8 @@ async function untilUp<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * The clocks of two processes differ by up to a millisecond or two. What each writes is compared by time here, so they
- * share one; it never gives one reading twice.
+ * Two processes' clocks differ by up to two milliseconds, and the checks compare times across processes. So all share
+ * one clock, which never repeats a reading.
  */
 function sharedClock(offset: bigint): () => Instant {
   let last = 0n;
@@ -141,6 +140,6 @@ async function obey(command: Command): Promise<void> {
 }
 
 process.on('message', (command: Command) => void obey(command));
-// Nobody is left to kill it.
+// The parent is gone, and nothing else would end this process.
 process.on('disconnect', () => process.exit(1));
 report({ loaded: true });

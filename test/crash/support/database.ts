@@ -9,16 +9,16 @@ import { sleep } from '../../../src/lib/sleep.js';
 import { withDatabase } from '../../support/database.js';
 import { databaseOf, kill } from '../../support/processes.js';
 
-/** A PostgreSQL of the test's own, which can be killed and comes up again by itself. */
+/** A PostgreSQL server for one test, which the test can kill and which restarts by itself. */
 export interface OwnDatabase {
-  /** A database of its own, migrated and empty. */
+  /** Creates a migrated, empty database. */
   create(name: string): Promise<{ address: Address; pool: pg.Pool }>;
-  /** SIGKILL to all of its processes; undefined for an external one, which others may use. */
+  /** Sends SIGKILL to all its processes. Undefined for an external server, which others may use. */
   kill: (() => void) | undefined;
   close(): Promise<void>;
 }
 
-/** The embedded one, or the server that SANDKEEP_TEST_DATABASE_URL names. */
+/** Opens the embedded server, or the one that SANDKEEP_TEST_DATABASE_URL names. */
 export async function openOwnDatabase(): Promise<OwnDatabase> {
   const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-crash-db-'));
   chmodSync(dataDir, 0o755);
@@ -47,7 +47,7 @@ export async function openOwnDatabase(): Promise<OwnDatabase> {
   };
 }
 
-/** The shells around it live on and see it end, as when the kernel runs out of memory. */
+/** The shells that guard PostgreSQL survive and see it end, as when the kernel kills it for memory. */
 function killAll(dataDir: string): void {
   const { all, guards } = databaseOf(dataDir);
   kill('SIGKILL', ...all.filter((pid) => !guards.includes(pid)));
@@ -61,7 +61,7 @@ async function administer(server: Address, statement: string): Promise<void> {
   await admin.end();
 }
 
-/** Repeats what fails while the database is away. */
+/** Retries work that fails while the database is down. */
 export async function whenUp<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {

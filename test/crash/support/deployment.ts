@@ -16,16 +16,16 @@ export interface FleetOptions {
   victims: Victims;
   server: OwnDatabase;
   database: { address: Address; pool: Pool };
-  /** Of the simulated engine. */
+  /** The directory of the simulated engine. */
   directory: string;
   note: (text: string) => void;
-  /** Has more asked for at once. */
+  /** Starts more concurrent requests. */
   press: () => void;
 }
 
-/** The processes of the service that work on one database and one engine, and what befalls them. */
+/** The processes of the service on one database and one engine, and the faults that they suffer. */
 export class Fleet {
-  /** The one with the API, and those with a worker alone. */
+  /** The process with the API, and the processes with a worker only. */
   private api: Victim | undefined;
   private workers: Victim[] = [];
   private apiWorks = false;
@@ -36,18 +36,17 @@ export class Fleet {
     this.dice = options.dice;
   }
 
-  /** Where the API answers; undefined while there is none. */
+  /** The address of the API; undefined while there is none. */
   get url(): string | undefined {
     return this.api && this.api.url !== '' && !this.api.isGone() ? this.api.url : undefined;
   }
 
-  /** The end of what each has logged. */
+  /** The end of each process's log. */
   logs(): string {
     const all = this.api ? [this.api, ...this.workers] : this.workers;
     return all.map((one) => `process ${one.pid}: ${one.output()}`).join('\n');
   }
 
-  /** In order. */
   async stop(): Promise<void> {
     await this.arrange('api');
     await this.api!.stop();
@@ -57,7 +56,7 @@ export class Fleet {
     for (const one of [this.api, ...this.workers]) await one?.kill();
   }
 
-  /** Brings it about that one acts on the engine: the process with the API, or one with a worker alone. */
+  /** Arranges that one process acts on the engine: the one with the API, or one with a worker only. */
   async arrange(actor: Kind): Promise<void> {
     this.workers = this.workers.filter((one) => !one.isGone());
     if (!this.api || this.api.isGone()) await this.startApi(actor === 'api');
@@ -81,7 +80,7 @@ export class Fleet {
     return worker.serve(this.orders(true));
   }
 
-  /** Does not wait: it may be killed before it is ready. */
+  /** Returns before the process is ready: it may be killed earlier. */
   private replaceWorkers(): void {
     if (this.workers.every((one) => one.isGone())) void this.startWorker();
   }
@@ -125,7 +124,7 @@ export class Fleet {
     else await this.killDatabase();
   }
 
-  /** With what it acts on; its successor is sometimes killed while it starts. */
+  /** Kills the acting API process. Its successor is sometimes killed during its start. */
   private async killApi(): Promise<void> {
     const { dice } = this;
     await this.kill(this.api!);
@@ -141,7 +140,7 @@ export class Fleet {
   private async killWorkers(times: number): Promise<void> {
     const { dice } = this;
     for (let count = 0; count < times; count += 1) {
-      // One that stands by takes over at once; without one the next begins from nothing.
+      // A standby takes over at once; without one the next process starts from nothing.
       if (dice.chance(0.3)) await Promise.race([this.startWorker(), sleep(dice.between(0, 100))]);
       await this.kill(this.workers.shift()!);
       this.replaceWorkers();
@@ -149,7 +148,7 @@ export class Fleet {
     }
   }
 
-  /** In order, or nearly: the one that goes is sometimes killed while it does. */
+  /** Hands over to another process. The old one is sometimes killed while it stops. */
   private async handOver(): Promise<void> {
     if (this.apiWorks) {
       await this.startWorker();
@@ -161,13 +160,13 @@ export class Fleet {
     await this.startWorker();
     const stopping = old!.stop();
     if (this.dice.chance(0.5)) return stopping;
-    // Killed it does not end well, and need not.
+    // A killed process does not end cleanly.
     stopping.catch(() => undefined);
     await sleep(this.dice.between(0, 50));
     await this.kill(old!);
   }
 
-  /** Stopped for longer than its lease: it goes on as if nothing had been, while another may act already. */
+  /** Stops a process for longer than its lease. It then resumes unaware, while another may already act. */
   private async pause(): Promise<void> {
     const { dice } = this;
     const victim = this.apiWorks ? this.api! : this.workers[0]!;
@@ -178,7 +177,7 @@ export class Fleet {
       void this.startWorker();
       const deadline = Date.now() + 10 * LEASE_MS;
       while ((await this.epoch()) === before && Date.now() < deadline) await sleep(10);
-      // What is done now it will not have seen.
+      // The paused process misses these changes.
       this.options.press();
     } else {
       await sleep(LEASE_MS);
@@ -187,7 +186,7 @@ export class Fleet {
     victim.resume();
     this.options.note(`resume ${victim.pid}`);
     await sleep(dice.between(0, 100));
-    // The one that went on without it goes in its turn, or the one that was stopped.
+    // Then either its replacements or the paused process are killed.
     const others = this.workers.filter((one) => one !== victim);
     if (victim === this.api || (others.length > 0 && dice.chance(0.6))) {
       for (const one of others) await this.kill(one);
@@ -197,7 +196,7 @@ export class Fleet {
     }
   }
 
-  /** Changes when another takes over. */
+  /** The fencing token, which changes at each takeover. */
   private async epoch(): Promise<number | undefined> {
     const { rows } = await this.options.database.pool.query<{ epoch: number }>('select epoch from workers');
     return rows[0]?.epoch;
@@ -216,7 +215,7 @@ export class Fleet {
     await victim.kill();
   }
 
-  /** As if the machine had stopped in the middle of a line, which was never acted upon then. */
+  /** Truncates the last line of the record, as a crash of the machine does. Nothing acted on that line yet. */
   private tearRecord(): void {
     if (this.workers.some((one) => !one.isGone()) || !this.dice.chance(0.2)) return;
     const path = recordOf(this.options.directory);

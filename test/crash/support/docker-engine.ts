@@ -8,14 +8,14 @@ import { kill, until } from '../../support/processes.js';
 
 const READY_WITHIN_MS = 60_000;
 
-/** A Docker engine of the test's own, which can be killed. */
+/** A Docker engine for one test, which the test can kill. */
 export interface OwnEngine {
   socket: string;
   docker: Docker;
   start(): Promise<void>;
-  /** SIGKILL to the engine and to what runs containers for it; the containers' processes live on. */
+  /** Sends SIGKILL to the engine and to containerd. The processes of the containers survive. */
   kill(): Promise<void>;
-  /** Ends everything of it. */
+  /** Ends the engine and all its containers. */
   close(): Promise<void>;
 }
 
@@ -26,7 +26,7 @@ export async function openOwnEngine(): Promise<OwnEngine> {
   let daemon: ChildProcess | undefined;
 
   async function start(): Promise<void> {
-    // Left by one that was killed, they may name another process by now, for which a new engine would give way.
+    // The pid files of a killed engine may name other processes by now, and a new engine would refuse to start.
     for (const name of ['docker.pid', 'exec/containerd/containerd.pid']) {
       rmSync(join(folder, name), { force: true });
     }
@@ -35,7 +35,7 @@ export async function openOwnEngine(): Promise<OwnEngine> {
       `--exec-root=${folder}/exec`,
       `--pidfile=${folder}/docker.pid`,
     ];
-    // No network, and a namespace of its own: it would take the bridge of another engine away as left over.
+    // No network, and a namespace of its own: it would remove the bridge of another engine as stale.
     const apart = ['--host', `unix://${socket}`, '--bridge=none', '--iptables=false', '--ip6tables=false'];
     const log = openSync(join(folder, 'log'), 'a');
     daemon = spawn('unshare', ['--net', 'dockerd', ...places, ...apart], { stdio: ['ignore', log, log] });
@@ -79,7 +79,7 @@ export async function openOwnEngine(): Promise<OwnEngine> {
   };
 }
 
-/** What an engine has mounted stays when it is killed. */
+/** The mounts of a killed engine remain. */
 function unmountBelow(folder: string): void {
   const mounted = readFileSync('/proc/self/mounts', 'utf8')
     .split('\n')
@@ -88,7 +88,7 @@ function unmountBelow(folder: string): void {
   if (mounted.length > 0) execFileSync('umount', ['--lazy', ...mounted.toReversed()]);
 }
 
-/** Of those that name the folder on their command line; all or those of a program. */
+/** The processes with the folder on their command line; all or those of one program. */
 function processesOf(folder: string, program?: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)

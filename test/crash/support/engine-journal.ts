@@ -11,13 +11,13 @@ export interface RecordedRun {
 }
 
 export interface Journal {
-  /** Every run that has started, by its id, in the order of their starts. */
+  /** Every run that has started, by its id, in the order of the starts. */
   runs: Map<string, RecordedRun>;
-  /** What is held now: sandbox to the run it was given last. */
+  /** The present holdings: each sandbox and its last run. */
   held: Map<string, { runId: string; running: boolean }>;
-  /** What can be said to be wrong by the record alone. */
+  /** Faults within the record itself. */
   wrong: string[];
-  /** Tells one state of the record from another. */
+  /** The text of the record, to detect a change. */
   text: string;
 }
 
@@ -31,7 +31,7 @@ interface Line {
   removed?: true;
 }
 
-/** Reads the whole record of a simulated engine, past the service and with none of its code. */
+/** Reads the complete record of a simulated engine with code of its own. */
 export function readJournal(directory: string): Journal {
   const text = readSimulated(directory);
   const journal: Journal = { runs: new Map(), held: new Map(), wrong: [], text };
@@ -42,7 +42,7 @@ export function readJournal(directory: string): Journal {
   return journal;
 }
 
-/** The record of a simulated engine that counts; undefined when there is none yet. */
+/** The path of the valid record of a simulated engine; undefined when there is none yet. */
 export function recordOf(directory: string): string | undefined {
   const number = (name: string) => Number(/^simulated\.(\d+)\.ndjson$/.exec(name)?.[1] ?? -1);
   const latest = readdirSync(directory)
@@ -60,7 +60,7 @@ export function readSimulated(directory: string): string {
     try {
       return readFileSync(path, 'utf8');
     } catch (error) {
-      // Somebody has taken over since it was looked for.
+      // Another process has taken over since the path was read.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
   }
@@ -98,7 +98,7 @@ function follow(journal: Journal, { orgId, sandboxId, runId, ...entry }: Line): 
   }
 }
 
-/** Undefined for a line that was cut short. */
+/** Undefined for a truncated line. */
 function parse(line: string): Line | undefined {
   try {
     return JSON.parse(line) as Line;

@@ -7,16 +7,16 @@ import { webhookSettings } from '../../../src/settings.js';
 import { createWebhook } from '../../../src/webhooks/create.js';
 import { startReceiver, verify, type Receiver } from '../../support/webhook-receiver.js';
 
-/** What a process was sending when it was killed is sent again soon. */
+/** The deliveries of a killed process are retried soon. */
 export const WEBHOOKS = {
   ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
   ...{ timeoutMs: 5_000, claimMarginMs: 500, firstRetryMs: 20 },
 };
 
-/** Takes the events of several organizations, and some only when they come again. */
+/** Receives the events of several organizations, and accepts some only at a retry. */
 export class CrashReceiver {
   private readonly arrived = new Set<string>();
-  /** By organization. */
+  /** The secrets by organization. */
   private readonly secrets = new Map<string, string>();
   private readonly wrong: string[] = [];
 
@@ -29,7 +29,7 @@ export class CrashReceiver {
       if (secret === undefined || headers['webhook-id'] !== id || !verify(secret, headers, text)) {
         this.wrong.push(`${body.type} ${id} came to the webhook without the signature of its organization`);
       }
-      // Kept for their ids alone: there are many.
+      // The ids suffice, and there are many messages.
       receiver.messages = [];
       if (count % 20 === 0) return 503;
       this.arrived.add(id);
@@ -41,7 +41,7 @@ export class CrashReceiver {
     return new CrashReceiver(await startReceiver());
   }
 
-  /** `directory`: of the keys for secrets. */
+  /** `directory`: with the keys for secrets. */
   async listenTo(pool: Pool, orgId: string, directory: string): Promise<void> {
     const means = {
       ...{ pool, now, settings: { webhooks: WEBHOOKS } },
@@ -52,7 +52,7 @@ export class CrashReceiver {
     this.secrets.set(orgId, secret);
   }
 
-  /** What arrived and was never written down, and what was not signed. */
+  /** Events that arrived but are not stored, or have a wrong signature. */
   async invented(pool: Pool): Promise<string[]> {
     const { rows } = await pool.query<{ id: string }>(
       `select id from unnest($1::uuid[]) as arrived (id) where id not in (select event_id from event_log)`,
@@ -61,7 +61,7 @@ export class CrashReceiver {
     return [...this.wrong, ...rows.map(({ id }) => `${id} came to the webhook and is not in the event log`)];
   }
 
-  /** What has been written down and has not arrived, and what came of the attempts. */
+  /** Stored events that have not arrived, and the results of their attempts. */
   async missing(pool: Pool): Promise<string[]> {
     const { rows } = await pool.query<{ id: string; event_type: string; attempts: string }>(
       `select e.id, e.event_type, concat_ws(' ', w.failures, w.resume_at, d.status, d.due_at, d.results) as attempts

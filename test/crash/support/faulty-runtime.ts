@@ -4,29 +4,29 @@ import type { Holding, Run } from '../../../src/runtimes/runtime.js';
 import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import type { Dice } from './seeded-random.js';
 
-/** What goes wrong in an engine, and how often. */
+/** The faults of an engine, and their frequencies. */
 export interface Chaos {
-  /** The longest that a start and a stop take, in milliseconds. */
+  /** The longest time of a start and of a stop, in milliseconds. */
   startMs: number;
   stopMs: number;
-  /** The longest that a look at all of it takes: what is told is of the beginning. */
+  /** The longest time of a listing, which shows the state at its start. */
   listMs: number;
   /** The share of starts that are refused. */
   refuses: number;
-  /** The share of runs that end by themselves, and the longest that takes, in milliseconds. */
+  /** The share of runs that end by themselves, and the longest time until then, in milliseconds. */
   ends: number;
   endsWithinMs: number;
-  /** The share of runs that end while nobody looks: found ended by whoever takes over. */
+  /** The share of runs that end while no process is attached. The next process to take over finds them ended. */
   endsUnseen: number;
-  /** Changes are not told. */
+  /** Changes are not announced. */
   silent: boolean;
-  /** The engine restarts after so many milliseconds, which ends everything in it. */
+  /** The engine restarts after this many milliseconds, which ends all runs. */
   restartsAfterMs: number | null;
 }
 
 const KILLED = 137;
 
-/** A simulated engine with the troubles of a real one. Its record stays what it is: exact. */
+/** A simulated engine with the faults of a real one. Its record stays exact. */
 export class ChaoticRuntime extends SimulatedRuntime {
   constructor(
     directory: string,

@@ -14,28 +14,28 @@ export type Kind = 'api' | 'worker';
 /** A process of the service. */
 export interface Victim {
   readonly pid: number;
-  /** Of its API, once it is ready. */
+  /** The address of its API, once it is ready. */
   url: string;
-  /** Nothing of it acts any more. */
+  /** Resolves when the process has ended. */
   readonly gone: Promise<void>;
   isGone(): boolean;
-  /** The end of what it logged. */
+  /** The end of its log. */
   output(): string;
-  /** Resolves when it is ready; also when it is killed before. */
+  /** Resolves when it is ready, or has been killed. */
   serve(orders: Orders): Promise<void>;
   work(works: boolean): Promise<void>;
   kill(): Promise<void>;
   pause(): void;
   resume(): void;
-  /** In order. Throws when it does not end well. */
+  /** Stops cleanly. Throws when that fails. */
   stop(): Promise<void>;
 }
 
-/** Processes of the service; the next ones of each kind are loaded ahead. */
+/** Processes of the service; spares of each kind have loaded their modules. */
 export class Victims {
   private readonly spares: Record<Kind, Victim[]> = { api: [], worker: [] };
   private readonly all = new Set<Victim>();
-  /** Those that ended without having been told to. */
+  /** Processes that ended unexpectedly. */
   readonly fallen: string[] = [];
 
   constructor(private readonly kept: Record<Kind, number>) {
@@ -107,12 +107,12 @@ function launch(kind: Kind, onFall: (how: string) => void): Victim {
 
 async function ask(child: ChildProcess, gone: Promise<void>, command: Command): Promise<Report | undefined> {
   const answer = answerOf(child, gone);
-  // Into a channel that broke meanwhile: then it is gone.
+  // The channel may have broken: then the process is gone.
   child.send(command, () => undefined);
   return answer;
 }
 
-/** Undefined when the process is gone before. */
+/** Undefined when the process ends first. */
 async function answerOf(child: ChildProcess, gone: Promise<void>): Promise<Report | undefined> {
   const patience = new AbortController();
   try {

@@ -25,11 +25,11 @@ import { ask, type Asker, type Org, type Workload } from './workload.js';
 const ORGS = [[], ['max_sandboxes=5', 'max_concurrent_persistent_running=2'], []];
 const ASKERS_PER_ORG = 2;
 const SETTLES_WITHIN_MS = 40_000;
-/** A receiver that seemed to be down while the machine was busy is left alone for a while. */
+/** The circuit breaker may have opened while the machine was busy, and stays open for a while. */
 const DELIVERS_WITHIN_MS = 120_000;
 const NOTES_KEPT = 60;
 
-/** A database, a simulated engine, and the processes of the service that work on them and are killed. */
+/** A database, a simulated engine, and processes of the service that tests kill. */
 export class World {
   private readonly directory = mkdtempSync(join(tmpdir(), 'sandkeep-crash-'));
   private readonly notes: string[] = [];
@@ -37,7 +37,7 @@ export class World {
   private readonly askers: Asker[] = [];
   private readonly begun = performance.now();
   private readonly fleet: Fleet;
-  /** What each asker is busy with. */
+  /** The work in progress of each caller. */
   private readonly asking = new Map<Asker, Promise<void>>();
 
   private constructor(
@@ -61,12 +61,12 @@ export class World {
     return world;
   }
 
-  /** What was asked for and done to it, the latest last. */
+  /** The latest requests and faults, newest last. */
   history(): string {
     return [...this.notes.slice(-NOTES_KEPT), this.fleet.logs()].join('\n');
   }
 
-  /** Askers ask, something is killed, all comes to rest and is checked. Throws what is wrong. */
+  /** Callers send requests, a fault occurs, all settles and is compared. Throws the faults found. */
   async round(): Promise<void> {
     const { dice } = this;
     this.askers.push(...this.askers.splice(0, dice.between(0, this.askers.length - 1)));
@@ -77,7 +77,7 @@ export class World {
     await this.settle();
   }
 
-  /** Deletes everything, and sees that nothing is left, and that all of it was told to the webhooks. */
+  /** Deletes everything, and checks that nothing remains and that the webhooks got every event. */
   async end(): Promise<void> {
     await this.fleet.arrange('api');
     const ids = (await readStore(this.database.pool)).sandboxes;
@@ -127,7 +127,7 @@ export class World {
     return [...new Map(this.askers.map((asker) => [asker.org.id, asker])).values()];
   }
 
-  /** Has several askers ask for something, after what they are busy with. */
+  /** Queues more requests of several callers. */
   private press(): void {
     const { dice } = this;
     for (const asker of this.askers.slice(0, dice.between(2, this.askers.length))) {
@@ -135,7 +135,7 @@ export class World {
       const count = dice.between(2, 6);
       const before = this.asking.get(asker) ?? Promise.resolve();
       const asking = before.then(() => ask(load, asker, count));
-      // Looked at when the round ends; until then a failure must not count as one that nobody looks at.
+      // The end of the round awaits this. Until then a rejection must not count as unhandled.
       asking.catch(() => undefined);
       this.asking.set(asker, asking);
     }
@@ -160,7 +160,7 @@ export class World {
     this.notes.push(`${((performance.now() - this.begun) / 1_000).toFixed(3)} ${text}`);
   }
 
-  /** Waits until all is at rest or runs, and nothing is wrong. What stays wrong is thrown. */
+  /** Waits until every sandbox is settled and no fault is found. Throws the faults that stay. */
   private async settle(): Promise<void> {
     const deadline = Date.now() + SETTLES_WITHIN_MS;
     for (;;) {
@@ -186,7 +186,7 @@ export class World {
     return wrong.length > 0 ? wrong : this.checkLogs();
   }
 
-  /** Each event is in the log of its organization, once, and the log is in order. */
+  /** The log of each organization has each event once, in a valid order. */
   private async checkLogs(): Promise<string[]> {
     const trusted = { keys: openEventKeys({ file: join(this.directory, 'event-keys') })().known };
     const wrong: string[] = [];

@@ -1,8 +1,8 @@
-/** Decisions that come again with the same seed. */
+/** Random decisions, repeatable with the same seed. */
 export class Dice {
   constructor(private state: number) {}
 
-  /** At least 0, below 1: "mulberry32", which is short and good enough to choose by. */
+  /** At least 0, below 1: "mulberry32", a short generator that is good enough for choices. */
   private next(): number {
     this.state = (this.state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.state ^ (this.state >>> 15), 1 | this.state);
@@ -23,7 +23,7 @@ export class Dice {
     return list[this.between(0, list.length - 1)]!;
   }
 
-  /** One of the names, each as often as its weight says. */
+  /** One of the names, with probability in proportion to its weight. */
   weighted<Name extends string>(weights: Record<Name, number>): Name {
     const entries = Object.entries(weights) as [Name, number][];
     let left = this.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
@@ -34,7 +34,7 @@ export class Dice {
     return entries.at(-1)![0];
   }
 
-  /** The seed of another sequence, which goes its own way from here. */
+  /** A seed for an independent sequence. */
   seed(): number {
     return this.between(1, 2 ** 31 - 1);
   }

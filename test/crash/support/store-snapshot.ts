@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import type { Pool } from '../../../src/db/pool.js';
 
-/** All of a database that the checks look at, as of one moment. */
+/** The state of a database that the checks read, from one snapshot. */
 export interface Store {
   sandboxes: Map<string, StoredSandbox>;
   runs: StoredRun[];
-  /** In the order in which they happened. */
+  /** The events in the order of their occurrence. */
   events: StoredEvent[];
 }
 
@@ -77,7 +77,7 @@ export async function readStore(pool: Pool): Promise<Store> {
   }
 }
 
-/** Is nothing on its way to another status? */
+/** Whether no sandbox is about to change its status. */
 export async function isAtRest(pool: Pool): Promise<boolean> {
   const { rowCount } = await pool.query(
     `select from sandboxes

@@ -6,25 +6,25 @@ import type { Dice } from './seeded-random.js';
 
 export type Operation = 'create' | 'start' | 'stop' | 'restart' | 'delete';
 
-/** One thing that was asked for, however often the request was sent. */
+/** A call: one operation, however often its request is sent. */
 export interface Asked {
   operation: Operation;
   target: { id: string } | { name: string };
-  /** Of a creation: whether it starts. */
+  /** Whether a create starts the sandbox. */
   starts: boolean;
   key: string | undefined;
-  /** `unknown`: the connection broke, or the service said that it cannot tell. */
+  /** `unknown`: the connection broke, or the service answered that the outcome is unknown. */
   outcome: 'done' | 'refused' | 'unknown';
-  /** Whether it is answered when the sandbox runs. */
+  /** Whether the answer waits for the sandbox to run. */
   waits: boolean;
-  /** A request that was given up may be carried out later than what was asked for after it. */
+  /** An abandoned request may take effect after later calls. */
   late: boolean;
-  /** Of the sandbox that a creation made. */
+  /** The id of the created sandbox. */
   id: string | undefined;
   note: string;
 }
 
-/** Whoever asks, one thing after another, under an API key of its own: so its events can be told from all others. */
+/** A caller sends calls in sequence under its own API key, which identifies its events. */
 export interface Asker {
   org: Org;
   keyId: string;
@@ -36,24 +36,24 @@ export interface Org {
   id: string;
   name: string;
   slug: string;
-  /** Ids that creations have answered with. */
+  /** Ids from the answers to creates. */
   known: string[];
 }
 
 export interface Workload {
   dice: Dice;
-  /** Where an API answers now; waits until there is one. */
+  /** The present address of an API; waits until there is one. */
   url: () => Promise<string>;
-  /** What happened, for whoever reads a failure. */
+  /** Records an action for the message of a failure. */
   note: (text: string) => void;
-  /** Something that must never be. */
+  /** Records a fault. */
   wrong: (text: string) => void;
 }
 
 const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk', 'fox'];
 const GIVES_UP_AFTER_MS = 30_000;
 
-/** Asks for so many things, one after the other. */
+/** Sends this many calls in sequence. */
 export async function ask(load: Workload, asker: Asker, count: number): Promise<void> {
   for (let index = 0; index < count; index += 1) {
     if (load.dice.chance(0.5)) await sleep(load.dice.between(0, 60));
@@ -64,7 +64,7 @@ export async function ask(load: Workload, asker: Asker, count: number): Promise<
   }
 }
 
-/** What was asked for and what came of it, on a line. */
+/** A call and its outcome on one line. */
 export function describe({ operation, target, starts, key, outcome, id, note }: Asked): string {
   const what = `${operation}${starts ? '+start' : ''} ${Object.values(target)[0]}`;
   return `${what}${key === undefined ? '' : ` key ${key}`}: ${outcome}${id ? ` ${id}` : ''} ${note}`.trim();
@@ -92,7 +92,7 @@ async function carryOut(load: Workload, asker: Asker, asked: Asked): Promise<voi
   const { dice } = load;
   const request = requestFor(dice, asked);
   if (asked.key === undefined) return settle(load, asker, asked, await send(load, asker, request));
-  // Under a key it is sent until it is answered, and now and then twice at once.
+  // With an idempotency key the request is sent until it is answered, and sometimes twice at once.
   const times = dice.chance(0.2) ? 2 : 1;
   const deadline = Date.now() + GIVES_UP_AFTER_MS;
   for (;;) {
@@ -161,7 +161,7 @@ function settle({ wrong }: Workload, { org }: Asker, asked: Asked, answer: Answe
   if (!answer || answer.status === 503) return;
   asked.note = `${answer.status}${answer.body.status ? ` ${answer.body.status}` : ''}`;
   if (answer.status >= 500) wrong(`answered ${answer.status} ${answer.text}: ${describe(asked)}`);
-  // It may have been done, and deleted while the answer waited.
+  // The sandbox may have been started, and deleted while the answer waited.
   if (asked.waits && answer.status === 404) return;
   asked.outcome = answer.status < 300 ? 'done' : 'refused';
   if (asked.operation !== 'create' || asked.outcome !== 'done') return;
@@ -169,7 +169,7 @@ function settle({ wrong }: Workload, { org }: Asker, asked: Asked, answer: Answe
   org.known.push(asked.id);
 }
 
-/** What was answered is answered again, whatever has become of it. */
+/** A repeated request gets the same answer, whatever the present state. */
 async function repeat(load: Workload, asker: Asker, request: Request, before: Answer): Promise<void> {
   const again = await send(load, asker, request);
   if (!again || again.status === 503) return;
@@ -177,7 +177,7 @@ async function repeat(load: Workload, asker: Asker, request: Request, before: An
   load.wrong(`answered with ${before.text}, then under the same key with ${again.status} ${again.text}`);
 }
 
-/** Two requests under one key get one answer; of two that wait each sees its own moment. */
+/** Two requests under one key get one answer. With waits, each has the state at its own end. */
 function compare({ wrong }: Workload, { query }: Request, first: Answer, second: Answer): void {
   if (first.status >= 300 || second.status >= 300) return;
   const same = 'wait_for' in query ? first.body.id === second.body.id : first.text === second.text;
