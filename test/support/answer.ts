@@ -1,4 +1,4 @@
-/** An answer, whose body is checked against openapi.json before a test sees it. */
+/** An answer whose body matches openapi.json. */
 export interface Answer<Body = any> {
   status: number;
   headers: Headers;

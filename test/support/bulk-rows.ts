@@ -1,20 +1,20 @@
 import type { Sql } from '../../src/db/pool.js';
 import type { Instant } from '../../src/lib/instant.js';
 
-/** How much an organization gets, all of it in the `days` before `until`. */
+/** The number of rows for an organization, in the `days` before `until`. */
 export interface Plenty {
   sandboxes: number;
-  /** Of each sandbox, none longer than an hour and all of them over. */
+  /** For each sandbox, all of them closed and none longer than an hour. */
   runs: number;
   events: number;
   until: Instant;
   days: number;
 }
 
-/** A label that is asked for is on one sandbox in so many. `left` and `right` are never on the same. */
+/** One in this many sandboxes has the label. No sandbox has both `left` and `right`. */
 export const ONE_IN = { common: 2, rare: 2_500, left: 10, right: 10 } as const;
 
-/** A UUID of version 4 but for its beginning, which is a time, as in those that the service makes. */
+/** A UUID that begins with a time, like those of the service, and is otherwise of version 4. */
 const uuidAt = (time: string) =>
   `(regexp_replace(lpad(to_hex((extract(epoch from ${time}) * 1000)::bigint), 12, '0'), '^(.{8})', '\\1-')
     || substr(gen_random_uuid()::text, 14))::uuid`;
@@ -22,7 +22,7 @@ const uuidAt = (time: string) =>
 /** The n-th of $3 points in time, evenly over the $4 days before $2. */
 const TIME = "$2::timestamptz - (($3::bigint - n) * ($4::float8 / $3::bigint)) * interval '1 day'";
 
-/** Like the one that is there, whose specification is what the service writes, but for what a list looks at. */
+/** Copies of the existing sandbox, with its specification, that differ in the columns that lists read. */
 const SANDBOXES = `
   insert into sandboxes
   select r.* from sandboxes t
@@ -48,7 +48,7 @@ const LABELS = `
   from sandboxes s cross join lateral json_each_text(s.spec -> 'labels') l
   where s.org_id = $1 and s.removed_at is null`;
 
-/** One after the other from the creation until the end. */
+/** Runs in sequence from the creation until the end. */
 const RUNS = `
   insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
   select s.org_id, ${uuidAt('at')}, s.id, 2, 2048, 10, at, at + least(slot * 0.8, interval '1 hour'), 'exited'
@@ -58,7 +58,7 @@ const RUNS = `
   cross join lateral (select s.created_at + n * slot) a (at)
   where s.org_id = $1 and s.created_at < $2::timestamptz`;
 
-/** As they are when they are sealed. One type in a hundred is rare; each is about a sandbox and of one of ten actors. */
+/** Sealed events. One type in a hundred is rare; each is about a sandbox and of one of ten actors. */
 const EVENTS = `
   with written as (
     insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id)
@@ -79,8 +79,8 @@ const MONTHS = `
   select distinct org_id, event_type, category, date_trunc('month', occurred_at, 'UTC') from events where org_id = $1`;
 
 /**
- * Fills an organization that has one sandbox by a few statements, as fast as the database can. `sql` has to be one session of the
- * owner of the tables, and `vacuum analyze` is left to the caller.
+ * Fills an organization that has one sandbox, by a few fast statements. `sql`: one session of the owner of the
+ * tables. The caller runs `vacuum analyze`.
  */
 export async function loadPlenty(
   sql: Sql,
@@ -89,7 +89,7 @@ export async function loadPlenty(
 ): Promise<void> {
   await sql.query('set statement_timeout = 0');
   await sql.query(SANDBOXES, [orgId, until, sandboxes, days]);
-  // Without triggers: nothing is asked that needs what they write.
+  // Triggers are off: no test reads what they would write.
   await sql.query("set session_replication_role = 'replica'");
   await sql.query(LABELS, [orgId]);
   await sql.query(

@@ -26,7 +26,7 @@ export function urlOf(address: Address): string {
   return address.url;
 }
 
-/** Starts a command with nothing of this process's configuration. */
+/** Starts a command without the configuration of this process. */
 export function start(command: readonly string[], { env = {}, input, cwd = '/' }: RunOptions = {}) {
   const [program, ...args] = command;
   const { PATH = '', HOME = '' } = process.env;
@@ -47,7 +47,7 @@ export function run(args: readonly string[], options?: RunOptions): Promise<Ende
   return start([...PROGRAM, ...args], options).ended;
 }
 
-/** Runs a command with --json that must succeed; gives what it printed. */
+/** Runs a command with --json that must succeed. Returns the parsed output. */
 export async function runJson(args: readonly string[], options?: RunOptions): Promise<any> {
   const { code, out, err } = await run([...args, '--json'], options);
   expect({ code, err }).toEqual({ code: 0, err: '' });
@@ -55,7 +55,7 @@ export async function runJson(args: readonly string[], options?: RunOptions): Pr
   return JSON.parse(out);
 }
 
-/** One sentence on standard error that says what is wrong, and no stack. */
+/** Expects one sentence on standard error that names the fault, and no stack. */
 export function expectRefused({ code, out, err }: Ended, sentence: string | RegExp): void {
   expect({ code, out }).toEqual({ code: 1, out: '' });
   expect(err.replace('\n(--help says more)', '')).toMatch(/^(sandkeep|error): [^\n]+\n$/);

@@ -2,16 +2,16 @@ import { sleep } from '../../src/lib/sleep.js';
 import type { Answer } from './answer.js';
 import { expectDocumented } from './openapi.js';
 
-/** How long a request is tried again that the service was too busy for, in milliseconds. */
+/** How long a request is retried while the service is overloaded, in milliseconds. */
 const PATIENCE_MS = 120_000;
 
 interface RequestOptions {
   query?: Record<string, string | number | boolean | string[]> | string;
   body?: unknown;
   headers?: Record<string, string>;
-  /** Another key than the client's own; null sends none. */
+  /** Replaces the client's own key; null sends none. */
   key?: string | null;
-  /** Gives the request up. */
+  /** Aborts the request. */
   signal?: AbortSignal;
 }
 
@@ -28,8 +28,8 @@ export interface Client {
 }
 
 /**
- * On a slow machine a request may wait too long for a connection to the database: it is told so, and asks again. Where the database
- * is lost on purpose nobody must (`patience` 0): what was answered with 503 may have been done, and is done twice or refused then.
+ * On a slow machine a request may time out while it waits for a connection, so it is retried. Tests that stop the
+ * database set `patience` to 0: a request answered with 503 may have been executed.
  */
 export function makeClient(
   url: string,
@@ -80,7 +80,7 @@ export function makeClient(
   };
 }
 
-/** Of an answer that does not end, what comes first. */
+/** The first chunk of an endless answer. */
 async function beginningOf(response: Response): Promise<string> {
   const reader = response.body!.getReader();
   const { value } = await reader.read();

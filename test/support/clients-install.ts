@@ -5,9 +5,10 @@ import { promisify } from 'node:util';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { CLIENT_VERSION } from '../clients/table.js';
 
-/** The official clients, each in a folder that is kept from one test run to the next: the packages have 90 MB. */
-
-/** An installed client, or the reason why it is missing. */
+/**
+ * An installed client, or the reason why it is missing. The packages have 90 MB, so their folders are kept between
+ * test runs.
+ */
 export type Installed<T> = (T & { missing?: undefined }) | { missing: string };
 
 const CACHE = join(PACKAGE_ROOT, 'node_modules', '.cache');
@@ -26,7 +27,7 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
   const platform = PLATFORMS[`${process.platform}-${process.arch}`];
   if (platform === undefined) return { missing: `there are none for ${process.platform} ${process.arch}` };
   const binaries = `@superradcompany/microsandbox-${platform}`;
-  // The package of the platform is named too: as an optional one, npm leaves it out where Node is older than 22.
+  // npm omits the optional package of the platform under Node versions below 22, so it is named here.
   const packages = ['microsandbox', binaries].map((name) => `${name}@${CLIENT_VERSION}`);
   const flags = ['--ignore-scripts', '--no-save', '--no-audit', '--no-fund'];
   const retries = ['--fetch-retries=1', '--fetch-retry-mintimeout=1000'];
@@ -40,7 +41,7 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
   );
 }
 
-/** The Python SDK. `folder`: what PYTHONPATH has to name. */
+/** The Python SDK. `folder`: the value of PYTHONPATH. */
 export async function installFromPyPI(): Promise<Installed<{ python: string; folder: string }>> {
   const wanted = `microsandbox==${CLIENT_VERSION}`;
   const flags = ['--quiet', '--no-deps', '--disable-pip-version-check', '--retries', '1'];
@@ -58,7 +59,7 @@ export async function installFromPyPI(): Promise<Installed<{ python: string; fol
   }
 }
 
-/** Returns the folder of that name in the cache; fills a new one unless it is there. */
+/** Returns the folder of that name in the cache, and fills it when it is new. */
 async function installOnce(name: string, install: (folder: string) => Promise<void>): Promise<string> {
   const installed = join(CACHE, name);
   if (existsSync(installed)) return installed;
@@ -68,7 +69,7 @@ async function installOnce(name: string, install: (folder: string) => Promise<vo
     await install(folder);
     renameSync(folder, installed);
   } catch (error) {
-    // Another test file may have been quicker.
+    // Another test file may have finished first.
     if (!existsSync(installed)) throw error;
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -76,7 +77,7 @@ async function installOnce(name: string, install: (folder: string) => Promise<vo
   return installed;
 }
 
-/** The first line in which the installer says what is wrong. */
+/** The first line of the installer's error. */
 function reasonOf({ message, stderr = '' }: Error & { stderr?: string }): string {
   const lines = stderr.split('\n').map((line) => line.trim());
   return lines.find((line) => /error/i.test(line)) ?? message;

@@ -17,7 +17,7 @@ const missing: Record<Row['client'], string | undefined> = {
   node: npm.missing,
   python: pypi.missing,
 };
-/** Nothing else needs Python: without it, the tests with its SDK are always skipped. */
+/** Only these tests need Python: without it, they are always skipped. */
 const isRequired = process.env['SANDKEEP_TEST_CLIENTS'] === 'required';
 
 for (const reason of [npm.missing, pypi.missing]) {
@@ -25,8 +25,8 @@ for (const reason of [npm.missing, pypi.missing]) {
 }
 
 /**
- * One test a session of the table, on the service that `start` starts. Without npm they are skipped and say so; with
- * SANDKEEP_TEST_CLIENTS=required, as in CI, they fail instead.
+ * Adds a test for each session of the table, on the service that `start` starts. Without npm they are skipped with
+ * the reason; with SANDKEEP_TEST_CLIENTS=required, as in CI, they fail.
  */
 export function testClients(title: string, runtime: RuntimeName, start: () => Promise<TestService>): void {
   describe(title, () => {
@@ -60,7 +60,7 @@ export function testClients(title: string, runtime: RuntimeName, start: () => Pr
   });
 }
 
-/** Runs the rows; returns those with another outcome than expected. */
+/** Runs the rows. Returns those with an unexpected outcome. */
 async function runSession(
   { files = {}, rows }: Session,
   runtime: RuntimeName,
@@ -91,11 +91,11 @@ interface Invocation {
   env?: Record<string, string>;
 }
 
-/** The process of a row. Programs find the SDK imported; an error is printed as its name and message. */
+/** The process of a row. Programs have the SDK imported, and print an error as its name and message. */
 function invocationOf({ client, run }: Row): Invocation {
   if (client === 'python') {
     if (pypi.missing !== undefined) throw new Error(pypi.missing);
-    // The process ends inside main: threads of the SDK sometimes abort an interpreter that shuts down.
+    // The process exits inside main: threads of the SDK sometimes abort an interpreter that shuts down.
     const lines = [
       'import asyncio, os',
       'from microsandbox import Sandbox, Volume',

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { connectionConfig, type Address } from '../../src/db/pool.js';
 
-/** The same server, another database. Embedded ones are reached by a URL too, which can name the socket's folder. */
+/** Another database on the same server. A URL can name the socket folder of an embedded server. */
 export function withDatabase(address: Address, name: string): Address {
   if ('socket' in address) {
     return { url: `postgres://sandkeep@/${name}?host=${encodeURIComponent(address.socket)}` };
@@ -13,7 +13,7 @@ export function withDatabase(address: Address, name: string): Address {
 
 let count = 0;
 
-/** A database of its own, migrated and empty. */
+/** Creates a migrated, empty database. */
 export async function cloneTemplate(
   server: Address,
 ): Promise<{ address: Address; drop: () => Promise<void> }> {
@@ -29,7 +29,7 @@ export async function cloneTemplate(
 async function administer(server: Address, statement: string): Promise<void> {
   const admin = new pg.Client(connectionConfig(withDatabase(server, 'template1')));
   await admin.connect();
-  // Two files may clone at once; PostgreSQL lets only one session use a template.
+  // Two files may clone at once, but PostgreSQL lets only one session use a template.
   await admin.query('select pg_advisory_lock(1)');
   await admin.query(statement);
   await admin.end();

@@ -8,11 +8,11 @@ import { nft, sh } from './netns.js';
 import { startTestService, type TestService } from './service.js';
 import { until } from './polling.js';
 
-/** A world that sandboxes may or may not reach: a network namespace with routes of the machine to it, and looks at it. */
+/** An outside network for sandboxes: a namespace with routes of the machine to it, and functions that observe it. */
 
 export const WORLD = 'sk-world';
 const LINK = 'sk-world';
-/** Addresses in a namespace that this test makes, to which the machine has routes while it runs. */
+/** Addresses in that namespace. The machine has routes to them while the test runs. */
 export const PUBLIC = '45.12.34.56';
 export const PRIVATE = '10.202.0.5';
 export const LINK_LOCAL = '169.254.7.7';
@@ -21,8 +21,8 @@ export const RESOLVER = '10.203.0.53';
 export const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
 
 /**
- * Makes the world anew. There is one on a machine, for there is one of each address: of what a run has left that was
- * killed, the routes would lead into nowhere.
+ * Creates the network. There is one on a machine, because its addresses are fixed. It replaces the remains of a
+ * killed test run, whose routes lead nowhere.
  */
 export function makeWorld(): void {
   removeWorld();
@@ -41,7 +41,7 @@ export function makeWorld(): void {
   sh(addresses.map((address) => `ip route replace ${address}/32 via 10.201.0.2`).join('\n'));
   nft(
     WORLD,
-    // A server of UDP answers from the address of its interface: the kernel puts that right for what it redirected.
+    // A UDP server answers from its interface address. The kernel translates it for redirected packets.
     `table inet world {
       chain count {
         type filter hook prerouting priority mangle
@@ -62,7 +62,7 @@ export function removeWorld(): void {
   `);
 }
 
-/** How many packets have come so far to where nobody without a policy may go. */
+/** The number of packets to addresses that are forbidden without a policy. */
 export function forbiddenPackets(): number {
   return Number(/counter packets (\d+)/.exec(sh('nft list table inet world', WORLD))![1]);
 }
@@ -120,7 +120,7 @@ export async function bridgeOf({ ctx }: TestService): Promise<string> {
   return `sandkeep-${rows[0]!.id}`;
 }
 
-/** Leaves a holder without a sandbox, as a start does that is killed right then. */
+/** Leaves a holder without a sandbox, as a kill during a start does. */
 export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Promise<void> {
   const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
   const orphan = await docker.createContainer({
@@ -133,7 +133,7 @@ export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Prom
   await orphan.start();
 }
 
-/** A service on the engine, whose sandboxes ask the world for names. */
+/** Starts a service on the engine whose sandboxes resolve names in the outside network. */
 export async function startWith(
   options: { network?: string; allow?: readonly GuardedGroup[] },
   beforeConnecting: () => unknown = () => undefined,
@@ -153,7 +153,7 @@ export async function startWith(
   });
 }
 
-/** Ends a service when its sandboxes are gone, and sees that its bridge is gone too. */
+/** Deletes the sandboxes, closes the service, and checks that its bridge is removed. */
 export async function end(service: TestService | undefined, client: Client | undefined): Promise<void> {
   if (!service || !client) return;
   for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
@@ -166,6 +166,5 @@ export async function end(service: TestService | undefined, client: Client | und
   );
   const name = await bridgeOf(service);
   await service.close();
-  // Nobody is on it any more.
   expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
 }

@@ -4,7 +4,7 @@ import { SOCKET } from './docker.js';
 import type { TestOptions, TestService } from './service.js';
 import { until } from './polling.js';
 
-/** What puts a service of the tests on a Docker engine: that of the machine unless said. */
+/** Options that put a test service on a Docker engine. Default: the engine of the machine. */
 export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions, 'runtime'> {
   return {
     runtime: (instanceId, volumes) =>
@@ -12,7 +12,7 @@ export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions
   };
 }
 
-/** Destroys the sandboxes of these organizations, and waits until the engine holds nothing of the service any more. */
+/** Destroys the sandboxes of these organizations, and waits until the engine holds nothing of the service. */
 export async function destroyAll(service: TestService, ...clients: Client[]): Promise<void> {
   for (const client of clients) {
     for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {

@@ -7,7 +7,7 @@ import { describe } from 'vitest';
 
 export const SOCKET = process.env['SANDKEEP_DOCKER_SOCKET'] ?? '/var/run/docker.sock';
 export const docker = new Docker({ socketPath: SOCKET });
-/** Made from the machine's static busybox: no registry is needed. */
+/** Built from the machine's static busybox, so no registry is needed. */
 export const IMAGE = 'sandkeep-test:busybox';
 
 const BUSYBOX = '/bin/busybox';
@@ -31,8 +31,8 @@ const APPLETS = [
 const reason = await whyNot();
 
 /**
- * Tests against a real engine. Without one they are skipped and say so; with SANDKEEP_TEST_DOCKER=required, as in CI,
- * they fail instead.
+ * Tests against a real engine. Without one they are skipped with the reason; with SANDKEEP_TEST_DOCKER=required, as
+ * in CI, they fail.
  */
 export const describeDocker =
   reason === undefined || process.env['SANDKEEP_TEST_DOCKER'] === 'required'
@@ -52,12 +52,12 @@ async function whyNot(): Promise<string | undefined> {
     : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
 }
 
-/** An image of nothing but busybox, without a command of its own. */
+/** An image that holds only busybox, without a command. */
 export function makeImage(socket = SOCKET): void {
   makeBusybox(IMAGE, { socket });
 }
 
-/** An image of nothing but busybox. `change`: an instruction of a Dockerfile. */
+/** An image that holds only busybox. `change`: an instruction of a Dockerfile. */
 export function makeBusybox(
   name: string,
   { change, socket = SOCKET }: { change?: string; socket?: string } = {},
@@ -89,7 +89,7 @@ export function importImage(
   );
 }
 
-/** The container of a sandbox, found by the label every container of the service has. */
+/** The container of a sandbox, found by a label of the service. */
 export async function containerOf(sandboxId: string): Promise<Docker.Container | undefined> {
   const found = await docker.listContainers({
     all: true,
@@ -98,7 +98,7 @@ export async function containerOf(sandboxId: string): Promise<Docker.Container |
   return found[0] && docker.getContainer(found[0].Id);
 }
 
-/** Runs a command inside and returns what it printed. */
+/** Runs a command inside and returns its output. */
 export async function execIn(sandboxId: string, ...command: string[]): Promise<string> {
   const container = await containerOf(sandboxId);
   const exec = await container!.exec({ Cmd: command, AttachStdout: true, AttachStderr: true });

@@ -6,8 +6,8 @@ import { compile, explainFirst } from '../../src/http/validation.js';
 type Written = EventContent & { leaf: Buffer };
 
 /**
- * Throws when an event that the service wrote is not as the catalogue says. What is imported has no leaf of its own, and what
- * a test has tampered with another one.
+ * Throws when an event of the service does not match the catalogue. Imported events have no leaf and tampered events
+ * have a wrong one, so both are skipped.
  */
 export async function expectCatalogued(pool: Pool): Promise<void> {
   const { rows } = await pool
@@ -16,7 +16,7 @@ export async function expectCatalogued(pool: Pool): Promise<void> {
        from events where leaf is not null`,
     )
     .catch((error: unknown) => {
-      // A test that takes the database away has nothing that could be looked at.
+      // A test that stops the database has no events to check.
       if (isUnreachable(error)) return { rows: [] as Written[] };
       throw error;
     });

@@ -3,7 +3,7 @@ import type { Pool } from '../../src/db/pool.js';
 import { inTransaction } from '../../src/db/transaction.js';
 import { until } from './polling.js';
 
-/** Takes an organization's events away, as retention does, so that a test begins with none. */
+/** Removes an organization's events, so that a test starts with none. */
 export async function dropEvents(pool: Pool, orgId: string): Promise<void> {
   await inTransaction(pool, async (tx) => {
     await tx.query("select set_config('sandkeep.event_retention', 'on', true)");
@@ -12,7 +12,7 @@ export async function dropEvents(pool: Pool, orgId: string): Promise<void> {
   });
 }
 
-/** Waits until all events that are committed are in the log. */
+/** Waits until all committed events are sealed. */
 export async function untilSealed(pool: Pool, orgId: string, millis?: number): Promise<void> {
   await until(
     async () => {
@@ -36,7 +36,7 @@ export async function wholeLog(pool: Pool, orgId: string, page = 500): Promise<L
   }
 }
 
-/** What somebody does to the tables who can do anything: triggers do not hold him. */
+/** Runs statements as an attacker with full rights, whom no trigger stops. */
 export async function tamper(pool: Pool, ...statements: readonly string[]): Promise<void> {
   await inTransaction(pool, async (tx) => {
     await tx.query('set local session_replication_role = replica');

@@ -1,6 +1,6 @@
 import type { Client } from './client.js';
 
-/** One server-sent event; a comment has only its text. */
+/** A server-sent event; a comment has only its text. */
 export interface ServerEvent {
   event?: string;
   id?: string;
@@ -8,7 +8,7 @@ export interface ServerEvent {
   comment?: string;
 }
 
-/** Opens a stream of server-sent events. `headers`: beside the key. */
+/** Opens a stream of server-sent events. `headers`: additional ones. */
 export async function openEvents(
   client: Client,
   path: string,
@@ -45,7 +45,7 @@ function parse(block: string): ServerEvent {
   return event;
 }
 
-/** Everything until the stream ends, without comments. */
+/** All events until the stream ends, without comments. */
 export async function allEvents(events: AsyncIterable<ServerEvent>): Promise<ServerEvent[]> {
   const all: ServerEvent[] = [];
   for await (const event of events) if (event.comment === undefined) all.push(event);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { openapi } from './openapi.js';
 
-/** Requests made from openapi.json: most are nearly right, so that they get past the first check. */
+/** Requests made from openapi.json: most are nearly valid, so that they pass the first check. */
 export interface FuzzRequest {
   method: string;
   /** With the query. */
@@ -76,16 +76,16 @@ const nasty = fc.constantFrom(
   ],
 );
 const junk = fc.oneof(nasty, fc.string({ unit: 'binary', maxLength: 40 }), fc.string({ maxLength: 20 }));
-// Made once, as everything below that is given as a value: to make an arbitrary of texts takes far longer than to draw from it.
+// Made once, like every arbitrary below: making an arbitrary of texts takes far longer than drawing from it.
 const word = fc.stringMatching(/^[a-z][a-z0-9-]{0,12}$/);
 const anything: fc.Arbitrary<unknown> = fc.oneof(fc.jsonValue({ maxDepth: 4 }), junk);
 
-/** Fifteen times in sixteen what `usual` gives. */
+/** Draws from `usual` fifteen times in sixteen. */
 function mostly<T, U>(usual: fc.Arbitrary<T>, otherwise: fc.Arbitrary<U>): fc.Arbitrary<T | U> {
   return fc.oneof({ weight: 15, arbitrary: usual }, { weight: 1, arbitrary: otherwise });
 }
 
-/** A value of a schema, now and then of none. */
+/** A value that mostly matches the schema. */
 function valueOf(schema: Schema, depth = 0): fc.Arbitrary<unknown> {
   return mostly(rightValueOf(schema, depth), anything);
 }
@@ -153,13 +153,13 @@ function textOf({ format, examples }: Schema): fc.Arbitrary<string> {
   );
 }
 
-/** What fetch lets into a header. */
+/** Characters that fetch allows in a header. */
 const headerText = fc.oneof(
   fc.stringMatching(/^[!-~]{1,30}$/),
   fc.constantFrom('Lw', 'L2E', '*/*', 'text/csv', 'bytes=0-', 'true', 'x'.repeat(4_000)),
 );
 
-/** `ids`: of what there is. `keys`: what to authenticate with. */
+/** `ids`: of existing resources. `keys`: for authentication. */
 export function fuzzRequest(ids: string[], keys: string[]): fc.Arbitrary<FuzzRequest> {
   const operations = Object.entries(openapi.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, operation: operation as Schema })),
@@ -200,7 +200,7 @@ export function fuzzRequest(ids: string[], keys: string[]): fc.Arbitrary<FuzzReq
   return fc.oneof(...ofEach);
 }
 
-/** A parameter as often as it may come, each time as text. */
+/** A parameter with its possible repetitions, each as text. */
 function pairsOf({ name, schema }: Parameter): fc.Arbitrary<[string, string][]> {
   return valueOf(schema).map((value) =>
     (Array.isArray(value) ? value : [value]).map((item): [string, string] => [
@@ -220,7 +220,7 @@ function withQuery(path: string, pairs: [string, string][]): string {
   return query === '' ? path : `${path}?${query.slice(0, 12_000)}`;
 }
 
-/** As percent-encoding does it, half of a surrogate pair as well, which it refuses. */
+/** Percent-encoding that also accepts an unpaired surrogate. */
 function escape(text: string): string {
   return encodeURIComponent(text.toWellFormed());
 }

@@ -10,14 +10,17 @@ import { withDatabase } from './database.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** The server of this test run; each test file clones a database of its own from the template. */
+    /** The server of this test run; each test file clones a database from the template. */
     server: Address;
   }
 }
 
 const TEMPLATE = 'sandkeep_template';
 
-/** One PostgreSQL for the run, embedded unless SANDKEEP_TEST_DATABASE_URL names another, with a migrated template. */
+/**
+ * Starts PostgreSQL for the run, with a migrated template. Default: embedded; SANDKEEP_TEST_DATABASE_URL names
+ * another server.
+ */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-test-'));
   const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];

@@ -5,12 +5,12 @@ import { createKey } from '../../src/keys/create.js';
 import { makeClient, type Client } from './client.js';
 import type { TestService } from './service.js';
 
-/** A line of an import file, before it is written down. */
+/** A line of an import file as an object. */
 export type Line = { kind: string } & Record<string, any>;
 
 let count = 0;
 
-/** Lines with all that is required; `fields` adds to it and overrides it. */
+/** Lines with all required fields; `fields` adds to them and overrides them. */
 export const line = {
   org: (fields: Record<string, unknown> = {}): Line => {
     count += 1;
@@ -170,7 +170,7 @@ export const FULL_SPEC = {
   image: 'python:3.12',
 };
 
-/** Everything that is left out has the default of the API here, so that it is shown as it is written. */
+/** A spec that writes out the defaults of the API, so that it is shown unchanged. */
 export const BARE_SPEC = {
   resources: { vcpus: 1, memory_mib: 512 },
   runtime: { metrics_sample_interval_ms: 1000, disable_metrics_sample: false },
@@ -182,7 +182,7 @@ export const BARE_SPEC = {
   network: { enabled: false, ports: [], trust_host_cas: false },
 };
 
-/** What the API shows of a sandbox line. */
+/** The answer of the API for a line of a sandbox. */
 export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
   return {
     last_failure_message: null,
@@ -199,7 +199,7 @@ export function toText(lines: readonly unknown[]): string {
   return lines.map((value) => `${JSON.stringify(value)}\n`).join('');
 }
 
-/** Imports a file of this content, which arrives in chunks that heed no line. */
+/** Imports a file with this content, in chunks that split lines. */
 export async function importText(
   service: TestService,
   content: string | Buffer,
@@ -221,7 +221,7 @@ export function importAll(
   return importText(service, toText(lines), options);
 }
 
-/** A client with a key of an organization that is there. */
+/** A client with a key of an existing organization. */
 export async function clientOf(service: TestService, org: Line): Promise<Client> {
   const { id, name, slug } = org as unknown as Client['org'];
   const { id: keyId, key } = await createKey(service.ctx.pool, id, 'reader', operator('test'));
@@ -245,7 +245,7 @@ export async function listAll(
   return items;
 }
 
-/** What was imported, beside the events of the import and of the key that reads it. */
+/** The imported events, without those about the import and about the key that reads them. */
 export function importedEvents(client: Client, query: Record<string, string | number> = {}): Promise<any[]> {
   return listAll(client, '/v1/events', { event_type: ['!api_key_created', '!history_imported'], ...query });
 }

@@ -1,5 +1,5 @@
-// One side of a network: answers on the ports of its arguments and, asked by lines of JSON on its standard input,
-// tries to reach the other side. Plain JavaScript, as it is started inside a network namespace of its own.
+// A peer in a network: it answers on the ports of its arguments. On requests by JSON lines on its standard input it
+// tries to reach the other side. Plain JavaScript, because it starts inside a network namespace.
 import { createSocket } from 'node:dgram';
 import { createServer, connect } from 'node:net';
 import { createInterface } from 'node:readline';
@@ -33,7 +33,7 @@ function serveTcp(port, host) {
   return new Promise((resolve) => server.listen({ port, host, ipv6Only: host === '::' }, resolve));
 }
 
-/** `reached`; `refused`, when somebody says so at once; `lost`, when nobody says anything in time. */
+/** `reached`, `refused` after an error, or `lost` without an answer in time. */
 function tryTcp({ from, to, port, wait }) {
   return new Promise((resolve) => {
     const socket = connect({ host: to, port, ...(from ? { localAddress: from } : {}) });
@@ -48,10 +48,7 @@ function tryTcp({ from, to, port, wait }) {
   });
 }
 
-/**
- * The kernel takes a datagram for an answer within a flow that it has seen, whatever the rules have become since: no
- * attempt comes from a port from which another came.
- */
+/** The kernel accepts packets of a known flow even after a change of the rules, so each attempt uses a new source port. */
 let lastSource = 10_000;
 
 function tryUdp({ from, to, port, wait }) {
@@ -72,7 +69,7 @@ function tryUdp({ from, to, port, wait }) {
     const send = () =>
       socket.connect(port, to, () => {
         ask();
-        // What was refused is said at the next use of the socket.
+        // The socket reports a refusal at its next use.
         setTimeout(ask, 20);
       });
     socket.bind((lastSource += 1), from ?? (isV6 ? '::' : '0.0.0.0'), send);

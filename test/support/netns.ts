@@ -10,7 +10,7 @@ const PEER = join(import.meta.dirname, 'netns-peer.mjs');
 
 const reason = whyNot();
 
-/** Skips, and says so, where there are no namespaces to be had; fails there with SANDKEEP_TEST_DOCKER=required. */
+/** Skips the tests with the reason where namespaces are unavailable, or fails with SANDKEEP_TEST_DOCKER=required. */
 export const describeNetns =
   reason === undefined || process.env['SANDKEEP_TEST_DOCKER'] === 'required'
     ? describe
@@ -26,7 +26,7 @@ function whyNot(): string | undefined {
   return undefined;
 }
 
-/** Runs a script of shell commands, in a namespace if one is named. Returns what it printed. */
+/** Runs a shell script, in a namespace if one is named. Returns its output. */
 export function sh(script: string, namespace?: string): string {
   const inside = namespace === undefined ? [] : ['ip', 'netns', 'exec', namespace];
   return execFileSync('env', [...inside, 'sh', '-euc', script], {
@@ -42,7 +42,7 @@ export function nft(namespace: string, rules: string): void {
 
 export interface Attempt {
   protocol: 'tcp' | 'udp';
-  /** The address it comes from; the usual one unless said. */
+  /** The source address. Default: the one of the route. */
   from?: string;
   to: string;
   port: number;

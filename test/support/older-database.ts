@@ -9,7 +9,7 @@ import { withDatabase } from './database.js';
 
 const FOLDER = join(PACKAGE_ROOT, 'migrations');
 
-/** A database as a release before left it, with the migrations up to number `last`. It is dropped in the end. */
+/** Runs `work` with a database of an earlier release, with the migrations up to number `last`, and drops it. */
 export async function withOlderDatabase(
   last: number,
   work: (address: Address, pool: pg.Pool, name: string) => Promise<void>,

@@ -6,7 +6,7 @@ import { expect } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Answer } from './answer.js';
 
-/** The committed description. `npm run check` sees to it that it is the one the service serves. */
+/** The committed description, which `npm run check` compares with the service. */
 export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, unknown> };
@@ -23,7 +23,7 @@ const ajv = new Ajv2020.default({ strict: false, allErrors: true, discriminator:
 formats.default(ajv);
 ajv.addSchema(closed(openapi) as object, 'openapi');
 
-/** Only what is documented may leave: an object that lists its properties has no others. */
+/** Forbids undocumented properties: an object has only those that its schema lists. */
 function closed(node: unknown): unknown {
   if (Array.isArray(node)) return node.map(closed);
   if (typeof node !== 'object' || node === null) return node;
@@ -49,11 +49,11 @@ function findOperation(method: string, path: string) {
       pattern.every((part, index) => part.startsWith('{') || part === parts[index])
     );
   });
-  // A literal part goes before a parameter, as in the router.
+  // A literal part takes precedence over a parameter, as in the router.
   return matches.toSorted((a, b) => a.path.split('{').length - b.path.split('{').length)[0];
 }
 
-/** The answer is of a status the operation documents, and its body is what the document says, with nothing beside it. */
+/** Expects a documented status, and a body that matches its schema without additional properties. */
 export function expectDocumented(method: string, path: string, answer: Answer): void {
   expect(answer.headers.get('x-request-id'), 'every answer has a request id').toMatch(/^[\w.:-]+$/);
   const type = /^[^;]*/.exec(answer.headers.get('content-type') ?? '')![0];

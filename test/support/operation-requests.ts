@@ -8,14 +8,14 @@ export interface Classified {
   query?: Record<string, string>;
   body?: unknown;
   headers?: Record<string, string>;
-  /** The code and message for what does not exist, where it is not that of sandboxes. */
+  /** The code and message for an unknown resource, where they are not those of sandboxes. */
   absent?: [code: string, message: string];
 }
 
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
 const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
 
-// Clients take every other code on the routes of files for a sandbox that does not exist.
+// On the routes of files, clients read every other code as an unknown sandbox.
 const inVolume =
   (suffix: string, body?: unknown) =>
   ({ volume }: Fixture) => ({
@@ -25,8 +25,8 @@ const inVolume =
   });
 
 /**
- * Every operation of openapi.json, with what makes it touch something of the organization whose ids it is given.
- * A route that is added and not classified here fails the tests of isolation and authorization.
+ * A request of every operation of openapi.json to resources of the given organization. The tests of isolation and
+ * authorization fail for a route that is missing here.
  */
 export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   list_sandboxes: () => ({ path: '/v1/sandboxes' }),
@@ -94,18 +94,18 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   rotate_key: ({ key }) => ({ path: `/v1/keys/${key.id}/rotate`, body: {}, absent: NO_KEY }),
 };
 
-/** What an organization has that others must not get at. */
+/** The resources of an organization that others must not reach. */
 export interface Fixture {
   client: Client;
   sandbox: { id: string; name: string };
   volume: { id: string };
   event: { id: string };
   key: { id: string };
-  /** Disabled, so that nothing changes by itself. */
+  /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
 }
 
-/** An organization that has one of everything; the sandbox runs. */
+/** Makes an organization with one resource of each kind; the sandbox runs. */
 export async function makeFixture(service: TestService): Promise<Fixture> {
   const client = await service.newOrg();
   await client.post('/v1/volumes', { name: 'mounted' });
@@ -148,7 +148,7 @@ const TABLES = [
   'webhook_deliveries',
 ];
 
-/** Everything that an organization has in the store. */
+/** All rows of an organization. */
 export async function snapshot(service: TestService, orgId: string): Promise<unknown[][]> {
   const rows = await Promise.all(
     TABLES.map((table) =>

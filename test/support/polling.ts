@@ -2,10 +2,10 @@ import { sleep } from '../../src/lib/sleep.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 
-/** A machine that is busy with something else makes no test fail. Below the time limit of a test, so that the last value shows. */
+/** The time-out covers a busy machine. It is below the time limit of a test, so that the last value is shown. */
 const PATIENCE_MS = 120_000;
 
-/** Asks again and again until the answer is as wanted. Fails with the last one after `millis`, which can only be longer. */
+/** Polls until the value is as wanted. Throws with the last value after at least `millis`. */
 export async function until<T>(
   ask: () => Promise<T>,
   wanted: (value: T) => boolean,
@@ -20,7 +20,7 @@ export async function until<T>(
   }
 }
 
-/** Waits for a sandbox to be in a status, or gone for `null`. */
+/** Waits for a status of a sandbox, or for its absence with `null`. */
 export function untilStatus(
   client: Client,
   id: string,

@@ -7,9 +7,9 @@ import tar from 'tar-stream';
 import { docker } from './docker.js';
 
 export interface PrivateRegistry {
-  /** How images in it are named: `<host>/<name>`. */
+  /** The host in the names of its images: `<host>/<name>`. */
   host: string;
-  /** Every attempt to log in, as the engine sent it. */
+  /** The login attempts as the engine sent them. */
   logins: string[];
   close(): Promise<void>;
 }
@@ -17,8 +17,8 @@ export interface PrivateRegistry {
 const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
 /**
- * A registry that gives one image, under any name, to who logs in as `username` with `password` (OCI distribution,
- * pull only). On a loopback address, where engines do not insist on TLS.
+ * A registry that serves one image, under any name, to `username` with `password` (OCI distribution, pull only). It
+ * listens on loopback, where engines do not require TLS.
  */
 export async function servePrivateRegistry(
   image: string,

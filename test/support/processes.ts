@@ -24,7 +24,7 @@ const START_TIMEOUT_MS = 90_000;
 export interface Launched {
   process: ChildProcess;
   pid: number;
-  /** What it has written so far. */
+  /** Its output so far. */
   out(): string;
   err(): string;
   exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
@@ -34,7 +34,7 @@ export interface Launched {
 export interface Served extends Launched {
   dataDir: string;
   url: string;
-  /** Undefined unless this start made the first key. */
+  /** Undefined when this start did not create the first key. */
   firstKey: string | undefined;
 }
 
@@ -56,7 +56,7 @@ export function copyFolder(from: string, to: string): void {
   if (status !== 0) throw new Error(stderr);
 }
 
-/** Ends everything that runs in or on the folder, then removes it. */
+/** Kills every process in or on the folder, then removes it. */
 export async function cleanUp(folder: string): Promise<void> {
   await until('nothing runs on the folder', () => {
     const left = processesOn(folder);
@@ -92,7 +92,7 @@ export async function serve(dataDir: string, options?: LaunchOptions): Promise<S
   return ready(launchServe(dataDir, options), dataDir);
 }
 
-/** A data directory that was used and closed in order, for tests to copy: making a cluster takes ten times as long. */
+/** A data directory after a clean stop, for tests to copy: making a cluster takes ten times as long. */
 export async function makeUsed(): Promise<{ used: string; key: string }> {
   const used = join(makeFolder(), 'data');
   const service = await serve(used);
@@ -113,7 +113,7 @@ export async function ready(starting: Launched, dataDir: string): Promise<Served
   return { ...starting, dataDir, url: line.address, firstKey: line.first_key?.key };
 }
 
-/** Stops a service in order; returns its exit code. */
+/** Stops a service cleanly; returns its exit code. */
 export async function stop(service: Launched): Promise<number | null> {
   kill('SIGTERM', service.pid);
   return (await service.exited).code;
@@ -136,7 +136,7 @@ interface Found {
   arguments: string[];
 }
 
-/** Processes that work below the folder or name it on their command line. The dead that nobody has reaped are left out. */
+/** Processes that work below the folder or name it on their command line, without zombies. */
 function processesOn(folder: string): Found[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
@@ -145,10 +145,10 @@ function processesOn(folder: string): Found[] {
     .filter(({ cwd, arguments: all }) => [cwd, ...all].some((text) => text.includes(folder)));
 }
 
-/** What the kernel calls a Node process: since Node 24 its main thread has a name of its own. */
+/** The kernel's names for a Node process: since Node 24 its main thread has its own name. */
 const NODE: ReadonlySet<string> = new Set(['node', 'MainThread']);
 
-/** Everything of the database in a data directory: the shells that guard it, the postmaster and its children. */
+/** The processes of the database in a data directory: the guarding shells, the postmaster and its children. */
 export function databaseOf(dataDir: string): {
   guards: number[];
   postmaster: number | undefined;
@@ -170,7 +170,7 @@ export async function untilGuarded(service: Launched): Promise<void> {
   await until('it has a guard', () => readFileSync(path, 'utf8').split(' ').some(isGuard), PATIENCE_MS, 1);
 }
 
-/** Waits until nothing of the database runs any more. */
+/** Waits until no process of the database is left. */
 export async function untilStopped(dataDir: string): Promise<void> {
   await until('the database has stopped', () => databaseOf(dataDir).all.length === 0);
 }
@@ -185,7 +185,7 @@ function look(pid: number): (Found & { cwd: string }) | undefined {
   }
 }
 
-/** The ports on which these processes listen by TCP. */
+/** The TCP ports on which these processes listen. */
 export function tcpPortsOf(pids: readonly number[]): number[] {
   const own = new Set(pids.flatMap(socketsOf));
   const LISTEN = '0A';
@@ -207,7 +207,7 @@ function socketsOf(pid: number): string[] {
   });
 }
 
-/** In milliseconds: a machine that is busy with something else makes no test fail. */
+/** In milliseconds; covers a busy machine. */
 const PATIENCE_MS = 120_000;
 
 export async function until(
@@ -233,11 +233,11 @@ interface Answer {
 interface RequestOptions {
   key?: string;
   body?: unknown;
-  /** Leaves the connection open after the answer; clients do so by themselves. */
+  /** Keeps the connection open after the answer, as clients do. */
   keepAlive?: boolean;
 }
 
-/** A request to a service that may be killed meanwhile: then it rejects. */
+/** Sends a request, and rejects when the service is killed meanwhile. */
 export async function call(
   { url }: Served,
   method: string,
@@ -270,7 +270,7 @@ export async function volumeNames(service: Served, key: string): Promise<string[
   return (body as { name: string }[]).map(({ name }) => name);
 }
 
-/** Creates volumes over several connections at once until it is stopped or the service is gone. */
+/** Creates volumes over several concurrent connections until it is stopped or the service is gone. */
 export function writeVolumes(service: Served, key: string, connections: number) {
   const acknowledged: string[] = [];
   const refused: number[] = [];
@@ -289,9 +289,9 @@ export function writeVolumes(service: Served, key: string, connections: number) 
   }
   const ended = Promise.all(Array.from({ length: connections }, (_, index) => write(index)));
   return {
-    /** The names so far. */
+    /** The names of created volumes. */
     acknowledged,
-    /** The statuses of the others. */
+    /** The statuses of the other requests. */
     refused,
     stop: () => stopping.abort(),
     ended: ended.then(() => acknowledged),
@@ -301,7 +301,7 @@ export function writeVolumes(service: Served, key: string, connections: number) 
 /** A session beside those of the service. */
 export async function inDatabase<T>(dataDir: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ host: join(dataDir, 'run'), user: 'sandkeep', database: 'sandkeep' });
-  // The database may be shut down under it; whatever still runs then fails by itself.
+  // The database may shut down first; the query in progress then fails by itself.
   client.on('error', () => undefined);
   await client.connect();
   try {
@@ -311,7 +311,7 @@ export async function inDatabase<T>(dataDir: string, work: (client: pg.Client) =
   }
 }
 
-/** A process that tries to own a data directory when it is told to, and keeps it then. */
+/** A process that tries on request to own a data directory, and keeps it. */
 interface Contender {
   process: ChildProcess;
   take(): Promise<boolean>;
@@ -346,7 +346,7 @@ export async function contend(dataDir: string): Promise<Contender> {
   };
 }
 
-/** Of everything in a folder: name, mode, owner, time of the last change and content. */
+/** A hash of every entry in a folder: name, mode, owner, time of the last change and content. */
 export function fingerprint(folder: string): string {
   const hash = createHash('sha256');
   for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }).toSorted()) {

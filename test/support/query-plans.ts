@@ -7,13 +7,13 @@ import { REQUEST_ROLE } from '../../src/db/request-role.js';
 export interface Sent {
   text: string;
   values: readonly unknown[];
-  /** By a connection that serves requests. */
+  /** Sent over a connection that serves requests. */
   serving: boolean;
-  /** By one that many short reads share. */
+  /** Sent over a connection that short reads share. */
   shared: boolean;
 }
 
-/** What `explain` says of a node, as far as it is looked at. What it counts is of each loop. */
+/** The fields of an `explain` node that are used. The counts are for each loop. */
 interface PlanNode {
   'Node Type': string;
   'Relation Name'?: string;
@@ -27,28 +27,25 @@ interface PlanNode {
 }
 
 export interface Cost {
-  /** Read by indexes, whether they were taken or not. */
+  /** Rows read from indexes, returned or not. */
   rows: number;
-  /** The most that were sorted at once. */
+  /** The largest number of rows in one sort. */
   sorted: number;
   /** Pages of 8 KiB. */
   buffers: number;
-  /** Tables of which row after row was looked at. */
+  /** Tables with a sequential scan. */
   walked: string[];
   plan: PlanNode;
 }
 
-/** How the database comes to a plan: for the values it is given, or once for whatever values. */
+/** Custom plans are for the given values, generic plans for any values. */
 export const PLANNED = ['force_custom_plan', 'force_generic_plan'] as const;
 
 const READ = /^\s*(select|with)\b/i;
-/** What says whom a connection serves. */
+/** Sets the organization of a connection. */
 const SETTING = /set_config/;
 
-/**
- * Every read that is sent while `work` goes on, by whatever connection: what the service asks, not what a test takes it to ask.
- * Nothing else may be going on.
- */
+/** Every read that the service sends during `work`, over any connection. Nothing else may run meanwhile. */
 export async function sentDuring(work: () => Promise<unknown>): Promise<Sent[]> {
   const sent: Sent[] = [];
   const { prototype } = pg.Client as unknown as {
@@ -76,7 +73,7 @@ interface Connected {
   connectionParameters: { options?: string; application_name?: string };
 }
 
-/** Runs the statement again, in the session `sql` of the owner, as whoever sent it, and looks at what that took. */
+/** Repeats the statement with the original role, in the session `sql` of the owner, and returns its cost. */
 export async function costOf(
   sql: Sql,
   { text, values, serving }: Sent,
@@ -122,7 +119,7 @@ function summed(plan: PlanNode): Cost {
   return cost;
 }
 
-/** As the driver puts it, which leaves it to the database what type it is. */
+/** A literal without a type, as the driver sends it. */
 export function literal(value: unknown): string {
   if (value === null || value === undefined) return 'null';
   if (Array.isArray(value)) {

@@ -1,4 +1,4 @@
-/** A create request that uses every field and every variant there is. */
+/** A create request with every field and every variant. */
 export function fullRequest(name: string, volume: string) {
   const options = { readonly: true, noexec: true, nosuid: true, nodev: true };
   return {

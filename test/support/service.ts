@@ -29,46 +29,46 @@ import { expectCatalogued } from './event-catalogue.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
 
-/** A whole service on a database of its own: HTTP on a real port, worker, runtime. */
+/** A complete service on a new database: HTTP on a real port, worker, runtime. */
 export interface TestService {
   ctx: ServiceContext;
   database: Address;
   url: string;
   runtime: Runtime;
-  /** Of the simulated engine and everything else that is on disk. */
+  /** The directory of the simulated engine, keys and other files. */
   directory: string;
-  /** Where the data of volumes is. */
+  /** The directory of the data of volumes. */
   volumesDir: string;
-  /** Everything that was logged. */
+  /** Every log line. */
   logs: string[];
-  /** A client of a fresh organization with a fresh key. */
+  /** A client of a new organization with a new key. */
   newOrg(): Promise<Client>;
-  /** Ends the worker in order; the API goes on. */
+  /** Stops the worker cleanly; the API continues. */
   stopWorker(): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface TestOptions {
   simulated?: SimulatedOptions;
-  /** Makes another runtime than the simulated one. `instanceId`: of the database. */
+  /** Creates a runtime other than the simulated one. `instanceId`: of the database. */
   runtime?: (instanceId: string, volumes: VolumeStore) => Promise<Runtime>;
   settings?: Partial<ServiceContext['settings']>;
   now?: ServiceContext['now'];
   worker?: boolean;
-  /** Another process on the database of this one, which has to be closed after it. */
+  /** Another process on the database of this service; close it first. */
   beside?: TestService;
-  /** Whether it acts on the engine of the other, too. */
+  /** Whether it also acts on the engine of that service. */
   sameEngine?: boolean;
 }
 
-/** Events of the use of keys, limits, and where webhooks lead, only where they are what is tested. */
+/** Off by default: events about the use of keys, rate limits, and the address check of webhooks. */
 const UNWATCHED = {
   keyUseWriteMs: 3_600_000,
   failedAuthLimit: 0,
   webhooks: { ...DEFAULT_WEBHOOK_SETTINGS, resolve: resolveNothing },
 };
 
-/** Nobody's name server is asked for what a test made up. */
+/** Tests query no name server. */
 function resolveNothing(): Promise<string[]> {
   return Promise.reject(new Error('tests ask no name server'));
 }
@@ -131,7 +131,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     stopWorker,
     async close() {
       stopping.abort();
-      // Clients keep connections open on which they may never ask.
+      // Clients keep idle connections open.
       const cut = setTimeout(() => app.server.closeAllConnections(), 2_000);
       await app.close();
       clearTimeout(cut);

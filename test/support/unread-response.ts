@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
 import type { Client } from './client.js';
 
-/** Asks for a long answer and reads none of it. That it is cut off is no error: it shows in `complete`. */
+/** Requests a long answer and reads none of it. An end before the last byte is no error, but leaves `complete` false. */
 export async function askAndStare({ url, key }: Client, path: string): Promise<IncomingMessage> {
   const asked = request(`${url}${path}`, { headers: { authorization: `Bearer ${key}` } });
   asked.on('error', () => undefined);

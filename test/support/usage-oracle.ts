@@ -16,8 +16,8 @@ const DAYS = `with clipped as (
   )`;
 
 /**
- * The usage of an organization's sandboxes summed over its runs alone, as text that reads like the rows of the API. It knows nothing
- * of stored days: what the service answers is compared with it, for what it says and for how long it takes.
+ * An oracle: the usage of an organization's sandboxes, summed over its runs alone, as text in the form of the API's
+ * rows. It shares no code with stored days. Tests compare values with it, the benchmark times.
  */
 export async function plainUsage(sql: Sql, orgId: string, { since, until, now }: Window): Promise<unknown[]> {
   const { rows } = await sql.query(

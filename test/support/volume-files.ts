@@ -6,7 +6,7 @@ export const encode = (path: string | Buffer) => Buffer.from(path).toString('bas
 export const codeOf = ({ status, body }: Pick<Answer, 'status' | 'body'>) => [status, body?.error?.code];
 
 let made = 0;
-/** A volume, with the directory that guests would see, and the operations on its files. */
+/** A new volume, its directory, and the operations on its files. */
 export async function makeVolume(service: TestService, client: Client, more: Record<string, unknown> = {}) {
   made += 1;
   const { body } = await client.post('/v1/volumes', { name: `volume-${made}`, ...more });

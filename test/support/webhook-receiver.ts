@@ -12,18 +12,21 @@ interface Message {
 
 type Answer = number | { status: number; headers: Record<string, string> } | 'endless' | null;
 
-/** Somebody who takes webhooks, over real HTTP. */
+/** An HTTP server that receives webhooks. */
 export interface Receiver {
   url: string;
   messages: Message[];
   paths: string[];
-  /** A status, now or later, perhaps with headers, `endless` for an answer that does not end, null for none. A redirect leads to `/elsewhere`. */
+  /**
+   * A status, perhaps later or with headers, `endless` for an endless answer, null for none. A redirect leads to
+   * `/elsewhere`.
+   */
   answer: (message: Message) => Answer | Promise<Answer>;
   /** Headers of every answer. */
   headers: Record<string, string>;
-  /** How often the same message came. */
+  /** The number of attempts for the same message. */
   tries(body: any): number;
-  /** Forgets what came, and takes everything again. */
+  /** Forgets all messages, and accepts everything again. */
   reset(): void;
   close(): Promise<void>;
 }
@@ -72,7 +75,7 @@ export async function startReceiver(port = 0): Promise<Receiver> {
   return receiver;
 }
 
-/** As https://www.standardwebhooks.com says it, by code of its own. */
+/** The check of https://www.standardwebhooks.com, with code of its own. */
 export function verify(secret: string, headers: IncomingHttpHeaders, text: string): boolean {
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64');
   const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${text}`;

@@ -3,10 +3,13 @@ import type { TestService } from './service.js';
 
 const AT_ONCE = 20;
 
-/** An organization with sandboxes (a multiple of twenty) that all ran the whole of 2025 but for its first moments and last hour. */
+/**
+ * Makes an organization with sandboxes (a multiple of twenty) that ran through 2025, except its first moments and its
+ * last hour.
+ */
 export async function newOrgOfAYear(service: TestService, sandboxes: number, name: string): Promise<Client> {
   const client = await service.newOrg();
-  // A few at a time: statements have a time limit, also on a busy machine.
+  // Small batches stay within the time limit of a statement on a busy machine.
   for (let made = 0; made < sandboxes; made += AT_ONCE) {
     const prefix = `${name}${made}-`;
     await service.ctx.pool.query(
