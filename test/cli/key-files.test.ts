@@ -29,7 +29,7 @@ describe('a key file that disappears while the service runs', () => {
     }
   }
 
-  test('of events is not created anew, and the log stays intact', async () => {
+  test('for events is not created anew, and the log stays intact', async () => {
     const client = await service.newOrg();
     expect((await client.post('/v1/volumes', { name: 'before' })).status).toBe(200);
     await without('event-keys', async () => {
@@ -46,7 +46,7 @@ describe('a key file that disappears while the service runs', () => {
     });
   });
 
-  test('of secrets stops encryption, so no secret depends on a lost key', async () => {
+  test('for secrets stops encryption, so no secret depends on a lost key', async () => {
     const client = await service.newOrg();
     // The service has read its keys.
     service.ctx.keyring();

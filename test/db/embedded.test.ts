@@ -156,7 +156,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
     });
   });
 
-  describe('of a running service', () => {
+  describe('under a running service', () => {
     let service: Served;
 
     beforeAll(async () => {
@@ -234,7 +234,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
   });
 
   describe('after kill -9', () => {
-    test('of the service stops by itself and has every acknowledged row', async () => {
+    test('stops by itself after the service is killed, and has every acknowledged row', async () => {
       const service = await serveUsed();
       const writing = writeVolumes(service, key, 4);
       await until('rows are written', () => writing.acknowledged.length >= 100);
@@ -245,7 +245,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       await expectKept(acknowledged);
     });
 
-    test('of the service at any moment of its start stops by itself', async () => {
+    test('stops by itself after the service is killed at any moment of its start', async () => {
       copyFolder(used, dataDir);
       for (const after of [0, 0, 0, 5, 20]) {
         const starting = launchServe(dataDir);
@@ -256,11 +256,11 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       }
     });
 
-    test('of the service and its guards is stopped by the next start, and has every acknowledged row', async () => {
+    test('is stopped by the next start after the service and its guards are killed, and has every acknowledged row', async () => {
       await expectOrphanReplaced({});
     });
 
-    test('in a container, where root may not inspect processes of other users, has every acknowledged row', async ({
+    test('has every acknowledged row in a container, where root may not inspect processes of other users', async ({
       skip,
     }) => {
       skip(!isRoot, 'only root can give up the right');
@@ -285,7 +285,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(databaseOf(dataDir).postmaster).not.toBe(orphan);
     }
 
-    test('of all processes has every acknowledged row at the next start', async () => {
+    test('has every acknowledged row at the next start after all processes are killed', async () => {
       const service = await serveUsed();
       const writing = writeVolumes(service, key, 4);
       await until('rows are written', () => writing.acknowledged.length >= 100);
@@ -295,7 +295,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       await expectKept(acknowledged);
     });
 
-    test('of PostgreSQL alone recovers twice, answers 503 meanwhile, and has every acknowledged row', async () => {
+    test('recovers twice when PostgreSQL alone is killed, and has every acknowledged row', async () => {
       const service = await serveUsed();
       const writing = writeVolumes(service, key, 8);
       for (const atLeast of [100, 200]) {
@@ -324,7 +324,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await stop(service)).toBe(0);
     });
 
-    test('of the guard alone recovers', async () => {
+    test('recovers when the guard alone is killed', async () => {
       const service = await serveUsed();
       const { postmaster, guards } = databaseOf(dataDir);
       kill('SIGKILL', ...guards);
@@ -336,7 +336,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       expect(await stop(service)).toBe(0);
     });
 
-    test('during initdb does not stop the next start, although initdb still runs', async () => {
+    test('starts again after a kill during initdb, although initdb still runs', async () => {
       const starting = launchServe(dataDir);
       const partial = () => readdirSync(dataDir).filter((name) => name.startsWith('postgres.partial'));
       await until(

@@ -371,7 +371,7 @@ describeDocker('volumes in containers', () => {
     );
   });
 
-  test('of a service killed during a start are unmounted by the next start', async () => {
+  test('are unmounted by the next start after a kill during a start', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'killed' });
     const mounts = [{ type: 'named', name: 'killed', guest: '/data', options: { readonly: true } }];
     const { id } = await create(client, request('killed', mounts), {});

@@ -318,7 +318,7 @@ describeNetns('the rules in the kernel', () => {
     },
   );
 
-  test('of any rules and packets, the kernel says what the policy says', { timeout: 120_000 }, async () => {
+  test('give the verdict of the policy for any rules and packets', { timeout: 120_000 }, async () => {
     const packets = fc.array(
       packet.filter(({ way, peer }) => way === 'egress' || !WHAT[peer]!.includes('neighbour')),
       { minLength: 20, maxLength: 40 },

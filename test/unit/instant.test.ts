@@ -218,7 +218,7 @@ describe('instants', () => {
     );
   });
 
-  test('of now always increase, and follow the clock', () => {
+  test('from now() always increase, and follow the clock', () => {
     const before = BigInt(Date.now()) * 1000n;
     const readings = Array.from({ length: 5000 }, () => now());
     const after = BigInt(Date.now()) * 1000n;
@@ -259,7 +259,7 @@ describe('instants', () => {
     }
   });
 
-  test('of PostgreSQL in another zone, before Christ or infinite are refused, not shifted', () => {
+  test('are refused, not shifted, from PostgreSQL in another zone, before Christ or infinite', () => {
     for (const text of [
       '2026-11-21 10:07:00+01',
       '2026-11-21 10:07:00',

@@ -70,7 +70,7 @@ describe('lines', () => {
     );
   });
 
-  test('of any bytes are text, not UTF-8, or too long', async () => {
+  test('are text, not UTF-8, or too long for any bytes', async () => {
     const anyByte = fc.oneof(fc.nat(255), fc.constant(10), fc.constant(65));
     await fc.assert(
       fc.asyncProperty(fc.array(anyByte), fc.array(fc.nat()), fc.nat(6), async (values, cuts, longest) => {
@@ -167,7 +167,7 @@ describe('cursors', () => {
     );
   });
 
-  test('of another owner or installation are damaged, of another query foreign', () => {
+  test('from another owner or installation are damaged, from another query foreign', () => {
     fc.assert(
       fc.property(
         anyOwner,

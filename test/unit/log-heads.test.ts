@@ -56,7 +56,7 @@ test('a process writes its heads again after another process overwrote them', as
   expect(seqs()).toEqual(new Map([[one, 100]]));
 });
 
-test('of two different heads for one entry a process keeps its own', async () => {
+test('a process keeps its own head where another process has a different one for the same entry', async () => {
   const [first, second] = [new EventHeads(file), new EventHeads(file)];
   first.note(one, head(5, 1));
   await first.write({ now: true });

@@ -134,7 +134,7 @@ describe('an export', () => {
     expect((await verify(last.text)).wrong).toBe(null);
   });
 
-  test('of a new organization passes verification', async () => {
+  test('is valid for a new organization', async () => {
     const fresh = await service.newOrg();
     expect((await exported({}, {}, fresh)).status).toBe(200);
   });

@@ -351,7 +351,7 @@ describe('events', () => {
     expect(body.data).toHaveLength(80);
   });
 
-  test('of all four actors and with any payload come back as written, also one by one', async () => {
+  test('come back as written for all four actors and any payload, also one by one', async () => {
     const all = await walk(client, '/v1/events', { limit: 100 });
     for (const actor of actors) expect(all.map((event) => event.actor)).toContainEqual(actor);
     const payloads = all.map(({ payload }) => JSON.stringify(payload));

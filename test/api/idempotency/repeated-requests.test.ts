@@ -178,7 +178,7 @@ test('a refusal is not stored: the request is retried once its cause is gone', a
   expect((await send(create('takes-it'), 'free')).status).toBe(200);
 });
 
-test('of twenty equal concurrent requests the service executes one and answers all', async () => {
+test('the service executes one of twenty equal concurrent requests, and answers all', async () => {
   const mine = await service.newOrg();
   for (const write of [
     create('twenty'),

@@ -403,7 +403,7 @@ describe('an import', () => {
     expect(await partition()).toBe('events_2011_01');
   });
 
-  test('of the same file again changes nothing, and its counts say so', async () => {
+  test('repeated with the same file changes nothing, and its counts say so', async () => {
     const { org, lines, counts } = smallHistory();
     await importAll(service, lines);
     const client = await clientOf(service, org);
@@ -437,7 +437,7 @@ describe('an import', () => {
     expect(await listAll(client, '/v1/sandboxes', { labels: '{"c":"d"}' })).toEqual([]);
   });
 
-  test('of a file cut in two loads the same as in one piece', async () => {
+  test('loads a file cut in two like the whole file', async () => {
     const { org, lines } = smallHistory();
     await importAll(service, lines.slice(0, 3));
     await importAll(service, lines.slice(3));
@@ -476,7 +476,7 @@ describe('an import', () => {
     });
   });
 
-  test('of one file twice at once loads it once', async () => {
+  test('running twice at once loads a file once', async () => {
     const { org, lines, counts } = smallHistory();
     const results = await Promise.all([1, 2, 3].map(() => importAll(service, lines)));
     expect(results.map(({ committed }) => committed)).toEqual([true, true, true]);

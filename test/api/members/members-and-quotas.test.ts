@@ -106,7 +106,7 @@ describe('members', () => {
     expectRefused(await cli('member', 'add', ...args), /owner, admin, member, viewer/);
   });
 
-  test('of an unknown organization are refused', async () => {
+  test('are refused for an unknown organization', async () => {
     expectRefused(await cli('member', 'list', '--org', 'nowhere'), 'no organization with the slug "nowhere"');
   });
 

@@ -439,7 +439,7 @@ describe('waits', () => {
     }
   });
 
-  test('of one organization fill at most half of all slots, and further ones are refused before any change', async () => {
+  test('fill at most half of all slots for an organization, and further ones are refused before any change', async () => {
     const busy = await startTestService({ worker: false, settings: { maxWaiters: 4 } });
     try {
       const orgs = [await busy.newOrg(), await busy.newOrg()];

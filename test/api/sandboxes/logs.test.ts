@@ -151,7 +151,7 @@ describe('logs of simulated sandboxes', () => {
     expect(await rest).toEqual([]);
   });
 
-  test('of a sandbox on another worker are refused, not shown as empty', async () => {
+  test('are refused for a sandbox on another worker, not shown as empty', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('elsewhere'));
     const other = '11111111-1111-4111-8111-111111111111';
     await service.ctx.pool.query(
@@ -355,7 +355,7 @@ describeDocker('logs of containers', () => {
     );
   });
 
-  test('of a removed container are empty', async () => {
+  test('are empty for a removed container', async () => {
     const id = await run('gone', 'sleep 600');
     await (await containerOf(id))!.remove({ force: true });
     expect((await allEvents(await follow(id))).at(-1)).toEqual({ event: 'end', data: {} });

@@ -98,7 +98,7 @@ test('a mounted volume is in use until every sandbox that mounts it is deleted',
   expect([late.status, late.body.error.code]).toEqual([404, 'volume_not_found']);
 });
 
-test('of a concurrent mount and delete exactly one succeeds', async () => {
+test('exactly one of a concurrent mount and delete succeeds', async () => {
   for (let round = 0; round < 20; round += 1) {
     const name = `race-${round}`;
     const { body: volume } = await client.post('/v1/volumes', { name });

@@ -349,7 +349,7 @@ test('an unreadable directory makes a measurement fail instead of counting less'
   expect(await asNobody()).toBeUndefined();
 }, 180_000);
 
-test('whatever the clocks do, the accruals of a volume never overlap, and each starts with a measurement', async () => {
+test('the accruals of a volume never overlap under any clocks, and each starts with a measurement', async () => {
   const moment = fc.integer({ min: 0, max: 20 }).map((step) => BigInt(step) * 1_800_000_000n);
   await fc.assert(
     fc.asyncProperty(fc.array(fc.tuple(moment, fc.nat(3)), { maxLength: 12 }), async (readings) => {

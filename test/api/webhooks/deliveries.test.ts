@@ -240,7 +240,7 @@ describe('a delivery', () => {
     expect(types.map(({ event_type }: any) => event_type)).toContain('webhook_redelivery_requested');
   });
 
-  test('of a test is sent at once, also to a disabled webhook, and only once', async () => {
+  test('for a test is sent at once, also to a disabled webhook, and only once', async () => {
     const { id, secret } = (await hook({ event_types: ['volume_created'] })).body;
     const tested = (await client.post(`/v1/webhooks/${id}/test`)).body;
     expect(tested).toMatchObject({

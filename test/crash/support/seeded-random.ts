@@ -23,7 +23,7 @@ export class Dice {
     return list[this.between(0, list.length - 1)]!;
   }
 
-  /** One of the names, with probability in proportion to its weight. */
+  /** Picks a name with probability in proportion to its weight. */
   weighted<Name extends string>(weights: Record<Name, number>): Name {
     const entries = Object.entries(weights) as [Name, number][];
     let left = this.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
