@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { dockerSocket } from '../src/cli/options.js';
+import { flagOf, variableOf } from '../src/config/names.js';
+import { OPTIONS } from '../src/config/options.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
 import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
@@ -102,7 +103,11 @@ await new Command('bench')
     new Command('docker-start')
       .description('starts on the Docker engine, with a network and without, side by side')
       .option('--rounds <n>', 'how often', count, 20)
-      .addOption(dockerSocket())
+      .option(
+        `${flagOf('dockerSocket')} <path>`,
+        OPTIONS.dockerSocket.description,
+        process.env[variableOf('dockerSocket')] ?? OPTIONS.dockerSocket.default,
+      )
       .action(({ rounds, dockerSocket }: { rounds: number; dockerSocket: string }) =>
         dockerStart(dockerSocket, rounds),
       ),

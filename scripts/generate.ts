@@ -26,6 +26,7 @@ import { withClientTables } from './client-tables.js';
 import { dumpSchema } from './dump-schema.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
+import { withOptionTable } from './option-table.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
 const database = await openForServer({
@@ -65,11 +66,16 @@ rmSync(directory, { recursive: true, force: true });
 const LIFECYCLE = 'docs/lifecycle.md';
 const AUDIT_EVENTS = 'docs/audit-events.md';
 const CLIENTS = 'docs/clients.md';
+const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
 const auditEvents = await format(auditEventsPage(), markdown);
 const clients = await format(withClientTables(readFileSync(join(PACKAGE_ROOT, CLIENTS), 'utf8')), markdown);
+const configuration = await format(
+  withOptionTable(readFileSync(join(PACKAGE_ROOT, CONFIGURATION), 'utf8')),
+  markdown,
+);
 const architecture = await format(
   withLayers(readFileSync(join(PACKAGE_ROOT, ARCHITECTURE), 'utf8')),
   markdown,
@@ -82,6 +88,7 @@ for (const [name, text] of [
   [LIFECYCLE, lifecycle],
   [AUDIT_EVENTS, auditEvents],
   [CLIENTS, clients],
+  [CONFIGURATION, configuration],
   [ARCHITECTURE, architecture],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);

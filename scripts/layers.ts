@@ -21,6 +21,7 @@ const LAYERS = {
   'volumes/storage': 'The data of volumes on disk, reached without following links.',
   runtimes: 'The runtime interface, and the runtimes `docker/` and `simulated/`.',
   secrets: 'Encryption of stored secrets under keys that can be rotated.',
+  config: 'Every option, declared once: flags, environment variables, configuration file, defaults.',
   'settings.ts': 'The settings of the service and their defaults.',
   'context.ts': 'The dependencies that operations receive as an argument.',
   access: 'Admission of a request: API keys, scopes, networks, rate limits, revocation, the caller.',

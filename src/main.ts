@@ -1,7 +1,8 @@
 import { Command } from 'commander';
+import { applyConfig } from './cli/config-options.js';
+import { configCommand } from './cli/config.js';
 import { doctorCommand } from './cli/doctor.js';
 import { eventsCommand } from './cli/events.js';
-import { readFlags } from './cli/flags.js';
 import { importCommand } from './cli/import.js';
 import { keyCommand } from './cli/key.js';
 import { memberCommand } from './cli/member.js';
@@ -18,14 +19,15 @@ import { isUnreachable, sqlState } from './db/pool.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { VERSION } from './lib/version.js';
 
-/** The command line. Options and their environment variables are declared in `cli/options.ts`. */
+/** The command line: a file in `cli/` for each command, an entry in `config/options.ts` for each option. */
 export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
   const program = new Command('sandkeep')
     .description('The self-hosted control plane for sandboxes and volumes.')
     .version(VERSION)
     .showHelpAfterError('(--help says more)')
-    .hook('preAction', (_, command) => readFlags(command, env))
+    .hook('preAction', (_, command) => applyConfig(command, env))
     .addCommand(serveCommand())
+    .addCommand(configCommand())
     .addCommand(doctorCommand())
     .addCommand(migrateCommand())
     .addCommand(orgCommand())

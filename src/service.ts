@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import type pg from 'pg';
 import { pino, type Logger } from 'pino';
 import { operator } from './audit/events/actor.js';
@@ -8,6 +7,7 @@ import { useKeys } from './audit/log/active-key.js';
 import { BrokenLog } from './audit/log/check-end.js';
 import { EventHeads, headsFileOf } from './audit/log/heads.js';
 import { describeEventKeys, eventKeySourceOf, openEventKeys } from './audit/log/signing-key.js';
+import type { Config } from './config/options.js';
 import { type ServiceContext } from './context.js';
 import { listenForChanges } from './db/changes.js';
 import { readInstance, setServedRuntime } from './db/instance-queries.js';
@@ -22,21 +22,19 @@ import { createKey } from './keys/create.js';
 import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
-import { inTurns, makeLog, type LogLevel } from './lib/log.js';
+import { inTurns, makeLog } from './lib/log.js';
 import { sleep } from './lib/sleep.js';
 import { createOrg } from './orgs/create.js';
 import { hasOrgs } from './orgs/queries.js';
 import type { PriceBook } from './prices/price.js';
-import type { GuardedGroup } from './runtimes/docker/network/compile-policy.js';
 import { planRuntime } from './runtimes/plan.js';
 import { readInstallation } from './runtimes/queries.js';
-import type { Capacity, Runtime, RuntimeChoice } from './runtimes/runtime.js';
+import type { Capacity, Runtime } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated/runtime.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile/queries.js';
 import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
 import { checkKeys } from './secrets/secrets.js';
-import { DEFAULT_SETTINGS } from './settings.js';
-import { webhookSettings } from './settings.js';
+import { settingsOf, webhookSettings } from './settings.js';
 import { notePriceBook } from './usage/price-book-change.js';
 import { VolumeStore } from './volumes/storage/store.js';
 import { noteReach } from './webhooks/served-reach.js';
@@ -47,45 +45,9 @@ const REQUESTS_TIMEOUT_MS = 8_000;
 const CLOSE_TIMEOUT_MS = 15_000;
 const LATE = Symbol('late');
 
-export interface ServiceOptions {
-  databaseUrl?: string;
-  dataDir: string;
-  host: string;
-  port: number;
-  runtime: RuntimeChoice;
-  /** Sandboxes of another runtime are left as they are. */
+export interface ServiceOptions extends Config {
+  /** Serves another runtime than before, although sandboxes of the previous one exist. */
   changeRuntime?: boolean;
-  dockerSocket: string;
-  dockerNetwork?: string | undefined;
-  dockerRuntime?: string;
-  dockerAllow?: readonly GuardedGroup[];
-  /** `volumes` in the data directory unless said. */
-  volumesDir?: string;
-  /** Where the keys for secrets are; `secret-keys` in the data directory unless said. */
-  secretKeys?: string;
-  secretKeysFile?: string;
-  /** Where the keys that sign the event log are; `event-keys` in the data directory unless said. */
-  eventKeys?: string;
-  eventKeysFile?: string;
-  /** In place of what the engine has. */
-  capacityVcpus?: number;
-  capacityMemoryMib?: number;
-  capacityDiskMib?: number;
-  simulatedStartMs: number;
-  simulatedStopMs: number;
-  simulatedFailures: number;
-  volumePurgeHours: number;
-  volumeSampleMinutes: number;
-  ephemeralLingerSecs: number;
-  /** Requests a second of a key, and failures a minute of an address. */
-  rateLimit: number;
-  failedAuthLimit: number;
-  /** File with what usage costs. */
-  priceBook?: string;
-  /** Networks that are not public and that webhooks may be sent to. */
-  webhookAllow?: readonly string[];
-  webhookHttp?: boolean;
-  logLevel: LogLevel;
 }
 
 export interface FirstKey {
@@ -195,16 +157,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring, eventKeys, eventHeads },
       cursors: new Cursors(instance.cursorKey),
       stopping: stopping.signal,
-      settings: {
-        ...DEFAULT_SETTINGS,
-        volumePurgeAfterMs: options.volumePurgeHours * 3_600_000,
-        volumeSampleMs: options.volumeSampleMinutes * 60_000,
-        ephemeralLingerMs: options.ephemeralLingerSecs * 1_000,
-        rateLimit: options.rateLimit,
-        failedAuthLimit: options.failedAuthLimit,
-        priceBook,
-        webhooks: webhookSettings(options),
-      },
+      settings: settingsOf(options, priceBook),
     };
     const app = await buildApp(ctx);
     const worker = startWorker(ctx);
@@ -284,10 +237,7 @@ async function closeApp(app: App): Promise<void> {
   clearTimeout(cut);
 }
 
-async function openVolumes({
-  dataDir,
-  volumesDir = join(dataDir, 'volumes'),
-}: ServiceOptions): Promise<VolumeStore> {
+async function openVolumes({ volumesDir }: ServiceOptions): Promise<VolumeStore> {
   const volumes = new VolumeStore(volumesDir);
   await volumes.prepare().catch((cause: unknown) => {
     throw new ExplainedError(

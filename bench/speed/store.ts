@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { type EventKeys } from '../../src/audit/events/event-keys.js';
 import { markEvents } from '../../src/audit/events/mark.js';
-import { eventKeySourceOf, openEventKeys } from '../../src/audit/log/signing-key.js';
+import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import { openForServer } from '../../src/db/open.js';
@@ -29,7 +29,7 @@ export async function openStore(directory: string): Promise<Store> {
   const { address } = database;
   if (!('socket' in address)) throw new Error('the bench has a database of its own');
   const pool = openPool(address, () => undefined);
-  const keys = openEventKeys(eventKeySourceOf({ dataDir: directory }));
+  const keys = openEventKeys({ file: join(directory, 'event-keys') });
   markEvents(pool, keys);
   return {
     ...{ directory, address, pool, keys: keys() },

@@ -10,33 +10,29 @@ import {
   findEventKeys,
   openEventKeys,
 } from '../audit/log/signing-key.js';
+import type { Config } from '../config/options.js';
 import { noInstallation } from '../db/embedded/directory.js';
 import { isMigrated, migrate } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address, type Pool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
+import { withConfig } from './config-options.js';
 import { OperatorCommand, common } from './operator-command.js';
-import { dataDir, databaseUrl, eventKeys, eventKeysFile, json, wide } from './options.js';
+import { json, wide } from './options.js';
 
-/** What every command takes. */
-export interface CommonOptions {
-  dataDir: string;
-  databaseUrl?: string;
-  eventKeys?: string;
-  eventKeysFile?: string;
+export const COMMON_NAMES = ['config', 'dataDir', 'databaseUrl', 'eventKeys', 'eventKeysFile'] as const;
+
+/** The options of every command that uses the database. */
+export interface CommonOptions extends Pick<Config, (typeof COMMON_NAMES)[number]> {
   json?: true;
-  /** Of commands that print a table. */
+  /** Only of commands that print a table. */
   wide?: true;
 }
 
 /** A command with the options that choose the database. */
 export function databaseCommand(name: string): Command {
-  const command = new OperatorCommand(name);
-  for (const option of [dataDir(), databaseUrl(), eventKeys(), eventKeysFile(), json()]) {
-    command.addOption(common(option));
-  }
-  return command;
+  return withConfig(new OperatorCommand(name), COMMON_NAMES, { isCommon: true }).addOption(common(json()));
 }
 
 /** The same for a command that prints a table. */

@@ -1,20 +1,13 @@
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { otherKeys } from '../audit/log/chain-queries.js';
+import { resolve, sep } from 'node:path';
 import { describeEventKeys, eventKeySourceOf, findEventKeys } from '../audit/log/signing-key.js';
+import type { Config } from '../config/options.js';
 import { findDataDirectory, hasCluster } from '../db/embedded/directory.js';
-import { askOwner } from '../db/embedded/ownership.js';
-import { isMigrated } from '../db/migrate.js';
-import { openForCommand } from '../db/open.js';
-import { openPool, type Address } from '../db/pool.js';
 import { describeSource, findKeyring, keySourceOf } from '../secrets/key-file.js';
-import { sealingKeys } from '../secrets/queries.js';
 import type { CommonOptions } from './command.js';
+import type { StoredInstallation } from './doctor-installation.js';
 
-export interface KeyOptions extends CommonOptions {
-  secretKeys?: string;
-  secretKeysFile?: string;
-}
+export interface KeyOptions extends CommonOptions, Pick<Config, 'secretKeys' | 'secretKeysFile'> {}
 
 interface KeyFinding {
   state: 'ok' | 'missing' | 'broken';
@@ -22,20 +15,19 @@ interface KeyFinding {
 }
 
 /**
- * Compares the keys of this machine with those that the database names, and says which copies a backup of the database does not
- * contain. It cannot see copies elsewhere. A database that does not run is not started for it.
+ * Compares the keys of this machine with those that the database names, and names each key file that a backup of the database does
+ * not contain. Copies elsewhere are unknown to it. `stored`: undefined where the database does not run.
  */
-export async function inspectKeys(options: KeyOptions): Promise<KeyFinding> {
+export function inspectKeys(options: KeyOptions, stored: StoredInstallation | undefined): KeyFinding {
   const [secrets, events] = [keySourceOf(options), eventKeySourceOf(options)];
   const keyring = findKeyring(secrets);
   const eventKeys = findEventKeys(events);
-  const named = await namedKeys(options);
-  if (named) {
+  if (stored) {
     const lost = [
-      ...named.secrets
+      ...stored.keys.secrets
         .filter((id) => !keyring?.has(id))
         .map((id) => `the key ${id}, which seals secrets, is not in ${describeSource(secrets)}`),
-      ...named.events
+      ...stored.keys.events
         .filter((id) => !eventKeys?.known.some((key) => key.id === id))
         .map((id) => `the key ${id}, which signs the event log, is not in ${describeEventKeys(events)}`),
     ];
@@ -50,7 +42,7 @@ export async function inspectKeys(options: KeyOptions): Promise<KeyFinding> {
   const files = [secrets, events].flatMap((source) =>
     'file' in source && existsSync(source.file) ? [resolve(source.file)] : [],
   );
-  const compared = named
+  const compared = stored
     ? 'the keys that the database names are here'
     : 'not compared with the database, which does not run';
   if (files.length === 0) {
@@ -70,34 +62,13 @@ function broken(facts: readonly string[]): KeyFinding {
   return { state: 'broken', found: `${facts.join('; ')}: restore the file from a copy (docs/backups.md)` };
 }
 
-/** The embedded database lies in the data directory, whose copy is its backup. */
+/** A copy of the data directory is the backup of the embedded database. */
 function isInBackup(file: string, { dataDir, databaseUrl }: KeyOptions): boolean {
-  return databaseUrl === undefined && file.startsWith(`${resolve(dataDir)}/`);
+  return databaseUrl === undefined && file.startsWith(`${resolve(dataDir)}${sep}`);
 }
 
 function isCreated({ dataDir, databaseUrl }: KeyOptions): boolean {
   if (databaseUrl !== undefined) return false;
   const directory = findDataDirectory(dataDir);
   return directory !== undefined && hasCluster(directory);
-}
-
-/** Undefined where there is no database to ask. */
-async function namedKeys(options: KeyOptions): Promise<{ secrets: string[]; events: string[] } | undefined> {
-  const address = await runningDatabase(options);
-  if (!address) return undefined;
-  const pool = openPool(address, () => undefined);
-  try {
-    if (!(await isMigrated(pool))) return undefined;
-    return { secrets: await sealingKeys(pool), events: await otherKeys(pool, []) };
-  } finally {
-    await pool.end();
-  }
-}
-
-async function runningDatabase({ dataDir, databaseUrl }: KeyOptions): Promise<Address | undefined> {
-  if (databaseUrl !== undefined)
-    return (await openForCommand({ databaseUrl, dataDir, command: 'doctor' })).address;
-  const directory = findDataDirectory(dataDir);
-  const owner = directory && (await askOwner(directory));
-  return owner?.command === 'serve' ? { socket: directory!.run } : undefined;
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import pg from 'pg';
+import type { Config } from '../config/options.js';
 import { findBinaries } from '../db/embedded/binaries.js';
 import { checkCreatable, findDataDirectory, hasCluster } from '../db/embedded/directory.js';
 import { chooseIdentity } from '../db/embedded/identity.js';
@@ -11,8 +12,9 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { explainConnectionError } from '../runtimes/docker/connection-error.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 import { databaseCommand, print } from './command.js';
+import { withConfig } from './config-options.js';
+import { readStored, type StoredInstallation } from './doctor-installation.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
-import { dockerNetwork, dockerRuntime, dockerSocket, secretKeys, secretKeysFile } from './options.js';
 
 interface Finding {
   check: string;
@@ -21,26 +23,21 @@ interface Finding {
   found: string;
 }
 
-interface DoctorOptions extends KeyOptions {
-  dockerSocket: string;
-  dockerNetwork?: string;
-  dockerRuntime?: string;
-}
+const NAMES = [
+  ...(['dockerSocket', 'dockerNetwork', 'dockerRuntime', 'volumesDir'] as const),
+  ...(['secretKeys', 'secretKeysFile'] as const),
+] as const;
+type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
 
 const OLDEST_NODE = [20, 19] as const;
 
 export function doctorCommand(): Command {
-  return databaseCommand('doctor')
-    .description('say what is missing on this machine, and how to get it')
-    .addOption(dockerSocket())
-    .addOption(dockerNetwork())
-    .addOption(dockerRuntime())
-    .addOption(secretKeys())
-    .addOption(secretKeysFile())
+  return withConfig(databaseCommand('doctor'), NAMES)
+    .description('name each lack of this machine and its remedy')
     .action(async (options: DoctorOptions) => {
       const database = await checkDatabase(options);
-      const keys = database.state === 'broken' ? [] : [await checkKeys(options)];
-      const findings = [checkNode(), database, ...keys, await checkDocker(options)];
+      const stored = database.state === 'broken' ? [] : await checkStored(options);
+      const findings = [checkNode(), database, ...stored, await checkDocker(options)];
       const signs = { ok: '✓', missing: '–', broken: '✗' };
       const text = findings
         .map(({ check, state, found }) => `${signs[state]} ${check.padEnd(10)} ${found}`)
@@ -97,10 +94,28 @@ async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<F
   }
 }
 
-async function checkKeys(options: DoctorOptions): Promise<Finding> {
+/** The runtime that the installation remembers, and its keys. */
+async function checkStored(options: DoctorOptions): Promise<Finding[]> {
+  try {
+    const stored = await readStored(options);
+    return [{ check: 'runtime', state: 'ok', found: describeRuntime(stored) }, checkKeys(options, stored)];
+  } catch (error) {
+    return [{ check: 'runtime', state: 'broken', found: (error as Error).message }];
+  }
+}
+
+function describeRuntime(stored: StoredInstallation | undefined): string {
+  if (!stored) return 'not known, as no database runs';
+  const { runtime, sandboxes } = stored;
+  if (runtime === null) return 'none yet, as the installation was never served';
+  const held = [...sandboxes].map(([name, count]) => `${count} ${name} sandboxes`);
+  return [`${runtime}, as at the last start of the service`, ...held].join('; ');
+}
+
+function checkKeys(options: DoctorOptions, stored: StoredInstallation | undefined): Finding {
   const check = 'keys';
   try {
-    return { check, ...(await inspectKeys(options)) };
+    return { check, ...inspectKeys(options, stored) };
   } catch (error) {
     return { check, state: 'broken', found: (error as Error).message };
   }
@@ -119,13 +134,14 @@ async function checkDocker({
   dockerNetwork: network,
   dockerRuntime: runtimeClass,
   dataDir,
+  volumesDir,
 }: DoctorOptions): Promise<Finding> {
   const check = 'docker';
   const { openDocker } = await import('../runtimes/choose.js');
   try {
     const runtime = await openDocker({
       ...{ dockerSocket: socket, dockerNetwork: network, dockerRuntime: runtimeClass },
-      ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(join(dataDir, 'volumes')) },
+      ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(volumesDir) },
     });
     const state = runtime.capabilities.has('network_policy') || network === 'none' ? 'ok' : 'missing';
     return { check, state, found: runtime.description };

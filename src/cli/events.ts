@@ -9,14 +9,16 @@ import {
   type EventKeySource,
 } from '../audit/log/signing-key.js';
 import { setRetention } from '../audit/retention/retention.js';
+import { defaultOf } from '../config/options.js';
 import { requireInstallation } from '../db/open.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
+import { withConfig } from './config-options.js';
 import { exportCommand } from './events-export.js';
 import { verifyCommand } from './events-verify.js';
 import { namedOrg } from './named-org.js';
 import { OperatorCommand, common } from './operator-command.js';
-import * as option from './options.js';
+import { json } from './options.js';
 
 export function eventsCommand(): Command {
   return new Command('events')
@@ -53,13 +55,11 @@ function months(text: string): number | 'forever' {
 }
 
 function keyCommand(): Command {
-  return new OperatorCommand('key')
+  const command = new OperatorCommand('key');
+  return withConfig(command, ['config', 'dataDir', 'eventKeys', 'eventKeysFile'], { isCommon: true })
     .description('print the public key by which others can check the log, those that signed before after it')
     .option('--rotate', 'make a new key first; of the older ones the public halves are kept')
-    .addOption(common(option.dataDir()))
-    .addOption(common(option.eventKeys()))
-    .addOption(common(option.eventKeysFile()))
-    .addOption(common(option.json()))
+    .addOption(common(json()))
     .action(async (options: CommonOptions & { rotate?: true }) => {
       const source = eventKeySourceOf(options);
       if (options.rotate) {
@@ -82,7 +82,7 @@ async function keysThere(
 ): Promise<EventKeys> {
   const keys = findEventKeys(source);
   if (!keys) {
-    if (eventKeysFile === undefined) await requireInstallation(dataDir);
+    if (eventKeysFile === defaultOf('eventKeysFile', dataDir)) await requireInstallation(dataDir);
     throw new ExplainedError(
       `there is no key in ${describeEventKeys(source)}: name the data directory of the service, or the file with --event-keys-file`,
     );

@@ -1,4 +1,6 @@
 import { Command, Help, Option } from 'commander';
+import type { LoadedConfig } from '../config/load.js';
+import type { OptionName } from '../config/options.js';
 
 /** Options that most commands share stand below a command's own, under this heading. */
 const COMMON = 'Common options:';
@@ -33,6 +35,9 @@ const MISSING = new Set(['commander.missingMandatoryOptionValue', 'commander.mis
 
 /** A command whose help begins with its own options, and which names everything that is missing at once. */
 export class OperatorCommand extends Command {
+  /** The options of the command after `applyConfig`. */
+  loaded: LoadedConfig<OptionName> | undefined;
+
   constructor(name: string) {
     super(name);
     this.addHelpOption(common(new Option('-h, --help', 'display help for command')));

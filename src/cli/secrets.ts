@@ -9,15 +9,13 @@ import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '.
 import type { Keyring } from '../secrets/keyring.js';
 import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
 import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
+import type { Config } from '../config/options.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
-import * as option from './options.js';
+import { withConfig } from './config-options.js';
 
 const LONGEST_WRITE_MS = 2_000;
 
-interface SecretsOptions extends CommonOptions {
-  secretKeys?: string;
-  secretKeysFile?: string;
-}
+type SecretsOptions = CommonOptions & Pick<Config, 'secretKeys' | 'secretKeysFile'>;
 
 export function secretsCommand(): Command {
   return new Command('secrets')
@@ -26,14 +24,16 @@ export function secretsCommand(): Command {
     .addCommand(forgetCommand());
 }
 
+function secretKeysCommand(name: string): Command {
+  return withConfig(databaseCommand(name), ['secretKeys', 'secretKeysFile']);
+}
+
 function rotateCommand(): Command {
-  return databaseCommand('rotate')
+  return secretKeysCommand('rotate')
     .description(
       'put a new key before the others and seal all secrets again under it; with keys from the environment, seal them under the first',
     )
     .option('--drop-old', 'then forget the older keys, which open nothing any more')
-    .addOption(option.secretKeys())
-    .addOption(option.secretKeysFile())
     .action(async (options: SecretsOptions & { dropOld?: true }) => {
       const source = keySourceOf(options);
       if ('keys' in source && options.dropOld) {
@@ -67,12 +67,10 @@ async function everything(pool: Pool, keyring: () => Keyring, actor: EventActor)
 }
 
 function forgetCommand(): Command {
-  return databaseCommand('forget')
+  return secretKeysCommand('forget')
     .description(
       'delete every sealed secret, when the keys are lost; sandboxes that need one will not start, webhooks are disabled',
     )
-    .addOption(option.secretKeys())
-    .addOption(option.secretKeysFile())
     .action(async (options: SecretsOptions) => {
       const actor = operator('secrets forget');
       const { key, deleted } = await withDatabase(options, 'secrets forget', async (pool) => {

@@ -1,43 +1,23 @@
 import type { Command } from 'commander';
+import { OPTION_NAMES } from '../config/options.js';
 import { keepHeapSmall } from '../lib/heap-limit.js';
 import { VERSION } from '../lib/version.js';
 import { capacityText } from '../runtimes/machine-capacity.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import type { FirstKey, Service, ServiceOptions } from '../service.js';
-import { databaseCommand, type CommonOptions } from './command.js';
-import * as option from './options.js';
+import { COMMON_NAMES, databaseCommand, type CommonOptions } from './command.js';
+import { withConfig } from './config-options.js';
 
-type ServeOptions = CommonOptions & ServiceOptions;
+type ServeOptions = ServiceOptions & Pick<CommonOptions, 'json'>;
 
 export function serveCommand(): Command {
-  return databaseCommand('serve')
+  const own = OPTION_NAMES.filter((name) => !COMMON_NAMES.some((common) => common === name));
+  return withConfig(databaseCommand('serve'), own)
     .description('run the service: API and worker, with its database unless --database-url names one')
-    .addOption(option.host())
-    .addOption(option.port())
-    .addOption(option.runtime())
-    .addOption(option.changeRuntime())
-    .addOption(option.dockerSocket())
-    .addOption(option.dockerNetwork())
-    .addOption(option.dockerRuntime())
-    .addOption(option.dockerAllow())
-    .addOption(option.volumesDir())
-    .addOption(option.secretKeys())
-    .addOption(option.secretKeysFile())
-    .addOption(option.capacityVcpus())
-    .addOption(option.capacityMemory())
-    .addOption(option.capacityDisk())
-    .addOption(option.simulatedStartMs())
-    .addOption(option.simulatedStopMs())
-    .addOption(option.simulatedFailures())
-    .addOption(option.volumePurgeHours())
-    .addOption(option.volumeSampleMinutes())
-    .addOption(option.ephemeralLingerSecs())
-    .addOption(option.rateLimit())
-    .addOption(option.failedAuthLimit())
-    .addOption(option.priceBook())
-    .addOption(option.webhookAllow('none'))
-    .addOption(option.webhookHttp('only https'))
-    .addOption(option.logLevel())
+    .option(
+      '--change-runtime',
+      'serve the runtime of --runtime although sandboxes of another one exist; they stay as they are until theirs is served again',
+    )
     .action(async (options: ServeOptions) => {
       keepHeapSmall();
       const stopped = stopOnSignal();

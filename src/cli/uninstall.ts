@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
-import { join, resolve } from 'node:path';
+import { resolve, sep } from 'node:path';
 import { createInterface } from 'node:readline/promises';
+import type { Config } from '../config/options.js';
 import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
@@ -10,22 +11,18 @@ import type { Item, InstallationObjects, Objects } from '../runtimes/docker/inst
 import { explainConnectionError } from '../runtimes/docker/connection-error.js';
 import { liveWorkers } from '../workers/queries.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
-import * as option from './options.js';
+import { withConfig } from './config-options.js';
 
-interface UninstallOptions extends CommonOptions {
-  dockerSocket: string;
-  volumesDir?: string;
+interface UninstallOptions extends CommonOptions, Pick<Config, 'dockerSocket' | 'volumesDir'> {
   yes?: true;
 }
 
 export function uninstallCommand(): Command {
-  return databaseCommand('uninstall')
+  return withConfig(databaseCommand('uninstall'), ['dockerSocket', 'volumesDir'])
     .description(
       'remove what the service left in the Docker engine: containers, networks, images and its program; the data directory stays',
     )
     .option('--yes', 'remove it without asking')
-    .addOption(option.dockerSocket())
-    .addOption(option.volumesDir())
     .action(async (options: UninstallOptions) => {
       const database = await openWithoutService(options);
       try {
@@ -126,9 +123,9 @@ function names(items: readonly Item[]): string {
   return items.map(({ name }) => name).join(', ');
 }
 
-function keptBy({ dataDir, volumesDir = join(dataDir, 'volumes') }: UninstallOptions): string[] {
+function keptBy({ dataDir, volumesDir }: UninstallOptions): string[] {
   const [data, volumes] = [resolve(dataDir), resolve(volumesDir)];
-  return volumes === join(data, 'volumes') ? [data] : [data, volumes];
+  return volumes.startsWith(`${data}${sep}`) ? [data] : [data, volumes];
 }
 
 function farewell(options: UninstallOptions, removed: readonly Item[]): string {

@@ -1,12 +1,13 @@
 import { isIP } from 'node:net';
+import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { hostOf, mayReach, type Reach } from '../outbound/destination.js';
 import { servedReach } from '../webhooks/served-reach.js';
 
-interface ReachOptions {
-  dataDir: string;
-  webhookAllow?: readonly string[];
-  webhookHttp?: true;
+/** Undefined without a value: the reach of the service applies. */
+export interface ReachOptions extends Pick<Config, 'dataDir'> {
+  webhookAllow: Config['webhookAllow'] | undefined;
+  webhookHttp: Config['webhookHttp'] | undefined;
 }
 
 /** Where webhooks may lead: as the command says, else as the service on this data directory was last started. */

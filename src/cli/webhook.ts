@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { validate as isUuid } from 'uuid';
 import { operator } from '../audit/events/actor.js';
+import type { Config } from '../config/options.js';
 import { ApiError } from '../http/errors.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -25,19 +26,15 @@ import { tryWebhook } from '../webhooks/send-test.js';
 import { changeWebhook, removeWebhook } from '../webhooks/update.js';
 import type { By, Means } from '../webhooks/webhook-context.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
+import { withConfig } from './config-options.js';
 import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
-import { common } from './operator-command.js';
 import * as option from './options.js';
 import { table } from './table.js';
-import { judgeReach, reachOf } from './webhook-reach.js';
+import { judgeReach, reachOf, type ReachOptions } from './webhook-reach.js';
 
-interface WebhookOptions extends CommonOptions {
+interface WebhookOptions extends CommonOptions, Pick<Config, 'secretKeys' | 'secretKeysFile'>, ReachOptions {
   org: string;
-  secretKeys?: string;
-  secretKeysFile?: string;
-  webhookAllow?: readonly string[];
-  webhookHttp?: true;
 }
 
 const MOST_SHOWN = 100;
@@ -192,16 +189,15 @@ function redeliverCommand(): Command {
 }
 
 function orgCommand(name: string, make = databaseCommand): Command {
-  return make(name)
-    .requiredOption('--org <slug>', 'the organization')
-    .addOption(common(option.secretKeys()))
-    .addOption(common(option.secretKeysFile()));
+  const command = make(name).requiredOption('--org <slug>', 'the organization');
+  return withConfig(command, ['secretKeys', 'secretKeysFile'], { isCommon: true });
 }
 
-/** Of commands that judge addresses: the same as those of `serve`. */
+/** Adds the options of `serve` by which a command judges addresses. */
 function reaching(command: Command): Command {
-  const fallback = 'as the service was last started';
-  return command.addOption(option.webhookAllow(fallback)).addOption(option.webhookHttp(fallback));
+  return withConfig(command, ['webhookAllow', 'webhookHttp'], {
+    unset: 'as at the last start of the service',
+  });
 }
 
 async function operate<T>(

@@ -1,5 +1,4 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { writeFileAtomicallySync } from '../lib/atomic-file.js';
 import { createPrivateFile, privateFile } from '../lib/private-file.js';
 import { Keyring } from './keyring.js';
@@ -12,19 +11,15 @@ export function describeSource(source: KeySource): string {
   return 'file' in source ? source.file : 'SANDKEEP_SECRET_KEYS';
 }
 
-/** Keys that are given go before the file, which is in the data directory unless it is named. */
+/** Keys as text replace the file. */
 export function keySourceOf({
-  dataDir,
   secretKeys,
   secretKeysFile,
 }: {
-  dataDir: string;
-  secretKeys?: string;
-  secretKeysFile?: string;
+  secretKeys?: string | undefined;
+  secretKeysFile: string;
 }): KeySource {
-  return secretKeys === undefined
-    ? { file: secretKeysFile ?? join(dataDir, 'secret-keys') }
-    : { keys: secretKeys };
+  return secretKeys === undefined ? { file: secretKeysFile } : { keys: secretKeys };
 }
 
 /**

@@ -50,6 +50,8 @@ function json(args: readonly string[], options: RunOptions = {}): Promise<any> {
 describe('--help', () => {
   const common = [
     ...[
+      '--config',
+      'SANDKEEP_CONFIG',
       '--data-dir',
       'SANDKEEP_DATA_DIR',
       '--database-url',
@@ -115,7 +117,7 @@ describe('--help', () => {
     expect(rows.map((row) => row.trim().split(/ {2,}/)[0])).toEqual([
       ...['Usage: sandkeep key create [options]', 'make an API key; it is printed once and stored nowhere'],
       ...['Options:', '--org <slug>', '--name <name>', '--scopes <scopes>', '--label <name=value>'],
-      ...['--cidr <network>', '--expires <time>', 'Common options:', '--data-dir <dir>'],
+      ...['--cidr <network>', '--expires <time>', 'Common options:', '--config <file>', '--data-dir <dir>'],
       ...['--database-url <url>', '--event-keys <keys>', '--event-keys-file <file>', '--json', '-h, --help'],
     ]);
     expect(out).toMatch(/--org <slug> +required: the organization it opens/);
@@ -286,6 +288,7 @@ describe('doctor', () => {
       keys: { state: 'missing', found: expect.stringContaining('keep copies elsewhere') },
       node: { state: 'ok', found: `Node ${process.versions.node}` },
       database: { state: 'ok', found: expect.stringMatching(/^external PostgreSQL \d+/) },
+      runtime: { state: 'ok', found: 'none yet, as the installation was never served' },
       docker: {
         state: 'missing',
         found: expect.stringMatching(/simulated\. On Debian: apt-get install docker\.io$/),
@@ -294,7 +297,7 @@ describe('doctor', () => {
     const words = await onService(['doctor', ...where, ...NO_DOCKER]);
     expect(words.code).toBe(0);
     expect(words.out.split('\n').map((row) => row.slice(0, 12).trimEnd())).toEqual([
-      ...['✓ node', '✓ database', '– keys', '– docker', ''],
+      ...['✓ node', '✓ database', '✓ runtime', '– keys', '– docker', ''],
     ]);
   });
 
@@ -385,11 +388,11 @@ describe('a mistake is answered by one sentence on standard error', () => {
     [['org', 'create', '--name', 'x'], "required option '--slug <slug>' not specified"],
     [['key', 'create', '--org', 'x'], "required option '--name <name>' not specified"],
     [['import'], "missing required argument 'file'"],
-    [['serve', '--port', 'abc'], 'It must be a port from 0 to 65535.'],
-    [['serve', '--port', '65536'], 'It must be a port from 0 to 65535.'],
-    [['serve', '--port', ''], 'It must be a port from 0 to 65535.'],
-    [['serve', '--volume-purge-hours', '1.5'], 'It must be a number of hours from 0 to 8760.'],
-    [['serve', '--runtime', 'firecracker'], 'Allowed choices are auto, docker, simulated.'],
+    [['serve', '--port', 'abc'], '--port is "abc"; it must be a port from 0 to 65535'],
+    [['serve', '--port', '65536'], '--port is "65536"; it must be a port from 0 to 65535'],
+    [['serve', '--port', ''], '--port is ""; it must be a port from 0 to 65535'],
+    [['serve', '--volume-purge-hours', '1.5'], 'it must be a number of hours from 0 to 8760'],
+    [['serve', '--runtime', 'firecracker'], 'it must be one of "auto", "docker", "simulated"'],
     [['import', '/nonexistent/file'], 'cannot read /nonexistent/file: ENOENT'],
     [['import', '/'], 'cannot read /: it is a directory'],
     [['org', 'create', '--name', 'x', '--slug', 'Not_A_Slug'], 'the slug must be 2 to 63 lower-case letters'],
@@ -432,8 +435,8 @@ describe('a mistake is answered by one sentence on standard error', () => {
   });
 
   test.each<[Record<string, string>, string[], string]>([
-    [{ SANDKEEP_PORT: '99999' }, ['serve'], "'99999' from env 'SANDKEEP_PORT' is invalid"],
-    [{ SANDKEEP_RUNTIME: 'lxc' }, ['serve'], "'lxc' from env 'SANDKEEP_RUNTIME' is invalid"],
+    [{ SANDKEEP_PORT: '99999' }, ['serve'], 'SANDKEEP_PORT is "99999"; it must be a port from 0 to 65535'],
+    [{ SANDKEEP_RUNTIME: 'lxc' }, ['serve'], 'SANDKEEP_RUNTIME is "lxc"; it must be one of "auto"'],
     [{ SANDKEEP_DATA_DIR: '/dev/null' }, ['org', 'list'], 'the data directory /dev/null cannot be used'],
   ])('an environment that is wrong: %j', async (env, args, sentence) => {
     expectRefused(await run(args, { env }), sentence);

@@ -9,9 +9,13 @@ import { NO_DOCKER, run, urlOf, type RunOptions } from '../support/cli.js';
 import { cleanUp, launch, makeFolder, ready, stop } from '../support/processes.js';
 import { startTestService, type TestService } from '../support/service.js';
 
-async function keysOf(args: readonly string[], options?: RunOptions) {
+function keysOf(args: readonly string[], options?: RunOptions) {
+  return findingOf('keys', args, options);
+}
+
+async function findingOf(wanted: string, args: readonly string[], options?: RunOptions) {
   const { code, out } = await run(['doctor', '--json', ...args, ...NO_DOCKER], options);
-  const { state, found } = JSON.parse(out).find(({ check }: any) => check === 'keys');
+  const { state, found } = JSON.parse(out).find(({ check }: any) => check === wanted);
   return { code, state, found };
 }
 
@@ -43,7 +47,7 @@ describe('doctor beside an external database', () => {
     });
   });
 
-  test('accepts keys from the environment', async () => {
+  test('is content with keys of the environment', async () => {
     const env = {
       SANDKEEP_SECRET_KEYS: readFileSync(fileOf('secret-keys'), 'utf8'),
       SANDKEEP_EVENT_KEYS: readFileSync(fileOf('event-keys'), 'utf8'),
@@ -55,7 +59,7 @@ describe('doctor beside an external database', () => {
     });
   });
 
-  test('names a key of the database that this machine lacks, and creates none', async () => {
+  test('names a key of the database that is not on this machine, and creates none', async () => {
     const lost = join(folder, 'lost');
     const none = await keysOf([...where, '--secret-keys-file', lost]);
     const sealing = Keyring.parse(readFileSync(fileOf('secret-keys'), 'utf8'), 'test').currentId;
@@ -76,7 +80,7 @@ describe('doctor beside an external database', () => {
   });
 });
 
-test('doctor compares the keys of a data directory with the database of a running service, else checks their presence', async () => {
+test('doctor reads runtime and keys of a data directory from its database while a service runs, else looks only for key files', async () => {
   const folder = makeFolder();
   try {
     const dataDir = join(folder, 'data');
@@ -88,6 +92,7 @@ test('doctor compares the keys of a data directory with the database of a runnin
       ...{ code: 0, state: 'ok' },
       found: 'the keys that the database names are here; a copy of the data directory contains them',
     });
+    expect((await findingOf('runtime', where)).found).toBe('simulated, as at the last start of the service');
     const file = join(dataDir, 'event-keys');
     renameSync(file, `${file}.away`);
     expect(await keysOf(where)).toMatchObject({
@@ -95,6 +100,7 @@ test('doctor compares the keys of a data directory with the database of a runnin
       found: expect.stringMatching(/^the key [0-9a-f]{16}, which signs the event log, is not in /),
     });
     expect(await stop(service)).toBe(0);
+    expect((await findingOf('runtime', where)).found).toBe('not known, as no database runs');
     expect(await keysOf(where)).toMatchObject({
       code: 1,
       found: expect.stringMatching(

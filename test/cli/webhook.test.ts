@@ -36,7 +36,7 @@ describe('the environment variables of webhooks', () => {
 
   test('are refused for a word that means neither yes nor no', async () => {
     const refused = await run(create(HTTP), { env: { SANDKEEP_WEBHOOK_HTTP: 'maybe' } });
-    expectRefused(refused, "value 'maybe' from env 'SANDKEEP_WEBHOOK_HTTP' is invalid");
+    expectRefused(refused, 'SANDKEEP_WEBHOOK_HTTP is "maybe"; it must be true or false');
   });
 
   test('give an empty list for empty text', async () => {

@@ -11,7 +11,6 @@ import {
   type KeyObject,
 } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { addMillis, now, parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
@@ -32,7 +31,6 @@ const MARK_BYTES = 16;
 const PRIVATE_DER = Buffer.from('302e020100300506032b657004220420', 'hex');
 const PUBLIC_DER = Buffer.from('302a300506032b6570032100', 'hex');
 
-/** Whom checkpoints are believed. */
 /** Where the keys come from: given as text, or a file that is made when it is missing. */
 export type EventKeySource = { keys: string } | { file: string };
 
@@ -41,19 +39,15 @@ export function describeEventKeys(source: EventKeySource): string {
   return 'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS';
 }
 
-/** Keys that are given go before the file, which is in the data directory unless it is named. */
+/** Keys as text replace the file. */
 export function eventKeySourceOf({
-  dataDir,
   eventKeys,
   eventKeysFile,
 }: {
-  dataDir: string;
-  eventKeys?: string;
-  eventKeysFile?: string;
+  eventKeys?: string | undefined;
+  eventKeysFile: string;
 }): EventKeySource {
-  return eventKeys === undefined
-    ? { file: eventKeysFile ?? join(dataDir, 'event-keys') }
-    : { keys: eventKeys };
+  return eventKeys === undefined ? { file: eventKeysFile } : { keys: eventKeys };
 }
 
 /** Gives the keys as they are now. Throws ExplainedError when they cannot be read, or others may read the file. */

@@ -8,10 +8,12 @@ import { EventHeads } from '../../../src/audit/log/heads.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { openEventKeys, rotateEventKey } from '../../../src/audit/log/signing-key.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
+import { loadConfig } from '../../../src/config/load.js';
+import { OPTION_NAMES } from '../../../src/config/options.js';
 import { openPool } from '../../../src/db/pool.js';
 import { ExplainedError } from '../../../src/lib/explained-error.js';
 import { now } from '../../../src/lib/instant.js';
-import { startService, type ServiceOptions } from '../../../src/service.js';
+import { startService } from '../../../src/service.js';
 import { runJson, urlOf } from '../../support/cli.js';
 import { cloneTemplate } from '../../support/database.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -141,14 +143,11 @@ test('a key recorded by an unknown process does not block the writes of a servic
 
 test('when two services start with different keys one of them starts; later only holders of its keys start', async () => {
   const { address, drop } = await cloneTemplate(inject('server'));
-  const begin = (name: string) =>
-    startService({
-      ...{ databaseUrl: urlOf(address), dataDir: join(folder, name), host: '127.0.0.1', port: 0 },
-      ...{ runtime: 'simulated', dockerSocket: '/nonexistent', logLevel: 'error' },
-      ...{ simulatedStartMs: 0, simulatedStopMs: 0, simulatedFailures: 0 },
-      ...{ volumePurgeHours: 1, volumeSampleMinutes: 60, ephemeralLingerSecs: 1 },
-      ...{ rateLimit: 0, failedAuthLimit: 0 },
-    } satisfies ServiceOptions);
+  const begin = (name: string) => {
+    const flags = { databaseUrl: urlOf(address), dataDir: join(folder, name), port: '0' };
+    const options = { ...flags, runtime: 'simulated', logLevel: 'error' };
+    return startService(loadConfig(OPTION_NAMES, options, {}).values);
+  };
   try {
     const names = ['one', 'two'];
     const begun = await Promise.allSettled(names.map(begin));

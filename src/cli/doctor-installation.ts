@@ -1,0 +1,39 @@
+import { otherKeys } from '../audit/log/chain-queries.js';
+import { findDataDirectory } from '../db/embedded/directory.js';
+import { askOwner } from '../db/embedded/ownership.js';
+import { isMigrated } from '../db/migrate.js';
+import { openForCommand } from '../db/open.js';
+import { openPool, type Address } from '../db/pool.js';
+import type { Installation } from '../runtimes/plan.js';
+import { readInstallation } from '../runtimes/queries.js';
+import { sealingKeys } from '../secrets/queries.js';
+import type { CommonOptions } from './command.js';
+
+export interface StoredInstallation extends Installation {
+  /** Ids of the keys that seal secrets, and of the keys that sign the event log. */
+  keys: { secrets: string[]; events: string[] };
+}
+
+/** Undefined without a database that runs and has an installation. Does not start the embedded database. */
+export async function readStored(options: CommonOptions): Promise<StoredInstallation | undefined> {
+  const address = await runningDatabase(options);
+  if (!address) return undefined;
+  const pool = openPool(address, () => undefined);
+  try {
+    if (!(await isMigrated(pool))) return undefined;
+    return {
+      ...(await readInstallation(pool)),
+      keys: { secrets: await sealingKeys(pool), events: await otherKeys(pool, []) },
+    };
+  } finally {
+    await pool.end();
+  }
+}
+
+async function runningDatabase({ dataDir, databaseUrl }: CommonOptions): Promise<Address | undefined> {
+  if (databaseUrl !== undefined)
+    return (await openForCommand({ databaseUrl, dataDir, command: 'doctor' })).address;
+  const directory = findDataDirectory(dataDir);
+  const owner = directory && (await askOwner(directory));
+  return owner?.command === 'serve' ? { socket: directory!.run } : undefined;
+}

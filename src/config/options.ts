@@ -1,0 +1,230 @@
+import { join } from 'node:path';
+import { isNetwork } from '../lib/cidr.js';
+import { LOG_LEVELS } from '../lib/log.js';
+import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
+import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
+import { choice, integer, list, onOff, path, text, type OptionType } from './option-types.js';
+
+/** A default in the data directory, whichever that is. */
+class InDataDir {
+  constructor(readonly name: string) {}
+}
+
+export interface Option<T = unknown> {
+  type: OptionType<T>;
+  description: string;
+  default?: T | InDataDir;
+  /** The effect of an option that has no value. */
+  unset?: string;
+  /** The value, or a part of it, is never printed. */
+  secret?: true;
+  /** Operations read the value as `ctx.settings.<name>`. */
+  setting?: true;
+  /** The file cannot have the option. */
+  outsideFile?: true;
+  /** In place of a name with the prefix SANDKEEP_. */
+  variable?: string;
+}
+
+const dataFile = (name: string) => new InDataDir(name);
+
+/** Every option, declared once. Its flag, environment variable and key in the file come from its name: see names.ts. */
+export const OPTIONS = {
+  config: {
+    type: path('<file>'),
+    description: 'configuration file, YAML or JSON',
+    unset: '<data-dir>/sandkeep.yaml where it exists',
+    outsideFile: true,
+  },
+  dataDir: {
+    type: path('<dir>'),
+    description: 'directory of the embedded database, of its socket and of the keys',
+    default: 'sandkeep-data',
+  },
+  databaseUrl: {
+    type: text('<url>', 'a URL such as postgres://user@host/database'),
+    description: 'an external PostgreSQL 15 or later',
+    unset: 'the embedded one',
+    variable: 'DATABASE_URL',
+    secret: true,
+  },
+  eventKeys: {
+    type: text('<keys>', 'keys in base64'),
+    description:
+      'base64 of 32 bytes: the Ed25519 key that signs the event log, then the previous ones; prefer the environment or a file, as "ps" shows flags',
+    unset: '--event-keys-file',
+    secret: true,
+  },
+  eventKeysFile: {
+    type: path('<file>'),
+    description: 'the same keys in a file of mode 0600, created when it is missing',
+    default: dataFile('event-keys'),
+  },
+  host: {
+    type: text('<host>', 'an address or a host name'),
+    description: 'address to listen on',
+    default: '127.0.0.1',
+  },
+  port: {
+    type: integer('a port', 0, 65_535),
+    description: 'port to listen on; 0 takes a free one',
+    default: 8080,
+  },
+  runtime: {
+    type: choice('<name>', RUNTIME_CHOICES),
+    description:
+      'runtime of the sandboxes; auto takes the runtime of the previous start, else docker when its engine answers, else simulated',
+    default: 'auto',
+  },
+  dockerSocket: {
+    type: path('<path>'),
+    description: 'socket of the Docker Engine API',
+    default: '/var/run/docker.sock',
+  },
+  dockerNetwork: {
+    type: text('<name>', 'the name of a network'),
+    description: 'Docker bridge network of the sandboxes; none: no sandbox has a network',
+    unset: "one of the service's own",
+  },
+  dockerRuntime: {
+    type: text('<name>', 'the name of a runtime of the engine'),
+    description: 'runtime of the Docker engine for the containers, such as runsc',
+    unset: "the engine's own",
+  },
+  dockerAllow: {
+    type: list('<groups>', `${GUARDED_GROUPS.join(', ')}, or both separated by a comma`, (word) =>
+      GUARDED_GROUPS.find((known) => known === word),
+    ),
+    description: `surroundings of the machine that network policies may open: ${GUARDED_GROUPS.join(', ')}, or both`,
+    default: [],
+  },
+  volumesDir: {
+    type: path('<dir>'),
+    description: 'directory of the data of volumes; the same file system for every host that serves them',
+    default: dataFile('volumes'),
+  },
+  secretKeys: {
+    type: text('<keys>', 'keys in base64'),
+    description:
+      'base64 of 32 bytes each: the first seals secrets, all open them; prefer the environment or a file, as "ps" shows flags',
+    unset: '--secret-keys-file',
+    secret: true,
+  },
+  secretKeysFile: {
+    type: path('<file>'),
+    description: 'the same keys in a file of mode 0600, created when it is missing',
+    default: dataFile('secret-keys'),
+  },
+  capacityVcpus: {
+    type: integer('a number of vCPUs', 1, 1_000_000),
+    description: 'vCPUs of all running sandboxes together',
+    unset: 'four for each CPU of the machine',
+  },
+  capacityMemoryMib: {
+    type: integer('a number of MiB', 1, 999_999_999),
+    description: 'memory of all running sandboxes together, in MiB',
+    unset: 'the memory of the machine',
+  },
+  capacityDiskMib: {
+    type: integer('a number of MiB', 0, 999_999_999),
+    description: 'sized disks of all sandboxes together, stopped ones included, in MiB',
+    unset: 'not counted',
+  },
+  simulatedStartMs: {
+    type: integer('a number of milliseconds', 0, 3_600_000),
+    description: 'duration of a start in the simulated runtime, in milliseconds',
+    default: 0,
+  },
+  simulatedStopMs: {
+    type: integer('a number of milliseconds', 0, 3_600_000),
+    description: 'duration of a stop in the simulated runtime, in milliseconds',
+    default: 0,
+  },
+  simulatedFailures: {
+    type: integer('a percentage', 0, 100),
+    description: 'share of the starts that fail in the simulated runtime, in percent',
+    default: 0,
+  },
+  volumePurgeHours: {
+    type: integer('a number of hours', 0, 24 * 365),
+    description: 'how long a deleted volume can be restored, in hours',
+    default: 24,
+  },
+  volumeSampleMinutes: {
+    type: integer('a number of minutes', 1, 1440),
+    description: 'interval between two readings of the size of a volume, in minutes',
+    default: 60,
+  },
+  ephemeralLingerSecs: {
+    type: integer('a number of seconds', 0, 86_400),
+    description: 'how long an ephemeral sandbox stays readable after its end, in seconds',
+    default: 15,
+  },
+  rateLimit: {
+    type: integer('a number of requests', 0, 1_000_000),
+    description: 'requests a second of one key, on average over ten seconds; 0: no limit',
+    default: 1_000,
+    setting: true,
+  },
+  failedAuthLimit: {
+    type: integer('a number of requests', 0, 1_000_000),
+    description: 'requests a minute of one address without a valid key; 0: no limit',
+    default: 300,
+    setting: true,
+  },
+  priceBook: {
+    type: path('<file>'),
+    description: 'prices of usage, as JSON; see docs/usage.md',
+    unset: 'usage costs nothing',
+  },
+  webhookAllow: {
+    type: list('<cidrs>', 'addresses and CIDR blocks, separated by commas', (block) =>
+      isNetwork(block) ? block : undefined,
+    ),
+    description: 'networks that are not public and that webhooks may reach, such as 10.1.0.0/16',
+    default: [],
+  },
+  webhookHttp: {
+    type: onOff,
+    description: 'webhooks may use http, unencrypted, as well as https',
+    default: false,
+  },
+  logLevel: {
+    type: choice('<level>', LOG_LEVELS),
+    description: 'least severe log line, on standard error',
+    default: 'info',
+  },
+} as const satisfies Record<string, Option>;
+
+export type OptionName = keyof typeof OPTIONS;
+export const OPTION_NAMES = Object.keys(OPTIONS) as OptionName[];
+
+type Declared = typeof OPTIONS;
+type ValueOf<O> = O extends { type: OptionType<infer T> }
+  ? O extends { default: unknown }
+    ? T
+    : T | undefined
+  : never;
+
+/** The value of each option. */
+export type Config = { readonly [K in OptionName]: ValueOf<Declared[K]> };
+
+/** The options that operations read as they are. */
+export type SettingName = {
+  [K in OptionName]: Declared[K] extends { setting: true } ? K : never;
+}[OptionName];
+
+/** The default of an option. Undefined: the option has no value. */
+export function defaultOf(name: OptionName, dataDir: string): unknown {
+  const { default: value } = OPTIONS[name] as Option;
+  return value instanceof InDataDir ? join(dataDir, value.name) : value;
+}
+
+export const DEFAULT_CONFIG = Object.fromEntries(
+  OPTION_NAMES.map((name) => [name, defaultOf(name, OPTIONS.dataDir.default)]),
+) as unknown as Config;
+
+export function settingsAmong(config: Config): Pick<Config, SettingName> {
+  const names = OPTION_NAMES.filter((name) => (OPTIONS[name] as Option).setting);
+  return Object.fromEntries(names.map((name) => [name, config[name]])) as Pick<Config, SettingName>;
+}
