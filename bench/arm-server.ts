@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { FULL_ACCESS } from '../src/access/access.js';
 import { buildApp } from '../src/app.js';
 import { operator } from '../src/audit/events/actor.js';
-import { markEvents } from '../src/audit/events/mark.js';
-import { EventHeads } from '../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../src/audit/events/active-keys.js';
+import { SeenHeads } from '../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
@@ -26,17 +26,18 @@ import { VolumeStore } from '../src/volumes/storage/store.js';
 const [arm, url, directory, orgId] = process.argv.slice(2) as [string, string, string, string];
 const key = createHash('sha256').update('bench').digest('base64');
 const address = { url };
-const pool = openPool(address, () => undefined);
-// The owner of the tables is bound by no policy; all else is the same.
-const requests = openRequests(address, arm !== 'no policies', () => undefined);
 const eventKeys = openEventKeys({ keys: key });
-for (const each of new Set([pool, requests.watched])) markEvents(each, eventKeys);
+const activeKeys = new ActiveEventKeys(eventKeys);
+const pool = openPool(address, () => undefined, activeKeys.marker);
+// The owner of the tables is bound by no policy; all else is the same.
+const requests = openRequests(address, arm !== 'no policies', () => undefined, activeKeys.marker);
 const ctx: ServiceContext = {
   ...{ pool, reads: pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },
+  activeKeys,
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
-  eventHeads: new EventHeads(join(directory, 'event-heads')),
+  seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(key, 'the bench'),
   changes: listenForChanges(address, () => undefined),
   log: makeLog('error', process.stderr),

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { FULL_ACCESS } from '../src/access/access.js';
 import type { Caller } from '../src/access/caller.js';
 import { operator } from '../src/audit/events/actor.js';
-import { markEvents } from '../src/audit/events/mark.js';
-import { EventHeads } from '../src/audit/log/heads.js';
-import { startSealing } from '../src/audit/log/loop.js';
+import { ActiveEventKeys } from '../src/audit/events/active-keys.js';
+import { SeenHeads } from '../src/audit/log/seen-heads.js';
+import { startSealing } from '../src/audit/log/seal-loop.js';
 import { openEventKeys } from '../src/audit/log/signing-key.js';
 import { verifyStore } from '../src/audit/verify/verify-store.js';
 import { table } from '../src/cli/table.js';
@@ -53,14 +53,15 @@ export async function events(writers: number, creates: number, rounds: number): 
   await pool.query(LINK_AT_ONCE);
   const key = createHash('sha256').update('bench').digest('base64');
   const eventKeys = openEventKeys({ keys: key });
-  markEvents(pool, eventKeys);
+  const activeKeys = new ActiveEventKeys(eventKeys);
+  pool.eventMarker = activeKeys.marker;
   const ctx: WorkerContext = {
     ...{ pool, reads: pool, now, settings: DEFAULT_SETTINGS },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
     cursors: new Cursors(Buffer.alloc(32)),
-    eventKeys,
-    eventHeads: new EventHeads(join(directory, 'event-heads')),
+    ...{ eventKeys, activeKeys },
+    seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
     changes: listenForChanges(store.address, () => undefined),
     log: makeLog('silent', { write: () => undefined }),

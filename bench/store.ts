@@ -4,10 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type pg from 'pg';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
-import { openPool, type Address } from '../src/db/pool.js';
+import { openPool, type Address, type PgPool } from '../src/db/pool.js';
 
 /** A database of its own for one measurement, with the schema of this release, and what is started on it. */
 export interface Store {
@@ -16,7 +15,7 @@ export interface Store {
   address: Address;
   /** The same as `address`, for a command line. */
   url: string;
-  pool: pg.Pool;
+  pool: PgPool;
   /** Starts a Node program that prints a line of JSON with its `address` when it serves. */
   start(args: readonly string[]): Promise<{ child: ChildProcess; url: string }>;
   /** Kills what was started, and removes everything. */

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { format, resolveConfig } from 'prettier';
 import { buildApp } from '../src/app.js';
-import { EventHeads } from '../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../src/audit/events/active-keys.js';
+import { SeenHeads } from '../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../src/audit/log/signing-key.js';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
@@ -42,7 +43,9 @@ await client.connect();
 const schema = await dumpSchema(client);
 await client.end();
 
-const pool = openPool(database.address, () => undefined);
+const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
+const activeKeys = new ActiveEventKeys(eventKeys);
+const pool = openPool(database.address, () => undefined, activeKeys.marker);
 // No request is served.
 const unserved = { of: () => ({ pool, reads: pool }), watched: pool, close: () => Promise.resolve() };
 const app = await buildApp({
@@ -50,8 +53,8 @@ const app = await buildApp({
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
   cursors: new Cursors(Buffer.alloc(32)),
-  eventKeys: openEventKeys({ file: join(directory, 'event-keys') }),
-  eventHeads: new EventHeads(join(directory, 'event-heads')),
+  ...{ eventKeys, activeKeys },
+  seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
   changes: { live: false, subscribe: () => () => undefined, close: () => Promise.resolve() },
   log: makeLog('silent', { write: () => undefined }),

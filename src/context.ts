@@ -1,9 +1,9 @@
-import type pg from 'pg';
 import type { Logger } from 'pino';
+import type { ActiveEventKeys } from './audit/events/active-keys.js';
 import type { EventKeys } from './audit/events/event-keys.js';
-import type { EventHeads } from './audit/log/heads.js';
+import type { SeenHeads } from './audit/log/seen-heads.js';
 import type { Changes } from './db/changes.js';
-import type { Pool, Sql } from './db/pool.js';
+import type { PgPool, Pool, Sql } from './db/pool.js';
 import type { Requests } from './db/requests.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
@@ -22,7 +22,7 @@ export interface Context extends Shared {
 
 /** What the loops of the worker are given. */
 export interface WorkerContext extends Context {
-  pool: pg.Pool;
+  pool: PgPool;
 }
 
 /** What the whole service is given. */
@@ -42,8 +42,10 @@ export interface Shared {
   keyring: () => Keyring;
   /** The keys that sign where the event log ends, as they are now. */
   eventKeys: () => EventKeys;
+  /** The keys that mark new events; the sealer activates a new key once it is registered. */
+  activeKeys: ActiveEventKeys;
   /** How far the event logs went when this machine saw them last. */
-  eventHeads: EventHeads;
+  seenHeads: SeenHeads;
   /** Tells when a sandbox changed, in whichever process. */
   changes: Changes;
   now: () => Instant;

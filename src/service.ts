@@ -1,11 +1,10 @@
-import type pg from 'pg';
 import { pino, type Logger } from 'pino';
 import { operator } from './audit/events/actor.js';
 import { type EventKeys } from './audit/events/event-keys.js';
-import { keysOf, markEvents } from './audit/events/mark.js';
-import { useKeys } from './audit/log/active-key.js';
-import { BrokenLog } from './audit/log/check-end.js';
-import { EventHeads, headsFileOf } from './audit/log/heads.js';
+import { ActiveEventKeys } from './audit/events/active-keys.js';
+import { activateKeys } from './audit/log/activate-keys.js';
+import { BrokenLog } from './audit/log/verify-head.js';
+import { SeenHeads, seenHeadsFile } from './audit/log/seen-heads.js';
 import { describeEventKeys, eventKeySourceOf, openEventKeys } from './audit/log/signing-key.js';
 import type { Config } from './config/options.js';
 import { type ServiceContext } from './context.js';
@@ -104,15 +103,17 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       // Connections that are just opening break when the embedded database stops in order.
       if (!stopping.signal.aborted) log.warn({ err: error }, 'a database connection broke');
     };
-    const pool = openPool(database.address, onBreak);
+    const activeKeys = new ActiveEventKeys(() => {
+      throw new Error('an event was recorded before the event keys were registered');
+    });
+    const pool = openPool(database.address, onBreak, activeKeys.marker);
     opened.push({ what: 'the pool', close: () => pool.end() });
     const apart = await areApart(pool, log);
-    const requests = openRequests(database.address, apart, onBreak);
+    const requests = openRequests(database.address, apart, onBreak, activeKeys.marker);
     opened.push({ what: 'the connections for requests', close: () => requests.close() });
 
-    const eventHeads = new EventHeads(headsFileOf(options));
-    const eventKeys = await openKeysOfLog(pool, options);
-    markEvents(requests.watched, () => keysOf(pool));
+    const seenHeads = new SeenHeads(seenHeadsFile(options));
+    const eventKeys = await openKeysOfLog({ pool, activeKeys }, options);
     await notePriceBook(pool, priceBook);
     noteReachFor(options, log);
     const instance = await readInstance(pool);
@@ -154,7 +155,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     opened.push({ what: 'notifications', close: () => changes.close() });
 
     const ctx: ServiceContext = {
-      ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring, eventKeys, eventHeads },
+      ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
+      ...{ eventKeys, activeKeys, seenHeads },
       cursors: new Cursors(instance.cursorKey),
       stopping: stopping.signal,
       settings: settingsOf(options, priceBook),
@@ -175,10 +177,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 }
 
 /** Who writes under other keys than those of the log leaves events in it that look like those of an intruder, for ever. */
-async function openKeysOfLog(pool: pg.Pool, options: ServiceOptions): Promise<() => EventKeys> {
+async function openKeysOfLog(
+  ctx: { pool: Pool; activeKeys: ActiveEventKeys },
+  options: ServiceOptions,
+): Promise<() => EventKeys> {
   const source = eventKeySourceOf(options);
   const eventKeys = openEventKeys(source);
-  await useKeys(pool, eventKeys(), now()).catch((cause: unknown) => {
+  await activateKeys(ctx, eventKeys(), now()).catch((cause: unknown) => {
     if (!(cause instanceof BrokenLog)) throw cause;
     throw new ExplainedError(
       `${cause.message}: give this process the keys of the others, in ${describeEventKeys(source)}; in place of one that is lost, its public half behind the key there ("public …", as "sandkeep events key" printed it)`,

@@ -1,6 +1,6 @@
-import { makePartitionsAhead } from './audit/events/partitions.js';
-import { startSealing } from './audit/log/loop.js';
-import { enforceInTime } from './audit/retention/retention.js';
+import { createPartitionsAhead } from './audit/events/partitions.js';
+import { startSealing } from './audit/log/seal-loop.js';
+import { enforceWithClockCheck } from './audit/retention/enforce.js';
 import type { WorkerContext } from './context.js';
 import { forgetKeys } from './idempotency/jobs.js';
 import { endKeys } from './keys/jobs.js';
@@ -82,8 +82,8 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
     job(endKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
-    job(makePartitionsAhead, EVENT_MONTHS_EVERY_MS),
-    job(enforceInTime, EVENT_MONTHS_EVERY_MS),
+    job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),
+    job(enforceWithClockCheck, EVENT_MONTHS_EVERY_MS),
     job(removeLeftData, LEFT_DATA_EVERY_MS),
     job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),
   ];

@@ -1,8 +1,8 @@
 import type { Client } from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { linkOf, originOf } from '../../src/audit/events/content.js';
+import { linkOf, genesisLink } from '../../src/audit/events/hash-chain.js';
 import type { EventKeys } from '../../src/audit/events/event-keys.js';
-import { signPlace } from '../../src/audit/log/checkpoint.js';
+import { signCheckpoint } from '../../src/audit/log/checkpoint.js';
 import { monthAfter, startOfMonth } from '../../src/lib/instant.js';
 import { copyRows, RowWriter, type Cell } from './copy.js';
 import { eventTexts, LIFE_LENGTH } from './event-text.js';
@@ -40,7 +40,7 @@ export async function loadEvents(
 ): Promise<void> {
   const months = new Set<string>();
   const checkpoints: Cell[][] = [];
-  let link = originOf(org.id);
+  let link = genesisLink(org.id);
   let end: readonly Cell[] = [];
   // No triggers: the queue is passed by, and these organizations are there.
   for (const client of [events, log]) await client.query("set session_replication_role = 'replica'");
@@ -72,7 +72,7 @@ export async function loadEvents(
     months.add(`${type} ${category} ${startOfMonth(occurred_at)}`);
     if (seq % TOLD_EVERY === 0) progress(TOLD_EVERY);
     if (seq % ENTRIES_PER_CHECKPOINT !== 0 && seq !== count) continue;
-    const signed = signPlace(keys, { org_id: org.id, seq, link, at: occurred_at, marked_from: 1 });
+    const signed = signCheckpoint(keys, { org_id: org.id, seq, link, at: occurred_at, marked_from: 1 });
     end = [
       ...[signed.org_id, signed.seq, signed.link, signed.at, signed.marked_from],
       signed.key_id,

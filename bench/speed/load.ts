@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { operator } from '../../src/audit/events/actor.js';
-import { keepPublicKey } from '../../src/audit/log/chain-queries.js';
+import { insertPublicKey } from '../../src/audit/log/key-queries.js';
 import { migrate } from '../../src/db/migrate.js';
 import { connectAlone } from '../../src/db/pool.js';
 import { createKey } from '../../src/keys/create.js';
@@ -69,7 +69,7 @@ async function load(store: Store, dataSet: DataSet, what: string): Promise<Loade
   const total = (part: 'sandboxes' | 'events') => sizes.reduce((sum, size) => sum + size[part], 0);
   const progress = new Progress(`loading ${what}`);
   try {
-    await keepPublicKey(pool, keys.current, now());
+    await insertPublicKey(pool, keys.current, now());
     await makeMonths(client, until);
     progress.begin('sandboxes with their runs', total('sandboxes'));
     const orgs: LoadedOrg[] = [];

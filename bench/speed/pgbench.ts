@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { FULL_ACCESS } from '../../src/access/access.js';
 import { operator } from '../../src/audit/events/actor.js';
-import { markEvents } from '../../src/audit/events/mark.js';
-import { EventHeads } from '../../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
+import { SeenHeads } from '../../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { type Context } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
@@ -141,7 +141,8 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
   const { pool, directory } = store;
   const key = createHash('sha256').update('bench').digest('base64');
   const eventKeys = openEventKeys({ keys: key });
-  markEvents(pool, eventKeys);
+  const activeKeys = new ActiveEventKeys(eventKeys);
+  pool.eventMarker = activeKeys.marker;
   const org = await createOrg(pool, { name: 'Bench', slug: 'bench' }, operator('bench'));
   const limits = { max_sandboxes: 2_000_000_000, max_concurrent_persistent_running: 2_000_000_000 };
   await setQuotas(pool, org.id, limits, operator('bench'));
@@ -159,7 +160,10 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     },
   });
   const changes = listenForChanges(store.address, () => undefined);
-  const recorded = { connect: async () => Promise.resolve(recording) } as unknown as Context['pool'];
+  const recorded = {
+    eventMarker: activeKeys.marker,
+    connect: async () => Promise.resolve(recording),
+  } as unknown as Context['pool'];
   const ctx: Context = {
     ...{
       pool: recorded,
@@ -168,11 +172,12 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
       settings: DEFAULT_SETTINGS,
       changes,
       eventKeys,
+      activeKeys,
     },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
     cursors: new Cursors(Buffer.alloc(32)),
-    eventHeads: new EventHeads(join(directory, 'event-heads')),
+    seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
     log: makeLog('silent', { write: () => undefined }),
     stopping: new AbortController().signal,

@@ -1,19 +1,18 @@
 import { join } from 'node:path';
-import type pg from 'pg';
 import { type EventKeys } from '../../src/audit/events/event-keys.js';
-import { markEvents } from '../../src/audit/events/mark.js';
+import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import { openForServer } from '../../src/db/open.js';
-import { openPool, type Address } from '../../src/db/pool.js';
+import { openPool, type Address, type PgPool } from '../../src/db/pool.js';
 
 /** A database of its own, in a directory that `sandkeep serve` can have as its data directory beside it. */
 export interface Store {
   directory: string;
   address: Address;
   url: string;
-  pool: pg.Pool;
+  pool: PgPool;
   keys: EventKeys;
   /** The process number of PostgreSQL. */
   postmaster: number;
@@ -28,9 +27,8 @@ export async function openStore(directory: string): Promise<Store> {
   });
   const { address } = database;
   if (!('socket' in address)) throw new Error('the bench has a database of its own');
-  const pool = openPool(address, () => undefined);
   const keys = openEventKeys({ file: join(directory, 'event-keys') });
-  markEvents(pool, keys);
+  const pool = openPool(address, () => undefined, new ActiveEventKeys(keys).marker);
   return {
     ...{ directory, address, pool, keys: keys() },
     url: `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`,

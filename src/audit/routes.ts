@@ -10,13 +10,14 @@ import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
 import { eventStream, FollowHeaders, Places, sendEvents } from '../http/sse.js';
-import { keepPartitions } from './events/partitions.js';
+import { lockPartitions } from './events/partition-queries.js';
 import { EventResponse, PaginatedEventResponse } from './events/schema.js';
-import { beginExport, EXPORT_FORMATS, exportText } from './export/export.js';
+import { startExport, EXPORT_FORMATS, exportText } from './export/export.js';
+import { EventRenderer } from './list/event-text.js';
 import { FilterParameters, readEventFilter } from './list/filter.js';
 import { list } from './list/list.js';
 import { showEvent } from './list/show.js';
-import { encodePlace, readPlace } from './list/stream-position.js';
+import { encodePosition, parsePosition } from './list/stream-position.js';
 import { stream } from './list/stream.js';
 
 const tags = ['events'];
@@ -45,8 +46,9 @@ export function eventRoutes(app: App, ctx: Shared): void {
   const exportStreamed = makeStreamed(ctx, {
     most: ctx.settings.maxExports,
     what: 'of the audit trail',
-    beforeSnapshot: keepPartitions,
+    beforeSnapshot: lockPartitions,
   });
+  const renderer = new EventRenderer();
   const places = new Places(
     ctx.settings.maxEventFollowers,
     'too many streams of events are followed: try again later',
@@ -66,13 +68,13 @@ export function eventRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request, reply) =>
-      sendJson(reply, await list(contextOf(request), callerOf(request).orgId, request.query)),
+      sendJson(reply, await list(contextOf(request), renderer, callerOf(request).orgId, request.query)),
   );
 
   app.get(
     '/v1/events/export',
     {
-      // It would be written down as an export.
+      // A HEAD request would record an export in the audit trail.
       exposeHeadRoute: false,
       schema: {
         operationId: 'export_events',
@@ -117,13 +119,13 @@ export function eventRoutes(app: App, ctx: Shared): void {
         throw badParameter('after_seq', 'give cursor or after_seq, not both');
       }
       const type = format ? TYPES[format] : preferredType(request, [TYPES.ndjson, TYPES.csv]);
-      const afterSeq = after_seq ?? readPlace(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
+      const afterSeq = after_seq ?? parsePosition(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
       const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
       readEventFilter(query);
       return exportStreamed(request, reply, async function* (tx) {
-        const begun = await beginExport(contextOf(request).pool, tx, asked, ctx.now());
+        const begun = await startExport(contextOf(request).pool, tx, asked, ctx.now());
         void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
-        void reply.header('next-cursor', encodePlace(ctx.cursors, orgId, begun.upToSeq));
+        void reply.header('next-cursor', encodePosition(ctx.cursors, orgId, begun.upToSeq));
         yield* exportText(tx, begun);
       });
     },
@@ -132,7 +134,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
   app.get(
     '/v1/events/stream',
     {
-      // It would follow for nobody.
+      // A HEAD request has no body to stream.
       exposeHeadRoute: false,
       schema: {
         operationId: 'stream_events',
@@ -178,7 +180,12 @@ export function eventRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request, reply) => {
-      const text = await showEvent(contextOf(request), callerOf(request).orgId, request.params.event_id);
+      const text = await showEvent(
+        contextOf(request),
+        renderer,
+        callerOf(request).orgId,
+        request.params.event_id,
+      );
       if (text === undefined) throw new ApiError('sandbox_not_found');
       return sendJson(reply, text);
     },

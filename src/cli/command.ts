@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { type EventKeys } from '../audit/events/event-keys.js';
-import { markEvents } from '../audit/events/mark.js';
-import { noteKey } from '../audit/log/active-key.js';
-import { otherKeys } from '../audit/log/chain-queries.js';
-import { BrokenLog } from '../audit/log/check-end.js';
+import { ActiveEventKeys } from '../audit/events/active-keys.js';
+import { registerKey } from '../audit/log/activate-keys.js';
+import { registeredKeyIds } from '../audit/log/key-queries.js';
+import { BrokenLog } from '../audit/log/verify-head.js';
 import {
   describeEventKeys,
   eventKeySourceOf,
@@ -48,7 +48,7 @@ export function tableCommand(name: string): Command {
 export async function withDatabase<T>(
   options: CommonOptions,
   command: string,
-  work: (pool: Pool, address: Address) => Promise<T>,
+  work: (pool: Pool, address: Address, activeKeys: ActiveEventKeys) => Promise<T>,
 ): Promise<T> {
   const database = await openForCommand({
     databaseUrl: options.databaseUrl,
@@ -56,15 +56,15 @@ export async function withDatabase<T>(
     command,
   });
   try {
-    const pool = openPool(database.address, () => undefined);
+    let keys: Promise<EventKeys | undefined> | undefined;
+    const activeKeys = new ActiveEventKeys(() => (keys ??= writerKeys(pool, options)));
+    const pool = openPool(database.address, () => undefined, activeKeys.marker);
     try {
       if (!(await isMigrated(pool))) throw withoutInstallation(options);
       await migrate(database.address, (name) =>
         process.stderr.write(`sandkeep: applied migration ${name}\n`),
       );
-      let keys: Promise<EventKeys | undefined> | undefined;
-      markEvents(pool, () => (keys ??= writerKeys(pool, options)));
-      return await work(pool, database.address);
+      return await work(pool, database.address, activeKeys);
     } finally {
       await pool.end();
     }
@@ -88,7 +88,7 @@ export function withoutInstallation({ dataDir, databaseUrl }: CommonOptions): Ex
  */
 async function writerKeys(pool: Pool, options: CommonOptions): Promise<EventKeys | undefined> {
   const source = eventKeySourceOf(options);
-  const noted = await otherKeys(pool, []);
+  const noted = await registeredKeyIds(pool);
   const isOwn = noted.length === 0 && options.databaseUrl === undefined;
   const keys = isOwn ? openEventKeys(source)() : findEventKeys(source);
   if (keys ? await areOfLog(pool, keys, noted) : noted.length === 0) return keys;
@@ -102,7 +102,7 @@ async function areOfLog(pool: Pool, keys: EventKeys, noted: readonly string[]): 
   // Also one that another has replaced: the service takes for a while what it marked.
   if (noted.includes(keys.current.id)) return true;
   try {
-    await noteKey(pool, keys, now());
+    await registerKey(pool, keys, now());
     return true;
   } catch (error) {
     if (error instanceof BrokenLog) return false;

@@ -1,4 +1,4 @@
-import { otherKeys } from '../audit/log/chain-queries.js';
+import { registeredKeyIds } from '../audit/log/key-queries.js';
 import { findDataDirectory } from '../db/embedded/directory.js';
 import { askOwner } from '../db/embedded/ownership.js';
 import { isMigrated } from '../db/migrate.js';
@@ -23,7 +23,7 @@ export async function readStored(options: CommonOptions): Promise<StoredInstalla
     if (!(await isMigrated(pool))) return undefined;
     return {
       ...(await readInstallation(pool)),
-      keys: { secrets: await sealingKeys(pool), events: await otherKeys(pool, []) },
+      keys: { secrets: await sealingKeys(pool), events: await registeredKeyIds(pool) },
     };
   } finally {
     await pool.end();

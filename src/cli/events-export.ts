@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { operator } from '../audit/events/actor.js';
-import { keepPartitions } from '../audit/events/partitions.js';
-import { beginExport, exportText, type Begun } from '../audit/export/export.js';
+import { lockPartitions } from '../audit/events/partition-queries.js';
+import { startExport, exportText, type StartedExport } from '../audit/export/export.js';
 import type { FilterQuery } from '../audit/list/filter.js';
 import { inTransaction } from '../db/transaction.js';
 import { FileDraft } from '../lib/atomic-file.js';
@@ -67,8 +67,8 @@ export function exportCommand(): Command {
           pool,
           async (tx) => {
             await tx.query('set transaction isolation level repeatable read, read only');
-            await keepPartitions(tx);
-            const begun = await beginExport(pool, tx, { ...asked, format }, now()).catch(explained);
+            await lockPartitions(tx);
+            const begun = await startExport(pool, tx, { ...asked, format }, now()).catch(explained);
             const entries = await withProgress(begun, async (onEntries) => {
               for await (const text of exportText(tx, begun, onEntries)) await target.write(text);
             });
@@ -132,7 +132,7 @@ function refuseExisting(path: string): void {
 
 /** A bar on a terminal; nothing where nobody looks. Returns how many entries came. */
 async function withProgress(
-  { afterSeq, upToSeq }: Begun,
+  { afterSeq, upToSeq }: StartedExport,
   work: (onEntries: (seq: number, count: number) => void) => Promise<void>,
 ): Promise<number> {
   let entries = 0;

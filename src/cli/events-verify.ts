@@ -1,17 +1,19 @@
 import { SingleBar } from 'cli-progress';
 import { Option, type Command } from 'commander';
 import { createReadStream } from 'node:fs';
-import { headsFileOf, readHeads, type Head } from '../audit/log/heads.js';
+import type { LogPosition } from '../audit/events/hash-chain.js';
+import { readSeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
 import {
   describeEventKeys,
   eventKeySourceOf,
   findEventKeys,
   parsePublicKey,
 } from '../audit/log/signing-key.js';
-import type { LogPart } from '../audit/verify/verify-file.js';
+import type { Trust } from '../audit/verify/log-verifier.js';
+import type { KnownPosition, ReferenceLog } from '../audit/verify/reference-logs.js';
+import type { FaultKind, Verdict } from '../audit/verify/verification-fault.js';
+import type { FilePart } from '../audit/verify/verify-file.js';
 import { verifyStore } from '../audit/verify/verify-store.js';
-import type { Fault, Trust, Verdict } from '../audit/verify/walk.js';
-import type { KnownPlace, Witness } from '../audit/verify/witnesses.js';
 import { requireInstallation } from '../db/open.js';
 import type { Pool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -72,20 +74,20 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
   if (options.databaseUrl === undefined) await requireInstallation(options.dataDir);
   const trust = trustOf(options);
   const exported = await readExports(options, trust);
-  const file = headsFileOf(options);
+  const file = seenHeadsFile(options);
   // Before the database is looked at: what it has then is at least this.
-  const heads = readHeads(file);
+  const heads = readSeenHeads(file);
   const keys = findEventKeys(eventKeySourceOf(options));
   return withDatabase(options, 'events verify', async (pool) => {
     const results = exported.filter(({ result }) => result.wrong !== null).map(({ result }) => result);
     const orgs = await orgsOf(pool, options.org);
     for (const { id, slug } of orgs) {
-      const witnesses = [
-        ...witnessOf(file, heads.get(id)),
-        ...exported.filter(({ part }) => part?.org_id === id).map(({ witness }) => witness),
+      const references = [
+        ...referenceOf(file, heads.get(id)),
+        ...exported.filter(({ part }) => part?.org_id === id).map(({ reference }) => reference),
       ];
       const verdict = await withProgress(slug, (onEntry) =>
-        verifyStore(pool, id, trust, { witnesses, keys, onEntry }),
+        verifyStore(pool, id, trust, { references, keys, onEntry }),
       );
       results.push({ name: slug, ...verdict });
     }
@@ -104,24 +106,24 @@ function missing(orgId: string, source: string): Result {
   return { name: orgId, ...{ entries: 0, checkpoints: 0, unmarked: 0 }, wrong, fault: 'tampered' };
 }
 
-function witnessOf(name: string, head: Head | undefined): Witness[] {
-  return head ? [{ name, places: only(head) }] : [];
+function referenceOf(name: string, head: LogPosition | undefined): ReferenceLog[] {
+  return head ? [{ name, positions: only(head) }] : [];
 }
 
-async function* only(place: KnownPlace): AsyncGenerator<KnownPlace> {
-  yield await Promise.resolve(place);
+async function* only(position: KnownPosition): AsyncGenerator<KnownPosition> {
+  yield await Promise.resolve(position);
 }
 
 async function readExports(
   options: VerifyOptions,
   trust: Trust,
-): Promise<{ result: Result; part: LogPart | undefined; witness: Witness }[]> {
+): Promise<{ result: Result; part: FilePart | undefined; reference: ReferenceLog }[]> {
   const all = [];
   for (const file of options.against) {
-    const { placesOf } = await import('../audit/verify/verify-file.js');
+    const { positionsOf } = await import('../audit/verify/verify-file.js');
     const { result, part } = await verifyOne(file, trust);
-    const places = named(file, placesOf(createReadStream(file)));
-    all.push({ result, part: part?.end && part, witness: { name: file, places } });
+    const positions = named(file, positionsOf(createReadStream(file)));
+    all.push({ result, part: part?.end && part, reference: { name: file, positions } });
   }
   return all;
 }
@@ -155,7 +157,7 @@ async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
 }
 
 /** Whether a part of a log begins exactly where the one before it ends. */
-function goesOn({ end }: LogPart, part: LogPart | undefined): boolean {
+function goesOn({ end }: FilePart, part: FilePart | undefined): boolean {
   return (
     end !== undefined && part !== undefined && end.seq === part.after.seq && end.link.equals(part.after.link)
   );
@@ -163,10 +165,10 @@ function goesOn({ end }: LogPart, part: LogPart | undefined): boolean {
 
 interface Verified {
   result: Result;
-  part: LogPart | undefined;
+  part: FilePart | undefined;
 }
 
-async function verifyOne(file: string, trust: Trust, promised: LogPart['promised'] = []): Promise<Verified> {
+async function verifyOne(file: string, trust: Trust, promised: FilePart['promised'] = []): Promise<Verified> {
   // Loaded only here: what checks lines takes as long to load as all else.
   const { verifyFile } = await import('../audit/verify/verify-file.js');
   const { verdict, part } = await withProgress(file, (onEntry) =>
@@ -206,7 +208,7 @@ function trustOf(options: VerifyOptions): Trust {
   return { keys, accepted: new Set(options.accept.map((id) => id.toLowerCase())) };
 }
 
-const VERDICTS: Record<Fault, string> = {
+const VERDICTS: Record<FaultKind, string> = {
   tampered: 'TAMPERED WITH',
   unknown_key: 'SIGNED BY AN UNKNOWN KEY',
   unsealed: 'NOT COMPLETE',

@@ -8,7 +8,7 @@ import {
   rotateEventKey,
   type EventKeySource,
 } from '../audit/log/signing-key.js';
-import { setRetention } from '../audit/retention/retention.js';
+import { setRetention } from '../audit/retention/set.js';
 import { defaultOf } from '../config/options.js';
 import { requireInstallation } from '../db/open.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -40,8 +40,13 @@ function retentionCommand(): Command {
     )
     .action(async (options: CommonOptions & { org: string; months: number | 'forever' }) => {
       const wanted = options.months === 'forever' ? null : options.months;
-      const change = await withDatabase(options, 'events retention', async (pool) =>
-        setRetention(pool, await namedOrg(pool, options.org), wanted, operator('events retention')),
+      const change = await withDatabase(options, 'events retention', async (pool, _, activeKeys) =>
+        setRetention(
+          { pool, activeKeys },
+          await namedOrg(pool, options.org),
+          wanted,
+          operator('events retention'),
+        ),
       );
       const kept = wanted === null ? 'for ever' : `for ${wanted} months`;
       print(options, change, `events of ${options.org} are kept ${kept}`);

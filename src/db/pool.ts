@@ -19,10 +19,21 @@ export interface Statement {
   rowMode?: 'array';
 }
 
+/**
+ * Loads the function that marks audit events. The marks tell the events of the service from rows inserted by others. Undefined: there
+ * are no event keys.
+ */
+export type EventMarker = () => Promise<((leaf: Buffer) => Buffer) | undefined>;
+
 /** Connections to be shared: runs statements, and lends one for a transaction. */
 export interface Pool extends Sql {
+  /** Each transaction of the pool carries it. Undefined: the pool writes events without a mark. */
+  eventMarker: EventMarker | undefined;
   connect(): Promise<pg.PoolClient>;
 }
+
+/** A pool of the driver. */
+export type PgPool = pg.Pool & Pick<Pool, 'eventMarker'>;
 
 /** Where the database is: a URL, or the socket folder of the embedded one. */
 export type Address = { url: string } | { socket: string };
@@ -55,8 +66,12 @@ export function connectionConfig(address: Address, options = ''): pg.ClientConfi
   };
 }
 
-export function openPool(address: Address, onError: (error: Error) => void): pg.Pool {
-  return poolOf(new pg.Pool(poolConfig(address)), onError);
+export function openPool(
+  address: Address,
+  onError: (error: Error) => void,
+  eventMarker?: EventMarker,
+): PgPool {
+  return Object.assign(poolOf(new pg.Pool(poolConfig(address)), onError), { eventMarker });
 }
 
 /** `options`: as of a connection. */

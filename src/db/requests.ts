@@ -1,5 +1,13 @@
 import pg from 'pg';
-import { poolConfig, poolOf, type Address, type Pool, type Sql, type Statement } from './pool.js';
+import {
+  poolConfig,
+  poolOf,
+  type Address,
+  type EventMarker,
+  type Pool,
+  type Sql,
+  type Statement,
+} from './pool.js';
 import { isOutOfStep } from './prepared.js';
 import { openReads, type Reads } from './reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
@@ -21,7 +29,7 @@ interface OrgConnections {
 export interface Requests {
   of(orgId: string): OrgConnections;
   /** The pool behind them: to be watched, not to be asked. */
-  watched: Pick<pg.Pool, 'on' | 'totalCount' | 'idleCount'>;
+  watched: Pick<pg.Pool, 'totalCount' | 'idleCount'>;
   close(): Promise<void>;
 }
 
@@ -29,12 +37,20 @@ export interface Requests {
  * `apart`: whether the user of the database can become the role for that (`canServe`); else only the statements themselves
  * keep organizations apart.
  */
-export function openRequests(address: Address, apart: boolean, onError: (error: Error) => void): Requests {
+export function openRequests(
+  address: Address,
+  apart: boolean,
+  onError: (error: Error) => void,
+  eventMarker?: EventMarker,
+): Requests {
   const pool = poolOf(new pg.Pool(poolConfig(address, sessionFor(apart))), onError);
   const reads = openReads(address, apart, onError);
   const served: Served = new WeakMap();
   return {
-    of: (orgId) => ({ pool: new OrgPool(pool, served, orgId), reads: new OrgReads(reads, orgId) }),
+    of: (orgId) => ({
+      pool: new OrgPool(pool, served, orgId, eventMarker),
+      reads: new OrgReads(reads, orgId),
+    }),
     watched: pool,
     close: async () => {
       await pool.end();
@@ -51,6 +67,7 @@ class OrgPool implements Pool {
     private readonly pool: pg.Pool,
     private readonly served: Served,
     private readonly orgId: string,
+    readonly eventMarker: EventMarker | undefined,
   ) {}
 
   async connect(): Promise<pg.PoolClient> {

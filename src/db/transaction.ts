@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { DEADLOCK, sqlState, type Pool, type Sql } from './pool.js';
+import { DEADLOCK, sqlState, type EventMarker, type Pool, type Sql } from './pool.js';
 import { isOutOfStep } from './prepared.js';
 
 const SERIALIZATION = '40001';
@@ -8,8 +8,13 @@ const ATTEMPTS = 5;
 /** To be thrown by what finds that it has to begin anew, with nothing held: what it went by has changed meanwhile. */
 export class Overtaken extends Error {}
 
+/** SQL inside a transaction that can write audit events. */
+export interface EventSql extends Sql {
+  readonly eventMarker: EventMarker | undefined;
+}
+
 /** A connection inside a transaction: runs SQL, and takes COPY streams. */
-export type Transaction = Sql & pg.PoolClient;
+export type Transaction = EventSql & pg.PoolClient;
 
 /**
  * Runs `work` in one transaction: committed when it returns, rolled back when it throws. The only place that opens one.
@@ -33,7 +38,7 @@ export async function inTransaction<T>(
           'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0',
         );
       }
-      const result = await work(client);
+      const result = await work(Object.assign(client, { eventMarker: pool.eventMarker }));
       await client.query('commit');
       return result;
     } catch (error) {

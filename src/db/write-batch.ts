@@ -1,11 +1,15 @@
-import type { Sql } from './pool.js';
+import type { EventMarker, Sql } from './pool.js';
 import { prepared } from './prepared.js';
+import type { EventSql } from './transaction.js';
 
 /** The text of a statement. `p` takes a value and returns its placeholder. */
 export type StatementText = (p: (value: unknown) => string) => string;
 
 /** A connection executes a statement at once; a batch keeps it until `send`. */
 export type WriteTarget = Sql | WriteBatch;
+
+/** A target that can write audit events. */
+export type EventTarget = EventSql | WriteBatch;
 
 /**
  * Collects statements without a result and sends them as one, each as a `with` query of it.
@@ -16,12 +20,15 @@ export type WriteTarget = Sql | WriteBatch;
  * the CPU time in Node and PostgreSQL. `npm run bench -- --only create` prints the current times.
  */
 export class WriteBatch {
+  readonly eventMarker: EventMarker | undefined;
   private parts: string[] = [];
   private values: unknown[] = [];
   private channels: string[] = [];
   private payloads: string[] = [];
 
-  constructor(readonly tx: Sql) {}
+  constructor(private readonly tx: EventSql) {
+    this.eventMarker = tx.eventMarker;
+  }
 
   /** Adds an `insert`, `update` or `delete`. */
   add(statement: StatementText): void {

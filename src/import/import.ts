@@ -1,5 +1,4 @@
-import { keysOf } from '../audit/events/mark.js';
-import { makePartitionsFor } from '../audit/events/partitions.js';
+import { createPartitionsForImport } from '../audit/events/partitions.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -57,8 +56,7 @@ export async function importLines(
       async (tx) => {
         await createStagingTables(tx);
         const stager = new StagingWriter(tx);
-        const keys = await keysOf(tx);
-        const mark = (leaf: Buffer) => keys?.mark(leaf) ?? null;
+        const mark = await tx.eventMarker?.();
         for await (const line of numberedLines(chunks, LONGEST_LINE)) {
           lines = line.number;
           onLine?.(lines);
@@ -84,7 +82,7 @@ export async function importLines(
           .toSorted((a, b) => a.line - b.line)
           .slice(0, MOST_REPORTS);
         if (badCount > 0 && !skipBad) throw new Rollback();
-        await makePartitionsFor(pool, tx);
+        await createPartitionsForImport(pool, tx);
         imported = await loadStaged(tx, now());
       },
       { unhurried: true },

@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { operator } from '../audit/events/actor.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Sql } from '../db/pool.js';
+import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';
@@ -42,7 +43,7 @@ const LOADS: Record<Kind, string> = {
 export type Counts = Record<Kind, number>;
 
 /** Returns how many rows of each kind are new. */
-export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
+export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   await tx.query(
     `update volumes v set removed_at = $1
      where ${UNUSED_HOST}
@@ -98,7 +99,7 @@ async function insertImportedLabels(tx: Sql): Promise<void> {
 }
 
 /** Every organization has its host volume, also one whose history brought none. */
-async function completeHostVolumes(tx: Sql, at: Instant): Promise<void> {
+async function completeHostVolumes(tx: EventSql, at: Instant): Promise<void> {
   const { rows } = await tx.query<{ id: string }>(
     `select o.id from orgs o
      where not exists (

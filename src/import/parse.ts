@@ -1,7 +1,7 @@
 import type { ValidateFunction } from 'ajv';
 import { actorId } from '../audit/events/actor.js';
-import { leafOf } from '../audit/events/content.js';
-import { redactEmail } from '../audit/events/redact.js';
+import { leafOf } from '../audit/events/hash-chain.js';
+import { redactEmail } from '../audit/events/redact-email.js';
 import type { EventActor } from '../audit/events/schema.js';
 import { isUint64 } from '../http/schema.js';
 import { compile, explainFirst } from '../http/validation.js';

@@ -4,8 +4,8 @@ import { type KeyRow } from '../access/key-queries.js';
 import { hashOf, makeKey, prefixOf } from '../access/key-secret.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
-import type { Pool, Sql } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
+import type { Pool } from '../db/pool.js';
+import { inTransaction, type EventSql } from '../db/transaction.js';
 import { now, shortInstant, type Instant } from '../lib/instant.js';
 import { insertKey } from './queries.js';
 
@@ -25,7 +25,7 @@ export interface KeyRequest {
 
 /** Makes a key of a request that has been checked (`check.ts`), in the transaction of whoever asks. */
 export async function addKey(
-  tx: Sql,
+  tx: EventSql,
   { orgId, name, access, actor, at }: KeyRequest,
 ): Promise<{ row: KeyRow; key: string }> {
   const id = uuidv7();

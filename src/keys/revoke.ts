@@ -1,13 +1,18 @@
 import { type KeyRow } from '../access/key-queries.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
-import type { Pool, Sql } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
+import type { Pool } from '../db/pool.js';
+import { inTransaction, type EventSql } from '../db/transaction.js';
 import { now, type Instant } from '../lib/instant.js';
 import { findOrgOfKey, lockKey, setRevoked } from './queries.js';
 
 /** Revokes a key, whose row the transaction holds, with all its secrets. Returns since when it is revoked. */
-export async function revokeLocked(tx: Sql, key: KeyRow, actor: EventActor, at: Instant): Promise<Instant> {
+export async function revokeLocked(
+  tx: EventSql,
+  key: KeyRow,
+  actor: EventActor,
+  at: Instant,
+): Promise<Instant> {
   if (key.revoked_at !== null) return key.revoked_at;
   await setRevoked(tx, key.org_id, key.id, at);
   await recordEvent(tx, {

@@ -2,7 +2,7 @@ import { type KeyRow } from '../access/key-queries.js';
 import { hashOf, makeKey, prefixOf } from '../access/key-secret.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
-import type { Sql } from '../db/pool.js';
+import type { EventSql } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import {
@@ -21,7 +21,7 @@ export const DEFAULT_OVERLAP_SECS = 3600;
  * `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.
  */
 export async function rotateLocked(
-  tx: Sql,
+  tx: EventSql,
   key: KeyRow,
   actor: EventActor,
   overlapSecs: number,

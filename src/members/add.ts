@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
-import { redactEmail } from '../audit/events/redact.js';
+import { redactEmail } from '../audit/events/redact-email.js';
 import type { EventActor } from '../audit/events/schema.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';

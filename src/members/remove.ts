@@ -1,5 +1,5 @@
 import { recordEvent } from '../audit/events/record.js';
-import { redactEmail } from '../audit/events/redact.js';
+import { redactEmail } from '../audit/events/redact-email.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';

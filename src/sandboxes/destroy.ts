@@ -2,7 +2,7 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import type { WriteTarget } from '../db/write-batch.js';
+import type { EventTarget } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
@@ -33,7 +33,7 @@ export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Pr
 
 /** Takes a sandbox, whose row the transaction holds, away from every reader. */
 export async function removeSandbox(
-  target: WriteTarget,
+  target: EventTarget,
   { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,
   type: 'sandbox_destroyed' | 'sandbox_removed',
   actor: EventActor,

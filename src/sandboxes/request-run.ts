@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { recordEvent, type NewEvent } from '../audit/events/record.js';
-import type { WriteTarget } from '../db/write-batch.js';
+import type { EventTarget } from '../db/write-batch.js';
 import type { Instant } from '../lib/instant.js';
 import { insertRun, type NewRun } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
@@ -53,7 +53,7 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
  * what is returned, which the caller writes; the reconciler takes it from there.
  */
 export async function beginRun(
-  target: WriteTarget,
+  target: EventTarget,
   sandbox: Subject,
   next: NextRun,
   at: Instant,

@@ -2,7 +2,7 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import type { WriteTarget } from '../db/write-batch.js';
+import type { EventTarget } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
@@ -41,7 +41,7 @@ export type StopReason =
  * run that is to follow it.
  */
 export async function requestStop(
-  target: WriteTarget,
+  target: EventTarget,
   sandbox: LockedSandbox,
   actor: EventActor,
   reason: StopReason,

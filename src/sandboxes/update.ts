@@ -2,7 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
-import { violatedConstraint, type Sql } from '../db/pool.js';
+import { violatedConstraint } from '../db/pool.js';
+import type { EventSql } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
@@ -57,7 +58,7 @@ export async function update(
 
 /** Undefined when it is called so already. */
 async function rename(
-  tx: Sql,
+  tx: EventSql,
   { orgId, actor }: Writer,
   sandbox: LockedSandbox,
   request: UpdateSandboxRequest,
@@ -75,7 +76,7 @@ async function rename(
 
 /** Undefined when it has these labels already. What runs goes on; its usage counts under the new ones from now on. */
 async function relabel(
-  tx: Sql,
+  tx: EventSql,
   { orgId, actor }: Writer,
   sandbox: LockedSandbox,
   labels: Record<string, string> | undefined,

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { PRICES } from '../audit/events/actor.js';
-import { canonicalJson } from '../audit/events/content.js';
+import { canonicalJson } from '../audit/events/canonical-json.js';
 import { recordEvent } from '../audit/events/record.js';
 import { exchangePriceBook } from '../db/instance-queries.js';
 import type { Pool } from '../db/pool.js';

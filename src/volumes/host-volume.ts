@@ -1,13 +1,13 @@
 import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
-import type { Sql } from '../db/pool.js';
+import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { insertVolume } from './queries.js';
 
 /** Makes the one host volume of an organization, in the transaction that makes the organization. */
 export async function createHostVolume(
-  tx: Sql,
+  tx: EventSql,
   orgId: string,
   actor: EventActor,
   at: Instant,

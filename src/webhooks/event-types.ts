@@ -1,5 +1,5 @@
 import { CATALOGUE } from '../audit/events/catalogue.js';
-import { explainUnknown } from '../audit/list/known-filter.js';
+import { explainUnknownType } from '../audit/list/known-event-types.js';
 import { ApiError } from '../http/errors.js';
 
 /**
@@ -12,7 +12,7 @@ export function checkTypes(eventTypes: readonly string[]): void {
     .map((each) => each.replace(/^!/, ''))
     .find((type) => !Object.hasOwn(CATALOGUE, type));
   if (unknown !== undefined) {
-    throw refuse(`event_types: ${explainUnknown(unknown)}`);
+    throw refuse(`event_types: ${explainUnknownType(unknown)}`);
   }
   const excluded = eventTypes.filter((each) => each.startsWith('!')).length;
   if (excluded > 0 && excluded < eventTypes.length) {

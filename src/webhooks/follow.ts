@@ -1,5 +1,5 @@
 import { v7 as uuidv7 } from 'uuid';
-import { readLogStream, type LogEntry } from '../audit/log/read.js';
+import { readLog, type StoredEntry } from '../audit/log/log-queries.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { addMillis } from '../lib/instant.js';
@@ -28,7 +28,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
     const { pending, fresh } = await countPending(tx, orgId, id);
     const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
     if (room < LEAST_ROOM) return false;
-    const { entries, more } = await readLogStream(tx, orgId, { afterSeq: webhook.position }, BATCH);
+    const { entries, more } = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
     const wanted = entries.filter((entry) => isWanted(webhook, entry)).slice(0, room);
     const at = ctx.now();
     await insertDeliveries(
@@ -55,7 +55,7 @@ export async function follow(ctx: Context, orgId: string, id: string): Promise<b
  * What was long before the webhook is not for it: it may come into the log later, as what is imported does. What retention
  * dropped cannot be sent, and a test has been sent already.
  */
-function isWanted({ id, event_types, created_at }: WebhookRow, { event }: LogEntry): boolean {
+function isWanted({ id, event_types, created_at }: WebhookRow, { event }: StoredEntry): boolean {
   if (!event || event.occurred_at < addMillis(created_at, -CLOCKS_APART_MS)) return false;
   if (event.event_type === 'webhook_tested' && event.resource_id === id) return false;
   return matches(event_types, event.event_type);

@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { noteKey } from '../../src/audit/log/active-key.js';
+import { registerKey } from '../../src/audit/log/activate-keys.js';
 import { now } from '../../src/lib/instant.js';
 import { Keyring } from '../../src/secrets/keyring.js';
 import { NO_DOCKER, run, urlOf, type RunOptions } from '../support/cli.js';
@@ -27,7 +27,7 @@ describe('doctor beside an external database', () => {
     service = await startTestService({ worker: false });
     const client = await service.newOrg();
     await client.post('/v1/webhooks', { url: 'https://example.com/' });
-    await noteKey(service.ctx.pool, service.ctx.eventKeys(), now());
+    await registerKey(service.ctx.pool, service.ctx.eventKeys(), now());
     folder = mkdtempSync(join(tmpdir(), 'sandkeep-doctor-'));
     where = ['--database-url', urlOf(service.database), '--data-dir', service.directory];
   });

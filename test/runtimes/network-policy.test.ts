@@ -113,10 +113,13 @@ function verdict(
   const asksHost = packet.port === 53 && groups.includes('host');
   if (packet.way === 'egress' && closed && !asksHost) return 'deny';
   const fallback = packet.way === 'egress' ? default_egress : default_ingress;
-  return rules.find((rule) => isAbout(rule, packet))?.action ?? fallback ?? 'deny';
+  return rules.find((rule) => isAboutResource(rule, packet))?.action ?? fallback ?? 'deny';
 }
 
-function isAbout({ direction, destination, protocols = [], ports = [] }: Rule, packet: Packet): boolean {
+function isAboutResource(
+  { direction, destination, protocols = [], ports = [] }: Rule,
+  packet: Packet,
+): boolean {
   const { way, peer, protocol, port } = packet;
   if (direction !== 'any' && direction !== way) return false;
   if (protocols.length > 0 && !protocols.includes(protocol)) return false;

@@ -1,5 +1,5 @@
 import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
-import { leafOf, type EventContent } from '../../src/audit/events/content.js';
+import { leafOf, type EventContent } from '../../src/audit/events/hash-chain.js';
 import { isUnreachable, type Pool } from '../../src/db/pool.js';
 import { compile, explainFirst } from '../../src/http/validation.js';
 

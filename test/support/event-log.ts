@@ -1,4 +1,4 @@
-import { readLogStream, type LogEntry } from '../../src/audit/log/read.js';
+import { readLog, type StoredEntry } from '../../src/audit/log/log-queries.js';
 import type { Pool } from '../../src/db/pool.js';
 import { inTransaction } from '../../src/db/transaction.js';
 import { until } from './polling.js';
@@ -27,10 +27,10 @@ export async function untilSealed(pool: Pool, orgId: string, millis?: number): P
   );
 }
 
-export async function wholeLog(pool: Pool, orgId: string, page = 500): Promise<LogEntry[]> {
-  const all: LogEntry[] = [];
+export async function wholeLog(pool: Pool, orgId: string, page = 500): Promise<StoredEntry[]> {
+  const all: StoredEntry[] = [];
   for (;;) {
-    const { entries, more } = await readLogStream(pool, orgId, { afterSeq: all.at(-1)?.seq ?? 0 }, page);
+    const { entries, more } = await readLog(pool, orgId, { afterSeq: all.at(-1)?.seq ?? 0 }, page);
     all.push(...entries);
     if (!more) return all;
   }

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
 import { inject } from 'vitest';
-import { connectionConfig, openPool, type Address } from '../../src/db/pool.js';
+import { connectionConfig, openPool, type Address, type PgPool } from '../../src/db/pool.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { withDatabase } from './database.js';
 
@@ -12,7 +12,7 @@ const FOLDER = join(PACKAGE_ROOT, 'migrations');
 /** Runs `work` with a database of an earlier release, with the migrations up to number `last`, and drops it. */
 export async function withOlderDatabase(
   last: number,
-  work: (address: Address, pool: pg.Pool, name: string) => Promise<void>,
+  work: (address: Address, pool: PgPool, name: string) => Promise<void>,
 ): Promise<void> {
   const name = `sandkeep_older_${last}_${process.pid}`;
   const admin = new pg.Client(connectionConfig(withDatabase(inject('server'), 'template1')));

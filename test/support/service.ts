@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { inject } from 'vitest';
 import { buildApp } from '../../src/app.js';
 import { operator } from '../../src/audit/events/actor.js';
-import { keysOf, markEvents } from '../../src/audit/events/mark.js';
-import { EventHeads } from '../../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
+import { SeenHeads } from '../../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
@@ -84,8 +84,11 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     : await cloneTemplate(inject('server'));
   const logs: string[] = [];
   const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
-  const pool = openPool(database, () => undefined);
-  const requests = openRequests(database, true, () => undefined);
+  // Processes on one database have the same keys.
+  const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
+  const activeKeys = new ActiveEventKeys(eventKeys);
+  const pool = openPool(database, () => undefined, activeKeys.marker);
+  const requests = openRequests(database, true, () => undefined, activeKeys.marker);
   // A clone has the id of its template: two services on one engine would take each other's containers for their own.
   await pool.query('update instance set id = gen_random_uuid()');
   const instance = await readInstance(pool);
@@ -96,15 +99,12 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ? await options.runtime(instance.id, volumes)
     : new SimulatedRuntime(directory, options.simulated);
   const keyring = openKeyring({ file: join(directory, 'secret-keys') });
-  // Processes on one database have the same keys.
-  const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
-  const eventHeads = new EventHeads(join(directory, 'event-heads'));
-  markEvents(pool, eventKeys);
-  markEvents(requests.watched, () => keysOf(pool));
+  const seenHeads = new SeenHeads(join(directory, 'event-heads'));
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: ServiceContext = {
-    ...{ pool, reads: pool, requests, runtime, volumes, changes, log, keyring, eventKeys, eventHeads },
+    ...{ pool, reads: pool, requests, runtime, volumes, changes, log, keyring },
+    ...{ eventKeys, activeKeys, seenHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },

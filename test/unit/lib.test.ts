@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { redactEmail } from '../../src/audit/events/redact.js';
+import { redactEmail } from '../../src/audit/events/redact-email.js';
 import { toBase62 } from '../../src/lib/base62.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { makeDirectories } from '../../src/lib/directories.js';

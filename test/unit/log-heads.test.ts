@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeEach, expect, test } from 'vitest';
-import { EventHeads, readHeads } from '../../src/audit/log/heads.js';
+import { SeenHeads, readSeenHeads } from '../../src/audit/log/seen-heads.js';
 
 const all = mkdtempSync(join(tmpdir(), 'sandkeep-heads-'));
 afterAll(() => rmSync(all, { recursive: true, force: true }));
@@ -17,14 +17,14 @@ beforeEach(() => {
 
 const [one, two] = [uuidv7(), uuidv7()];
 const head = (seq: number, byte = seq) => ({ seq, link: Buffer.alloc(32, byte) });
-const seqs = () => new Map([...readHeads(file)].map(([org, { seq }]) => [org, seq]));
+const seqs = () => new Map([...readSeenHeads(file)].map(([org, { seq }]) => [org, seq]));
 
 test('a file shared by two processes keeps the later end of each log', async () => {
-  const [first, second] = [new EventHeads(file), new EventHeads(file)];
-  first.note(one, head(100));
+  const [first, second] = [new SeenHeads(file), new SeenHeads(file)];
+  first.set(one, head(100));
   await first.write({ now: true });
-  second.note(one, head(5));
-  second.note(two, head(7));
+  second.set(one, head(5));
+  second.set(two, head(7));
   await second.write({ now: true });
   expect(seqs()).toEqual(
     new Map([
@@ -33,7 +33,7 @@ test('a file shared by two processes keeps the later end of each log', async () 
     ]),
   );
   expect(second.get(one)).toEqual(head(100));
-  first.note(two, head(6));
+  first.set(two, head(6));
   await first.write({ now: true });
   expect(seqs()).toEqual(
     new Map([
@@ -44,11 +44,11 @@ test('a file shared by two processes keeps the later end of each log', async () 
 });
 
 test('a process writes its heads again after another process overwrote them', async () => {
-  const heads = new EventHeads(file);
-  heads.note(one, head(5));
+  const heads = new SeenHeads(file);
+  heads.set(one, head(5));
   await heads.write({ now: true });
   const before = readFileSync(file);
-  heads.note(one, head(100));
+  heads.set(one, head(100));
   await heads.write({ now: true });
   // The other process had read the file earlier.
   writeFileSync(file, before);
@@ -57,18 +57,18 @@ test('a process writes its heads again after another process overwrote them', as
 });
 
 test('a process keeps its own head where another process has a different one for the same entry', async () => {
-  const [first, second] = [new EventHeads(file), new EventHeads(file)];
-  first.note(one, head(5, 1));
+  const [first, second] = [new SeenHeads(file), new SeenHeads(file)];
+  first.set(one, head(5, 1));
   await first.write({ now: true });
-  second.note(one, head(5, 2));
-  second.note(two, head(1));
+  second.set(one, head(5, 2));
+  second.set(two, head(1));
   await second.write({ now: true });
   expect(second.get(one)).toEqual(head(5, 2));
 });
 
 test('heads that could not be written are written the next time', async () => {
-  const heads = new EventHeads(file);
-  heads.note(one, head(5));
+  const heads = new SeenHeads(file);
+  heads.set(one, head(5));
   rmSync(folder, { recursive: true });
   await expect(heads.write({ now: true })).rejects.toThrow('ENOENT');
   mkdirSync(folder);
@@ -79,7 +79,5 @@ test('heads that could not be written are written the next time', async () => {
 
 test('a file with other content is refused, with the remedy', () => {
   writeFileSync(file, Buffer.alloc(100));
-  expect(() => new EventHeads(file)).toThrow(
-    /event-heads is not what Sandkeep wrote there.*then remove the file/,
-  );
+  expect(() => new SeenHeads(file)).toThrow(/event-heads is damaged.*then remove the file/);
 });

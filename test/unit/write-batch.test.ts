@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
-import type { Sql } from '../../src/db/pool.js';
+import type { EventSql } from '../../src/db/transaction.js';
 import { notify, write, WriteBatch } from '../../src/db/write-batch.js';
 
 function recorder() {
   const sent: { text: string; values: unknown[] }[] = [];
-  const tx: Sql = {
+  const tx: EventSql = {
+    eventMarker: undefined,
     query: (statement, values = []) => {
       sent.push(
         typeof statement === 'string'

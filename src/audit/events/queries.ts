@@ -1,37 +1,34 @@
 import type { Sql } from '../../db/pool.js';
-import { write, type WriteTarget } from '../../db/write-batch.js';
+import { write, type EventTarget } from '../../db/write-batch.js';
 import type { Conditions } from '../../lib/conditions.js';
 import type { Instant } from '../../lib/instant.js';
-import { leafOf, type EventContent } from './content.js';
-import { markFor } from './mark.js';
+import { leafOf, type EventContent } from './hash-chain.js';
 import type { EventActor } from './schema.js';
 
-/** What lists and answers are made of. */
 export type EventRow = Omit<EventContent, 'resource_id'>;
 
 export interface NewEventRow extends EventContent {
   actor_kind: EventActor['kind'];
   actor_id: string;
-  /** See canonical.ts. Null: it is made when the event is put into the log. */
+  /** Null: the sealer computes it. */
   leaf: Buffer | null;
 }
 
 const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';
 
-export async function insertEvent(target: WriteTarget, event: NewEventRow): Promise<void> {
-  const mark = await markFor(target, event.leaf ?? leafOf(event));
+export async function insertEvent(target: EventTarget, event: NewEventRow): Promise<void> {
+  const mark = await target.eventMarker?.();
   await write(
     target,
     (p) => `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
      values (${p(event.org_id)}, ${p(event.id)}, ${p(event.occurred_at)}, ${p(event.category)}, ${p(event.event_type)},
        ${p(JSON.stringify(event.actor))}, ${p(JSON.stringify(event.payload))}, ${p(event.actor_kind)}, ${p(event.actor_id)},
-       ${p(event.resource_id)}, ${p(event.leaf)}, ${p(mark)})`,
+       ${p(event.resource_id)}, ${p(event.leaf)}, ${p(mark?.(event.leaf ?? leafOf(event)) ?? null)})`,
   );
 }
 
-/** Several, with one statement. */
-export async function insertEvents(target: WriteTarget, events: readonly NewEventRow[]): Promise<void> {
-  const marks = await Promise.all(events.map(async (event) => markFor(target, event.leaf ?? leafOf(event))));
+export async function insertEvents(target: EventTarget, events: readonly NewEventRow[]): Promise<void> {
+  const mark = await target.eventMarker?.();
   await write(
     target,
     (p) => `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
@@ -47,12 +44,11 @@ export async function insertEvents(target: WriteTarget, events: readonly NewEven
        ${p(events.map(({ actor_id }) => actor_id))}::text[],
        ${p(events.map(({ resource_id }) => resource_id))}::uuid[],
        ${p(events.map(({ leaf }) => leaf))}::bytea[],
-       ${p(marks)}::bytea[]
+       ${p(events.map((event) => mark?.(event.leaf ?? leafOf(event)) ?? null))}::bytea[]
      )`,
   );
 }
 
-/** Does the organization have an event of this type? */
 export async function hasEventOfType(sql: Sql, orgId: string, type: string): Promise<boolean> {
   const { rows } = await sql.query('select 1 from events where org_id = $1 and event_type = $2 limit 1', [
     orgId,
@@ -77,7 +73,6 @@ export async function getEvent(sql: Sql, orgId: string, id: string): Promise<Eve
   return rows[0];
 }
 
-/** The columns that a list can be filtered by, with their types. */
 export const FILTER_COLUMNS = {
   event_type: 'text',
   category: 'text',
@@ -88,14 +83,13 @@ export const FILTER_COLUMNS = {
 export type FilterColumn = keyof typeof FILTER_COLUMNS;
 
 export interface EventFilter {
-  /** Any of `include` (when there are some), none of `exclude`. */
+  /** Events have any value of `include`, unless it is empty, and no value of `exclude`. */
   columns: { column: FilterColumn; include: string[]; exclude: string[] }[];
-  /** Both inclusive. */
   since: Instant | undefined;
   until: Instant | undefined;
 }
 
-/** Adds what a filter asks of the columns of `events`, which the query may call `alias`. `given`: how a value stands in the text. */
+/** `alias`: the name of `events` in the query. `given`: writes a placeholder with its type. */
 export function addFilter(
   where: Conditions,
   { columns, since, until }: EventFilter,
@@ -104,11 +98,11 @@ export function addFilter(
 ): Conditions {
   for (const { column, include, exclude } of columns) {
     const type = FILTER_COLUMNS[column];
-    // The cast outside tells a list from a query for its members.
+    // With the outer cast PostgreSQL reads `any` of an array, not of a subquery.
     const isAny = (p: (value: unknown) => string, values: string[]) =>
       `${alias}.${column} = any (${given(p(values), `${type}[]`)}::${type}[])`;
     if (include.length > 0) where.add((p) => isAny(p, include));
-    // An event without a resource is not about the one that is excluded.
+    // An event without a resource passes the exclusion.
     if (exclude.length > 0) where.add((p) => `(${isAny(p, exclude)}) is not true`);
   }
   if (since !== undefined) where.add((p) => `${alias}.occurred_at >= ${p(since)}::timestamptz`);

@@ -1,9 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
-import type { WriteTarget } from '../../db/write-batch.js';
+import type { EventTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import { actorId } from './actor.js';
 import { CATALOGUE, type EventPayload, type EventType } from './catalogue.js';
-import { leafOf } from './content.js';
+import { leafOf } from './hash-chain.js';
 import { insertEvent, insertEvents, type NewEventRow } from './queries.js';
 import type { EventActor } from './schema.js';
 
@@ -11,29 +11,28 @@ export interface NewEvent<Type extends EventType> {
   orgId: string;
   type: Type;
   actor: EventActor;
-  /** The sandbox, volume or key it is about; null when it is the organization. */
+  /** The sandbox, volume or key of the event; null for the organization. */
   resourceId: string | null;
   at: Instant;
-  /** Never anything secret: it is shown to everybody who may read events. */
+  /** Shown to every reader of events: it must not have secrets. */
   payload: EventPayload<Type>;
 }
 
-/** Writes an audit event. `tx`: the transaction of the change that it records, so that neither is there alone. Returns its id. */
+/** Writes an audit event in the transaction of the change that it records. Returns its id. */
 export async function recordEvent<Type extends EventType>(
-  tx: WriteTarget,
+  target: EventTarget,
   event: NewEvent<Type>,
 ): Promise<string> {
   const row = rowOf(event);
-  await insertEvent(tx, row);
+  await insertEvent(target, row);
   return row.id;
 }
 
-/** The same for several, in the order of their times. */
 export async function recordEvents<Type extends EventType>(
-  tx: WriteTarget,
+  target: EventTarget,
   events: readonly NewEvent<Type>[],
 ): Promise<void> {
-  await insertEvents(tx, events.map(rowOf));
+  await insertEvents(target, events.map(rowOf));
 }
 
 function rowOf<Type extends EventType>(event: NewEvent<Type>): NewEventRow {
@@ -45,7 +44,7 @@ function rowOf<Type extends EventType>(event: NewEvent<Type>): NewEventRow {
     event_type: event.type,
     actor: event.actor,
     payload: event.payload,
-    // As the database gives it back: a caller may have written it in capitals.
+    // PostgreSQL returns lower case, which the leaf must have too.
     resource_id: event.resourceId?.toLowerCase() ?? null,
   };
   return {

@@ -1,7 +1,7 @@
 import { csvLines } from '../../lib/csv.js';
 import { shortInstant } from '../../lib/instant.js';
 import { actorId } from '../events/actor.js';
-import type { Entry } from '../log/entry.js';
+import type { LogEntry } from '../log/log-entry.js';
 
 export const CSV_HEADER = csvLines([
   [
@@ -21,11 +21,18 @@ export const CSV_HEADER = csvLines([
 ]);
 
 /** A line for each entry, with actor and payload as JSON. An event that retention dropped has no line. */
-export function csvOfEntries(entries: readonly Entry[]): string {
+export function csvOfEntries(entries: readonly LogEntry[]): string {
   return csvLines(entries.map(recordOf).filter((record) => record !== undefined));
 }
 
-function recordOf({ seq, event_id, occurred_at, leaf, link, event }: Entry): (string | number)[] | undefined {
+function recordOf({
+  seq,
+  event_id,
+  occurred_at,
+  leaf,
+  link,
+  event,
+}: LogEntry): (string | number)[] | undefined {
   if (!event) return undefined;
   const { category, event_type, actor, payload, resource_id } = event;
   return [

@@ -8,7 +8,6 @@ const word = Type.String({ minLength: 1, maxLength: 200 });
 const excludes = 'The parameter can be repeated. A value that starts with `!` excludes its events.';
 const KINDS = ['user', 'api_key', 'system', 'ssh_key', '!user', '!api_key', '!system', '!ssh_key'] as const;
 
-/** The query parameters of whatever hands events out. */
 export const FilterParameters = {
   event_type: Repeatable(word, `Only events of this type, such as \`api_key_created\`. ${excludes}`),
   category: Repeatable(word, `Only events of this category, such as \`sandbox\`. ${excludes}`),
@@ -30,7 +29,6 @@ export interface FilterQuery extends Partial<Record<FilterColumn, string[]>> {
   until?: string;
 }
 
-/** Reads them. Throws the refusal of what is not understood; `known-types.ts` knows which event types there are. */
 export function readEventFilter(query: FilterQuery): EventFilter {
   const { event_type, category, actor_kind, actor_id, resource_id } = query;
   const filter: EventFilter = {
@@ -41,13 +39,12 @@ export function readEventFilter(query: FilterQuery): EventFilter {
     until: readUntil('until', query.until),
   };
   if (filter.since !== undefined && filter.until !== undefined && filter.since > filter.until) {
-    throw badParameter('until', 'until must not be before since');
+    throw badParameter('until', 'until must not be earlier than since');
   }
   return filter;
 }
 
-/** What of them was given, as it was given: for the audit trail. */
-export function spokenFilter(query: FilterQuery): Record<string, unknown> {
+export function givenFilter(query: FilterQuery): Record<string, unknown> {
   const { event_type, category, actor_kind, actor_id, resource_id, since, until } = query;
   const all = { event_type, category, actor_kind, actor_id, resource_id, since, until };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
@@ -59,7 +56,6 @@ export function isEmpty({ columns, since, until }: EventFilter): boolean {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-/** Values that start with `!` exclude. */
 function readFilter(column: FilterColumn, values: string[]): EventFilter['columns'][number] {
   const include: string[] = [];
   const exclude: string[] = [];
@@ -69,7 +65,7 @@ function readFilter(column: FilterColumn, values: string[]): EventFilter['column
     const isId = column === 'resource_id';
     const wanted = isId ? text.toLowerCase() : text;
     if (isId && !UUID.test(wanted)) {
-      throw badParameter(column, `resource_id must be a UUID, or ! and a UUID to exclude it`);
+      throw badParameter(column, 'resource_id must be a UUID, or ! and a UUID to exclude it');
     }
     (value.startsWith('!') ? exclude : include).push(wanted);
   }

@@ -1,16 +1,15 @@
 import { badParameter } from '../../http/errors.js';
 import type { Cursors } from '../../lib/cursor.js';
 
-/** Says for places in the log what cursors of lists say for pages. Whatever hands out the log takes those of the others. */
+/** One binding for exports and streams: each accepts the positions that the other returned. */
 const BINDING = ['event log'];
 
-/** The place after an entry, as clients keep it. */
-export function encodePlace(cursors: Cursors, orgId: string, seq: number): string {
+export function encodePosition(cursors: Cursors, orgId: string, seq: number): string {
   return cursors.encode(orgId, BINDING, [String(seq)]);
 }
 
-/** Reads a place; undefined when there is none. `name`: of the parameter or header it came in. */
-export function readPlace(
+/** Returns the `seq` in a cursor; undefined for an empty one. `name`: the parameter or header with the cursor. */
+export function parsePosition(
   cursors: Cursors,
   orgId: string,
   name: string,
@@ -19,7 +18,11 @@ export function readPlace(
   if (text === undefined || text === '') return undefined;
   const position = cursors.decode(orgId, BINDING, text);
   if (typeof position === 'string') {
-    throw badParameter(name, `${name} must be what a stream or an export of events gave, exactly`);
+    throw badParameter(
+      name,
+      `${name} is not a cursor of the event log; copy the \`next-cursor\` of an export or the \`id\` of a streamed event`,
+    );
   }
-  return Number(position[0]);
+  const [seq] = position;
+  return Number(seq);
 }

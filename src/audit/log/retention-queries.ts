@@ -1,30 +1,32 @@
 import type { Sql } from '../../db/pool.js';
 import { Conditions } from '../../lib/conditions.js';
 import type { Instant } from '../../lib/instant.js';
-import type { Drop } from './checkpoint.js';
-import type { Entry } from './entry.js';
-import type { KeptFor } from './retention-signature.js';
+import type { DropRecord } from './checkpoint.js';
+import type { LogEntry } from './log-entry.js';
+import type { SignedRetention } from './retention-signature.js';
 
-const KEPT_FOR = 'org_id, retention_months, retention_at, retention_key_id, retention_signature';
+const RETENTION = 'org_id, retention_months, retention_at, retention_key_id, retention_signature';
 const DROP = 'org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature';
 
-export async function orgsWithRetention(sql: Sql): Promise<(KeptFor & { retention_months: number })[]> {
-  const { rows } = await sql.query<KeptFor & { retention_months: number } & Record<string, unknown>>(
-    `select ${KEPT_FOR} from event_chains where retention_months is not null order by org_id`,
+export async function orgsWithRetention(
+  sql: Sql,
+): Promise<(SignedRetention & { retention_months: number })[]> {
+  const { rows } = await sql.query<SignedRetention & { retention_months: number } & Record<string, unknown>>(
+    `select ${RETENTION} from event_chains where retention_months is not null order by org_id`,
   );
   return rows;
 }
 
-export async function getKeptFor(sql: Sql, orgId: string): Promise<KeptFor | undefined> {
-  const { rows } = await sql.query<KeptFor & Record<string, unknown>>(
-    `select ${KEPT_FOR} from event_chains where org_id = $1`,
+export async function getRetention(sql: Sql, orgId: string): Promise<SignedRetention | undefined> {
+  const { rows } = await sql.query<SignedRetention & Record<string, unknown>>(
+    `select ${RETENTION} from event_chains where org_id = $1`,
     [orgId],
   );
-  return rows[0];
+  return rows.at(0);
 }
 
-export async function updateKeptFor(tx: Sql, kept: KeptFor): Promise<void> {
-  const { org_id, retention_months, retention_at, retention_key_id, retention_signature } = kept;
+export async function updateRetention(tx: Sql, retention: SignedRetention): Promise<void> {
+  const { org_id, retention_months, retention_at, retention_key_id, retention_signature } = retention;
   await tx.query(
     `update event_chains
      set retention_months = $2, retention_at = $3, retention_key_id = $4, retention_signature = $5
@@ -33,16 +35,15 @@ export async function updateKeptFor(tx: Sql, kept: KeptFor): Promise<void> {
   );
 }
 
-/** How far the clock of the database is from a moment, in seconds. */
-export async function secondsFrom(sql: Sql, at: Instant): Promise<number> {
+export async function clockSkewSeconds(sql: Sql, at: Instant): Promise<number> {
   const { rows } = await sql.query<{ seconds: number }>(
     'select abs(extract(epoch from clock_timestamp() - $1::timestamptz))::float8 as seconds',
     [at],
   );
-  return rows[0]!.seconds;
+  return rows.at(0)!.seconds;
 }
 
-/** How many events of the log up to an entry are older, and not dropped already. */
+/** How many events before `before`, of the entries up to `upToSeq`, have no drop record. */
 export async function countDue(tx: Sql, orgId: string, before: Instant, upToSeq: number): Promise<number> {
   const { rows } = await tx.query<{ count: number }>(
     `select count(*) from events e
@@ -51,12 +52,11 @@ export async function countDue(tx: Sql, orgId: string, before: Instant, upToSeq:
        select from event_drops d where d.org_id = $1 and d.seq >= l.seq and d.dropped_before > e.occurred_at)`,
     [orgId, before, upToSeq],
   );
-  return rows[0]!.count;
+  return rows.at(0)!.count;
 }
 
-type DueEntry = Omit<Entry, 'event' | 'event_id'>;
+type DueEntry = Omit<LogEntry, 'event' | 'event_id'>;
 
-/** The next entries of the log up to one, in order, `limit` at most. */
 export async function readLinks(
   tx: Sql,
   orgId: string,
@@ -71,7 +71,7 @@ export async function readLinks(
   return rows;
 }
 
-export async function insertDrop(tx: Sql, drop: Drop): Promise<void> {
+export async function insertDrop(tx: Sql, drop: DropRecord): Promise<void> {
   const { org_id, seq, link, at, dropped_before, base_seq, base_link, key_id, signature } = drop;
   await tx.query(
     `insert into event_drops (${DROP})
@@ -80,23 +80,22 @@ export async function insertDrop(tx: Sql, drop: Drop): Promise<void> {
   );
 }
 
-/** For who puts it back, signed anew. */
-export async function deleteDrop(tx: Sql, { org_id, seq }: Drop): Promise<void> {
+export async function deleteDrop(tx: Sql, { org_id, seq }: DropRecord): Promise<void> {
   await tx.query('delete from event_drops where org_id = $1 and seq = $2', [org_id, seq]);
 }
 
-/** All that was dropped of an organization, in order. The log begins where the last one says. */
-export async function readDrops(sql: Sql, orgId: string): Promise<Drop[]> {
-  const { rows } = await sql.query<Drop & Record<string, unknown>>(
+/** The drop records of an organization in the order of the log. The log begins at the base of the last one. */
+export async function listDrops(sql: Sql, orgId: string): Promise<DropRecord[]> {
+  const { rows } = await sql.query<DropRecord & Record<string, unknown>>(
     `select ${DROP} from event_drops where org_id = $1 order by seq`,
     [orgId],
   );
   return rows;
 }
 
-/** What is to be gone: the drops of all organizations of which no later one says all that they say. */
-export async function standingDrops(sql: Sql): Promise<Drop[]> {
-  const { rows } = await sql.query<Drop & Record<string, unknown>>(
+/** The drop records of all organizations that no later record covers. */
+export async function currentDrops(sql: Sql): Promise<DropRecord[]> {
+  const { rows } = await sql.query<DropRecord & Record<string, unknown>>(
     `select ${DROP} from event_drops d
      where not exists (
        select from event_drops later
@@ -107,62 +106,64 @@ export async function standingDrops(sql: Sql): Promise<Drop[]> {
   return rows;
 }
 
-/** What the triggers let through until the transaction ends. */
+/** Lets the triggers accept deletions until the transaction ends. */
 export async function allowRemoval(tx: Sql): Promise<void> {
   await tx.query("select set_config('sandkeep.event_retention', 'on', true)");
 }
 
-/** A place among the events of an organization. */
-export type EventPlace = readonly [occurredAt: Instant, id: string];
+export interface EventKey {
+  occurred_at: Instant;
+  id: string;
+}
 
-/**
- * Removes dropped events that are not older than `from`, before `to`, after `after`, `limit` at most. Returns the last of them;
- * undefined when there were fewer.
- */
+/** `to`: exclusive. Returns the last of `limit` deleted events; undefined: the window has no more. */
 export async function deleteDropped(
   tx: Sql,
-  { org_id, seq }: Drop,
-  [from, to]: readonly [from: Instant, to: Instant],
-  after: EventPlace | undefined,
+  { org_id, seq }: DropRecord,
+  { from, to }: { from: Instant; to: Instant },
+  after: EventKey | undefined,
   limit: number,
-): Promise<EventPlace | undefined> {
+): Promise<EventKey | undefined> {
   const where = new Conditions()
     .add((p) => `e.org_id = ${p(org_id)}`)
     .add((p) => `e.occurred_at >= ${p(from)}::timestamptz`)
     .add((p) => `e.occurred_at < ${p(to)}::timestamptz`)
-    // Each by itself: a planner that takes a month for empty would join it to all of the log.
+    // A subquery for each event: for a month that looks empty the planner would join the whole log.
     .add((p) => `(select l.seq from event_log l where l.org_id = $1 and l.event_id = e.id) <= ${p(seq)}`);
-  const compare = (operator: string, [at, id]: EventPlace) =>
-    where.add((p) => `(e.occurred_at, e.id) ${operator} (${p(at)}::timestamptz, ${p(id)}::uuid)`);
-  // Behind those of the batch before: what these leave in the index stays as long as anybody has an old snapshot.
+  const compare = (operator: string, { occurred_at, id }: EventKey) =>
+    where.add((p) => `(e.occurred_at, e.id) ${operator} (${p(occurred_at)}::timestamptz, ${p(id)}::uuid)`);
+  // Starts after the previous batch: old snapshots keep its dead rows in the index.
   if (after) compare('>', after);
-  const { rows } = await tx.query<{ occurred_at: Instant; id: string }>(
+  const { rows } = await tx.query<EventKey & Record<string, unknown>>(
     `select e.occurred_at, e.id from events e where ${where.text}
      order by e.occurred_at, e.id limit 1 offset ${limit - 1}`,
     where.values,
   );
-  const last = rows[0] && ([rows[0].occurred_at, rows[0].id] as const);
+  const last = rows.at(0);
   if (last) compare('<=', last);
   await tx.query(`delete from events e where ${where.text}`, where.values);
   return last;
 }
 
-/** Removes the checkpoints that lie before the beginning of a log. Returns the first entry that does. */
-export async function deleteCheckpoints(tx: Sql, { org_id, base_seq }: Drop): Promise<number | undefined> {
+/** Returns the first entry up to the base of the drop record. */
+export async function deleteCheckpoints(
+  tx: Sql,
+  { org_id, base_seq }: DropRecord,
+): Promise<number | undefined> {
   await tx.query('delete from event_checkpoints where org_id = $1 and seq <= $2', [org_id, base_seq]);
   const { rows } = await tx.query<{ first: number | null }>(
     'select min(seq) as first from event_log where org_id = $1 and seq <= $2',
     [org_id, base_seq],
   );
-  return rows[0]!.first ?? undefined;
+  return rows.at(0)!.first ?? undefined;
 }
 
 export async function deleteEntries(tx: Sql, orgId: string, from: number, to: number): Promise<void> {
   await tx.query('delete from event_log where org_id = $1 and seq between $2 and $3', [orgId, from, to]);
 }
 
-/** Forgets the months in which nothing is left. For who holds the chain: nothing is put into the log meanwhile. */
-export async function forgetMonths(tx: Sql, { org_id, dropped_before }: Drop): Promise<void> {
+/** Deletes the rows of empty months. The caller holds the lock of the head, so that no event is sealed meanwhile. */
+export async function deleteEmptyMonths(tx: Sql, { org_id, dropped_before }: DropRecord): Promise<void> {
   await tx.query(
     `delete from event_months m
      where m.org_id = $1 and m.month < $2 and not exists (

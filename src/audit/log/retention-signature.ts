@@ -2,8 +2,8 @@ import type { Instant } from '../../lib/instant.js';
 import { type EventKeys, type PublicKey } from '../events/event-keys.js';
 import { isSignedBy } from './signing-key.js';
 
-/** How long the events of an organization are kept, as it is written down: whoever can change that could have events dropped. */
-export interface KeptFor {
+/** How long the events of an organization are kept. The signature prevents a deletion of events by a change of the table. */
+export interface SignedRetention {
   org_id: string;
   retention_months: number | null;
   retention_at: Instant | null;
@@ -11,7 +11,12 @@ export interface KeptFor {
   retention_signature: Buffer | null;
 }
 
-export function signKeptFor(keys: EventKeys, orgId: string, months: number | null, at: Instant): KeptFor {
+export function signRetention(
+  keys: EventKeys,
+  orgId: string,
+  months: number | null,
+  at: Instant,
+): SignedRetention {
   return {
     ...{ org_id: orgId, retention_months: months, retention_at: at },
     retention_key_id: keys.current.id,
@@ -19,9 +24,9 @@ export function signKeptFor(keys: EventKeys, orgId: string, months: number | nul
   };
 }
 
-/** Did one of these keys sign it? For ever needs nobody: it loses nothing. */
-export function isTrusted(kept: KeptFor, known: readonly PublicKey[]): boolean {
-  const { org_id, retention_months, retention_at, retention_key_id, retention_signature } = kept;
+/** Null months need no signature: they delete nothing. */
+export function isRetentionTrusted(retention: SignedRetention, known: readonly PublicKey[]): boolean {
+  const { org_id, retention_months, retention_at, retention_key_id, retention_signature } = retention;
   if (retention_months === null) return true;
   const key = known.find(({ id }) => id === retention_key_id);
   if (!key || retention_at === null || retention_signature === null) return false;

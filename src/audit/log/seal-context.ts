@@ -1,12 +1,13 @@
-import type pg from 'pg';
+import type { Pool } from '../../db/pool.js';
 import type { Instant } from '../../lib/instant.js';
+import type { ActiveEventKeys } from '../events/active-keys.js';
 import type { EventKeys } from '../events/event-keys.js';
-import type { EventHeads } from './heads.js';
+import type { SeenHeads } from './seen-heads.js';
 
-/** The part of the context that sealing uses. */
 export interface SealContext {
-  pool: pg.Pool;
+  pool: Pool;
   eventKeys: () => EventKeys;
-  eventHeads: EventHeads;
+  activeKeys: ActiveEventKeys;
+  seenHeads: SeenHeads;
   now: () => Instant;
 }

@@ -1,161 +1,199 @@
 import { ExplainedError } from '../../lib/explained-error.js';
 import { numberedLines, type NumberedLine } from '../../lib/lines.js';
-import type { Checkpoint, Drop } from '../log/checkpoint.js';
-import { readLogLine, type LogLine } from './log-file.js';
-import { Walk, Wrong, type Trust, type Verdict } from './walk.js';
-import type { KnownPlace } from './witnesses.js';
+import type { LogPosition } from '../events/hash-chain.js';
+import type { Checkpoint, DropRecord } from '../log/checkpoint.js';
+import { parseExportLine, type ExportLine } from './export-line.js';
+import { LogVerifier, type Trust } from './log-verifier.js';
+import type { KnownPosition } from './reference-logs.js';
+import { VerificationFault, type Verdict } from './verification-fault.js';
 
 const LONGEST_LINE = 16 * 1024 * 1024;
 
-/** The part of a log that is in a file. */
-export interface LogPart {
+export interface FilePart {
   org_id: string;
-  /** It begins behind this entry. */
-  after: KnownPlace;
-  /** Undefined when anything is wrong with it but that it broke off here. */
-  end: KnownPlace | undefined;
-  /** The signed places that a part which broke off does not come to: those that go on from it must. */
+  after: LogPosition;
+  /** Undefined: the file has a fault other than a missing end. */
+  end: LogPosition | undefined;
+  /** Checkpoints after the end of an incomplete file: the next file must reach them. */
   promised: readonly Checkpoint[];
 }
 
-/** The last line is missing, or more: what was exported after the last entry that is there makes it whole. */
-class BrokeOff extends Wrong {}
+/** The end of the file is missing. A later export, which begins after the last entry here, completes it. */
+class IncompleteFile extends VerificationFault {}
 
 export type FileVerdict = Verdict & {
   begins_after: number;
-  /** The key that signed its end, when another has replaced it since: whoever has that key may have written the file. */
+  /** The key that signed the end, when a newer key replaced it: a holder of that key could have written the file. */
   replaced_key: string | null;
 };
 
-/**
- * Walks an exported log, in bounded memory. Returns the first thing that is wrong with it. Throws ExplainedError for a file
- * that does not begin like one. `promised`: of the part before it. `onEntry`: called with the number of each entry.
- */
+/** `promised`: by the previous file. Throws ExplainedError for a file that does not begin like an export. */
 export async function verifyFile(
   chunks: AsyncIterable<Buffer>,
   trust: Trust,
   promised: readonly Checkpoint[] = [],
   onEntry: (seq: number) => void = () => undefined,
-): Promise<{ verdict: FileVerdict; part: LogPart | undefined }> {
-  let begin: { org_id: string; after_seq: number; link: Buffer } | undefined;
-  const drops: Drop[] = [];
-  let whole: Checkpoint | undefined;
-  let walk: Walk | undefined;
-  let end: Checkpoint | undefined;
-  let wrong: Wrong | undefined;
+): Promise<{ verdict: FileVerdict; part: FilePart | undefined }> {
+  const file = new FileVerifier(trust, promised, onEntry);
+  let wrong: VerificationFault | undefined;
+  try {
+    for await (const line of numberedLines(chunks, LONGEST_LINE)) file.verifyLine(line);
+    file.verifyEnd();
+  } catch (error) {
+    if (!(error instanceof VerificationFault)) throw error;
+    wrong = error;
+  }
+  return { verdict: file.verdict(wrong), part: file.part(wrong) };
+}
 
-  /** All that comes before the entries is known when the first of them comes. */
-  function walked(): Walk {
-    if (!begin) throw new ExplainedError('the file does not begin like an exported log');
-    if (walk) return walk;
-    walk = new Walk(begin.org_id, trust, drops, whole);
-    const { seq, link } = walk.place;
-    // A part of a log: what lies before it is for another file.
-    if (begin.after_seq > seq) walk.beginAfter(begin.after_seq, begin.link);
-    else if (begin.after_seq < seq || !begin.link.equals(link)) {
-      throw new Wrong('the file says another beginning than the log of its organization has');
+class FileVerifier {
+  private begin: (LogPosition & { org_id: string }) | undefined;
+  private readonly drops: DropRecord[] = [];
+  private promisedEnd: Checkpoint | undefined;
+  private lastCheckpoint: Checkpoint | undefined;
+  private log: LogVerifier | undefined;
+  /** A line that could not be parsed: the file may be cut off within it. */
+  private unreadable: VerificationFault | undefined;
+
+  constructor(
+    private readonly trust: Trust,
+    private readonly promised: readonly Checkpoint[],
+    private readonly onEntry: (seq: number) => void,
+  ) {}
+
+  verifyLine(line: NumberedLine): void {
+    const parsed = this.parse(line);
+    if (!parsed) return;
+    if ('begin' in parsed) {
+      if (this.begin) throw new VerificationFault('the file begins twice: two files were joined');
+      this.begin = parsed.begin;
+    } else if ('drop' in parsed) {
+      if (this.log) throw misplaced('a record of dropped events comes after an entry');
+      this.drops.push(parsed.drop);
+    } else if ('end' in parsed) {
+      if (this.log || this.promisedEnd) throw misplaced('the promised end is not in the first lines');
+      this.promisedEnd = parsed.end;
+    } else if ('checkpoint' in parsed) {
+      this.lastCheckpoint = parsed.checkpoint;
+      // `verifyEnd` reports the entries that are missing before a later checkpoint.
+      if (parsed.checkpoint.seq <= this.logVerifier().position.seq) {
+        this.logVerifier().verifyCheckpoint(parsed.checkpoint);
+      }
+    } else {
+      const log = this.logVerifier();
+      log.verifyEntry(parsed.entry);
+      this.verifyPromised(log);
+      this.onEntry(parsed.entry.seq);
     }
-    meetPromised(walk);
-    return walk;
   }
 
-  /** A file that has begun like a log is judged, whatever comes. Where it broke off there may be half a line. */
-  let unread: Wrong | undefined;
-  function readOn(line: NumberedLine): LogLine | undefined {
-    if (unread) throw unread;
+  /** Compares the end with the promised one: a file cut off after any checkpoint would look complete. */
+  verifyEnd(): void {
+    const { promisedEnd } = this;
+    if (!promisedEnd) {
+      throw new VerificationFault('the first lines of the file do not promise its end: it was cut off');
+    }
+    const log = this.logVerifier();
+    log.requireTrusted(promisedEnd);
+    const { seq, link } = log.position;
+    if (seq <= promisedEnd.seq && (this.lastCheckpoint?.seq ?? 0) < promisedEnd.seq) {
+      const cut =
+        seq < promisedEnd.seq
+          ? endsEarly(seq, promisedEnd.seq)
+          : 'the file has no signed end: it was cut off';
+      throw new IncompleteFile(this.unreadable?.message ?? cut);
+    }
+    if (this.unreadable) throw this.unreadable;
+    log.verifyEnd(this.lastCheckpoint);
+    if (promisedEnd.seq !== seq || !promisedEnd.link.equals(link)) {
+      throw new VerificationFault(endsEarly(seq, promisedEnd.seq));
+    }
+    const missed = this.promised.find((checkpoint) => checkpoint.seq > seq);
+    if (missed) {
+      throw new VerificationFault(
+        `the file ends at entry ${seq}, but the previous file promised entries up to ${missed.seq}`,
+      );
+    }
+  }
+
+  verdict(wrong: VerificationFault | undefined): FileVerdict {
+    const { entries = 0, checkpoints = 0, unmarked = 0 } = this.log ?? {};
+    const [current] = this.trust.keys;
+    const endKey = this.promisedEnd?.key_id ?? null;
+    return {
+      ...{ entries, checkpoints, unmarked },
+      ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
+      begins_after: this.begin?.seq ?? 0,
+      replaced_key: endKey === current?.id ? null : endKey,
+    };
+  }
+
+  part(wrong: VerificationFault | undefined): FilePart | undefined {
+    if (!this.begin) return undefined;
+    const { org_id, ...after } = this.begin;
+    if (wrong && !(wrong instanceof IncompleteFile)) {
+      return { org_id, after, end: undefined, promised: [] };
+    }
+    const { promisedEnd } = this;
+    const open = wrong && promisedEnd ? [...this.promised, promisedEnd] : [];
+    const ahead = open.filter(({ seq }) => seq >= this.logVerifier().position.seq);
+    return { org_id, after, end: this.log?.position, promised: ahead };
+  }
+
+  /** Undefined: the line could not be parsed. A following line is then a fault. */
+  private parse(line: NumberedLine): ExportLine | undefined {
+    if (this.unreadable) throw this.unreadable;
     try {
-      return read(line);
+      return parse(line);
     } catch (error) {
-      if (!begin || !(error instanceof ExplainedError)) throw error;
-      unread = new Wrong(`${error.message}; it was changed, or the file was cut off within it`);
+      if (!this.begin || !(error instanceof ExplainedError)) throw error;
+      this.unreadable = new VerificationFault(
+        `${error.message}; it was changed, or the file was cut off within it`,
+      );
       return undefined;
     }
   }
 
-  function meetPromised(walk: Walk): void {
-    for (const one of promised) if (one.seq === walk.place.seq) walk.meet(one);
+  /** Created at the first entry, which all records of the beginning precede. */
+  private logVerifier(): LogVerifier {
+    if (this.log) return this.log;
+    const { begin } = this;
+    if (!begin) throw new ExplainedError('the file does not begin like an exported log');
+    this.log = new LogVerifier(begin.org_id, this.trust, this.drops, this.promisedEnd);
+    const { seq, link } = this.log.position;
+    if (begin.seq > seq) this.log.startAfter(begin.seq, begin.link);
+    else if (begin.seq < seq || !begin.link.equals(link)) {
+      throw new VerificationFault('the file begins at another entry than the log of its organization');
+    }
+    this.verifyPromised(this.log);
+    return this.log;
   }
 
-  function take(line: LogLine): void {
-    if ('begin' in line) {
-      if (begin) throw new Wrong('the file begins twice: two files were put together');
-      begin = line.begin;
-    } else if ('drop' in line) {
-      if (walk) throw new Wrong('what retention dropped must come before the entries: lines were reordered');
-      drops.push(line.drop);
-    } else if ('end' in line) {
-      if (walk || whole) throw new Wrong('the end is not said in the first lines: lines were reordered');
-      whole = line.end;
-    } else if ('checkpoint' in line) {
-      end = line.checkpoint;
-      // One of a moment after the last entry says below what is missing.
-      if (end.seq <= walked().place.seq) walked().meet(end);
-    } else {
-      walked().next(line.entry);
-      meetPromised(walked());
-      onEntry(line.entry.seq);
+  private verifyPromised(log: LogVerifier): void {
+    for (const checkpoint of this.promised) {
+      if (checkpoint.seq === log.position.seq) log.verifyCheckpoint(checkpoint);
     }
   }
-
-  /** Each checkpoint within would make an end, too: a file that was cut off behind one is not whole. */
-  function checkWhole(): void {
-    if (!whole)
-      throw new Wrong('the file does not say in its first lines where it ends: its end was cut off');
-    walked().believe(whole);
-    const { seq, link } = walked().place;
-    const missing = (upTo: number) =>
-      `the file ends at entry ${seq}, and was made up to entry ${upTo}: its end was cut off`;
-    if (seq <= whole.seq && (end?.seq ?? 0) < whole.seq) {
-      const cut = seq < whole.seq ? missing(whole.seq) : 'the file has no signed end: it was cut off';
-      throw new BrokeOff(unread?.message ?? cut);
-    }
-    if (unread) throw unread;
-    walked().finish(end);
-    if (whole.seq !== seq || !whole.link.equals(link)) throw new Wrong(missing(whole.seq));
-    const missed = promised.find((one) => one.seq > seq);
-    if (missed)
-      throw new Wrong(`the file ends at entry ${seq}, and the one before was made up to ${missed.seq}`);
-  }
-
-  try {
-    for await (const line of numberedLines(chunks, LONGEST_LINE)) {
-      const said = readOn(line);
-      if (said) take(said);
-    }
-    checkWhole();
-  } catch (error) {
-    if (!(error instanceof Wrong)) throw error;
-    wrong = error;
-  }
-  const { entries = 0, checkpoints = 0, unmarked = 0 } = walk ?? {};
-  const verdict = {
-    ...{ entries, checkpoints, unmarked },
-    ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
-    begins_after: begin?.after_seq ?? 0,
-    replaced_key: whole && whole.key_id !== trust.keys[0]?.id ? whole.key_id : null,
-  };
-  if (!begin) return { verdict, part: undefined };
-  const { org_id, after_seq, link } = begin;
-  const after = { seq: after_seq, link };
-  if (wrong && !(wrong instanceof BrokeOff)) {
-    return { verdict, part: { org_id, after, end: undefined, promised: [] } };
-  }
-  const ahead = wrong && whole ? [...promised, whole].filter(({ seq }) => seq >= walked().place.seq) : [];
-  return { verdict, part: { org_id, after, end: walk?.place, promised: ahead } };
 }
 
-/** The places of the entries of a file that is in order. */
-export async function* placesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<KnownPlace> {
+function misplaced(sentence: string): VerificationFault {
+  return new VerificationFault(`${sentence}: lines were reordered`);
+}
+
+function endsEarly(seq: number, upTo: number): string {
+  return `the file ends at entry ${seq}, but its first lines promise entries up to ${upTo}: its end was cut off`;
+}
+
+export async function* positionsOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<KnownPosition> {
   for await (const line of numberedLines(chunks, LONGEST_LINE)) {
-    const found = read(line);
-    if (!('entry' in found)) continue;
-    const { seq, link, occurred_at } = found.entry;
+    const parsed = parse(line);
+    if (!('entry' in parsed)) continue;
+    const { seq, link, occurred_at } = parsed.entry;
     yield { seq, link, occurred_at };
   }
 }
 
-/** Throws ExplainedError. */
-function read(line: NumberedLine): LogLine {
+function parse(line: NumberedLine): ExportLine {
   if ('fault' in line) throw new ExplainedError(`line ${line.number} is ${line.fault}`);
-  return readLogLine(line.text, line.number);
+  return parseExportLine(line.text, line.number);
 }

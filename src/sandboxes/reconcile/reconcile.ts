@@ -1,7 +1,7 @@
 import { RECONCILER } from '../../audit/events/actor.js';
 import type { Context } from '../../context.js';
-import { isUnreachable, type Sql } from '../../db/pool.js';
-import { inTransaction } from '../../db/transaction.js';
+import { isUnreachable } from '../../db/pool.js';
+import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { microsOf } from '../../lib/instant.js';
 import { touchRuns } from '../../runs/queries.js';
 import { StartRefusedError, type Holding, type RunSecrets } from '../../runtimes/runtime.js';
@@ -193,7 +193,7 @@ export class Reconciler {
   private async write<Item extends SandboxKey>(
     term: Term,
     items: readonly Item[],
-    work: (tx: Sql, batch: readonly Item[]) => Promise<void>,
+    work: (tx: EventSql, batch: readonly Item[]) => Promise<void>,
     most = BATCH,
   ): Promise<number> {
     let written = 0;
@@ -218,7 +218,7 @@ export class Reconciler {
   }
 
   /** A transaction that commits only within the term. */
-  private async inTerm(term: Term, work: (tx: Sql) => Promise<void>): Promise<void> {
+  private async inTerm(term: Term, work: (tx: EventSql) => Promise<void>): Promise<void> {
     await inTransaction(this.ctx.pool, async (tx) => {
       await term.assertHeld(tx);
       await work(tx);

@@ -2,7 +2,7 @@ import { RECONCILER } from '../../audit/events/actor.js';
 import { recordEvents, type NewEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import { announceChanges } from '../../db/changes.js';
-import type { Sql } from '../../db/pool.js';
+import type { EventSql } from '../../db/transaction.js';
 import { WriteBatch } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import { shortInstant } from '../../lib/instant.js';
@@ -47,7 +47,7 @@ interface Recorded {
  */
 export async function recordObservations(
   ctx: Pick<Context, 'now'>,
-  tx: Sql,
+  tx: EventSql,
   observations: readonly Observation[],
 ): Promise<void> {
   const sandboxes = new Map((await lockObserved(tx, observations)).map((row) => [keyOf(row), row]));

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { insertEvent } from '../../../src/audit/events/queries.js';
 import { readEventFilter } from '../../../src/audit/list/filter.js';
-import { findSpan, readLogStream } from '../../../src/audit/log/read.js';
+import { findSpan, readLog } from '../../../src/audit/log/log-queries.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
-import { readEntries } from '../../../src/audit/verify/log-queries.js';
+import { readEntries } from '../../../src/audit/verify/entry-batches.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -65,7 +65,7 @@ test('an export of a time range has all its events, in log order', async () => {
 test('an export of a time range reads no entries outside the first and last of that range', async () => {
   const { pool } = service.ctx;
   const orgId = client.org.id;
-  const { entries } = await readLogStream(pool, orgId, { afterSeq: 0 }, 100);
+  const { entries } = await readLog(pool, orgId, { afterSeq: 0 }, 100);
   const seqOf = (index: number) => entries.filter(({ occurred_at }) => occurred_at >= at(1))[index]!.seq;
   const during = { since: at(2), until: at(3) };
   expect(await findSpan(pool, orgId, during)).toEqual({ first: seqOf(3), last: seqOf(5) });

@@ -339,7 +339,7 @@ describe('sandkeep events export', () => {
     ]);
     const newer = (await exported()).text.split('\n').slice(0, at + 1);
     const later = file('later', newer.join('\n'));
-    expect((await check(later, rest)).said[1]).toMatch(/the one before was made up to/);
+    expect((await check(later, rest)).said[1]).toMatch(/the previous file promised entries up to/);
     const forged = file('forged', readFileSync(half, 'utf8').replace('volume_', 'other_'));
     expect((await check(forged, rest)).said[0]).toMatch(/TAMPERED/);
   }, 240_000);

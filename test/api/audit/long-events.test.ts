@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readLogStream } from '../../../src/audit/log/read.js';
+import { readLog } from '../../../src/audit/log/log-queries.js';
 import { verifyFile } from '../../../src/audit/verify/verify-file.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import { untilSealed } from '../../support/event-log.js';
@@ -25,7 +25,7 @@ async function expectReadInParts(orgId: string): Promise<void> {
   await untilSealed(pool, orgId, 60_000);
   const parts: number[] = [];
   for (let afterSeq = 0, reading = true; reading;) {
-    const { entries, more } = await readLogStream(pool, orgId, { afterSeq }, 500);
+    const { entries, more } = await readLog(pool, orgId, { afterSeq }, 500);
     const bytes = entries.reduce((sum, { event }) => sum + JSON.stringify(event?.payload ?? null).length, 0);
     expect(bytes).toBeLessThan(6 * MIB);
     parts.push(entries.length);

@@ -2,7 +2,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { expect, test } from 'vitest';
-import { EventHeads } from '../../../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../../../src/audit/events/active-keys.js';
+import { SeenHeads } from '../../../src/audit/log/seen-heads.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { openEventKeys } from '../../../src/audit/log/signing-key.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
@@ -46,8 +47,13 @@ test('the migration to the log appends every older event unchanged', async () =>
       { name: 'events_other', count: 60 },
     ]);
     const eventKeys = openEventKeys({ keys: Buffer.alloc(32, 7).toString('base64') });
-    const eventHeads = new EventHeads(join(tmpdir(), `${name}-heads`));
-    const failed = await sealEvents({ pool, eventKeys, eventHeads, now }, new AbortController().signal);
+    const seenHeads = new SeenHeads(join(tmpdir(), `${name}-heads`));
+    const activeKeys = new ActiveEventKeys(eventKeys);
+    pool.eventMarker = activeKeys.marker;
+    const failed = await sealEvents(
+      { pool, eventKeys, activeKeys, seenHeads, now },
+      new AbortController().signal,
+    );
     expect(failed).toEqual([]);
     for (const org of orgs) {
       expect(await verifyStore(pool, org, { keys: eventKeys().known })).toMatchObject({

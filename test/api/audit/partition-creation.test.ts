@@ -2,9 +2,10 @@ import { Readable } from 'node:stream';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { dropEmptyPartitions, keepPartitions } from '../../../src/audit/events/partitions.js';
+import { lockPartitions } from '../../../src/audit/events/partition-queries.js';
+import { dropEmptyPartitions } from '../../../src/audit/events/partitions.js';
 import { insertEvent } from '../../../src/audit/events/queries.js';
-import { readLogStream } from '../../../src/audit/log/read.js';
+import { readLog } from '../../../src/audit/log/log-queries.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { verifyFile } from '../../../src/audit/verify/verify-file.js';
 import type { Pool } from '../../../src/db/pool.js';
@@ -110,11 +111,11 @@ test('a month that already has events gets no partition during an import, so ope
     pool,
     async (tx) => {
       await tx.query('set transaction isolation level repeatable read, read only');
-      await keepPartitions(tx);
+      await lockPartitions(tx);
       await tx.query('select');
       const more = Array.from({ length: 10_000 }, (_, index) => line.event(org, at(index)));
       expect(await importAll(service, more)).toMatchObject({ committed: true });
-      const { entries } = await readLogStream(tx, client.org.id, { afterSeq: 0 }, 100);
+      const { entries } = await readLog(tx, client.org.id, { afterSeq: 0 }, 100);
       expect(entries.length).toBeGreaterThanOrEqual(3);
       expect(entries.filter(({ event }) => event === null)).toEqual([]);
     },

@@ -5,7 +5,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { getEvent, insertEvent } from '../../../src/audit/events/queries.js';
 import { readEventFilter, type FilterQuery } from '../../../src/audit/list/filter.js';
 import { listEvents } from '../../../src/audit/list/list.js';
-import { readLogStream } from '../../../src/audit/log/read.js';
+import { readLog } from '../../../src/audit/log/log-queries.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import type { Pool } from '../../../src/db/pool.js';
 import { inTransaction, type Transaction } from '../../../src/db/transaction.js';
@@ -84,12 +84,8 @@ test('a reader of events opens only the partitions of the months that have them'
     [orgId, [february, april]],
   );
   const [first, second] = seqs.rows.map(({ seq }) => seq);
-  expect(await opened((tx) => readLogStream(tx, orgId, { afterSeq: first! - 1 }, 1))).toEqual([
-    'events_2030_02',
-  ]);
-  expect(await opened((tx) => readLogStream(tx, orgId, { afterSeq: second! - 1 }, 2))).toEqual([
-    'events_2030_04',
-  ]);
+  expect(await opened((tx) => readLog(tx, orgId, { afterSeq: first! - 1 }, 1))).toEqual(['events_2030_02']);
+  expect(await opened((tx) => readLog(tx, orgId, { afterSeq: second! - 1 }, 2))).toEqual(['events_2030_04']);
 });
 
 test('a page of few events in many months is the same as from an unpartitioned table', async () => {

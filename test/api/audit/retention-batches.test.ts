@@ -1,10 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { leafOf } from '../../../src/audit/events/content.js';
-import { makePartitionsAhead } from '../../../src/audit/events/partitions.js';
+import { leafOf } from '../../../src/audit/events/hash-chain.js';
+import { createPartitionsAhead } from '../../../src/audit/events/partitions.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
-import { enforceRetention, setRetention } from '../../../src/audit/retention/retention.js';
+import { enforceRetention } from '../../../src/audit/retention/enforce.js';
+import { setRetention } from '../../../src/audit/retention/set.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import type { Pool } from '../../../src/db/pool.js';
 import { instantFromMicros, microsOf } from '../../../src/lib/instant.js';
@@ -24,7 +25,8 @@ afterAll(() => service.close());
 const never = new AbortController().signal;
 const seal = () => sealEvents(service.ctx, never);
 const enforce = () => enforceRetention(service.ctx, never);
-const keep = ({ org }: Client, months: number | null) => setRetention(pool, org.id, months, operator('test'));
+const keep = ({ org }: Client, months: number | null) =>
+  setRetention(service.ctx, org.id, months, operator('test'));
 const verdict = async ({ org }: Client) =>
   (await verifyStore(pool, org.id, { keys: service.ctx.eventKeys().known })).wrong;
 
@@ -105,12 +107,12 @@ test('a long-running reader does not delay the deletion of events, only the drop
     expect((await client.post('/v1/volumes', { name: 'data' })).status).toBe(200);
     expect(await partitions()).toContain('events_2030_02');
     today = '2031-07-15T12:00:00.000000Z';
-    await makePartitionsAhead(service.ctx);
+    await createPartitionsAhead(service.ctx);
   } finally {
     await leave();
   }
   await enforce();
-  await makePartitionsAhead(service.ctx);
+  await createPartitionsAhead(service.ctx);
   expect(await partitions()).not.toContain('events_2030_02');
   expect(await partitions()).toContain('events_2031_09');
   await seal();

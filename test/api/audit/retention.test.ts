@@ -2,13 +2,14 @@ import { Readable } from 'node:stream';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { makePartitionsAhead } from '../../../src/audit/events/partitions.js';
+import { createPartitionsAhead } from '../../../src/audit/events/partitions.js';
 import { insertEvent } from '../../../src/audit/events/queries.js';
-import { signPlace, type Checkpoint } from '../../../src/audit/log/checkpoint.js';
+import { signCheckpoint, type Checkpoint } from '../../../src/audit/log/checkpoint.js';
 import { insertDrop } from '../../../src/audit/log/retention-queries.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
-import { enforceInTime, enforceRetention, setRetention } from '../../../src/audit/retention/retention.js';
-import { placesOf } from '../../../src/audit/verify/verify-file.js';
+import { enforceWithClockCheck, enforceRetention } from '../../../src/audit/retention/enforce.js';
+import { setRetention } from '../../../src/audit/retention/set.js';
+import { positionsOf } from '../../../src/audit/verify/verify-file.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import { monthsBefore, now } from '../../../src/lib/instant.js';
 import { run, runJson, urlOf } from '../../support/cli.js';
@@ -30,7 +31,7 @@ const enforce = () => enforceRetention(service.ctx, never);
 const verify = ({ org }: Client) =>
   verifyStore(service.ctx.pool, org.id, { keys: service.ctx.eventKeys().known });
 const keep = ({ org }: Client, months: number | null) =>
-  setRetention(service.ctx.pool, org.id, months, operator('test'));
+  setRetention(service.ctx, org.id, months, operator('test'));
 
 async function write({ org }: Client, occurred_at: string): Promise<string> {
   const id = uuidv7();
@@ -43,9 +44,9 @@ async function write({ org }: Client, occurred_at: string): Promise<string> {
 }
 
 function verifyAgainst({ org }: Client, exported: string) {
-  const witness = { name: 'an export', places: placesOf(Readable.from([Buffer.from(exported)])) };
+  const reference = { name: 'an export', positions: positionsOf(Readable.from([Buffer.from(exported)])) };
   const { known } = service.ctx.eventKeys();
-  return verifyStore(service.ctx.pool, org.id, { keys: known }, { witnesses: [witness] });
+  return verifyStore(service.ctx.pool, org.id, { keys: known }, { references: [reference] });
 }
 
 async function left({ org }: Client): Promise<string[]> {
@@ -75,9 +76,9 @@ test('monthsBefore counts back across the turn of the year', () => {
 test('coming months have partitions unless they already had events', async () => {
   const client = await service.newOrg();
   await write(client, '2031-08-01T00:00:00.000000Z');
-  await makePartitionsAhead(service.ctx);
+  await createPartitionsAhead(service.ctx);
   await write(client, '2031-07-31T23:59:59.999999Z');
-  await makePartitionsAhead(service.ctx);
+  await createPartitionsAhead(service.ctx);
   const { rows } = await service.ctx.pool.query(
     `select tableoid::regclass::text as name from events where org_id = $1 and event_type = 'test_event' order by occurred_at`,
     [client.org.id],
@@ -225,7 +226,7 @@ test('verification against an export reports missing kept events, even when a ho
   );
   const [base] = await wholeLog(pool, client.org.id);
   const drop = { dropped_before: '2031-03-01T00:00:00.000000Z', base_seq: base!.seq, base_link: base!.link };
-  await insertDrop(pool, signPlace(service.ctx.eventKeys(), { ...rows[0]!, ...drop }));
+  await insertDrop(pool, signCheckpoint(service.ctx.eventKeys(), { ...rows[0]!, ...drop }));
   await tamper(
     pool,
     `delete from events where id = '${base!.event_id}'`,
@@ -248,7 +249,7 @@ test('verification names an inserted event even when the log begins with it', as
   );
   await seal();
   await keep(client, 3);
-  const inserted = /^entry 5 .* was inserted: nobody wrote it who has the event keys/;
+  const inserted = /^entry 5 .* was inserted: it has no mark of the event keys/;
   expect((await verify(client)).wrong).toMatch(inserted);
   await enforce();
   await seal();
@@ -310,7 +311,9 @@ test('a retention setting with a forged signature drops nothing, in that organiz
   for (const set of ['retention_months = 1', 'retention_months = 1, retention_signature = null']) {
     await tamper(service.ctx.pool, `update event_chains set ${set} where org_id = '${client.org.id}'`);
     await expect(enforce()).rejects.toThrow(client.org.id);
-    expect((await verify(client)).wrong).toBe('that events are kept for 1 months was not set by the service');
+    expect((await verify(client)).wrong).toBe(
+      'the retention of 1 months was changed: the service did not sign it',
+    );
     expect([await left(client), await left(other)]).toEqual([['2030-01'], []]);
   }
   // Setting the retention again repairs the setting, also with the same value.
@@ -338,7 +341,7 @@ test('a forged record of a drop stays, and blocks retention for that organizatio
   );
   await expect(enforce()).rejects.toThrow(client.org.id);
   expect([await left(client), await left(other)]).toEqual([['2030-01', '2032-06'], ['2032-06']]);
-  expect((await verify(client)).wrong).toMatch(/does not bear the signature/);
+  expect((await verify(client)).wrong).toMatch(/has a wrong signature/);
   await tamper(service.ctx.pool, `delete from event_drops where org_id = '${client.org.id}'`);
   await enforce();
   expect(await left(client)).toEqual(['2032-06']);
@@ -348,9 +351,9 @@ test('retention drops nothing while the clocks of machine and database are far a
   const client = await service.newOrg();
   await write(client, '2030-01-01T00:00:00.000000Z');
   await keep(client, 3);
-  await expect(enforceInTime(service.ctx, never)).rejects.toThrow('more than a day apart');
+  await expect(enforceWithClockCheck(service.ctx, never)).rejects.toThrow('more than a day apart');
   expect(await left(client)).toEqual(['2030-01']);
-  await enforceInTime({ ...service.ctx, now }, never);
+  await enforceWithClockCheck({ ...service.ctx, now }, never);
   await keep(client, null);
 });
 

@@ -114,11 +114,11 @@ test('an event inserted ahead of the queue is sealed like any other, and reporte
   );
   const trust = { keys: service.ctx.eventKeys().known };
   expect((await verifyStore(pool, client.org.id, trust)).wrong).toMatch(
-    /^the event [0-9a-f-]{36} waits at a place of the queue that the service gives to none/,
+    /^the event [0-9a-f-]{36} has a place in the queue that the service does not assign/,
   );
   expect(await seal()).toEqual([]);
   expect((await verifyStore(pool, client.org.id, trust)).wrong).toMatch(
-    /was inserted: nobody wrote it who has the event keys/,
+    /was inserted: it has no mark of the event keys/,
   );
 });
 

@@ -2,9 +2,10 @@ import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { useKeys } from '../../../src/audit/log/active-key.js';
-import { BrokenLog } from '../../../src/audit/log/check-end.js';
-import { EventHeads } from '../../../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../../../src/audit/events/active-keys.js';
+import { activateKeys } from '../../../src/audit/log/activate-keys.js';
+import { BrokenLog } from '../../../src/audit/log/verify-head.js';
+import { SeenHeads } from '../../../src/audit/log/seen-heads.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { openEventKeys, rotateEventKey } from '../../../src/audit/log/signing-key.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
@@ -41,9 +42,10 @@ const wrong = async (orgId: string) => {
 /** Another process that has the current keys and never loads new ones. */
 function another() {
   const keys = service.ctx.eventKeys();
-  const pool = openPool(service.database, () => undefined);
-  const eventHeads = new EventHeads(join(folder, 'nothing'));
-  return { ...service.ctx, pool, eventHeads, eventKeys: () => keys };
+  const activeKeys = new ActiveEventKeys(() => keys);
+  const pool = openPool(service.database, () => undefined, activeKeys.marker);
+  const seenHeads = new SeenHeads(join(folder, 'nothing'));
+  return { ...service.ctx, pool, activeKeys, seenHeads, eventKeys: () => keys };
 }
 
 test('a process without the newest key appends nothing to the log, and reports no event as inserted', async () => {
@@ -103,7 +105,7 @@ test('a process signs nothing when the new key appears during its batch', async 
       ({ rowCount }) => rowCount === 1,
     );
     rotateEventKey(keysFile());
-    await useKeys(pool, service.ctx.eventKeys(), now());
+    await activateKeys(service.ctx, service.ctx.eventKeys(), now());
     await client.post('/v1/volumes', { name: 'under-the-new-key' });
     await holder.query('select pg_advisory_unlock(4711)');
     expect(await sealing).toContainEqual({ orgId: client.org.id, error: expect.any(BrokenLog) });
@@ -160,7 +162,9 @@ test('when two services start with different keys one of them starts; later only
     const file = join(folder, winner, 'event-keys');
     cpSync(file, join(folder, 'kept'));
     rmSync(file);
-    await expect(begin(winner)).rejects.toThrow(/the log is written under [0-9a-f]{16}, which is not among/);
+    await expect(begin(winner)).rejects.toThrow(
+      /the event log uses the key [0-9a-f]{16}, which is unknown here/,
+    );
     cpSync(join(folder, 'kept'), file);
     cpSync(join(folder, 'kept'), join(folder, loser, 'event-keys'));
     cpSync(join(folder, winner, 'secret-keys'), join(folder, loser, 'secret-keys'));

@@ -5,18 +5,19 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { CATALOGUE } from '../../../src/audit/events/catalogue.js';
-import { leafOf, linkOf, originOf } from '../../../src/audit/events/content.js';
+import { leafOf, linkOf, genesisLink } from '../../../src/audit/events/hash-chain.js';
 import { type EventKeys } from '../../../src/audit/events/event-keys.js';
 import { recordEvent } from '../../../src/audit/events/record.js';
-import { writeEnd } from '../../../src/audit/log/chain-queries.js';
-import { BrokenLog } from '../../../src/audit/log/check-end.js';
-import { signPlace } from '../../../src/audit/log/checkpoint.js';
-import { insertDrop, readDrops, updateKeptFor } from '../../../src/audit/log/retention-queries.js';
-import { signKeptFor } from '../../../src/audit/log/retention-signature.js';
+import { getHead, updateHead } from '../../../src/audit/log/chain-queries.js';
+import { BrokenLog } from '../../../src/audit/log/verify-head.js';
+import { signCheckpoint } from '../../../src/audit/log/checkpoint.js';
+import { insertDrop, listDrops, updateRetention } from '../../../src/audit/log/retention-queries.js';
+import { signRetention } from '../../../src/audit/log/retention-signature.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { openEventKeys, rotateEventKey } from '../../../src/audit/log/signing-key.js';
-import { enforceRetention, setRetention } from '../../../src/audit/retention/retention.js';
-import { readEnd, verifyStore } from '../../../src/audit/verify/verify-store.js';
+import { enforceRetention } from '../../../src/audit/retention/enforce.js';
+import { setRetention } from '../../../src/audit/retention/set.js';
+import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { run, runJson } from '../../support/cli.js';
@@ -48,7 +49,7 @@ const verify = ({ org }: Client) => {
   const keys = service.ctx.eventKeys();
   return verifyStore(service.ctx.pool, org.id, { keys: keys.known }, { keys });
 };
-const endOf = ({ org }: Client) => inTransaction(service.ctx.pool, (tx) => readEnd(tx, org.id));
+const endOf = ({ org }: Client) => inTransaction(service.ctx.pool, (tx) => getHead(tx, org.id));
 
 /** Returns the stolen keys. */
 function rotate(): EventKeys {
@@ -86,7 +87,7 @@ test('verification rejects a history rewritten under a replaced key', async () =
   await seal();
   for (const one of [client, quiet]) expect(await verify(one)).toMatchObject({ wrong: null, unsealed: 0 });
 
-  let link = originOf(client.org.id);
+  let link = genesisLink(client.org.id);
   for (const entry of await wholeLog(pool, client.org.id)) {
     if (entry.seq === 2) {
       const forged = { ...entry.event!, payload: { forged: true } };
@@ -101,7 +102,7 @@ test('verification rejects a history rewritten under a replaced key', async () =
     );
   }
   await tamper(pool, `delete from event_checkpoints where org_id = '${client.org.id}'`);
-  await writeEnd(pool, signPlace(stolen, { ...(await endOf(client))!, link }), true);
+  await updateHead(pool, signCheckpoint(stolen, { ...(await endOf(client))!, link }), true);
 
   const wrong = `its end is signed by the key ${stolen.current.id}, which ${service.ctx.eventKeys().current.id} has replaced`;
   expect((await verify(client)).wrong).toContain(wrong);
@@ -126,23 +127,25 @@ test('a replaced key can sign neither a retention setting nor a record of droppe
   const past = '2020-05-05T05:05:05.000000Z';
   await write(client, long, past);
   await seal();
-  await setRetention(pool, client.org.id, 12 * (new Date().getFullYear() - 2010), operator('test'));
+  await setRetention(service.ctx, client.org.id, 12 * (new Date().getFullYear() - 2010), operator('test'));
   await enforce();
   await seal();
   const stolen = rotate();
   await seal();
   await seal();
   const { current } = service.ctx.eventKeys();
-  const [drop] = await readDrops(pool, client.org.id);
+  const [drop] = await listDrops(pool, client.org.id);
   expect(drop).toMatchObject({ dropped_before: expect.stringMatching(/^2010-/), key_id: current.id });
   expect(await verify(client)).toMatchObject({ wrong: null, unsealed: 0 });
   await enforce();
 
-  await updateKeptFor(pool, signKeptFor(stolen, client.org.id, 1, now()));
+  await updateRetention(pool, signRetention(stolen, client.org.id, 1, now()));
   await expect(enforce()).rejects.toThrow(client.org.id);
-  expect((await verify(client)).wrong).toBe('that events are kept for 1 months was not set by the service');
-  await setRetention(pool, client.org.id, 1, operator('test'));
-  await setRetention(pool, client.org.id, null, operator('test'));
+  expect((await verify(client)).wrong).toBe(
+    'the retention of 1 months was changed: the service did not sign it',
+  );
+  await setRetention(service.ctx, client.org.id, 1, operator('test'));
+  await setRetention(service.ctx, client.org.id, null, operator('test'));
   await seal();
   expect((await verify(client)).wrong).toBeNull();
 
@@ -150,7 +153,7 @@ test('a replaced key can sign neither a retention setting nor a record of droppe
   const { org_id, seq, link, at } = end;
   await insertDrop(
     pool,
-    signPlace(stolen, {
+    signCheckpoint(stolen, {
       ...{ org_id, seq, link, at, dropped_before: at },
       ...{ base_seq: drop!.base_seq, base_link: drop!.base_link },
     }),
@@ -158,7 +161,7 @@ test('a replaced key can sign neither a retention setting nor a record of droppe
   await expect(enforce()).rejects.toThrow(client.org.id);
   const log = await wholeLog(pool, client.org.id);
   expect(log.some(({ occurred_at, event }) => occurred_at === past && event)).toBe(true);
-  expect((await verify(client)).wrong).toMatch(/is signed by the key [0-9a-f]{16}, which had been replaced/);
+  expect((await verify(client)).wrong).toMatch(/is signed by the key [0-9a-f]{16} after its replacement/);
 });
 
 test('the sealer accepts events marked under a replaced key for one week', async () => {
@@ -187,5 +190,5 @@ test('the sealer accepts events marked under a replaced key for one week', async
   }
   await seal(() => addMillis(now(), 8 * 86_400_000));
   expect(await verify(early)).toMatchObject({ wrong: null, unmarked: 0 });
-  expect((await verify(late)).wrong).toMatch(/was inserted: nobody wrote it who has the event keys/);
+  expect((await verify(late)).wrong).toMatch(/was inserted: it has no mark of the event keys/);
 });

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { encodePlace } from '../../../src/audit/list/stream-position.js';
+import { encodePosition } from '../../../src/audit/list/stream-position.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
 import { makeClient, type Client } from '../../support/client.js';
 import { untilSealed, wholeLog } from '../../support/event-log.js';
@@ -210,7 +210,7 @@ test('the number of open streams is limited, and a refused request takes no slot
   open.push(await followWhenFree(other), await followWhenFree(other));
   await refused(third);
   const foreign = (await (await service.newOrg()).get('/v1/events/export')).headers.get('next-cursor')!;
-  const behind = encodePlace(service.ctx.cursors, client.org.id, 1_000_000);
+  const behind = encodePosition(service.ctx.cursors, client.org.id, 1_000_000);
   for (const id of ['x', foreign, behind]) {
     const answer = await client.request('GET', PATH, { headers: { 'last-event-id': id } });
     expect([answer.status, answer.body.error.details]).toEqual([400, { parameter: 'last-event-id' }]);

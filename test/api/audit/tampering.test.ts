@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { leafOf, linkOf, originOf } from '../../../src/audit/events/content.js';
+import { leafOf, linkOf, genesisLink } from '../../../src/audit/events/hash-chain.js';
 import { recordEvent } from '../../../src/audit/events/record.js';
-import { BrokenLog } from '../../../src/audit/log/check-end.js';
-import { EventHeads } from '../../../src/audit/log/heads.js';
+import { BrokenLog } from '../../../src/audit/log/verify-head.js';
+import { SeenHeads } from '../../../src/audit/log/seen-heads.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { openEventKeys, rotateEventKey } from '../../../src/audit/log/signing-key.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
-import type { KnownPlace } from '../../../src/audit/verify/witnesses.js';
+import type { KnownPosition } from '../../../src/audit/verify/reference-logs.js';
 import { expectRefused, run, urlOf } from '../../support/cli.js';
 import type { Client } from '../../support/client.js';
 import { tamper, wholeLog } from '../../support/event-log.js';
@@ -35,18 +35,18 @@ const seal = async (org: string, ctx = service.ctx) =>
 const hex = (bytes: Buffer) => `'\\x${bytes.toString('hex')}'`;
 
 /** A process on another machine, which remembers no heads. */
-const elsewhere = () => ({ ...service.ctx, eventHeads: new EventHeads(join(folder, 'nothing')) });
+const elsewhere = () => ({ ...service.ctx, seenHeads: new SeenHeads(join(folder, 'nothing')) });
 
-async function* only(place: KnownPlace): AsyncGenerator<KnownPlace> {
+async function* only(place: KnownPosition): AsyncGenerator<KnownPosition> {
   yield await Promise.resolve(place);
 }
 
 /** Verifies on the machine of the service, or with the keys alone. */
 function verify({ org }: Client, here = true) {
-  const head = here ? service.ctx.eventHeads.get(org.id) : undefined;
-  const witnesses = head ? [{ name: 'event-heads', places: only(head) }] : [];
+  const head = here ? service.ctx.seenHeads.get(org.id) : undefined;
+  const references = head ? [{ name: 'event-heads', positions: only(head) }] : [];
   const keys = service.ctx.eventKeys();
-  return verifyStore(service.ctx.pool, org.id, { keys: keys.known }, { witnesses, keys });
+  return verifyStore(service.ctx.pool, org.id, { keys: keys.known }, { references, keys });
 }
 
 interface Victim {
@@ -85,7 +85,7 @@ type Tampering = (victim: Victim) => string[] | Promise<string[]>;
 /** Rewrites the log of an organization with another payload in entry 5, as an attacker without the key does. */
 async function relinked({ org, id }: Victim): Promise<string[]> {
   const statements: string[] = [];
-  let link = originOf(org);
+  let link = genesisLink(org);
   for (const entry of await wholeLog(service.ctx.pool, org)) {
     if (entry.seq === 5) {
       const payload = forged(entry.event!.payload);
@@ -172,11 +172,11 @@ const TAMPERINGS: Record<string, [Tampering, RegExp]> = {
       `update event_chains c set seq = k.seq, link = k.link, at = k.at, key_id = k.key_id, signature = k.signature
        from event_checkpoints k where k.org_id = c.org_id and k.seq = ${early} and c.org_id = '${org}'`,
     ],
-    /^the log ends at entry \d+, and event-heads knows more of it/,
+    /^the log ends at entry \d+, but event-heads has more entries/,
   ],
   'everything of an organization that is gone': [
     ({ org }) => EVERYTHING.map((table) => `delete from ${table} where org_id = '${org}'`),
-    /^the log ends at entry [01], and event-heads knows more of it/,
+    /^the log ends at entry [01], but event-heads has more entries/,
   ],
   'events that lists are kept from': [
     ({ org }) => [`delete from event_months where org_id = '${org}' and event_type = 'api_key_created'`],
@@ -184,14 +184,14 @@ const TAMPERINGS: Record<string, [Tampering, RegExp]> = {
   ],
   'a history that was written anew and linked': [
     relinked,
-    /entry \d+ is not the one that event-heads knows|does not bear the signature/,
+    /entry \d+ differs from that in event-heads|has a wrong signature/,
   ],
   'a history that was written anew, whose end is taken away': [
     async (one) => [
       ...(await relinked(one)),
       `update event_chains set seq = 0, link = null, at = null, key_id = null, signature = null where org_id = '${one.org}'`,
     ],
-    /entry \d+ is not the one that event-heads knows|has no signed end/,
+    /entry \d+ differs from that in event-heads|has no signed end/,
   ],
 };
 
@@ -228,9 +228,7 @@ describe('verification after the loss of the machine that remembers the heads', 
       await tamper(service.ctx.pool, ...statements);
       await one.client.post('/v1/volumes', { name: 'one-more' });
       expect(await seal(one.org, elsewhere())).toEqual([expect.any(BrokenLog)]);
-      expect((await verify(one.client, false)).wrong).toMatch(
-        /was written anew|no signed end|not bear the signature/,
-      );
+      expect((await verify(one.client, false)).wrong).toMatch(/was rewritten|no signed end|wrong signature/);
     }
   });
 
@@ -247,7 +245,7 @@ describe('verification after the loss of the machine that remembers the heads', 
     );
     expect(await seal(org, elsewhere())).toEqual([]);
     expect((await verify(client, false)).wrong).toMatch(
-      new RegExp(`^entry 5 \\(event ${id} .*was inserted: nobody wrote it who has the event keys`),
+      new RegExp(`^entry 5 \\(event ${id} .*was inserted: it has no mark of the event keys`),
     );
   });
 });
@@ -263,7 +261,7 @@ describe('an event inserted into the queue', () => {
     const { client, org, id } = await victim();
     await service.ctx.pool.query(copyOf(id, more));
     expect((await verify(client)).wrong).toMatch(
-      /^the event 01900000-0000-7000-8000-000000000000 of .*, which waits to be sealed, was (inserted|changed)/,
+      /^the unsealed event 01900000-0000-7000-8000-000000000000 of .* was (inserted|changed)/,
     );
     await client.post('/v1/volumes', { name: 'one-more' });
     expect(await seal(org)).toEqual([]);
@@ -301,7 +299,7 @@ describe('the sealer', () => {
     for (const { client } of [broken, good]) await client.post('/v1/volumes', { name: 'one-more' });
     expect(await seal(broken.org)).toEqual([expect.any(BrokenLog)]);
     expect(await verify(good.client)).toMatchObject({ wrong: null, unsealed: 0 });
-    expect((await verify(broken.client)).wrong).toMatch(/does not bear the signature/);
+    expect((await verify(broken.client)).wrong).toMatch(/has a wrong signature/);
   });
 
   test('appends events in the order of their writes, whatever their times', async () => {
@@ -329,7 +327,7 @@ describe('the sealer', () => {
     rotateEventKey(file);
     rotateEventKey(file);
     expect(await seal(org)).toEqual([]);
-    expect((await verify(client)).wrong).toMatch(/was inserted: nobody wrote it who has the event keys/);
+    expect((await verify(client)).wrong).toMatch(/was inserted: it has no mark of the event keys/);
   });
 
   test('signs nothing in a log signed under keys that it does not know', async () => {
@@ -347,7 +345,7 @@ describe('sandkeep events verify', () => {
 
   test('compares with the heads of this machine, also for organizations that are gone', async () => {
     const one = await victim();
-    await service.ctx.eventHeads.write({ now: true });
+    await service.ctx.seenHeads.write({ now: true });
     const here = ['--data-dir', service.directory, '--org', one.client.org.slug];
     expect((await command(...here)).out).toContain(': in order: ');
     await tamper(
@@ -358,7 +356,7 @@ describe('sandkeep events verify', () => {
     expect({ code, out }).toMatchObject({
       code: 1,
       out: expect.stringMatching(
-        /TAMPERED WITH: the log ends at entry \d+, and .*event-heads knows more of it/,
+        /TAMPERED WITH: the log ends at entry \d+, but .*event-heads has more entries/,
       ),
     });
   });
@@ -390,7 +388,7 @@ describe('sandkeep events verify', () => {
     const { code, out } = await command(...here);
     expect({ code, out }).toMatchObject({
       code: 1,
-      out: expect.stringContaining(`entry 5 is not the one that ${file} knows`),
+      out: expect.stringContaining(`entry 5 differs from that in ${file}`),
     });
   });
 
@@ -404,7 +402,7 @@ describe('sandkeep events verify', () => {
     const { code, out } = await command('--data-dir', service.directory, '--org', client.org.slug);
     expect({ code, out }).toMatchObject({
       code: 1,
-      out: expect.stringMatching(/: NOT COMPLETE: the event .* waits since /),
+      out: expect.stringMatching(/: NOT COMPLETE: the event .* has waited for the sealer since /),
     });
   });
 
@@ -426,7 +424,7 @@ describe('sandkeep events verify', () => {
     expect(existsSync(join(folder, 'empty'))).toBe(false);
     await seal(org);
     const { out } = await command('--data-dir', service.directory, '--org', client.org.slug);
-    expect(out).toMatch(/TAMPERED WITH: entry \d+ .* was inserted: nobody wrote it who has the event keys/);
+    expect(out).toMatch(/TAMPERED WITH: entry \d+ .* was inserted: it has no mark of the event keys/);
   });
 
   test('creates no key, and names a key that it does not know', async () => {

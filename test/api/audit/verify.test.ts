@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { canonicalJson, leafOf, linkOf, originOf } from '../../../src/audit/events/content.js';
-import type { Checkpoint, Drop } from '../../../src/audit/log/checkpoint.js';
+import { canonicalJson } from '../../../src/audit/events/canonical-json.js';
+import { leafOf, linkOf, genesisLink } from '../../../src/audit/events/hash-chain.js';
+import type { Checkpoint, DropRecord } from '../../../src/audit/log/checkpoint.js';
 import { openEventKeys, parsePublicKey, rotateEventKey } from '../../../src/audit/log/signing-key.js';
-import { writeLogLine } from '../../../src/audit/verify/log-file.js';
+import { formatExportLine } from '../../../src/audit/verify/export-line.js';
 import { verifyFile } from '../../../src/audit/verify/verify-file.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import { expectRefused, run, runJson, urlOf } from '../../support/cli.js';
@@ -84,7 +85,7 @@ describe('the log', () => {
     expect(log.map(({ event_id }) => event_id).toSorted()).toEqual(
       body.data.map(({ id }: any) => id).toSorted(),
     );
-    let link = originOf(client.org.id);
+    let link = genesisLink(client.org.id);
     for (const entry of log) {
       expect(entry.leaf).toEqual(leafOf(entry.event!));
       link = linkOf(link, entry);
@@ -236,7 +237,7 @@ describe('verification locates', () => {
   test('a log that an attacker without the key linked again', async () => {
     await fresh();
     const log = await wholeLog(service.ctx.pool, org);
-    let link = originOf(org);
+    let link = genesisLink(org);
     const statements = log.flatMap((one) => {
       if (one.seq === entry.seq) {
         one.event!.category = 'other';
@@ -249,11 +250,11 @@ describe('verification locates', () => {
     });
     const changed = `update events set category = 'other' where org_id = '${org}' and id = '${entry.event_id}'`;
     expect(await wrongAfter(client, changed, ...statements)).toMatch(
-      /is not the one that was signed at .*: it was written anew/,
+      /differs from the log signed at .*: it was rewritten/,
     );
     const end = `update event_chains set link = '\\x${link.toString('hex')}' where org_id = '${org}'`;
     expect(await wrongAfter(client, end, `delete from event_checkpoints where org_id = '${org}'`)).toMatch(
-      /does not bear the signature of the key/,
+      /has a wrong signature of the key/,
     );
   });
 
@@ -281,23 +282,23 @@ describe('an exported log', () => {
   async function exported(client: Client): Promise<string[]> {
     const { pool } = service.ctx;
     const org_id = client.org.id;
-    const drops = await checkpointOf<Drop>('event_drops', org_id);
+    const drops = await checkpointOf<DropRecord>('event_drops', org_id);
     const checkpoints = await checkpointOf<Checkpoint>('event_checkpoints', org_id);
     const [end] = await checkpointOf<Checkpoint>('event_chains', org_id);
     const lines = [
-      writeLogLine({ begin: { org_id, after_seq: 0, link: originOf(org_id) } }),
-      writeLogLine({ end: end! }),
-      ...drops.map((drop) => writeLogLine({ drop })),
+      formatExportLine({ begin: { org_id, seq: 0, link: genesisLink(org_id) } }),
+      formatExportLine({ end: end! }),
+      ...drops.map((drop) => formatExportLine({ drop })),
     ];
     for (const entry of await wholeLog(pool, org_id)) {
-      lines.push(writeLogLine({ entry }));
+      lines.push(formatExportLine({ entry }));
       lines.push(
         ...checkpoints
           .filter(({ seq }) => seq === entry.seq && seq < end!.seq)
-          .map((checkpoint) => writeLogLine({ checkpoint })),
+          .map((checkpoint) => formatExportLine({ checkpoint })),
       );
     }
-    return [...lines, writeLogLine({ checkpoint: end! })];
+    return [...lines, formatExportLine({ checkpoint: end! })];
   }
 
   const check = (lines: readonly string[]) =>
@@ -322,10 +323,10 @@ describe('an exported log', () => {
     expect((await check([...lines.slice(0, -2), lines.at(-1)!])).wrong).toMatch(/its end was cut off/);
     const inner = lines.findIndex((line) => line.startsWith('{"checkpoint"'));
     expect((await check(lines.slice(0, inner + 1))).wrong).toBe(
-      `the file ends at entry ${JSON.parse(lines[inner]!).checkpoint.seq}, and was made up to entry ${count}: its end was cut off`,
+      `the file ends at entry ${JSON.parse(lines[inner]!).checkpoint.seq}, but its first lines promise entries up to ${count}: its end was cut off`,
     );
     expect((await check(lines.toSpliced(1, 1))).wrong).toMatch(
-      /does not say in its first lines where it ends/,
+      /first lines of the file do not promise its end/,
     );
     const middle = JSON.parse(lines[at]!);
     const part = [
@@ -341,7 +342,7 @@ describe('an exported log', () => {
     const lines = await exported(client);
     const number = lines.length - 2;
     const cut = lines.slice(0, number).join('').slice(0, -20);
-    const wrong = `line ${number} is not of an exported log: it is not valid JSON; it was changed, or the file was cut off within it`;
+    const wrong = `line ${number} is not a line of an exported log: it is not valid JSON; it was changed, or the file was cut off within it`;
     expect(await check([cut])).toMatchObject({ wrong, fault: 'tampered' });
     const file = join(service.directory, 'cut.ndjson');
     writeFileSync(file, cut);
@@ -349,7 +350,7 @@ describe('an exported log', () => {
     expect(verified).toEqual({ code: 1, out: `${file}: TAMPERED WITH: ${wrong}\n`, err: '' });
     writeFileSync(file, lines[0]!.slice(0, 20));
     const none = await run(['events', 'verify', '--file', file, '--data-dir', service.directory]);
-    expectRefused(none, `${file}: line 1 is not of an exported log`);
+    expectRefused(none, `${file}: line 1 is not a line of an exported log`);
   });
 
   test('with any single byte changed is rejected', async () => {
@@ -396,7 +397,7 @@ describe('sandkeep events', () => {
     expect((await verify(client)).wrong).toBeNull();
     const only = [parsePublicKey(keys[1].public_key)];
     expect(await verifyStore(service.ctx.pool, client.org.id, { keys: only })).toMatchObject({
-      wrong: expect.stringMatching(/signed by the key [0-9a-f]{16}, which is not among those to be trusted/),
+      wrong: expect.stringMatching(/signed by the key [0-9a-f]{16}, which is not a trusted key/),
       fault: 'unknown_key',
     });
   });

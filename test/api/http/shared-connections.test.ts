@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { FIRST_ID } from '../../../src/audit/list/page-query.js';
+import { FIRST_ID } from '../../../src/audit/list/page-queries.js';
 import { isUnreachable, Overloaded, type Sql, type Statement } from '../../../src/db/pool.js';
 import { prepared } from '../../../src/db/prepared.js';
 import { MOST_MS, openReads, READERS, type Reads } from '../../../src/db/reads.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findSpan } from '../../../src/audit/log/read.js';
+import { findSpan } from '../../../src/audit/log/log-queries.js';
 import { connectAlone, type Pool } from '../../../src/db/pool.js';
 import { addMillis, now, type Instant } from '../../../src/lib/instant.js';
 import { COUNTED } from '../../../src/sandboxes/list-queries.js';

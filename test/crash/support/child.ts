@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { keysOf, markEvents } from '../../../src/audit/events/mark.js';
-import { EventHeads } from '../../../src/audit/log/heads.js';
+import { ActiveEventKeys } from '../../../src/audit/events/active-keys.js';
+import { SeenHeads } from '../../../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../../../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../../../src/context.js';
 import { listenForChanges } from '../../../src/db/changes.js';
@@ -50,16 +50,15 @@ let served: { work(works: boolean): Promise<void>; stop(): Promise<void> } | und
 
 async function serve(orders: Orders): Promise<void> {
   const { database, directory } = orders;
-  const pool = openPool(database, () => undefined);
-  const requests = openRequests(database, true, () => undefined);
+  const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
+  const activeKeys = new ActiveEventKeys(eventKeys);
+  const pool = openPool(database, () => undefined, activeKeys.marker);
+  const requests = openRequests(database, true, () => undefined, activeKeys.marker);
   const instance = await untilUp(() => readInstance(pool));
   const volumes = new VolumeStore(join(directory, 'volumes'));
   await volumes.prepare();
   const runtime = new ChaoticRuntime(directory, orders.chaos, new Dice(orders.seed));
   const changes = listenForChanges(database, () => undefined);
-  const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
-  markEvents(pool, eventKeys);
-  markEvents(requests.watched, () => keysOf(pool));
   const stopping = new AbortController();
   const ctx: ServiceContext = {
     ...{ pool, reads: pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
@@ -67,7 +66,8 @@ async function serve(orders: Orders): Promise<void> {
     cursors: new Cursors(instance.cursorKey),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
-    eventHeads: new EventHeads(join(directory, 'event-heads')),
+    activeKeys,
+    seenHeads: new SeenHeads(join(directory, 'event-heads')),
     settings: {
       ...DEFAULT_SETTINGS,
       ...{ workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs, webhooks: WEBHOOKS },

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { migrate } from '../../../src/db/migrate.js';
 import { openForServer } from '../../../src/db/open.js';
-import { connectionConfig, openPool, type Address } from '../../../src/db/pool.js';
+import { connectionConfig, openPool, type Address, type PgPool } from '../../../src/db/pool.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { withDatabase } from '../../support/database.js';
 import { databaseOf, kill } from '../../support/processes.js';
@@ -12,7 +12,7 @@ import { databaseOf, kill } from '../../support/processes.js';
 /** A PostgreSQL server for one test, which the test can kill and which restarts by itself. */
 export interface OwnDatabase {
   /** Creates a migrated, empty database. */
-  create(name: string): Promise<{ address: Address; pool: pg.Pool }>;
+  create(name: string): Promise<{ address: Address; pool: PgPool }>;
   /** Sends SIGKILL to all its processes. Undefined for an external server, which others may use. */
   kill: (() => void) | undefined;
   close(): Promise<void>;
@@ -24,7 +24,7 @@ export async function openOwnDatabase(): Promise<OwnDatabase> {
   chmodSync(dataDir, 0o755);
   const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];
   const database = await openForServer({ databaseUrl, dataDir, command: 'test', onCrash: () => undefined });
-  const made: { name: string; pool: pg.Pool }[] = [];
+  const made: { name: string; pool: PgPool }[] = [];
   return {
     async create(name) {
       await administer(database.address, `drop database if exists ${name} with (force)`);

@@ -4,30 +4,28 @@ import { startLoop } from '../../lib/loop.js';
 import type { SealContext } from './seal-context.js';
 import { sealEvents } from './seal.js';
 
-/** An event is in the log at the latest so long after its commit, in milliseconds, when nothing else tells of it. */
+/** The sealer polls at this interval when a notification is lost. In milliseconds. */
 const SEAL_EVERY_MS = 1_000;
-/** What comes within this time of a change is sealed together with it: many small batches cost more than one. */
+/** One batch for the changes within this time: many small batches cost more. */
 const GATHER_MS = 50;
 
-/** Seals events as they come. */
 export function startSealing(
   ctx: SealContext & { changes: Changes; log: Logger },
   onError: (error: unknown) => void,
 ): { stop(): Promise<void> } {
-  /** What was said already: it stays as it is until somebody looks at it. */
-  let said = new Map<string, string>();
+  let logged = new Map<string, string>();
   const pass = async (signal: AbortSignal) => {
-    const failed = await sealEvents(ctx, signal);
-    for (const { orgId, error } of failed) {
-      if (said.get(orgId) === String(error)) continue;
+    const failures = await sealEvents(ctx, signal);
+    for (const { orgId, error } of failures) {
+      if (logged.get(orgId) === String(error)) continue;
       ctx.log.error(
         { err: error, org_id: orgId },
-        'the event log of an organization cannot be gone on with: see "sandkeep events verify"',
+        'cannot append to the event log of an organization; run "sandkeep events verify"',
       );
     }
-    said = new Map(failed.map(({ orgId, error }) => [orgId, String(error)]));
-    // That the file cannot be written must not keep events out of the log.
-    await ctx.eventHeads.write().catch(onError);
+    logged = new Map(failures.map(({ orgId, error }) => [orgId, String(error)]));
+    // Sealing continues when the file cannot be written.
+    await ctx.seenHeads.write().catch(onError);
   };
   const loop = startLoop(pass, { intervalMs: SEAL_EVERY_MS, onError });
   let soon: NodeJS.Timeout | undefined;
@@ -42,7 +40,7 @@ export function startSealing(
       unsubscribe();
       clearTimeout(soon);
       await loop.stop();
-      await ctx.eventHeads.write({ now: true }).catch(onError);
+      await ctx.seenHeads.write({ now: true }).catch(onError);
     },
   };
 }

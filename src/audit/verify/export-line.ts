@@ -4,19 +4,17 @@ import { compile, explainFirst } from '../../http/validation.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
 import { EventActor } from '../events/schema.js';
-import type { Checkpoint, Drop, Place, Signature } from '../log/checkpoint.js';
-import type { Entry } from '../log/entry.js';
+import type { LogPosition } from '../events/hash-chain.js';
+import type { Checkpoint, DatedPosition, DropRecord, Signature } from '../log/checkpoint.js';
+import type { LogEntry } from '../log/log-entry.js';
 
-/**
- * The lines of an exported log, one JSON object each, by which it can be verified without the database: where it begins, what
- * retention dropped, then the entries in order, with signed checkpoints between them and one at the end.
- */
+// An exported log has one JSON object a line: the beginning, the promised end, drop records, then entries and checkpoints in order.
 
 const Hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const Seq = Type.Integer({ minimum: 0 });
-/** 64 bytes, in the one way in which they are written: the bits that the last letter does not need are 0. */
+/** 64 bytes in canonical base64: the unused bits of the last letter are 0. */
 const SignatureText = Type.String({ pattern: '^[A-Za-z0-9+/]{85}[AQgw]==$' });
-const SignedPlace = Type.Object({
+const SignedPosition = Type.Object({
   org_id: Uuid,
   seq: Seq,
   link: Hash,
@@ -24,11 +22,10 @@ const SignedPlace = Type.Object({
   key_id: Type.String(),
   signature: SignatureText,
 });
-const signed = SignedPlace.properties;
+const signed = SignedPosition.properties;
 const signedEnd = { ...signed, marked_from: Nullable(Type.Integer({ minimum: 1 })) };
 const closed = { additionalProperties: false };
 
-/** Where the file begins: after this entry, with this link. */
 const BeginLine = Type.Object(
   { log: Type.Object({ org_id: Uuid, after_seq: Seq, link: Hash }, closed) },
   closed,
@@ -37,10 +34,10 @@ const DropLine = Type.Object(
   { drop: Type.Object({ ...signed, dropped_before: DateTime, base_seq: Seq, base_link: Hash }, closed) },
   closed,
 );
-/** Where the whole of it ends, said at the beginning: a file that was cut off behind a checkpoint is not taken for whole. */
+/** The promised end: without it a file cut off after a checkpoint would look complete. */
 const EndLine = Type.Object({ end: Type.Object(signedEnd, closed) }, closed);
 const CheckpointLine = Type.Object({ checkpoint: Type.Object(signedEnd, closed) }, closed);
-const place = {
+const entry = {
   seq: Seq,
   id: Uuid,
   timestamp: DateTime,
@@ -48,10 +45,10 @@ const place = {
   unmarked: Type.Optional(Type.Literal(true)),
   link: Hash,
 };
-const DroppedLine = Type.Object({ ...place, dropped: Type.Literal(true) }, closed);
+const DroppedLine = Type.Object({ ...entry, dropped: Type.Literal(true) }, closed);
 const EventLine = Type.Object(
   {
-    ...place,
+    ...entry,
     org_id: Uuid,
     category: Type.String(),
     event_type: Type.String(),
@@ -70,13 +67,12 @@ type Line =
   | Static<typeof DroppedLine>
   | Static<typeof EventLine>;
 
-/** What a line says. */
-export type LogLine =
-  | { begin: { org_id: string; after_seq: number; link: Buffer } }
-  | { drop: Drop }
+export type ExportLine =
+  | { begin: LogPosition & { org_id: string } }
+  | { drop: DropRecord }
   | { end: Checkpoint }
   | { checkpoint: Checkpoint }
-  | { entry: Entry };
+  | { entry: LogEntry };
 
 const schemas = {
   log: compile(BeginLine),
@@ -87,12 +83,15 @@ const schemas = {
   entry: compile(EventLine),
 };
 
-export function writeLogLine(line: LogLine): string {
+export function formatExportLine(line: ExportLine): string {
   return `${JSON.stringify(toLine(line))}\n`;
 }
 
-function toLine(line: LogLine): Line {
-  if ('begin' in line) return { log: { ...line.begin, link: line.begin.link.toString('hex') } };
+function toLine(line: ExportLine): Line {
+  if ('begin' in line) {
+    const { org_id, seq, link } = line.begin;
+    return { log: { org_id, after_seq: seq, link: link.toString('hex') } };
+  }
   if ('end' in line) return { end: toEnd(line.end) };
   if ('checkpoint' in line) return { checkpoint: toEnd(line.checkpoint) };
   if ('drop' in line) {
@@ -117,14 +116,14 @@ function toEnd(end: Checkpoint) {
   return { ...toSigned(end), marked_from: end.marked_from };
 }
 
-function toSigned({ org_id, seq, link, at, key_id, signature }: Checkpoint | Drop) {
+function toSigned({ org_id, seq, link, at, key_id, signature }: Checkpoint | DropRecord) {
   const text = { link: link.toString('hex'), signature: signature.toString('base64') };
   return { org_id, seq, at: shortInstant(at), key_id, ...text };
 }
 
-/** Throws ExplainedError, which names the line. */
-export function readLogLine(text: string, number: number): LogLine {
-  const wrong = (why: string) => new ExplainedError(`line ${number} is not of an exported log: ${why}`);
+export function parseExportLine(text: string, number: number): ExportLine {
+  const wrong = (why: string) =>
+    new ExplainedError(`line ${number} is not a line of an exported log: ${why}`);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -133,7 +132,9 @@ export function readLogLine(text: string, number: number): LogLine {
   }
   const names = Object.keys(value ?? {});
   if (names.includes('filtered')) {
-    throw new ExplainedError('the file is a filtered export: only a whole one can be verified');
+    throw new ExplainedError(
+      'the file is a filtered export, which cannot be verified: export the log without filters',
+    );
   }
   const kind = (['log', 'drop', 'end', 'checkpoint', 'dropped'] as const).find((name) =>
     names.includes(name),
@@ -142,13 +143,16 @@ export function readLogLine(text: string, number: number): LogLine {
   if (!validate(value)) throw wrong(explainFirst(validate.errors ?? []));
   return fromLine(value as Line, (time) => {
     const instant = parseInstant(time);
-    if (instant === undefined) throw wrong(`${time} is no time`);
+    if (instant === undefined) throw wrong(`${time} must be an RFC 3339 date-time`);
     return instant;
   });
 }
 
-function fromLine(line: Line, time: (text: string) => Instant): LogLine {
-  if ('log' in line) return { begin: { ...line.log, link: bytes(line.log.link) } };
+function fromLine(line: Line, time: (text: string) => Instant): ExportLine {
+  if ('log' in line) {
+    const { org_id, after_seq, link } = line.log;
+    return { begin: { org_id, seq: after_seq, link: bytes(link) } };
+  }
   if ('end' in line) return { end: fromEnd(line.end, time) };
   if ('checkpoint' in line) return { checkpoint: fromEnd(line.checkpoint, time) };
   if ('drop' in line) {
@@ -179,9 +183,9 @@ function fromEnd(end: Static<typeof EndLine>['end'], time: (text: string) => Ins
 }
 
 function fromSigned(
-  { org_id, seq, link, at, key_id, signature }: Static<typeof SignedPlace>,
+  { org_id, seq, link, at, key_id, signature }: Static<typeof SignedPosition>,
   time: (text: string) => Instant,
-): Place & Signature {
+): DatedPosition & Signature {
   const binary = { link: bytes(link), signature: Buffer.from(signature, 'base64') };
   return { org_id, seq, at: time(at), key_id, ...binary };
 }

@@ -1,12 +1,8 @@
 import type { Sql } from '../../db/pool.js';
 import type { Instant } from '../../lib/instant.js';
 
-/**
- * The months before `before`, the beginning of one, in which an organization has events, newest first, by their first instants. Some
- * may have none, or no longer.
- */
+/** The months before `before` in which an organization has or had events, newest first, by their first instants. */
 export async function monthsWithEvents(sql: Sql, orgId: string, before: Instant): Promise<Instant[]> {
-  // From one month to the one before it by the indexes.
   const { rows } = await sql.query<{ month: Instant }>(
     `with recursive found (month) as (
        select $2::timestamptz

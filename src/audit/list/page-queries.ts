@@ -3,37 +3,35 @@ import { prepared } from '../../db/prepared.js';
 import { Conditions } from '../../lib/conditions.js';
 import type { Instant } from '../../lib/instant.js';
 import { addFilter, FILTER_COLUMNS, type EventFilter, type FilterColumn } from '../events/queries.js';
-import { AS_TEXTS, SHORT_COLUMNS, type EventTexts } from './event-text.js';
-import { within, type Window } from './window.js';
+import { readTextRows, SHORT_COLUMNS, type EventTextRow } from './event-text.js';
+import { inWindow, type MonthWindow } from './month-window.js';
 
-export type Place = readonly [occurredAt: Instant, id: string];
-
-/** Ids begin here. */
-export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
-
-export interface PageAsked {
-  orgId: string;
-  filter: EventFilter;
-  /** Events before this place, newest first. */
-  before: Place;
-  count: number;
-  /** Those of these months. `last`: none at all when there are events of later ones. Undefined: of all months. */
-  months?: Window & { last: boolean; isRecent: boolean };
+export interface SortKey {
+  occurredAt: Instant;
+  id: string;
 }
 
-/** Of a short read: each is looked for by itself, in every month. */
-const MOST_VALUES = 4;
+export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
 
-/** No page is longer, with the one that shows that there are more. */
-const MOST_EVENTS = 101;
+export interface PageRequest {
+  orgId: string;
+  filter: EventFilter;
+  before: SortKey;
+  count: number;
+  /** Default: all months. `last`: return no rows when later months have events. `isRecent`: prepare the statement. */
+  months?: MonthWindow & { last: boolean; isRecent: boolean };
+}
 
-/** What a page is read along: an index that has the events of each of these in the order of time. */
+/** A short read probes the index of every month for each value. */
+const MAX_SHORT_VALUES = 4;
+
+/** The longest page, and one event that shows that there are more. */
+const MAX_ROWS = 101;
+
+/** The column whose index has the events of each value in the order of time. */
 type Lead = { column: FilterColumn; of: readonly string[] } | { column: 'event_type'; categories: true };
 
-/**
- * Which column leads is for us to say: a plan that is made once for all values has to be good for each. `undecided`: only the values
- * tell, so it is planned for each anew, by what the database knows of them.
- */
+/** Chooses the index of the page, since the generic plan must be good for all values. `undecided`: the planner chooses by the values. */
 function leadOf(filter: EventFilter): Lead | 'undecided' | undefined {
   const included = (name: FilterColumn) => [
     ...new Set(filter.columns.find(({ column }) => column === name)?.include),
@@ -48,30 +46,29 @@ function leadOf(filter: EventFilter): Lead | 'undecided' | undefined {
   return categories.length > 0 ? { column: 'event_type', categories: true } : undefined;
 }
 
-/** Is it about one thing, or some? */
-export function isAbout(filter: EventFilter): boolean {
+export function isAboutResource(filter: EventFilter): boolean {
   const lead = leadOf(filter);
   return typeof lead === 'object' && lead.column === 'resource_id';
 }
 
-/** Is the page read along an index with nothing to be left out, however few pass the filter? */
-export function isShort(filter: EventFilter): boolean {
+/** Whether an index returns exactly the rows of the page, so that none are read and discarded. */
+export function isShortRead(filter: EventFilter): boolean {
   const lead = leadOf(filter);
   if (lead === undefined || lead === 'undecided') return filter.columns.length === 0;
-  const isAlone = filter.columns.length === 1 && filter.columns[0]!.exclude.length === 0;
-  return isAlone && 'of' in lead && lead.of.length <= MOST_VALUES;
+  const isOnlyCondition =
+    filter.columns.length === 1 && filter.columns.every(({ exclude }) => exclude.length === 0);
+  return isOnlyCondition && 'of' in lead && lead.of.length <= MAX_SHORT_VALUES;
 }
 
 /**
- * A page of events, newest first, whose plan can be made once: the planner sees no value (a `select` around each hides it), so that
- * it has no reason to plan for each anew, which takes three times as long as all the rest.
+ * A page of events, newest first. A `select` around each value hides it from the planner, which then keeps one generic plan. Planning
+ * for each request takes three times as long as the remaining work.
  *
- * It has to read in the order of an index and to stop when the page is full, though it takes any organization and any type for one
- * of few events. Two limits see to that: of a number it does not know it takes a tenth of what there is, however little; and
- * the known one outside holds where there is much. And a page of one type goes from one place to another of the index that begins
- * with it, by row values and in their order: with `=` it may as well walk through all events for one type of them.
+ * The plan must follow an index and stop at a full page, although the planner expects few events of any organization or type. For a
+ * parameterised LIMIT the planner assumes 10 % of the rows; the literal outer limit bounds the estimate for large tables. Row values
+ * bound the scan of one type: with `=` the planner may scan all events and filter by type.
  */
-function pageStatement({ orgId, filter, before, count, months }: PageAsked): Statement {
+function pageStatement({ orgId, filter, before, count, months }: PageRequest): Statement {
   const lead = leadOf(filter);
   const steered = lead !== 'undecided';
   const hide = (value: string, type: string) =>
@@ -80,12 +77,12 @@ function pageStatement({ orgId, filter, before, count, months }: PageAsked): Sta
   const given = (value: unknown, type: string) => hide(where.parameter(value), type);
   const org = given(orgId, 'uuid');
   const limit = given(count, 'int');
-  const [at, id] = [given(before[0], 'timestamptz'), given(before[1], 'uuid')];
+  const [at, id] = [given(before.occurredAt, 'timestamptz'), given(before.id, 'uuid')];
   const since = given(filter.since ?? '-infinity', 'timestamptz');
   where.add(() => `org_id = ${org}`);
-  if (months) where.add(() => within('occurred_at', months));
+  if (months) where.add(() => inWindow('occurred_at', months));
   if (months?.last) {
-    // By the newest of each: a planner that looks for any takes it that there is one, and reads on and on when there is none.
+    // Compares the newest row: for `exists` the planner expects a match soon and scans everything when there is none.
     const isOlder = (table: string, column: string) => `coalesce(
       (select ${column} from ${table} where org_id = ${org} order by ${column} desc limit 1) < '${months.to}', true)`;
     where.add(() => isOlder('event_months', 'month')).add(() => isOlder('unsealed_events', 'occurred_at'));
@@ -95,19 +92,16 @@ function pageStatement({ orgId, filter, before, count, months }: PageAsked): Sta
   addFilter(where, { columns: others, since: undefined, until: undefined }, 'events', hide);
 
   const order = 'occurred_at desc, id desc';
-  /**
-   * Those between two places, of all events or of one `value` of a column. That it is not null follows from that, but the planner does
-   * not see it, and the index of resources has no others.
-   */
+  /** Scans one index range. `is not null` lets the planner use the partial index of resources. */
   const along = (column?: FilterColumn, value?: string) => {
-    const place = (...of: string[]) => (value === undefined ? of : [value, ...of]).join(', ');
-    const [places, ordered, there] = column
+    const bound = (...of: string[]) => (value === undefined ? of : [value, ...of]).join(', ');
+    const [key, ordered, there] = column
       ? [`${column}, occurred_at, id`, `${column} desc, ${order}`, `and ${column} is not null`]
       : ['occurred_at, id', order, ''];
     return `select ${SHORT_COLUMNS} from events
      where ${where.text} ${there}
-       and (${places}) < (${place(at, id)})
-       and (${places}) >= (${place(since, `'${FIRST_ID}'::uuid`)})
+       and (${key}) < (${bound(at, id)})
+       and (${key}) >= (${bound(since, `'${FIRST_ID}'::uuid`)})
      order by ${ordered}
      limit ${limit}`;
   };
@@ -124,29 +118,44 @@ function pageStatement({ orgId, filter, before, count, months }: PageAsked): Sta
     if (more.length === 0) return along(lead.column, given(first, type));
     return merged(lead.column, `select unnest(${given(lead.of, `${type}[]`)})`);
   };
-  const text = `select * from (${page()}) page limit ${MOST_EVENTS}`;
-  const isKept = steered && (months?.isRecent ?? true);
+  const text = `select * from (${page()}) page limit ${MAX_ROWS}`;
+  const isPrepared = steered && (months?.isRecent ?? true);
   const composed = filter.columns.length > 0;
-  return isKept ? prepared(text, where.values, { composed }) : { text, values: where.values };
+  return isPrepared ? prepared(text, where.values, { composed }) : { text, values: where.values };
 }
 
-/** The types of which there may be events of the categories that the filter includes. */
 function typesOf(
   org: string,
   filter: EventFilter,
-  months: Window | undefined,
+  months: MonthWindow | undefined,
   given: (value: unknown, type: string) => string,
 ): string {
   const { include } = filter.columns.find(({ column }) => column === 'category')!;
   const categories = given(include, 'text[]');
   const included = `org_id = ${org} and category = any (${categories}::text[])`;
-  return `select event_type from event_months where ${included}${months ? ` and ${within('month', months)}` : ''}
+  return `select event_type from event_months where ${included}${months ? ` and ${inWindow('month', months)}` : ''}
     union select event_type from unsealed_events where ${included}`;
 }
 
-/** Rows of what was asked for; those with a long payload come without it. */
-export async function readPage(sql: Sql, asked: PageAsked): Promise<EventTexts[]> {
-  const statement = { ...pageStatement(asked), ...AS_TEXTS };
-  const { rows } = await sql.query<EventTexts & Record<string, unknown>>(statement);
-  return rows;
+export function readPage(sql: Sql, request: PageRequest): Promise<EventTextRow[]> {
+  return readTextRows(sql, pageStatement(request));
+}
+
+export async function getRecentEvent(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  window: MonthWindow,
+): Promise<EventTextRow | undefined> {
+  const statement = prepared(
+    `select ${SHORT_COLUMNS} from events
+     where org_id = $1 and id = $2 and ${inWindow('occurred_at', window)} and occurred_at = (
+       select occurred_at from event_log where org_id = $1 and event_id = $2
+       union all
+       select occurred_at from unsealed_events where org_id = $1 and event_id = $2
+       limit 1)`,
+    [orgId, id],
+  );
+  const rows = await readTextRows(sql, statement);
+  return rows.at(0);
 }
