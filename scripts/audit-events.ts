@@ -1,6 +1,6 @@
 import { CATALOGUE, type EventType } from '../src/audit/events/catalogue.js';
 
-/** The page that lists every event, made from the catalogue in code: what is listed is what is written. */
+/** Writes docs/audit-events.md from the catalogue. */
 
 interface Schema {
   type?: string | string[];
@@ -17,10 +17,9 @@ const BEGINNING = `# Audit events
 
 Made from \`src/audit/events/catalogue.ts\` by \`npm run generate\`. Do not edit.
 
-Every change of state, and everything that gives or takes access, leaves one of these events, written in the transaction of the
-change. What is imported keeps the types it came with. Each has \`id\`, \`org_id\`, \`timestamp\` (microseconds), \`category\`,
-\`event_type\`, \`actor\` (a snapshot: nothing changes it later) and \`payload\`. How they are kept from being changed says
-[decision 14](decisions/0014-a-log-that-shows-what-was-changed.md).`;
+The service writes one of these events for every change of state and of access, in the transaction of the change. Imported events keep
+their types. An event has \`id\`, \`org_id\`, \`timestamp\` (microseconds), \`category\`, \`event_type\`, \`actor\` (a snapshot) and
+\`payload\`. [Decision 14](decisions/0014-a-log-that-shows-what-was-changed.md) explains how a change of an event is detected.`;
 
 export function auditEventsPage(): string {
   const types = Object.keys(CATALOGUE) as EventType[];
@@ -45,11 +44,10 @@ function describeEvent(type: EventType): string {
   ].join('\n\n');
 }
 
-/** With those of objects inside, by their path. */
+/** Includes the fields of objects inside, by their paths. */
 function fieldsOf(schema: Schema, path = ''): [string, Schema][] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
     const optional = schema.required?.includes(name) ? '' : '?';
-    // One that may have any has none by name.
     return Object.keys(field.properties ?? {}).length > 0
       ? fieldsOf(field, `${path}${name}.`)
       : [[`${path}${name}${optional}`, field] as [string, Schema]];

@@ -3,18 +3,11 @@ import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js
 import { STATUSES } from '../../sandboxes/spec/schema.js';
 import type { EventActor } from './schema.js';
 
-/**
- * Every event this service writes. History that is imported may bring others. docs/audit-events.md is made from this, and
- * what does not fit it does not compile, or fails the test that wrote it.
- */
-
 type ActorKind = EventActor['kind'];
 
-interface Entry<Payload extends TSchema> {
+interface CatalogueEntry<Payload extends TSchema> {
   category: string;
-  /** Who can be the actor. */
   actors: readonly ActorKind[];
-  /** When it is written, as a sentence. */
   when: string;
   payload: Payload;
 }
@@ -24,7 +17,7 @@ function event<P extends TProperties>(
   actors: readonly ActorKind[],
   when: string,
   payload: P,
-): Entry<ReturnType<typeof closed<P>>> {
+): CatalogueEntry<ReturnType<typeof closed<P>>> {
   return { category, actors, when, payload: closed(payload) };
 }
 
@@ -34,7 +27,7 @@ function closed<P extends TProperties>(properties: P) {
 
 const text = Type.String();
 const count = Type.Integer({ minimum: 0 });
-const reason = Type.String({ description: 'Why, as a word.' });
+const reason = Type.String({ description: 'The reason, as a code.' });
 const time = Nullable(DateTime);
 const status = Words([...STATUSES]);
 const CALLER = ['api_key', 'user'] as const;
@@ -42,7 +35,6 @@ const OPERATOR = ['system'] as const;
 const SYSTEM = ['system'] as const;
 const ANYONE = ['api_key', 'user', 'system'] as const;
 
-/** What every event of a sandbox begins with. */
 const sandbox = { sandbox_id: Uuid, name: text };
 const transition = { previous_status: status, status, reason };
 const run = { ...sandbox, run_id: Nullable(Uuid) };
@@ -61,7 +53,7 @@ const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels
 const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Type.Null()]));
 const member = { member_id: Uuid, user_id: Uuid, redacted_email: text, role: text };
 const key = { api_key_id: Uuid, name: text, prefix: text };
-/** Scheme, host and port: paths of webhooks have secrets in them. */
+/** `destination`: without the path, which may have secrets. */
 const webhook = { webhook_id: Uuid, destination: text };
 const webhookProperties = closed({
   destination: text,
@@ -71,17 +63,17 @@ const webhookProperties = closed({
 });
 
 export const CATALOGUE = {
-  org_created: event('org', OPERATOR, 'An organization was made.', { name: text, slug: text }),
+  org_created: event('org', OPERATOR, 'An organization was created.', { name: text, slug: text }),
   history_imported: event(
     'org',
     OPERATOR,
-    'History was imported: how many records of each kind were new. The events among them are what others wrote elsewhere.',
+    'History was imported. The payload counts the new records of each kind; another system wrote the imported events.',
     { sandboxes: count, runs: count, volumes: count, accruals: count, events: count },
   ),
   quota_changed: event(
     'quota',
     ANYONE,
-    'What the organization may have was changed: the quotas that differ.',
+    'Quotas of the organization were changed. The payload has the changed quotas.',
     {
       before: quotas,
       after: quotas,
@@ -90,13 +82,13 @@ export const CATALOGUE = {
   price_book_changed: event(
     'billing',
     SYSTEM,
-    'A service began with another price book than the one before it, or with none (null). The hash is SHA-256 of its canonical JSON.',
+    'A service started with another price book than the previous one, or without one (null). The hash is the SHA-256 of its canonical JSON.',
     { sha256: Nullable(text), previous_sha256: Nullable(text), currency: Nullable(text) },
   ),
-  member_added: event('member', ANYONE, 'A person was listed as a member.', member),
-  member_removed: event('member', ANYONE, 'A person was taken off the list of members.', member),
+  member_added: event('member', ANYONE, 'A member was added.', member),
+  member_removed: event('member', ANYONE, 'A member was removed.', member),
 
-  api_key_created: event('api_key', ANYONE, 'An API key was made.', {
+  api_key_created: event('api_key', ANYONE, 'An API key was created.', {
     ...key,
     scopes: Type.Array(text),
     labels: StringMap(),
@@ -107,22 +99,22 @@ export const CATALOGUE = {
   api_key_rotated: event(
     'api_key',
     ANYONE,
-    'An API key got a new secret; the one before ends at `previous_until`.',
+    'An API key got a new secret. The previous secret is valid until `previous_until`.',
     { ...key, previous_prefix: text, previous_until: DateTime },
   ),
-  api_key_expired: event('api_key', SYSTEM, 'The time of an API key was over.', {
+  api_key_expired: event('api_key', SYSTEM, 'An API key expired.', {
     ...key,
     expires_at: DateTime,
   }),
   api_key_refused_often: event(
     'api_key',
     SYSTEM,
-    'A known key was refused often within a minute, because of any of these. Written at most once an hour a key.',
+    'An API key was refused often within a minute, for these reasons. Written at most once an hour for each key.',
     { ...key, refusals: count, reasons: Type.Array(reason) },
   ),
-  api_key_revoked: event('api_key', ANYONE, 'An API key was revoked; it opens nothing any more.', key),
+  api_key_revoked: event('api_key', ANYONE, 'An API key was revoked.', key),
 
-  sandbox_created: event('sandbox', CALLER, 'A sandbox was made; it has not been started.', {
+  sandbox_created: event('sandbox', CALLER, 'A sandbox was created, without a start.', {
     ...sandbox,
     slug: text,
     image: text,
@@ -130,53 +122,56 @@ export const CATALOGUE = {
     status,
     reason,
   }),
-  sandbox_start_requested: event('sandbox', CALLER, 'A start was asked for and admitted.', {
+  sandbox_start_requested: event('sandbox', CALLER, 'A start was requested and admitted.', {
     ...run,
     ...transition,
   }),
   sandbox_start_queued: event(
     'sandbox',
     CALLER,
-    'A start or restart was asked for while it was stopping. It was admitted, and follows when the run has ended.',
+    'A start or restart was requested and admitted while the sandbox was stopping. It follows the end of the run.',
     { ...run, ...transition },
   ),
   sandbox_start_waiting: event(
     'sandbox',
     SYSTEM,
-    'A start has waited for a place for a minute. Written once a run. The reason is `insufficient_capacity`, or `no_worker` when no worker that is there can run it.',
+    'A start has waited for placement for a minute. Written once for each run. The reason is `insufficient_capacity`, or `no_worker` when no present worker can run the sandbox.',
     { ...run, ...transition, vcpus: count, memory_mib: count, disk_mib: count },
   ),
   sandbox_started: event(
     'sandbox',
     SYSTEM,
-    'The runtime runs it. The status stays what it was when a stop or a deletion came before.',
+    'The runtime started the sandbox. A stop or a deletion requested earlier keeps its status.',
     { ...run, ...transition, started_at: time },
   ),
   sandbox_stop_requested: event(
     'sandbox',
     ANYONE,
-    'A stop was asked for, by a caller or because its time was up. With the reason `restart` a start follows; a stop while it is stopping gives up the start that was to follow.',
+    'A caller or a time limit requested a stop. With the reason `restart` a start follows. A second stop cancels that start.',
     {
       ...run,
       ...transition,
     },
   ),
-  sandbox_stopped: event('sandbox', SYSTEM, 'Its run ended in order.', { ...end, ...transition }),
-  sandbox_failed: event('sandbox', SYSTEM, 'Its run could not start, crashed or was lost.', {
+  sandbox_stopped: event('sandbox', SYSTEM, 'The run of a sandbox ended in order.', {
     ...end,
     ...transition,
   }),
-  sandbox_renamed: event('sandbox', CALLER, 'Its name or its slug was changed.', {
+  sandbox_failed: event('sandbox', SYSTEM, 'The run of a sandbox could not start, crashed or was lost.', {
+    ...end,
+    ...transition,
+  }),
+  sandbox_renamed: event('sandbox', CALLER, 'The name or the slug of a sandbox was changed.', {
     sandbox_id: Uuid,
     before: names,
     after: names,
   }),
-  sandbox_relabelled: event('sandbox', CALLER, 'Its labels were replaced.', {
+  sandbox_relabelled: event('sandbox', CALLER, 'The labels of a sandbox were replaced.', {
     sandbox_id: Uuid,
     before: labels,
     after: labels,
   }),
-  sandbox_destroyed: event('sandbox', CALLER, 'A caller deleted it; it has no status any more.', {
+  sandbox_destroyed: event('sandbox', CALLER, 'A caller deleted a sandbox. Its status becomes null.', {
     ...run,
     slug: text,
     previous_status: status,
@@ -186,7 +181,7 @@ export const CATALOGUE = {
   sandbox_removed: event(
     'sandbox',
     SYSTEM,
-    'An ephemeral sandbox ended and went; it has no status any more.',
+    'An ephemeral sandbox was removed after its end. Its status becomes null.',
     {
       ...run,
       slug: text,
@@ -195,28 +190,23 @@ export const CATALOGUE = {
       reason,
     },
   ),
-  sandbox_run_closed: event(
-    'sandbox',
-    SYSTEM,
-    'The run of a sandbox that was deleted while it ran came to its end.',
-    {
-      ...end,
-      previous_status: status,
-      status: Type.Null(),
-    },
-  ),
+  sandbox_run_closed: event('sandbox', SYSTEM, 'The run of a deleted sandbox ended.', {
+    ...end,
+    previous_status: status,
+    status: Type.Null(),
+  }),
 
   volume_created: event(
     'volume',
     ANYONE,
-    'A volume was made; each organization begins with its host volume.',
+    'A volume was created. Every organization has a host volume from its creation.',
     {
       ...volume,
       kind: Words(['host', 'managed']),
       capacity_gib: Nullable(Type.Integer()),
     },
   ),
-  volume_updated: event('volume', CALLER, 'Its cap or its labels were changed.', {
+  volume_updated: event('volume', CALLER, 'The capacity or the labels of a volume were changed.', {
     ...volume,
     before: volumeProperties,
     after: volumeProperties,
@@ -224,19 +214,24 @@ export const CATALOGUE = {
   volume_deletion_scheduled: event(
     'volume',
     CALLER,
-    'A volume was deleted; until `purge_at` it can be restored.',
+    'A volume was deleted. It can be restored until `purge_at`.',
     {
       ...volume,
       purge_at: DateTime,
     },
   ),
-  volume_restored: event('volume', CALLER, 'A deletion was taken back in time.', volume),
-  volume_purged: event('volume', SYSTEM, 'The time to restore it is over; its data is gone.', volume),
+  volume_restored: event('volume', CALLER, 'A deleted volume was restored.', volume),
+  volume_purged: event(
+    'volume',
+    SYSTEM,
+    'The data of a deleted volume was purged. It cannot be restored.',
+    volume,
+  ),
 
   secrets_resealed: event(
     'secret',
     OPERATOR,
-    'Secrets of the organization were sealed again, under another key.',
+    'Secrets of the organization were sealed again under another key.',
     {
       count,
       key_id: text,
@@ -251,35 +246,32 @@ export const CATALOGUE = {
     },
   ),
 
-  webhook_created: event('webhook', ANYONE, 'A webhook was made.', {
+  webhook_created: event('webhook', ANYONE, 'A webhook was created.', {
     ...webhook,
     event_types: Type.Array(text),
   }),
   webhook_updated: event(
     'webhook',
     ANYONE,
-    'What a webhook sends, where to, or whether at all was changed.',
+    'The destination, the event types, the description or the status of a webhook was changed.',
     {
       webhook_id: Uuid,
       before: webhookProperties,
       after: webhookProperties,
-      url_changed: Type.Boolean({ description: 'The path of the URL is not shown; this tells of it.' }),
+      url_changed: Type.Boolean({
+        description: 'Whether the URL changed, including its path, which is not shown.',
+      }),
     },
   ),
-  webhook_deleted: event('webhook', ANYONE, 'A webhook was deleted, with its deliveries.', webhook),
+  webhook_deleted: event('webhook', ANYONE, 'A webhook and its deliveries were deleted.', webhook),
   webhook_secret_rotated: event(
     'webhook',
     ANYONE,
-    'A webhook got a new secret; the one before signs as well until `previous_until`, or not (null).',
+    'A webhook got a new secret. The previous secret also signs until `previous_until`, or not at all (null).',
     { ...webhook, previous_until: time },
   ),
-  webhook_tested: event(
-    'webhook',
-    ANYONE,
-    'Somebody had this event sent to a webhook, to see it work.',
-    webhook,
-  ),
-  webhook_redelivery_requested: event('webhook', ANYONE, 'An event is sent to a webhook once more.', {
+  webhook_tested: event('webhook', ANYONE, 'A caller sent this event to a webhook as a test.', webhook),
+  webhook_redelivery_requested: event('webhook', ANYONE, 'A caller requested another delivery of an event.', {
     webhook_id: Uuid,
     delivery_id: Uuid,
     event_id: Uuid,
@@ -287,35 +279,28 @@ export const CATALOGUE = {
   webhook_disabled: event(
     'webhook',
     SYSTEM,
-    'Nothing but failures for a long time (`failing`), or the answer 410 (`gone`): nothing is sent until somebody makes the webhook active again.',
+    'A webhook failed for a long time (`failing`) or answered 410 (`gone`). It gets no deliveries until a caller activates it again.',
     { ...webhook, reason, failing_since: DateTime, failures: count },
   ),
 
-  events_exported: event('event', ANYONE, 'Audit events were exported; written when it began.', {
+  events_exported: event('event', ANYONE, 'An export of audit events began.', {
     format: Words(['ndjson', 'csv']),
-    filters: Type.Object({}, { additionalProperties: true, description: 'As they were asked for.' }),
+    filters: Type.Object({}, { additionalProperties: true, description: 'The filters as requested.' }),
     after_seq: count,
     up_to_seq: count,
   }),
-  event_key_rotated: event(
-    'event',
-    SYSTEM,
-    'The log is signed with another key from here on; written when it first was.',
-    { key_id: text, previous_key_id: text },
-  ),
-  event_retention_changed: event(
-    'event',
-    OPERATOR,
-    'How many months events are kept was changed; null is for ever.',
-    {
-      before_months: Nullable(count),
-      after_months: Nullable(count),
-    },
-  ),
+  event_key_rotated: event('event', SYSTEM, 'The key that signs the event log was replaced.', {
+    key_id: text,
+    previous_key_id: text,
+  }),
+  event_retention_changed: event('event', OPERATOR, 'The retention of events was changed. Null: for ever.', {
+    before_months: Nullable(count),
+    after_months: Nullable(count),
+  }),
   events_dropped: event(
     'event',
     SYSTEM,
-    'Events before a time were dropped, as retention says, of those in the log up to `up_to_seq`.',
+    'Retention dropped events before a time, of the entries of the log up to `up_to_seq`.',
     { count, dropped_before: DateTime, up_to_seq: count, oldest_seq_left: count },
   ),
 } as const;
