@@ -1,11 +1,11 @@
 import { pino, type Logger } from 'pino';
+import { ActiveEventKeys } from './audit/events/active-keys.js';
 import { operator } from './audit/events/actor.js';
 import { type EventKeys } from './audit/events/event-keys.js';
-import { ActiveEventKeys } from './audit/events/active-keys.js';
 import { activateKeys } from './audit/log/activate-keys.js';
-import { BrokenLog } from './audit/log/verify-head.js';
 import { SeenHeads, seenHeadsFile } from './audit/log/seen-heads.js';
 import { describeEventKeys, eventKeySourceOf, openEventKeys } from './audit/log/signing-key.js';
+import { BrokenLog } from './audit/log/verify-head.js';
 import type { Config } from './config/options.js';
 import { type ServiceContext } from './context.js';
 import { listenForChanges } from './db/changes.js';

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { actorId, RECONCILER } from '../../src/audit/events/actor.js';
-import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
 import { canonicalJson } from '../../src/audit/events/canonical-json.js';
+import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
 import { leafOf, type EventContent } from '../../src/audit/events/hash-chain.js';
 import type { EventActor } from '../../src/audit/events/schema.js';
 import type { LoadedSandbox } from './load-sandboxes.js';

@@ -1,7 +1,7 @@
 import type { Client } from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { linkOf, genesisLink } from '../../src/audit/events/hash-chain.js';
 import type { EventKeys } from '../../src/audit/events/event-keys.js';
+import { linkOf, genesisLink } from '../../src/audit/events/hash-chain.js';
 import { signCheckpoint } from '../../src/audit/log/checkpoint.js';
 import { monthAfter, startOfMonth } from '../../src/lib/instant.js';
 import { copyRows, RowWriter, type Cell } from './copy.js';

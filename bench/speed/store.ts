@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { type EventKeys } from '../../src/audit/events/event-keys.js';
 import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
+import { type EventKeys } from '../../src/audit/events/event-keys.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';

@@ -4,8 +4,8 @@ import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
 import { makeStreamed } from '../access/snapshot-answer.js';
 import type { Shared } from '../context.js';
-import { preferredType } from '../http/preferred-type.js';
 import { ApiError, badParameter } from '../http/errors.js';
+import { preferredType } from '../http/preferred-type.js';
 import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
@@ -17,8 +17,8 @@ import { EventRenderer } from './list/event-text.js';
 import { FilterParameters, readEventFilter } from './list/filter.js';
 import { list } from './list/list.js';
 import { showEvent } from './list/show.js';
-import { encodePosition, parsePosition } from './list/stream-position.js';
 import { stream } from './list/stream.js';
+import { encodePosition, parsePosition } from './list/stream-position.js';
 
 const tags = ['events'];
 const query = Type.Object(

@@ -1,15 +1,15 @@
 import type { Command } from 'commander';
-import { type EventKeys } from '../audit/events/event-keys.js';
 import { ActiveEventKeys } from '../audit/events/active-keys.js';
+import { type EventKeys } from '../audit/events/event-keys.js';
 import { registerKey } from '../audit/log/activate-keys.js';
 import { registeredKeyIds } from '../audit/log/key-queries.js';
-import { BrokenLog } from '../audit/log/verify-head.js';
 import {
   describeEventKeys,
   eventKeySourceOf,
   findEventKeys,
   openEventKeys,
 } from '../audit/log/signing-key.js';
+import { BrokenLog } from '../audit/log/verify-head.js';
 import type { Config } from '../config/options.js';
 import { noInstallation } from '../db/embedded/directory.js';
 import { isMigrated, migrate } from '../db/migrate.js';

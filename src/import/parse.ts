@@ -9,9 +9,9 @@ import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../sandboxes/spec/text.js';
 import { findInexact } from './exact.js';
-import { stripUnknownFields } from './strip-unknown.js';
 import { Line, type Kind } from './schema.js';
 import { withEphemeral, withoutSecretValues } from './spec.js';
+import { stripUnknownFields } from './strip-unknown.js';
 
 /** A line ready to be staged: its kind, and the columns of `staging.ts` in their order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 import { buildApp } from '../../src/app.js';
-import { operator } from '../../src/audit/events/actor.js';
 import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
+import { operator } from '../../src/audit/events/actor.js';
 import { SeenHeads } from '../../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../../src/context.js';
@@ -25,9 +25,9 @@ import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { startWorker } from '../../src/worker.js';
-import { expectCatalogued } from './event-catalogue.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
+import { expectCatalogued } from './event-catalogue.js';
 
 /** A complete service on a new database: HTTP on a real port, worker, runtime. */
 export interface TestService {

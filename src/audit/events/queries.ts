@@ -65,12 +65,13 @@ export async function getEvent(sql: Sql, orgId: string, id: string): Promise<Eve
      limit 1`,
     [orgId, id],
   );
-  if (!times[0]) return undefined;
+  const time = times.at(0);
+  if (!time) return undefined;
   const { rows } = await sql.query<EventRow & Record<string, unknown>>(
     `select ${COLUMNS} from events where org_id = $1 and occurred_at = $2 and id = $3`,
-    [orgId, times[0].occurred_at, id],
+    [orgId, time.occurred_at, id],
   );
-  return rows[0];
+  return rows.at(0);
 }
 
 export const FILTER_COLUMNS = {

@@ -11,8 +11,8 @@ import { readKnownFilter } from '../list/known-event-types.js';
 import { getHead, linkAt, readCheckpoints } from '../log/chain-queries.js';
 import type { Checkpoint, DropRecord } from '../log/checkpoint.js';
 import { listDrops } from '../log/retention-queries.js';
-import { formatExportLine } from '../verify/export-line.js';
 import { readEntries } from '../verify/entry-batches.js';
+import { formatExportLine } from '../verify/export-line.js';
 import { CSV_HEADER, csvOfEntries } from './csv.js';
 
 export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;

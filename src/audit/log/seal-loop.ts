@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import type { Changes } from '../../db/changes.js';
 import { startLoop } from '../../lib/loop.js';
-import type { SealContext } from './seal-context.js';
 import { sealEvents } from './seal.js';
+import type { SealContext } from './seal-context.js';
 
 /** The sealer polls at this interval when a notification is lost. In milliseconds. */
 const SEAL_EVERY_MS = 1_000;

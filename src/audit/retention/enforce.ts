@@ -22,8 +22,8 @@ import {
   type EventKey,
 } from '../log/retention-queries.js';
 import { isRetentionTrusted, type SignedRetention } from '../log/retention-signature.js';
-import type { SealContext } from '../log/seal-context.js';
 import { sealQueue } from '../log/seal.js';
+import type { SealContext } from '../log/seal-context.js';
 import { BrokenLog } from '../log/verify-head.js';
 import { findLastDue } from './last-due-entry.js';
 import { monthsWithEvents } from './month-queries.js';

@@ -3,8 +3,8 @@ import { DateTime, Nullable, Uuid } from '../../http/schema.js';
 import { compile, explainFirst } from '../../http/validation.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
-import { EventActor } from '../events/schema.js';
 import type { LogPosition } from '../events/hash-chain.js';
+import { EventActor } from '../events/schema.js';
 import type { Checkpoint, DatedPosition, DropRecord, Signature } from '../log/checkpoint.js';
 import type { LogEntry } from '../log/log-entry.js';
 

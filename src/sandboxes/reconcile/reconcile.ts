@@ -13,8 +13,8 @@ import { Calls } from './calls.js';
 import { decide } from './decide.js';
 import { IdleClocks } from './idle.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.js';
-import { markDestroyed } from './record-queries.js';
 import { recordObservations, type Observation } from './record.js';
+import { markDestroyed } from './record-queries.js';
 
 /** How exact the end of a run is known whose container vanished with its record, in milliseconds. */
 const TOUCH_INTERVAL_MS = 10_000;

@@ -9,9 +9,9 @@ import { verifyFile } from '../../../src/audit/verify/verify-file.js';
 import { expectRefused, run, runJson, urlOf } from '../../support/cli.js';
 import type { Client } from '../../support/client.js';
 import { untilSealed, wholeLog } from '../../support/event-log.js';
+import { until } from '../../support/polling.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { askAndStare } from '../../support/unread-response.js';
-import { until } from '../../support/polling.js';
 
 let service: TestService;
 let client: Client;

@@ -14,8 +14,8 @@ import { run, urlOf } from '../../support/cli.js';
 import type { Client } from '../../support/client.js';
 import { tamper } from '../../support/event-log.js';
 import { clientOf, importAll, line } from '../../support/import-lines.js';
-import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
+import { startTestService, type TestService } from '../../support/service.js';
 
 /** Partitions are created and dropped during reads and writes. This service seals only on request. */
 let service: TestService;

@@ -6,8 +6,8 @@ import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import type { Sql } from '../../../src/db/pool.js';
 import type { Client } from '../../support/client.js';
 import { wholeLog } from '../../support/event-log.js';
-import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
+import { startTestService, type TestService } from '../../support/service.js';
 
 /** This service seals only on request. */
 let service: TestService;

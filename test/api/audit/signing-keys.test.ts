@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { ActiveEventKeys } from '../../../src/audit/events/active-keys.js';
 import { activateKeys } from '../../../src/audit/log/activate-keys.js';
-import { BrokenLog } from '../../../src/audit/log/verify-head.js';
-import { SeenHeads } from '../../../src/audit/log/seen-heads.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
+import { SeenHeads } from '../../../src/audit/log/seen-heads.js';
 import { openEventKeys, rotateEventKey } from '../../../src/audit/log/signing-key.js';
+import { BrokenLog } from '../../../src/audit/log/verify-head.js';
 import { verifyStore } from '../../../src/audit/verify/verify-store.js';
 import { loadConfig } from '../../../src/config/load.js';
 import { OPTION_NAMES } from '../../../src/config/options.js';
@@ -17,8 +17,8 @@ import { now } from '../../../src/lib/instant.js';
 import { startService } from '../../../src/service.js';
 import { runJson, urlOf } from '../../support/cli.js';
 import { cloneTemplate } from '../../support/database.js';
-import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
+import { startTestService, type TestService } from '../../support/service.js';
 
 /** This service seals only on request. */
 let service: TestService;

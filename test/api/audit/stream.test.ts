@@ -6,9 +6,9 @@ import { revokeKey } from '../../../src/keys/revoke.js';
 import { makeClient, type Client } from '../../support/client.js';
 import { untilSealed, wholeLog } from '../../support/event-log.js';
 import { allEvents, openEvents, type ServerEvent } from '../../support/event-stream.js';
+import { until } from '../../support/polling.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { askAndStare } from '../../support/unread-response.js';
-import { until } from '../../support/polling.js';
 
 const settings = { logKeepAliveMs: 300, maxEventFollowers: 4, usageStallMs: 700 };
 

@@ -8,10 +8,10 @@ import { inTransaction } from '../../../src/db/transaction.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { listSandboxes } from '../../../src/sandboxes/list-queries.js';
 import type { Client } from '../../support/client.js';
-import { sentDuring } from '../../support/query-plans.js';
-import { startTestService, type TestService } from '../../support/service.js';
-import { smallRequest } from '../../support/sandbox-requests.js';
 import { until } from '../../support/polling.js';
+import { sentDuring } from '../../support/query-plans.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let orgs: Client[];

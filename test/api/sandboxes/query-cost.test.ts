@@ -4,11 +4,11 @@ import { connectAlone, type Pool } from '../../../src/db/pool.js';
 import { addMillis, now, type Instant } from '../../../src/lib/instant.js';
 import { COUNTED } from '../../../src/sandboxes/list-queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
+import { loadPlenty, ONE_IN } from '../../support/bulk-rows.js';
 import type { Client } from '../../support/client.js';
 import { costOf, PLANNED, sentDuring, type Cost, type Sent } from '../../support/query-plans.js';
-import { loadPlenty, ONE_IN } from '../../support/bulk-rows.js';
-import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
+import { startTestService, type TestService } from '../../support/service.js';
 
 /** Records the statements behind each frequent read over HTTP in a large store, and explains each one to bound its cost. */
 

@@ -16,9 +16,9 @@ import { openKeyring } from '../../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
 import { startWorker } from '../../../src/worker.js';
-import { Dice } from './seeded-random.js';
 import { WEBHOOKS } from './event-receiver.js';
 import { ChaoticRuntime, type Chaos } from './faulty-runtime.js';
+import { Dice } from './seeded-random.js';
 
 /**
  * A process of the service for tests to kill: a worker, with or without the API, composed as in `sandkeep serve`. It
