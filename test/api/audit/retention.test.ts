@@ -234,7 +234,7 @@ test('verification against an export reports missing kept events, even when a ho
   );
   expect((await verify(client)).wrong).toBeNull();
   expect((await check()).wrong).toBe(
-    'the log begins after entry 5, and an export knows entry 5 of 2031-05-01T00:00:00Z: it was removed, and retention did not drop it',
+    'the log begins after entry 5, but an export has entry 5 of 2031-05-01T00:00:00Z: it was removed, and retention did not drop it',
   );
   await keep(client, null);
 });
@@ -361,7 +361,7 @@ test('the command sets the retention, and records one event per change', async (
   const client = await service.newOrg();
   const words = ['events', 'retention', '--org', client.org.slug, '--database-url', urlOf(service.database)];
   expect((await run([...words, '--months', '24'])).err).toContain(
-    'the event keys of the service, which are not here',
+    'the event keys of the service, which are missing',
   );
   words.push('--data-dir', service.directory);
   expect(await runJson([...words, '--months', '24'])).toEqual({ before_months: null, after_months: 24 });

@@ -136,7 +136,7 @@ test('a key recorded by an unknown process does not block the writes of a servic
   const client = await service.newOrg();
   expect(await sealEvents(service.ctx, never)).toEqual([]);
   await pool.query("insert into event_keys values ('somebody', decode(repeat('00', 32), 'hex'), now())");
-  await expect(sealEvents(service.ctx, never)).rejects.toThrow('the log is written under somebody');
+  await expect(sealEvents(service.ctx, never)).rejects.toThrow('the event log uses the key somebody');
   expect((await client.post('/v1/volumes', { name: 'meanwhile' })).status).toBe(200);
   await pool.query("delete from event_keys where id = 'somebody'");
   expect(await sealEvents(service.ctx, never)).toEqual([]);
