@@ -51,7 +51,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
   const renderer = new EventRenderer();
   const places = new Places(
     ctx.settings.maxEventFollowers,
-    'too many streams of events are followed: try again later',
+    'too many streams of events are open: close one, or try again later',
   );
 
   app.get(

@@ -3,20 +3,19 @@ import type { EventKeys } from './event-keys.js';
 
 type Loaded = EventKeys | undefined;
 
+/** The event keys under which this process writes events. Its pools carry `marker`. */
 export class ActiveEventKeys {
-  private load: () => Loaded | Promise<Loaded>;
+  readonly marker: EventMarker = async () => (await this.get())?.mark;
 
   /** `load`: called for each write until `activate`. */
-  constructor(load: () => Loaded | Promise<Loaded>) {
-    this.load = load;
-  }
+  constructor(private load: () => Loaded | Promise<Loaded>) {}
 
   /** The keys must be in `event_keys`: a sealer that does not know them takes their events for forged. */
   activate(keys: EventKeys): void {
     this.load = () => keys;
   }
 
-  get = async (): Promise<Loaded> => this.load();
-
-  readonly marker: EventMarker = async () => (await this.load())?.mark;
+  async get(): Promise<Loaded> {
+    return this.load();
+  }
 }

@@ -1,8 +1,8 @@
-import { Type } from 'typebox';
+import { Type, type TSchema } from 'typebox';
 import { badParameter } from '../../http/errors.js';
 import { readSince, readUntil } from '../../http/parameters.js';
 import { Repeatable, Words } from '../../http/schema.js';
-import type { EventFilter, FilterColumn } from '../events/queries.js';
+import { FILTER_COLUMNS, type EventFilter, type FilterColumn } from '../events/queries.js';
 
 const word = Type.String({ minLength: 1, maxLength: 200 });
 const excludes = 'The parameter can be repeated. A value that starts with `!` excludes its events.';
@@ -22,19 +22,21 @@ export const FilterParameters = {
   ),
   since: Type.Optional(Type.String({ description: 'Only events at or after this RFC 3339 date-time.' })),
   until: Type.Optional(Type.String({ description: 'Only events at or before this RFC 3339 date-time.' })),
-};
+} satisfies Record<FilterColumn | 'since' | 'until', TSchema>;
 
 export interface FilterQuery extends Partial<Record<FilterColumn, string[]>> {
   since?: string;
   until?: string;
 }
 
+const COLUMNS = Object.keys(FILTER_COLUMNS) as FilterColumn[];
+
 export function readEventFilter(query: FilterQuery): EventFilter {
-  const { event_type, category, actor_kind, actor_id, resource_id } = query;
   const filter: EventFilter = {
-    columns: Object.entries({ event_type, category, actor_kind, actor_id, resource_id }).flatMap(
-      ([column, values]) => (values ? [readFilter(column as FilterColumn, values)] : []),
-    ),
+    columns: COLUMNS.flatMap((column) => {
+      const values = query[column];
+      return values ? [readFilter(column, values)] : [];
+    }),
     since: readSince('since', query.since),
     until: readUntil('until', query.until),
   };
@@ -44,10 +46,12 @@ export function readEventFilter(query: FilterQuery): EventFilter {
   return filter;
 }
 
+/** The filter as requested, for the audit trail. */
 export function givenFilter(query: FilterQuery): Record<string, unknown> {
-  const { event_type, category, actor_kind, actor_id, resource_id, since, until } = query;
-  const all = { event_type, category, actor_kind, actor_id, resource_id, since, until };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+  const given = [...COLUMNS, 'since', 'until'].map(
+    (name) => [name, query[name as keyof FilterQuery]] as const,
+  );
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
 export function isEmpty({ columns, since, until }: EventFilter): boolean {

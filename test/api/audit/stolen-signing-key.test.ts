@@ -104,7 +104,7 @@ test('verification rejects a history rewritten under a replaced key', async () =
   await tamper(pool, `delete from event_checkpoints where org_id = '${client.org.id}'`);
   await updateHead(pool, signCheckpoint(stolen, { ...(await endOf(client))!, link }), true);
 
-  const wrong = `its end is signed by the key ${stolen.current.id}, which ${service.ctx.eventKeys().current.id} has replaced`;
+  const wrong = `its end is signed by the key ${stolen.current.id}, which ${service.ctx.eventKeys().current.id} replaced`;
   expect((await verify(client)).wrong).toContain(wrong);
   await client.post('/v1/volumes', { name: 'more' });
   expect(await seal()).toEqual([{ orgId: client.org.id, error: expect.any(BrokenLog) }]);
