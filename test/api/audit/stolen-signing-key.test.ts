@@ -77,9 +77,7 @@ test('verification rejects a history rewritten under a replaced key', async () =
   const stolen = rotate();
   for (const one of [client, quiet]) {
     expect(await verify(one)).toMatchObject({
-      wrong: expect.stringMatching(
-        /^its end is signed by the key [0-9a-f]{16}, which [0-9a-f]{16} replaced/,
-      ),
+      wrong: expect.stringMatching(/^its end is signed by the key [0-9a-f]{16}, which [0-9a-f]{16} replaced/),
       fault: 'unsealed',
     });
   }
