@@ -2,6 +2,7 @@ import type Docker from 'dockerode';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sleep } from '../../src/lib/sleep.js';
 import { makeClient, type Client } from '../support/client.js';
+import { readBudget, readSeed } from '../support/budget.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
 import {
   cleanUp,
@@ -17,8 +18,12 @@ import { openOwnEngine, type OwnEngine } from './support/docker-engine.js';
 import { micros } from './support/engine-journal.js';
 import { Dice } from './support/seeded-random.js';
 
-const ROUNDS = Number(process.env['SANDKEEP_CRASH_ENGINE_ROUNDS'] ?? 2);
-const SEED = Number(process.env['SANDKEEP_CRASH_SEED'] ?? Date.now() % 1_000_000);
+const BUDGET = readBudget({
+  seconds: 'SANDKEEP_CRASH_ENGINE_SECONDS',
+  count: 'SANDKEEP_CRASH_ENGINE_ROUNDS',
+  ...{ defaultSeconds: 15, least: 2, roundMs: 90_000 },
+});
+const SEED = readSeed('SANDKEEP_CRASH_SEED');
 const SETTLES_WITHIN_MS = 60_000;
 const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk'];
 
@@ -48,15 +53,19 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
   }, 180_000);
 
   test(
-    `the stored runs equal those of the engine, and no run starts twice: ${ROUNDS} rounds`,
+    `the stored runs equal those of the engine, and no run starts twice: ${BUDGET.text}`,
     async () => {
       const dice = new Dice(SEED);
-      const notes = [`SANDKEEP_CRASH_SEED=${SEED} SANDKEEP_CRASH_ENGINE_ROUNDS=${ROUNDS}`];
-      console.log(notes[0]);
+      const notes: string[] = [];
+      console.log(`crash-engine: SANDKEEP_CRASH_SEED=${SEED}, ${BUDGET.text}`);
       let service = await serve();
       const key = service.firstKey!;
       let engineKills = 0;
-      for (let round = 1; round <= ROUNDS; round += 1) {
+      let round = 0;
+      const history = () =>
+        `SANDKEEP_CRASH_SEED=${SEED} SANDKEEP_CRASH_ENGINE_ROUNDS=${round}\n${notes.join('\n')}`;
+      while (BUDGET.left(round) > 0) {
+        round += 1;
         const client = clientOf(service, key);
         const asking = Promise.all([ask(client, dice, notes), ask(client, dice, notes)]);
         await sleep(dice.between(0, 1_500));
@@ -72,16 +81,18 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
           await service.exited;
           service = await serve();
         }
-        await settle(() => `${notes.join('\n')}\n${service.err().slice(-4_000)}`, engineKills);
+        await settle(() => `${history()}\n${service.err().slice(-4_000)}`, engineKills);
       }
       const client = clientOf(service, key);
       const { body } = await client.get('/v1/sandboxes', { limit: 100 });
       for (const { id } of body.data) await client.delete(`/v1/sandboxes/${id}`);
-      await settle(() => notes.join('\n'), engineKills);
+      await settle(history, engineKills);
       expect(await sandboxContainers(engine)).toEqual([]);
       expect(await stop(service)).toBe(0);
+      console.log(`crash-engine: ${round} rounds`);
+      expect(round).toBeGreaterThanOrEqual(BUDGET.least);
     },
-    120_000 + ROUNDS * 90_000,
+    BUDGET.timeoutMs,
   );
 
   function serve(): Promise<Served> {

@@ -1,11 +1,16 @@
-import { afterAll, beforeAll, describe, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readBudget, readSeed } from '../support/budget.js';
 import { openOwnDatabase, type OwnDatabase } from './support/database.js';
 import { Victims } from './support/processes.js';
 import { Dice } from './support/seeded-random.js';
 import { World } from './support/scenario.js';
 
-const ROUNDS = Number(process.env['SANDKEEP_CRASH_ROUNDS'] ?? 15);
-const SEED = Number(process.env['SANDKEEP_CRASH_SEED'] ?? Date.now() % 1_000_000);
+const BUDGET = readBudget({
+  seconds: 'SANDKEEP_CRASH_SECONDS',
+  count: 'SANDKEEP_CRASH_ROUNDS',
+  ...{ defaultSeconds: 30, least: 3, roundMs: 15_000 },
+});
+const SEED = readSeed('SANDKEEP_CRASH_SEED');
 /** A round compares everything, so a long scenario makes its rounds slow. */
 const ROUNDS_PER_WORLD = 25;
 
@@ -22,30 +27,32 @@ describe('after a random kill at a random time', () => {
   });
 
   test(
-    `the store equals the record of the engine: ${ROUNDS} rounds`,
+    `the store equals the record of the engine: ${BUDGET.text}`,
     async () => {
-      console.log(`SANDKEEP_CRASH_SEED=${SEED} SANDKEEP_CRASH_ROUNDS=${ROUNDS}`);
-      for (let done = 0, seed = SEED; done < ROUNDS; done += ROUNDS_PER_WORLD, seed += 1) {
-        await live(seed, Math.min(ROUNDS - done, ROUNDS_PER_WORLD));
-      }
+      console.log(`crash-random: SANDKEEP_CRASH_SEED=${SEED}, ${BUDGET.text}`);
+      let done = 0;
+      for (let seed = SEED; BUDGET.left(done) > 0; seed += 1) done += await live(seed, done);
+      console.log(`crash-random: ${done} rounds`);
+      expect(done).toBeGreaterThanOrEqual(BUDGET.least);
     },
-    240_000 + ROUNDS * 15_000,
+    BUDGET.timeoutMs,
   );
 
-  /** Runs one scenario from start to end. */
-  async function live(seed: number, rounds: number): Promise<void> {
+  /** Runs one scenario from start to end, after `done` rounds of others. Returns the number of its rounds. */
+  async function live(seed: number, done: number): Promise<number> {
     const world = await World.make(new Dice(seed), victims, server, `crash_${process.pid}_${seed}`);
     let round = 0;
     try {
-      while (round < rounds) {
+      while (round < ROUNDS_PER_WORLD && BUDGET.left(done + round) > 0) {
         round += 1;
         await world.round();
       }
       await world.end();
+      return round;
     } catch (cause) {
-      const again = `SANDKEEP_CRASH_SEED=${seed} SANDKEEP_CRASH_ROUNDS=${rounds}`;
+      const again = `SANDKEEP_CRASH_SEED=${seed} SANDKEEP_CRASH_ROUNDS=${round}`;
       const { message } = cause as Error;
-      const text = `round ${round} of ${again}: ${message}\n\n${world.history()}\n\nagain: ${again} npx vitest run test/crash/random.test.ts`;
+      const text = `${again}: ${message}\n\n${world.history()}\n\nagain: ${again} npx vitest run test/crash/random.test.ts`;
       throw new Error(text, { cause });
     } finally {
       await world.close();
