@@ -29,6 +29,8 @@ export interface DatabaseOptions {
 
 /** What a server hears of its embedded database. */
 export interface Supervision {
+  /** Settings of the embedded PostgreSQL beside those of the service. */
+  settings?: Readonly<Record<string, string>>;
   /** It ended without being asked to, and is being started again. */
   onCrash(error?: unknown): void;
 }
@@ -136,7 +138,7 @@ async function embedded(
   const address = { socket: directory.run };
   let server: EmbeddedServer;
   try {
-    server = await startServer(directory);
+    server = await startServer(directory, supervision?.settings);
   } catch (error) {
     ownership.release();
     throw error;
@@ -164,7 +166,7 @@ async function embedded(
       if (closing.signal.aborted) return;
       told.onCrash();
       try {
-        server = await startServer(directory);
+        server = await startServer(directory, told.settings);
         if (closing.signal.aborted) return await server.stop();
       } catch (error) {
         told.onCrash(error);

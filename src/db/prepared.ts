@@ -28,6 +28,12 @@ export function prepared(text: string, values: unknown[], { composed = false } =
   return { name: statement.name, text: statement.text, values };
 }
 
+/** For tests: many files share one process, and each begins with all names free. */
+export function forgetNames(): void {
+  known.clear();
+  composedNames = 0;
+}
+
 /**
  * A prepared statement is not there, or is there already: what went before it on the connection was cut short. Or a table that it reads
  * is not what it was when it was prepared. On another connection it may be asked again.

@@ -28,6 +28,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
     databaseUrl,
     dataDir,
     command: 'test',
+    // Four files at once, some with several services of up to 35 connections each. Nobody keeps the data.
+    settings: { fsync: 'off', max_connections: '400' },
     onCrash: (error) => console.error('the test database ended', error),
   });
   const admin = new pg.Client(connectionConfig(withDatabase(database.address, 'template1')));

@@ -66,7 +66,10 @@ export interface EmbeddedServer {
 }
 
 /** Starts PostgreSQL in the directory, making the cluster at first. Call it only as owner of the directory. */
-export async function startServer(directory: DataDirectory): Promise<EmbeddedServer> {
+export async function startServer(
+  directory: DataDirectory,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<EmbeddedServer> {
   const made = isClusterMade(directory);
   const predecessor = await clearPredecessor(directory);
   const identity = chooseIdentity(findBinaries(), directory.root);
@@ -80,7 +83,7 @@ export async function startServer(directory: DataDirectory): Promise<EmbeddedSer
     directory.cluster,
     '-k',
     directory.run,
-    ...Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+    ...Object.entries({ ...SETTINGS, ...settings }).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
   ]);
   // A file and not a pipe: a database that outlives us must not break on a log that nobody reads.
   const log = openSync(directory.log, 'a', 0o600);
