@@ -42,7 +42,7 @@ async function start(dataDir: string, runtime: string): Promise<Served> {
  * Kills the service during several operations, lets the runtime run without it for a while, and starts it again. Each
  * operation must take effect once, and the stored runs must equal those of the runtime.
  */
-async function crash(runtime: string, delayMs: number, readRecord: ReadRecord): Promise<void> {
+async function expectNothingLost(runtime: string, delayMs: number, readRecord: ReadRecord): Promise<void> {
   folder = makeFolder();
   let service = await start(folder, runtime);
   const key = service.firstKey!;
@@ -137,7 +137,7 @@ describe('a kill -9 of the service with simulated sandboxes', () => {
   };
   test.each([0, 15, 60])(
     'loses no operation %i ms after the last request',
-    (delay) => crash('simulated', delay, readJournal),
+    (delay) => expectNothingLost('simulated', delay, readJournal),
     180_000,
   );
 });
@@ -151,7 +151,7 @@ describeDocker('a kill -9 of the service with containers', () => {
   };
   test.each([0, 200, 700])(
     'loses no operation %i ms after the last request',
-    (delay) => crash('docker', delay, readEngine),
+    (delay) => expectNothingLost('docker', delay, readEngine),
     240_000,
   );
 });

@@ -253,6 +253,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
         await sleep(after);
         kill('SIGKILL', starting.pid);
         await untilStopped(dataDir);
+        expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
       }
     });
 

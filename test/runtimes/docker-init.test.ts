@@ -168,7 +168,7 @@ describeDocker('process 1 of a sandbox', () => {
       (ready) => ready,
     );
     await container.stop({ t: 60 });
-    await container.infoArchive({ path: '/tmp/ended' });
+    await expect(container.infoArchive({ path: '/tmp/ended' })).resolves.toBeDefined();
   });
 
   test('waits at most two seconds for processes that ignore every signal', async () => {

@@ -49,14 +49,15 @@ test('an answer queued on a connection whose client left is not checked forever'
   );
   socket.destroy();
   // A check runs every second until the service notices that the client left.
-  await until(
+  const more = await until(
     async () => {
       const before = looks;
       await delay(1_500);
       return looks - before;
     },
-    (more) => more === 0,
+    (count) => count === 0,
   );
+  expect(more).toBe(0);
   open.close();
   await app.close();
 });

@@ -19,11 +19,10 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 test('each answer states the remaining requests, and requests above the limit are refused until the window ends', async () => {
-  const first = await client.get('/v1/me/org');
+  const { key, first, rest } = await askWithinOneWindow();
   expect(first.headers.get('ratelimit-policy')).toBe('"key";q=30;w=10');
   expect(first.headers.get('ratelimit')).toMatch(/^"key";r=29;t=\d+$/);
   expect(first.headers.get('retry-after')).toBeNull();
-  const rest = await Promise.all(Array.from({ length: 35 }, () => client.get('/v1/me/org')));
   expect(rest.filter(({ status }) => status === 200)).toHaveLength(29);
   const refused = rest.find(({ status }) => status !== 200)!;
   expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
@@ -35,8 +34,20 @@ test('each answer states the remaining requests, and requests above the limit ar
   const other: NewKey = await createKey(service.ctx.pool, client.org.id, 'other', operator('test'));
   expect((await client.request('GET', '/v1/me/org', { key: other.key })).status).toBe(200);
   await new Promise((resolve) => setTimeout(resolve, wait * 1000));
-  expect((await client.get('/v1/me/org')).status).toBe(200);
+  expect((await client.request('GET', '/v1/me/org', { key })).status).toBe(200);
 });
+
+/** Sends a request and 35 more with a new key. Repeats this while a busy machine needs more than one window. */
+async function askWithinOneWindow() {
+  for (let attempt = 0; ; attempt += 1) {
+    const { key } = await createKey(service.ctx.pool, client.org.id, `window-${attempt}`, operator('test'));
+    const ask = () => client.request('GET', '/v1/me/org', { key });
+    const began = performance.now();
+    const first = await ask();
+    const rest = await Promise.all(Array.from({ length: 35 }, ask));
+    if (performance.now() - began < 10_000) return { key, first, rest };
+  }
+}
 
 test('an address that tries keys must wait, and a valid key still works from it', async () => {
   const good = await createKey(service.ctx.pool, client.org.id, 'good', operator('test'));

@@ -407,14 +407,18 @@ describe('file formats', () => {
     return result;
   }
 
-  test('lines may end as on Windows', () => imports((...lines) => toText(lines).replaceAll('\n', '\r\n')));
+  test('lines may end as on Windows', async () => {
+    expect((await imports((...lines) => toText(lines).replaceAll('\n', '\r\n'))).lines).toBe(2);
+  });
 
   test('the last line needs no line break', async () => {
     expect((await imports((...lines) => toText(lines).trimEnd())).lines).toBe(2);
   });
 
-  test('a byte order mark is accepted, also within concatenated files', () =>
-    imports((org, sandbox) => `\ufeff${toText([org])}\ufeff${toText([sandbox])}`));
+  test('a byte order mark is accepted, also within concatenated files', async () => {
+    const { lines } = await imports((org, sandbox) => `\ufeff${toText([org])}\ufeff${toText([sandbox])}`);
+    expect(lines).toBe(2);
+  });
 
   test('blank lines are counted and skipped', async () => {
     expect(
@@ -423,7 +427,9 @@ describe('file formats', () => {
   });
 
   test('chunks may split lines and characters anywhere', async () => {
-    for (const chunk of [1, 2, 3, 7]) await imports((...lines) => toText(lines), { chunk });
+    for (const chunk of [1, 2, 3, 7]) {
+      expect((await imports((...lines) => toText(lines), { chunk })).lines).toBe(2);
+    }
   });
 
   test('an empty file is accepted', async () => {

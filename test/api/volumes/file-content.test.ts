@@ -108,33 +108,39 @@ test('a slow reader applies back-pressure to the file, and a reader that leaves 
       request.on('error', reject).end();
     });
   }
-  await until(
+  const left = await until(
     () => Promise.resolve(openFiles()),
     (count) => count <= before,
   );
+  expect(left).toBeLessThanOrEqual(before);
 });
 
 test('an upload may be slow, any other body may not', async () => {
-  const hurried = await startTestService({ settings: { bodyTimeoutMs: 300 } });
+  const hurried = await startTestService({
+    ...{ settings: { bodyTimeoutMs: 300 }, worker: false, beside: service, sameEngine: true },
+  });
   try {
-    const mine = await hurried.newOrg();
-    const { id, base } = await makeVolume(hurried, mine);
-    const slowly = (line: string) => {
-      const socket = connect(Number(new URL(mine.url).port), '127.0.0.1');
+    // The other service makes the volume, because a busy machine may need more than 300 ms for a body.
+    const { id, base } = await makeVolume(service, client);
+    const slowly = (line: string, restAfterMs: number) => {
+      const socket = connect(Number(new URL(hurried.url).port), '127.0.0.1');
       const answer = new Promise<string>((resolve, reject) => {
         socket.once('data', (chunk) => resolve(String(chunk))).once('error', reject);
       });
       socket.write(
-        `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${mine.key}\r\ncontent-length: 2\r\n` +
+        `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\ncontent-length: 2\r\n` +
           'content-type: application/json\r\n' +
           `x-msb-file-path: ${encode('slow')}\r\n\r\n{`,
       );
-      setTimeout(() => socket.writable && socket.write('}'), 900);
-      return answer.finally(() => socket.destroy());
+      const timer = setTimeout(() => socket.writable && socket.write('}'), restAfterMs);
+      return answer.finally(() => {
+        clearTimeout(timer);
+        socket.destroy();
+      });
     };
-    expect(await slowly(`POST /v1/volumes`)).toMatch(/^HTTP\/1.1 408 [^]*"code":"request_timeout"/);
-    expect(await slowly(`PUT ${base}/content`)).toMatch(/^HTTP\/1.1 200 /);
-    expect(await filesOf(mine, id).text('slow')).toBe('{}');
+    expect(await slowly(`POST /v1/volumes`, 60_000)).toMatch(/^HTTP\/1.1 408 [^]*"code":"request_timeout"/);
+    expect(await slowly(`PUT ${base}/content`, 900)).toMatch(/^HTTP\/1.1 200 /);
+    expect(await filesOf(client, id).text('slow')).toBe('{}');
   } finally {
     await hurried.close();
   }
@@ -249,10 +255,11 @@ test('uploads and downloads leave no file open', async () => {
         return false;
       }
     });
-  await until(
+  const open = await until(
     () => Promise.resolve(openBelow()),
-    (open) => open.length === 0,
+    (found) => found.length === 0,
   );
+  expect(open).toEqual([]);
 });
 
 function rawRequest(text: string): Promise<string> {

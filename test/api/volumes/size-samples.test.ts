@@ -384,7 +384,8 @@ test('the worker measures volumes', async () => {
     const { body } = await client.post('/v1/volumes', { name: 'data' });
     await live.ctx.volumes.ensure(client.org.id, body.id);
     const find = async () => (await client.get('/v1/volumes')).body.find(({ id }: any) => id === body.id);
-    await until(find, ({ used_bytes }) => used_bytes !== null);
+    const { used_bytes } = await until(find, (volume) => volume.used_bytes !== null);
+    expect(used_bytes).toBeGreaterThanOrEqual(0);
   } finally {
     await live.close();
   }
