@@ -41,8 +41,15 @@ test.each([
   });
 });
 
-test('a key with two values is refused', async () => {
-  const { text } = fileWith('{"a":{"b":1,"b":2}}');
-  const { bad } = await importText(service, text);
-  expect(bad).toEqual([{ line: 2, reason: 'has the key "b" twice, with two values' }]);
+test.each(['{"a":{"b":1,"b":2}}', '{"b":1,"a":[{"b":1}],"\\u0062":1}'])(
+  'a key that an object has twice is refused: %s',
+  async (payload) => {
+    const { bad } = await importText(service, fileWith(payload).text);
+    expect(bad).toEqual([{ line: 2, reason: 'has the key "b" twice: give it once' }]);
+  },
+);
+
+test('objects beside and within each other may have the same keys', async () => {
+  const { text } = fileWith('{"b":{"b":[{"b":1},{"b":"\\"b\\":{"}]},"c":{"b":1}}');
+  expect(await importText(service, text)).toMatchObject({ committed: true, bad: [] });
 });
