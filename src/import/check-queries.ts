@@ -7,15 +7,12 @@ export interface BadLineReport {
   reason: string;
 }
 
-/**
- * A host volume that stands for nothing yet: made with its organization, never mounted, never measured. History that
- * brings the real one takes its place.
- */
+/** A host volume that was never mounted or measured. An imported host volume replaces it. */
 export const UNUSED_HOST = `v.kind = 'host' and v.removed_at is null
   and not exists (select from accruals a where a.org_id = v.org_id and a.volume_id = v.id)
   and not exists (select from sandbox_volumes m where m.org_id = v.org_id and m.volume_id = v.id)`;
 
-/** What is wrong with staged lines in the light of the others and of the store. Later checks build on earlier ones. */
+/** The conflicts of staged lines with other lines and with the store, in order. */
 const CHECKS: { kind: Kind; reason: string; bad: string }[] = [
   {
     kind: 'org',
@@ -97,7 +94,7 @@ const CHECKS: { kind: Kind; reason: string; bad: string }[] = [
   },
 ];
 
-/** What the checks look staged lines up by. Without these they take minutes on the history of one large organization. */
+/** Without these the checks take minutes for a large organization. */
 const INDEXES = [
   'staged_org (id)',
   'staged_org (slug)',
@@ -111,8 +108,8 @@ const INDEXES = [
 ];
 
 /**
- * Takes out the lines whose row is there already. It stays as it is, whatever became of it since: what its line says may
- * no longer hold, such as a name that another has taken after a deletion.
+ * Removes lines whose row exists. Such a line is not checked: it may describe a state that has passed, such as a name
+ * in use.
  */
 export async function removeKnownLines(tx: Sql): Promise<void> {
   for (const index of INDEXES) await tx.query(`create index on ${index}`);
@@ -123,8 +120,8 @@ export async function removeKnownLines(tx: Sql): Promise<void> {
     const same = key.map((column) => `r.${column} = t.${column}`).join(' and ');
     await tx.query(`delete from staged_${kind} t using ${name} r where ${same}`);
   }
-  // By the queue and then the log, the way that they go: events themselves are kept by month, and those that retention has dropped do
-  // not come back while the log still names them.
+  // Events have no index by id: the queue and the log know them. Retention may have dropped an event that the log
+  // names.
   for (const name of ['unsealed_events', 'event_log']) {
     await tx.query(
       `delete from staged_event t using ${name} r where r.org_id = t.org_id and r.event_id = t.id`,
@@ -132,7 +129,7 @@ export async function removeKnownLines(tx: Sql): Promise<void> {
   }
 }
 
-/** Takes the bad lines out of the staging tables, and says which and why. */
+/** Deletes lines with conflicts and returns the reasons. */
 export async function removeBadLines(tx: Sql): Promise<(BadLineReport & { kind: Kind })[]> {
   const found: (BadLineReport & { kind: Kind })[] = [];
   for (const { kind, reason, bad } of CHECKS) {

@@ -10,26 +10,26 @@ import { BadLine, parseLine } from './parse.js';
 import { KINDS, createStagingTables, StagingWriter } from './staging-queries.js';
 
 const LONGEST_LINE = 16 * 1024 * 1024;
-/** Reports kept: a file that is wholly wrong must not fill the memory. */
+/** Bounds the memory that a wholly invalid file takes. */
 const MOST_REPORTS = 1_000;
-/** Names the lock under which one import at a time checks and loads; any constant will do. */
+/** An arbitrary constant. */
 const LOCK = 0x496d7072;
 
 export interface ImportResult {
   lines: number;
-  /** Rows that are new, by kind. */
+  /** New rows by kind. */
   imported: Counts;
-  /** Good lines whose id was there before, by kind. */
+  /** Valid lines by kind whose id already existed. */
   unchanged: Counts;
-  /** The first thousand bad lines, and how many there are. */
+  /** The first thousand of `badCount`. */
   bad: BadLineReport[];
   badCount: number;
-  /** False when bad lines kept everything out. */
+  /** False when bad lines prevented the import. */
   committed: boolean;
 }
 
 export interface ImportOptions {
-  /** Loads the good lines although there are bad ones. */
+  /** Imports the valid lines despite bad ones. */
   skipBad: boolean;
   onLine?: (line: number) => void;
 }
@@ -37,8 +37,8 @@ export interface ImportOptions {
 class Rollback extends Error {}
 
 /**
- * Loads history, one JSON object a line, in one transaction. Idempotent by id: what is there already is left as it is.
- * With a bad line nothing is loaded, unless `skipBad`.
+ * Imports history, one JSON object on each line, in one transaction. Existing rows stay. With a bad line nothing is
+ * imported, unless `skipBad`.
  */
 export async function importLines(
   pool: Pool,
@@ -72,7 +72,7 @@ export async function importLines(
           }
         }
         await stager.flush();
-        // Each import sees all that the one before it loaded, or nothing of it.
+        // Each import sees all of the previous one, or nothing.
         await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
         await removeKnownLines(tx);
         const found = await removeBadLines(tx);

@@ -1,8 +1,8 @@
 import { findRepeatedKey, InexactNumber, parseInexact } from '../lib/exact-json.js';
 
 /**
- * Why the payload of an event would change when it is stored; undefined when it would not. The event log hashes canonical
- * JSON (RFC 8785), whose numbers are doubles and whose keys are unique.
+ * The reason why a payload would change in storage. The event log hashes canonical JSON (RFC 8785): its numbers are
+ * doubles, its keys unique.
  */
 export function findInexact(text: string): string | undefined {
   const repeated = findRepeatedKey(text);

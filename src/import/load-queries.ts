@@ -11,8 +11,8 @@ import type { Kind } from './schema.js';
 import { TABLES } from './staging-queries.js';
 
 /**
- * From the staging tables into the real ones, in the order of their references. Of lines with one id the first is taken.
- * Imported history has no runtime: it is read, counted and deleted like any other, and never run.
+ * In the order of references. The first of several lines with one id wins. Imported sandboxes have no runtime, so they
+ * never run.
  */
 const LOADS: Record<Kind, string> = {
   org: `insert into orgs (id, name, slug, created_at, updated_at)
@@ -33,7 +33,7 @@ const LOADS: Record<Kind, string> = {
     select distinct on (org_id, id)
       org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, resource_id, mark
     from staged_event where $1::timestamptz is not null order by org_id, id, line`,
-  // Last: counting a run holds up who changes its sandbox, until the import is committed.
+  // Last: it locks the rows of usage until the commit.
   run: `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
     select org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at,
       case when stopped_at is not null and $1::timestamptz is not null then 'imported' end
@@ -42,7 +42,7 @@ const LOADS: Record<Kind, string> = {
 
 export type Counts = Record<Kind, number>;
 
-/** Returns how many rows of each kind are new. */
+/** Returns the number of new rows of each kind. */
 export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   await tx.query(
     `update volumes v set removed_at = $1
@@ -51,12 +51,12 @@ export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
          where t.org_id = v.org_id and t.kind = 'host' and t.removed_at is null)`,
     [at],
   );
-  // Of the usage of a day: see 0011. Imports come one after another; those from 0 on are of others.
+  // The partition of daily usage for imports (see 0011). Services use 0 and above.
   await tx.query('set local sandkeep.usage_part = -1');
   const all = zeroCounts();
   const byOrg = new Map<string, Counts>();
   for (const kind of Object.keys(LOADS) as Kind[]) {
-    // Events are kept by month: no index holds their ids together, so their query takes one line of each id itself.
+    // Events have no unique index by id, so their query removes duplicates itself.
     const once = kind === 'event' ? '' : `on conflict (${TABLES[kind].key.join(', ')}) do nothing`;
     const { rows } = await tx.query<{ org_id: string; count: number }>(
       `with loaded as (${LOADS[kind]} ${once} returning ${kind === 'org' ? 'id as org_id' : 'org_id'})
@@ -82,7 +82,6 @@ export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   return all;
 }
 
-/** Of each kind. */
 export function zeroCounts(): Counts {
   return { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
 }
@@ -98,7 +97,6 @@ async function insertImportedLabels(tx: Sql): Promise<void> {
   );
 }
 
-/** Every organization has its host volume, also one whose history brought none. */
 async function completeHostVolumes(tx: EventSql, at: Instant): Promise<void> {
   const { rows } = await tx.query<{ id: string }>(
     `select o.id from orgs o

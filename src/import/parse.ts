@@ -13,21 +13,20 @@ import { Line, type Kind } from './schema.js';
 import { withEphemeral, withoutSecretValues } from './spec.js';
 import { stripUnknownFields } from './strip-unknown.js';
 
-/** A line ready to be staged: its kind, and the columns of `staging.ts` in their order. */
+/** `values`: the columns of `staging-queries.ts` in order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };
 
 const validate = compile(Line) as ValidateFunction<Line>;
 
-/** Why a line cannot be taken. */
 export class BadLine extends Error {}
 
-/** Far deeper than anybody nests, and far from where recursion ends, here and in PostgreSQL. */
+/** Far below the limits of recursion here and in PostgreSQL. */
 const DEEPEST = 200;
 
-/** Marks an event as one that the service wrote; null where it has no keys for that. */
+/** Authenticates an event as written by this installation; null without event keys. */
 export type Mark = (leaf: Buffer) => Buffer | null;
 
-/** Reads one line of an import file; undefined when it is blank. Throws BadLine with the reason. */
+/** Undefined for a blank line. Throws BadLine with the reason. */
 export function parseLine(text: string, mark: Mark = () => null): Parsed | undefined {
   if (text.trim() === '') return undefined;
   let value: unknown;
@@ -47,7 +46,7 @@ export function parseLine(text: string, mark: Mark = () => null): Parsed | undef
   if (!validate(value)) throw new BadLine(explainFirst(validate.errors ?? []));
   const inexact = value.kind === 'event' ? findInexact(text) : undefined;
   if (inexact !== undefined) throw new BadLine(inexact);
-  // The limits of a sandbox may be larger than a number holds. Everything else large was refused by the schema.
+  // Limits of a sandbox may exceed a double. The schema refuses other large numbers.
   const exact = value.kind === 'sandbox' ? (parseSpec(text) as Line) : value;
   return { kind: value.kind, values: toValues(stripUnknownFields(Line, exact), mark) };
 }
@@ -72,11 +71,10 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
       }
       return [
         ...[line.org_id, line.id, line.name, line.slug, line.status],
-        // Meaningful only while it is starting.
         line.status === 'starting' ? (line.status_reason ?? null) : null,
         ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
         ...[spec && encodeSpec(withoutSecretValues(spec)), spec && SPEC_FORMAT, startedAt, stoppedAt],
-        // An ephemeral sandbox goes with its end, and the file says when that was.
+        // An ephemeral sandbox is removed when it ends.
         removedAt ?? (hasGone(line) ? (stoppedAt ?? createdAt) : null),
       ];
     }
@@ -140,14 +138,14 @@ function hasGone({ ephemeral, status }: Extract<Line, { kind: 'sandbox' }>): boo
   return ephemeral && (status === 'stopped' || status === 'failed');
 }
 
-/** Each of its days has a row: a line must not become a million. */
+/** Each day of a run is a row of usage. */
 const LONGEST_RUN_DAYS = 36_525;
 
 function daysBetween(from: Instant, to: Instant): number {
   return Number((microsOf(to) - microsOf(from)) / 86_400_000_000n);
 }
 
-/** The filter's index holds key and value together, at most some 2,700 bytes of them. */
+/** An index entry has at most about 2,700 bytes. */
 const LONGEST_LABEL = 2_500;
 
 function checkLabels(labels: Record<string, string>): void {
@@ -160,7 +158,7 @@ function checkLabels(labels: Record<string, string>): void {
   }
 }
 
-/** An index holds his id, and a page of events or a batch of the log all of them: what may be long is the payload. */
+/** An index has the id of the actor, and pages and log batches have whole actors. Only payloads may be long. */
 const LONGEST_ACTOR = 2_000;
 
 function checkActor(actor: EventActor): void {
@@ -183,7 +181,6 @@ function ordered(fromName: string, from: Instant | null, toName: string, to: Ins
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** What an event from elsewhere is about, as far as its payload says so in words we know. */
 function resourceOf(payload: unknown): string | null {
   if (typeof payload !== 'object' || payload === null) return null;
   const { resource_id, sandbox_id, volume_id, api_key_id } = payload as Record<string, unknown>;

@@ -3,13 +3,12 @@ import { EventActor } from '../audit/events/schema.js';
 import { DateTime, Int32, Nullable, Uuid, Variants } from '../http/schema.js';
 import { SandboxResponse } from '../sandboxes/spec/fields.js';
 
-/** Bounded so that every index can hold it, whatever its characters. */
+/** Short enough for every index. */
 const text = Type.String({ minLength: 1, maxLength: 500 });
-/** Words that go into the lines of streams and tables, where a control character would begin another line. */
+/** No control characters: a line break would forge a line in text output. */
 const word = Type.String({ minLength: 1, maxLength: 500, pattern: '^[^\\u0000-\\u001f\\u007f]*$' });
 const optionalTime = Type.Optional(Nullable(DateTime));
 
-/** One line of an import file, by its `kind`. */
 export const Line = Variants('kind', [
   Type.Object({ kind: Type.Literal('org'), id: Uuid, name: text, slug: text }),
   Type.Object({
@@ -45,7 +44,7 @@ export const Line = Variants('kind', [
     volume_id: Uuid,
     from: DateTime,
     to: DateTime,
-    // Sums of what is larger would leave the range of a double.
+    // Larger sums would exceed a double.
     used_mib: Type.Number({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   }),
   Type.Object({

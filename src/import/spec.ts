@@ -1,15 +1,12 @@
 import type { SandboxSpec } from '../sandboxes/spec/schema.js';
 
-/** The specification of a sandbox with `lifecycle.ephemeral` filled in; undefined when it differs from the sandbox's own word. */
+/** Undefined when `lifecycle.ephemeral` contradicts the sandbox. */
 export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {
   if ((spec.lifecycle.ephemeral ?? ephemeral) !== ephemeral) return undefined;
   return { ...spec, lifecycle: { ...spec.lifecycle, ephemeral } };
 }
 
-/**
- * The specification with only the flags of each secret's `injection`. They say where a value may go; a member of another type may
- * be the value itself.
- */
+/** Keeps only boolean members of `injection`: another member may contain the value of the secret. */
 export function withoutSecretValues(spec: SandboxSpec): SandboxSpec {
   const { network } = spec;
   if (!network.secrets) return spec;

@@ -5,10 +5,7 @@ import type { Transaction } from '../db/transaction.js';
 import type { Parsed } from './parse.js';
 import type { Kind } from './schema.js';
 
-/**
- * Lines go by COPY into temporary tables first, one a kind. There SQL finds what only shows between lines, in whatever
- * order they came; what is left then goes over into the real tables.
- */
+/** COPY loads lines into one temporary table for each kind. There SQL checks lines against each other, in any order. */
 const COLUMNS: Record<Kind, string> = {
   org: 'id uuid, name text, slug text',
   sandbox: `org_id uuid, id uuid, name text, slug text, status text, status_reason text, ephemeral boolean,
@@ -22,7 +19,7 @@ const COLUMNS: Record<Kind, string> = {
     actor_kind text, actor_id text, resource_id uuid, mark bytea`,
 };
 
-/** The real table of each kind, and its primary key: by what a line is known again. Of events the log tells. */
+/** The target table of each kind and its primary key. Events are recognized by the log. */
 export const TABLES: Record<Exclude<Kind, 'event'>, { name: string; key: string[] }> = {
   org: { name: 'orgs', key: ['id'] },
   sandbox: { name: 'sandboxes', key: ['org_id', 'id'] },
@@ -41,10 +38,9 @@ export async function createStagingTables(tx: Transaction): Promise<void> {
   }
 }
 
-/** Rows of one COPY: large enough to spread its cost, small enough not to fill the memory. */
+/** Spreads the cost of a COPY over many rows without filling the memory. */
 const BATCH_BYTES = 1024 * 1024;
 
-/** Collects lines and copies them batch by batch. */
 export class StagingWriter {
   private readonly pending = new Map<Kind, string[]>(KINDS.map((kind) => [kind, []]));
   private bytes = 0;
@@ -72,7 +68,7 @@ export class StagingWriter {
   }
 }
 
-/** COPY's text format: a tab between columns, `\N` for null, the special characters escaped. */
+/** COPY's text format. */
 function toCopyText(value: string | number | boolean | null): string {
   if (value === null) return '\\N';
   return String(value)

@@ -10,8 +10,8 @@ interface Schema {
 }
 
 /**
- * A copy of a value that its schema has passed, with only the keys that the schema names. What comes from elsewhere may
- * bring more (a secret's value, an address in clear), which is not to be kept. Objects without named keys stay whole.
+ * Keeps only the keys that the schema names: unknown ones may hold secrets or addresses in clear. The value must be
+ * valid. Objects without named keys stay whole.
  */
 export function stripUnknownFields<T>(schema: TSchema, value: T): T {
   return known(schema, value) as T;
@@ -32,7 +32,7 @@ function known(schema: Schema, value: unknown): unknown {
   );
 }
 
-/** Our variants are told apart by a word or by which key they have. */
+/** Variants differ in a constant or in their required keys. */
 function isVariant({ properties, required = [] }: Schema, value: object): boolean {
   if (!properties) return false;
   return (

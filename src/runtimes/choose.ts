@@ -19,14 +19,14 @@ export interface RuntimeOptions {
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
-  /** In place of what the engine has. */
+  /** Overrides the capacity of the engine. */
   capacity?: Partial<Capacity>;
   simulated?: SimulatedOptions;
 }
 
 /**
- * Opens the runtime of the plan. `fallback`: why it is the simulated one although the operator did not name it. Throws
- * ExplainedError when Docker is needed now and does not answer, or does not have the runtime class that was asked for.
+ * Opens the runtime of the plan. `fallback`: the reason why the simulated runtime replaces Docker. Throws
+ * ExplainedError when Docker is required and does not answer, or lacks the runtime class.
  */
 export async function openRuntime(
   plan: Plan,
@@ -45,7 +45,7 @@ export async function openRuntime(
   } catch (cause) {
     const reason = explain(cause);
     if (plan.missing === 'wait') return { runtime: reconnecting({ reason }) };
-    // The engine answers, but not to what was asked of it: nothing else may stand in for it.
+    // The engine answers but lacks a requested feature: the simulated runtime must not replace it.
     if (cause instanceof ExplainedError) throw cause;
     if (plan.missing === 'simulate') return { runtime: openSimulated(options), fallback: reason };
     throw new ExplainedError(
@@ -64,7 +64,7 @@ export async function openDocker({
   volumes,
   capacity = {},
 }: RuntimeOptions): Promise<Runtime> {
-  // Loaded only here: the client library takes as long to load as the rest of the worker.
+  // A dynamic import: the client library takes as long to load as the rest of the worker.
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },

@@ -1,10 +1,10 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type { Capacity } from './runtime.js';
 
-/** CPUs are shared in time, so more of them can be given away than there are. */
+/** Sandboxes share CPUs in time, so their sum may exceed the number of CPUs. */
 export const CPU_OVERCOMMIT = 4;
 
-/** The room for sandboxes on this machine: the rule of the Docker runtime, for a runtime without an engine to ask. */
+/** The capacity rule of the Docker runtime, for a runtime that has no engine to ask. */
 export function machineCapacity(): Capacity {
   return {
     vcpus: availableParallelism() * CPU_OVERCOMMIT,

@@ -1,25 +1,23 @@
 import { ExplainedError } from '../lib/explained-error.js';
 import type { RuntimeChoice } from './runtime.js';
 
-/** The part of an installation that decides which runtime it may be served with. */
 export interface Installation {
-  /** The runtime it was served with last. Null: it was never served. */
+  /** The runtime that served the installation last. Null: none did. */
   runtime: string | null;
-  /** How many sandboxes each runtime still holds. */
+  /** The number of existing sandboxes of each runtime. */
   sandboxes: ReadonlyMap<string, number>;
 }
 
 export type Plan =
-  /** `because`: why the simulated runtime is served although the operator did not name it. */
+  /** `because`: the reason, when the operator did not name the simulated runtime. */
   | { use: 'simulated'; because?: string }
-  /** `missing`: what happens when no engine answers. */
+  /** `missing`: the reaction when no engine answers. */
   | { use: 'docker'; missing: 'refuse' | 'wait' | 'simulate' };
 
 /**
- * Decides which runtime an installation is served with. Throws ExplainedError when the choice would leave the sandboxes of
- * another runtime behind and the operator has not accepted that with `change`.
- *
- * An installation that has used Docker waits for its engine: a simulated runtime in its place would meter runs that never ran.
+ * Chooses the runtime of an installation. Throws ExplainedError when the choice would abandon sandboxes of another
+ * runtime and `change` is false. An installation that has used Docker waits for its engine: a simulated runtime would
+ * meter runs that never ran.
  */
 export function planRuntime(
   { choice, change }: { choice: RuntimeChoice; change: boolean },

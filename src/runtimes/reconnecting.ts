@@ -14,22 +14,19 @@ import {
 const RETRY_MS = 1_000;
 const MAX_BACKOFF_MS = 10_000;
 
-/**
- * A runtime whose engine may be away: when the service starts, and later. Until the first connection it has a name only;
- * everything else throws EngineUnavailableError. It connects by itself as soon as the engine answers.
- */
+/** A runtime that connects, and reconnects, to its engine in the background. */
 export class ReconnectingRuntime implements Runtime {
   private state: EngineState;
   private connected: Runtime | undefined;
   private readonly attempts: Loop | undefined;
   private readonly waiting = new Set<() => void>();
 
-  /** `first`: the outcome of a first attempt to connect: the runtime, or why the engine cannot be used. */
+  /** `first`: the result of the first attempt to connect. */
   constructor(
     readonly name: string,
     first: Runtime | { reason: string },
     connect: () => Promise<Runtime>,
-    /** The sentence that says why a call to the engine failed. */
+    /** Turns the error of a call to the engine into a sentence. */
     private readonly explain: (error: unknown) => string,
     private readonly log: Logger,
   ) {
@@ -93,7 +90,7 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.destroy(sandboxId);
   }
 
-  /** Every look of the reconciler goes through here, so it is also what tells whether the engine still answers. */
+  /** The reconciler calls `list` regularly, so it also detects whether the engine answers. */
   async list(): Promise<Holding[]> {
     try {
       const holdings = await this.inner.list();
@@ -133,7 +130,7 @@ export class ReconnectingRuntime implements Runtime {
     this.log.info({ runtime: this.name }, 'the engine answers');
   }
 
-  /** Returns also when the signal aborts. */
+  /** Also returns when the signal aborts. */
   private async untilConnected(signal: AbortSignal): Promise<void> {
     if (this.connected || signal.aborted) return;
     await new Promise<void>((resolve) => {

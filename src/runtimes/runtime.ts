@@ -9,8 +9,8 @@ export const RUNTIME_CHOICES = ['auto', 'docker', 'simulated'] as const;
 export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
 
 /**
- * What a runtime is given to run: the request after defaults, without anything secret. Kept in the store, so that a
- * sandbox starts again as it was made.
+ * The input of a runtime: the request with defaults and without secrets. The store keeps it, so every start of a
+ * sandbox uses the same.
  */
 export interface RunSpec {
   image: string;
@@ -18,7 +18,7 @@ export interface RunSpec {
   vcpus: number;
   memoryMib: number;
   diskMib: number | null;
-  /** Launched once at each start; null or empty: nothing is launched. */
+  /** The command that each start launches once. Null or empty: none. */
   cmd: string[] | null;
   entrypoint: string[] | null;
   user: string | null;
@@ -33,31 +33,31 @@ export interface RunSpec {
   init: CreateSandboxRequest['init'];
   securityProfile: 'default' | 'restricted';
   networkEnabled: boolean;
-  /** Null, and missing in what earlier versions kept: the public profile. */
+  /** Null, or missing in specifications of earlier releases: the public profile. */
   networkPolicy?: NetworkPolicy | null;
-  /** Null or missing: the sandbox's id. */
+  /** Default: the id of the sandbox. */
   hostname?: string | null;
-  /** The run ends with `cmd`. False or missing: it goes on without it. */
+  /** Whether the run ends with `cmd`. Default: false. */
   endsWithCommand?: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
-  /** What it needs that not every worker of the runtime can enforce. */
+  /** The capabilities that the worker of this sandbox must have. */
   demands: Capability[];
 }
 
-/** A mount of a volume, and which one it is: the named one, or the organization's host volume. Nobody is shown the id. */
+/** `volumeId`: of the named volume, or of the host volume of the organization. Callers never see it. */
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
 export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
 
-/** What a run is given in clear, and no store has so. */
+/** Secrets in clear text. Only a runtime receives them. */
 export interface RunSecrets {
-  /** For the pull of the image; null once it is there, and when none is needed. */
+  /** For the first pull of the image. Null: already pulled, or none needed. */
   registry: { username: string; password: string } | null;
-  /** Values of `network.secrets`, by their variables. */
+  /** The values of `network.secrets`, by environment variable. */
   values: Record<string, string>;
 }
 
-/** One run to start. The ids go with everything the runtime holds of it. */
+/** One run to start. The runtime records the three ids with everything it keeps for the run. */
 export interface Run {
   orgId: string;
   sandboxId: string;
@@ -67,8 +67,8 @@ export interface Run {
 }
 
 /**
- * What only some runtimes can do. Admission finds out what a request needs of these and refuses, by the name of the
- * field, what the runtime does not have (`sandboxes/demands.ts`).
+ * Features that only some runtimes have. `sandboxes/demands.ts` refuses a request that needs a missing one, and names
+ * the field.
  */
 export const CAPABILITIES = [
   'disk_size',
@@ -102,10 +102,7 @@ export const CAPABILITIES = [
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 
-/**
- * What a runtime holds for one sandbox: its disk, and the run it was last given. Times are the runtime's own record,
- * to the microsecond.
- */
+/** The record that a runtime keeps for one sandbox: its disk and its latest run. Times are exact to the microsecond. */
 export interface Holding {
   orgId: string;
   sandboxId: string;
@@ -118,18 +115,19 @@ export interface Holding {
 }
 
 export interface Exit {
-  /** The exit code of process 1: of the command, when the run ends with it. */
+  /** The exit code of process 1, which takes over the code of the command when the run ends with it. */
   code: number;
   outOfMemory: boolean;
 }
 
-/** The runtime says no for good: the same start would fail again. The message is shown to the user. */
+/** A permanent refusal: the same start would fail again. Users see the message. */
 export class StartRefusedError extends Error {}
 
-/** Whether the engine of a runtime answers. `connecting`: nothing is known of it yet, not even which engine it is. */
+/**
+ * Whether the engine answers. `connecting`: it has not answered since the service started, so even its id is unknown.
+ */
 export type EngineState = { state: 'up'; reason: null } | { state: 'connecting' | 'away'; reason: string };
 
-/** The engine has not answered since the service started. */
 export class EngineUnavailableError extends ApiError {
   constructor(runtime: string, reason: string | null) {
     const message = `the ${runtime} runtime cannot be used now: ${reason ?? 'its engine does not answer'}`;
@@ -137,7 +135,7 @@ export class EngineUnavailableError extends ApiError {
   }
 }
 
-/** What a runtime can hold at once, all sandboxes together. */
+/** The total for all sandboxes of an engine. */
 export interface Capacity {
   vcpus: number;
   memoryMib: number;
@@ -145,70 +143,71 @@ export interface Capacity {
   diskMib: number | null;
 }
 
-/** What the processes of a sandbox have done since they were started. */
 export interface Activity {
-  /** CPU time used, in microseconds. Falls only when the run is another one. */
+  /** The CPU time since the start of the run, in microseconds. */
   cpuMicros: number;
 }
 
-/** `output`: what a terminal shows, where there is one. `system`: what the runtime itself has to say. */
+/** `output`: from a terminal. `system`: from the runtime itself. */
 export const LOG_SOURCES = ['stdout', 'stderr', 'output', 'system'] as const;
 export type LogSource = (typeof LOG_SOURCES)[number];
 
-/** A piece of what a sandbox wrote: mostly a line, with its line break; of a long line, a part. */
+/** Usually one line with its line break; a long line comes in several chunks. */
 export interface LogChunk {
   source: LogSource;
-  /** RFC 3339. */
   ts: string;
   text: string;
 }
 
 export interface LogQuery {
   sources: ReadonlySet<LogSource>;
-  /** Only what is later, in nanoseconds since 1970. Left out: from the beginning. */
+  /** Only later chunks, in nanoseconds since 1970. Default: all. */
   after: { stdout?: bigint; stderr?: bigint };
 }
 
 export interface Runtime {
   readonly name: string;
-  /** Left out by a runtime that cannot lose its engine. While it is `connecting`, everything but the name throws EngineUnavailableError. */
+  /**
+   * Undefined for a runtime that cannot lose its engine. While `connecting`, every member except `name` throws
+   * EngineUnavailableError.
+   */
   readonly engine?: EngineState;
-  /** Which engine this is, a UUID: the same as long as what it holds is the same. Its worker has this id. */
+  /** A UUID, constant for as long as the engine keeps its sandboxes. It is also the id of the worker. */
   readonly engineId: string;
-  /** The machine the engine is on, for people. */
+  /** The name of the machine, for operators. */
   readonly machine: string;
   readonly capacity: Capacity;
-  /** A sentence for the operator: what this runtime is and is not. */
+  /** One sentence for the operator, with the limits of this runtime. */
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
-  /** The largest and smallest sandbox it can hold. `openFiles`: the largest `nofile` limit of its kernel, where that is known. */
+  /** The largest and the smallest sandbox. `openFiles`: the largest `nofile` limit of the kernel, if known. */
   readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number; openFiles?: number };
 
   /**
-   * This process has become the one that acts on the engine. What was read of it before may be out of date: a
-   * predecessor acted on it until now. No other method but `close` and `logs` is
-   * called earlier. `term`: in which it acts; it may be over in the middle, and a successor act already.
+   * Makes this process the one that acts on the engine. It drops cached state, because a predecessor acted until now.
+   * Only `close` and `logs` may be called earlier. `term` becomes invalid when the lease is lost; a successor may act
+   * from then on.
    */
   takeOver(term: { readonly valid: boolean }): Promise<void>;
   /**
-   * Starts the run; resolves when it has started or when it already had. Throws StartRefusedError when it never will.
-   * May be called again after a crash, and must then not start it twice.
+   * Resolves when the run has started; a run that has already started is not started again. Throws StartRefusedError
+   * for a permanent refusal.
    */
   start(run: Run, signal: AbortSignal): Promise<void>;
-  /** Asks the sandbox to end within `graceMs`, then ends it. Resolves when it has ended; an ended one is no error. */
+  /** Asks the sandbox to end, and kills it after `graceMs`. Resolves when it has ended. Idempotent. */
   stop(sandboxId: string, graceMs: number): Promise<void>;
-  /** Removes everything held for the sandbox, its disk too. Holding nothing is no error. */
+  /** Removes the sandbox with its disk. Idempotent. */
   destroy(sandboxId: string): Promise<void>;
-  /** Everything it holds that is this installation's. */
+  /** Everything that the engine keeps for this installation. */
   list(): Promise<Holding[]>;
-  /** What these running sandboxes have done; one that it holds nothing of is left out. */
+  /** The activity of running sandboxes. Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /**
-   * What the sandbox wrote and goes on writing, until its run ends or the signal aborts. Of one that does not run, what
-   * there is; of one that is not held, nothing. Only reads: also a process that does not act on the engine may call it.
+   * Follows the log until the run ends or the signal aborts. For a stopped sandbox it yields the existing log, for an
+   * unknown one nothing. A process without the lease may call it: it only reads.
    */
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk>;
-  /** Yields whenever something may have changed. It may miss changes: `list` is the truth. */
+  /** Yields after a change. It may miss changes: `list` is authoritative. */
   watch(signal: AbortSignal): AsyncIterable<void>;
   close(): Promise<void>;
 }

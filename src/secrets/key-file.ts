@@ -3,15 +3,13 @@ import { writeFileAtomicallySync } from '../lib/atomic-file.js';
 import { createPrivateFile, privateFile } from '../lib/private-file.js';
 import { Keyring } from './keyring.js';
 
-/** Where the keys come from: given as text, or a file that is made when it is missing. */
 export type KeySource = { keys: string } | { file: string };
 
-/** Names the place in messages. */
+/** The name of the source, for messages. */
 export function describeSource(source: KeySource): string {
   return 'file' in source ? source.file : 'SANDKEEP_SECRET_KEYS';
 }
 
-/** Keys as text replace the file. */
 export function keySourceOf({
   secretKeys,
   secretKeysFile,
@@ -23,8 +21,8 @@ export function keySourceOf({
 }
 
 /**
- * Gives the keys as they are now: of a file that has changed it reads the new ones, so that a service need not be
- * restarted after a rotation. Throws ExplainedError when there are none, or others may read the file.
+ * Returns a getter of the current keys. It reads a changed file again, so a rotation needs no restart. Throws
+ * ExplainedError when there is no key, or when others may read the file.
  */
 export function openKeyring(source: KeySource): () => Keyring {
   if ('keys' in source) {
@@ -34,18 +32,17 @@ export function openKeyring(source: KeySource): () => Keyring {
   return privateFile(source.file, makeKeyLine, (text) => Keyring.parse(text, source.file));
 }
 
-/** The keys of a place where there may be none, without making any. */
+/** The keys, if they exist. Creates none. */
 export function findKeyring(source: KeySource): Keyring | undefined {
   return 'file' in source && !existsSync(source.file) ? undefined : openKeyring(source)();
 }
 
-/** Puts a new key before those that are there. */
+/** Adds a key that seals from now on; the previous keys still open. */
 export function addKey(file: string): void {
   createPrivateFile(file, makeKeyLine);
   writeFileAtomicallySync(file, `${makeKeyLine()}${readFileSync(file, 'utf8')}`, { replace: true });
 }
 
-/** Leaves only the key that seals. */
 export function dropOldKeys(file: string): void {
   const [first] = readFileSync(file, 'utf8').split('\n');
   writeFileAtomicallySync(file, `${first}\n`, { replace: true });

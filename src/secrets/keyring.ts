@@ -7,27 +7,23 @@ const TAG_BYTES = 16;
 const CIPHER = 'aes-256-gcm';
 
 interface Key {
-  /** Names the key without telling anything of it. */
+  /** The beginning of its SHA-256. */
   id: string;
   secret: Buffer;
 }
 
-/** Something that was sealed, and the key it takes to open it. */
 export interface Sealed {
   keyId: string;
   bytes: Buffer;
 }
 
-/**
- * The keys that secrets are sealed under, AES-256-GCM. The first seals; all open, so that a new one can be put before the
- * old ones at any time.
- */
+/** AES-256-GCM keys. The first one seals, each one opens. */
 export class Keyring {
   private constructor(private readonly keys: readonly [Key, ...Key[]]) {}
 
   /**
-   * Reads keys from text: base64 of 32 bytes each, between blanks, commas or line ends. `source`: what an error names as
-   * the place. Throws ExplainedError; the message has nothing of a key in it.
+   * Parses base64 of 32 bytes for each key, separated by whitespace or commas. `source`: named in errors. Throws
+   * ExplainedError without any key material in it.
    */
   static parse(text: string, source: string): Keyring {
     const [first, ...rest] = text.split(/[\s,]+/).filter((word) => word !== '');
@@ -45,20 +41,15 @@ export class Keyring {
     return new Keyring([toKey(first, 0), ...rest.map((word, index) => toKey(word, index + 1))]);
   }
 
-  /** A new key, as text. */
   static makeKey(): string {
     return randomBytes(KEY_BYTES).toString('base64');
   }
 
-  /** The key that seals. */
   get currentId(): string {
     return this.keys[0].id;
   }
 
-  /**
-   * HMAC-SHA-256 of a text under each key, the current one first: recognises the text, and tells nobody without the keys
-   * what it may have been. `purpose`: what it is recognised for.
-   */
+  /** HMAC-SHA-256 of a text under each key, the current key first. `purpose`: separates uses of the same text. */
   macs(purpose: string, text: string): readonly [Buffer, ...Buffer[]] {
     const mac = ({ secret }: Key) =>
       createHmac('sha256', createHmac('sha256', secret).update(purpose).digest()).update(text).digest();
@@ -70,7 +61,7 @@ export class Keyring {
     return this.keys.some(({ id }) => id === keyId);
   }
 
-  /** `about`: what the secret belongs to. It opens only under the same. */
+  /** `associatedData`: names the owner of the secret. Other data does not open it. */
   seal(text: string, about: string): Sealed {
     const [key] = this.keys;
     const nonce = randomBytes(NONCE_BYTES);
@@ -80,7 +71,7 @@ export class Keyring {
     return { keyId: key.id, bytes };
   }
 
-  /** Undefined when the key is not there, or the bytes are not what was sealed about this. */
+  /** Undefined when the key is missing, or the ciphertext or its associated data was changed. */
   open({ keyId, bytes }: Sealed, about: string): string | undefined {
     const key = this.keys.find(({ id }) => id === keyId);
     if (!key || bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;

@@ -24,7 +24,6 @@ function toRow({ key_id: keyId, sealed: bytes, ...row }: RawRow): SecretRow {
   return { ...row, sealed: { keyId, bytes } };
 }
 
-/** Those of one sandbox. */
 export async function insertSecrets(
   target: WriteTarget,
   orgId: string,
@@ -52,7 +51,7 @@ export async function readSecrets(sql: Sql, orgId: string, sandboxId: string): P
   return rows.map(toRow);
 }
 
-/** Forgets one secret of a sandbox, or all. */
+/** `name`: null for all secrets of the sandbox. */
 export async function deleteSecrets(
   target: WriteTarget,
   orgId: string,
@@ -65,7 +64,6 @@ export async function deleteSecrets(
   });
 }
 
-/** Forgets the secret of this name of several sandboxes. */
 export async function deleteSecretsOf(
   target: WriteTarget,
   sandboxes: readonly { orgId: string; sandboxId: string }[],
@@ -81,7 +79,7 @@ export async function deleteSecretsOf(
   );
 }
 
-/** Locks some secrets that are sealed under another key than this one, of whatever organization. */
+/** Locks up to `limit` secrets, of any organization, that are not sealed under this key. */
 export async function lockOutdated(tx: Sql, keyId: string, limit: number): Promise<SecretRow[]> {
   const { rows } = await tx.query<RawRow>(
     `select ${COLUMNS} from sandbox_secrets where key_id <> $1 limit $2 for update`,
@@ -97,7 +95,7 @@ export async function replaceSealed(tx: Sql, { org_id, sandbox_id, name, sealed 
   );
 }
 
-/** Every key that something is sealed under, or will be. */
+/** The ids of all keys that some stored secret needs, and of the current key. */
 export async function sealingKeys(sql: Sql): Promise<string[]> {
   const { rows } = await sql.query<{ key_id: string }>(
     `select secret_key_id as key_id from instance where secret_key_id is not null
@@ -108,7 +106,7 @@ export async function sealingKeys(sql: Sql): Promise<string[]> {
   return rows.map(({ key_id }) => key_id);
 }
 
-/** Deletes every secret there is. Returns the organization of each. */
+/** Returns the organization of each deleted secret. */
 export async function deleteAllSecrets(sql: Sql): Promise<{ org_id: string }[]> {
   const { rows } = await sql.query<{ org_id: string }>('delete from sandbox_secrets returning org_id');
   return rows;

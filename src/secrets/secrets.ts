@@ -17,16 +17,15 @@ import {
   type SecretRow,
 } from './queries.js';
 
-/** Credentials for the pull of the image: for the first start alone. */
+/** The name of the registry credentials, which only the first start needs. */
 export const REGISTRY = 'registry';
 const ENV = 'env:';
 
-/** A secret is bound to where it belongs: moved to another row it does not open. */
+/** Binds a secret to its row: copied to another row, it does not open. */
 function associatedDataOf({ org_id, sandbox_id, name }: Omit<SecretRow, 'sealed'>): string {
   return `${org_id}/${sandbox_id}/${name}`;
 }
 
-/** Seals the secrets of a new sandbox into the store, in the transaction that makes it. */
 export async function sealSecrets(
   tx: WriteTarget,
   keyring: () => Keyring,
@@ -45,7 +44,7 @@ export async function sealSecrets(
   await insertSecrets(tx, orgId, sandboxId, sealed);
 }
 
-/** The secrets of a sandbox in clear, for its runtime. Throws StartRefusedError when one cannot be opened. */
+/** Returns clear text for the runtime. Throws StartRefusedError when a secret does not open. */
 export async function openSecrets(
   sql: Sql,
   keyring: () => Keyring,
@@ -72,8 +71,8 @@ function open(keyring: Keyring, row: SecretRow): string {
 }
 
 /**
- * Makes sure that this service has the key that its installation seals under, or could not open what another sealed.
- * Throws ExplainedError. `source`: where its keys come from, for the message.
+ * Throws ExplainedError when this service lacks the key under which its installation seals. `source`: named in the
+ * message.
  */
 export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Promise<void> {
   const keyId = await agreeOnSecretKey(sql, keyring.currentId);
@@ -85,7 +84,7 @@ export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Pro
 
 const BATCH = 200;
 
-/** Seals again whatever is sealed under an older key. Returns how many that were. */
+/** Seals every secret under the current key. Returns the number of changed secrets. */
 export async function resealAll(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   const keys = keyring();
   let count = 0;
@@ -113,7 +112,7 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
   }
 }
 
-/** Deletes every secret there is; new ones are sealed under the current key. Returns how many that were. */
+/** Deletes every secret. New ones are sealed under the current key. Returns the number of deleted secrets. */
 export async function forgetAll(pool: Pool, { currentId }: Keyring, actor: EventActor): Promise<number> {
   return inTransaction(pool, async (tx) => {
     const deleted = await deleteAllSecrets(tx);

@@ -1,7 +1,7 @@
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 
-/** Organizations with volumes whose last reading was at `dueAt` or before: who has waited longest first. */
+/** The organization that has waited longest comes first. */
 export async function organizationsDue(sql: Sql, dueAt: Instant): Promise<string[]> {
   const { rows } = await sql.query<{ org_id: string }>(
     `select org_id from volumes
@@ -14,8 +14,8 @@ export async function organizationsDue(sql: Sql, dueAt: Instant): Promise<string
 }
 
 /**
- * Takes the volume of an organization whose last reading is the oldest, and was at `dueAt` or before. Until it is read it counts as read
- * at `heldAs`: so it is due again an interval after that, whatever became of who took it.
+ * Claims the volume with the oldest reading by setting its time to `heldAs`. A claim that leads to no reading expires
+ * an interval after that.
  */
 export async function claimUnsampled(
   sql: Sql,
@@ -24,7 +24,7 @@ export async function claimUnsampled(
   heldAs: Instant,
 ): Promise<string | undefined> {
   const { rows } = await sql.query<{ id: string }>(
-    // Materialized: joined as a subquery it may be run once for each row of the organization, and would lock another each time.
+    // Materialized: PostgreSQL may run a joined subquery once for each row, and lock another volume each time.
     `with due as materialized (
        select id from volumes
        where org_id = $1 and status = 'active' and removed_at is null and coalesce(sampled_at, created_at) <= $2
@@ -40,14 +40,13 @@ export async function claimUnsampled(
   return rows[0]?.id;
 }
 
-/** Nothing is due for an interval after `at`. */
 export async function setSampled(sql: Sql, orgId: string, id: string, at: Instant): Promise<void> {
   await sql.query('update volumes set sampled_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
 }
 
 /**
- * Writes a reading: the interval before it ends with it, and its own ends at `until` or at a later reading that is there already. No two
- * intervals of a volume overlap by it, whichever way the clock was set. 1/1024 is a finite decimal, so nothing is rounded.
+ * Ends the previous interval at `at`. The new one ends at `until` or at a later reading, so intervals never overlap,
+ * even after a clock change. 1/1024 is a finite decimal: nothing is rounded.
  */
 export async function insertReading(
   sql: Sql,
@@ -75,7 +74,7 @@ export async function insertReading(
   ]);
 }
 
-/** What is stored stops counting, also by a reading of that instant or of a worker whose clock is ahead. */
+/** Also ends a reading of a worker whose clock is ahead. */
 export async function endAccruals(sql: Sql, orgId: string, volumeId: string, at: Instant): Promise<void> {
   await sql.query(
     `update accruals set to_at = greatest(from_at, $3)

@@ -4,8 +4,8 @@ import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
 
 /**
- * Refuses a cap that the organization could not have even with no other volume, in GiB; and, where its storage is
- * limited, a volume without one, as nothing would hold that to the limit.
+ * Refuses a cap above the storage limit of the organization, and no cap where there is a limit: nothing would enforce
+ * it.
  */
 export async function checkCap(sql: Sql, orgId: string, capacityGib: number | null): Promise<void> {
   const limits = await getLimits(sql, orgId);

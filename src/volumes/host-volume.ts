@@ -5,7 +5,7 @@ import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { insertVolume } from './queries.js';
 
-/** Makes the one host volume of an organization, in the transaction that makes the organization. */
+/** In the transaction that creates the organization. */
 export async function createHostVolume(
   tx: EventSql,
   orgId: string,

@@ -7,11 +7,8 @@ import { isRemoved, lockDueVolumes, setRemoved } from './queries.js';
 const BATCH = 100;
 
 /**
- * Lets go of the volumes whose time to be restored is over. Accruals stay.
- *
- * The row goes first: while it is locked nobody can restore it, and once it is committed as removed nobody wants the data
- * any more. A crash before the data is gone leaves what `removeLeftData` finds. The other way round a crash would leave
- * a volume that can be restored, with nothing in it.
+ * Purges volumes past their `purge_at`; accruals stay. The row is removed before the data. A crash in between leaves
+ * data for `removeLeftData`; the reverse order could leave a restorable volume without data.
  */
 export async function purgeDueVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
   let purged: number;
@@ -38,9 +35,8 @@ export async function purgeDueVolumes(ctx: Context, signal: AbortSignal): Promis
 }
 
 /**
- * Removes the data of purged volumes that is still on this machine: a crash came between, it could not be removed then,
- * or another host purged the volume. Only what the store knows to be removed goes; a directory it knows nothing of stays,
- * as it may belong to another installation.
+ * Removes remaining data of purged volumes: after a crash, a failure, or a purge by another host. Unknown directories
+ * stay, as they may belong to another installation.
  */
 export async function removeLeftData(ctx: Context, signal: AbortSignal): Promise<void> {
   for (const { orgId, volumeId } of await ctx.volumes.list()) {

@@ -13,7 +13,6 @@ export function presentVolume(row: VolumeRow): VolumeResponse {
     status: row.status,
     labels: row.labels,
     capacity_bytes: row.capacity_gib === null ? null : row.capacity_gib * GIB,
-    // Null is "not sampled".
     used_bytes: row.used_bytes,
     created_at: shortInstant(row.created_at),
     updated_at: shortInstant(row.updated_at),

@@ -7,7 +7,7 @@ export interface VolumeRow {
   name: string | null;
   labels: Record<string, string>;
   capacity_gib: number | null;
-  /** By the last reading. */
+  /** By the latest reading. */
   used_bytes: number | null;
   status: 'active' | 'deleting';
   created_at: Instant;
@@ -37,7 +37,7 @@ export async function insertVolume(
   return rows[0]!;
 }
 
-/** Active volumes, and after them those that are being deleted when `deleting` asks for them: clients take the first of a name. */
+/** Active volumes come first: clients take the first one of a name. */
 export async function listVolumes(
   sql: Sql,
   orgId: string,
@@ -76,7 +76,7 @@ export async function lockVolume(sql: Sql, orgId: string, id: string): Promise<V
   return rows[0];
 }
 
-/** Locks the active volumes of these names, so that none is deleted while a sandbox that mounts it is made. */
+/** Keeps the volumes from being deleted while a sandbox that mounts them is created. */
 export async function lockActiveVolumes(
   sql: Sql,
   orgId: string,
@@ -105,7 +105,6 @@ export async function setDeleting(
   );
 }
 
-/** Takes a deletion back. */
 export async function setActive(sql: Sql, orgId: string, id: string, at: Instant): Promise<VolumeRow> {
   const { rows } = await sql.query<Row>(
     `update volumes set status = 'active', updated_at = $3, purge_at = null
@@ -132,7 +131,7 @@ export async function updateVolume(
   return rows[0]!;
 }
 
-/** Takes up to `limit` volumes whose time to be restored is over, passing over those another worker holds. */
+/** Skips volumes that another worker has locked. */
 export async function lockDueVolumes(
   sql: Sql,
   at: Instant,
@@ -153,7 +152,7 @@ export async function setRemoved(sql: Sql, orgId: string, id: string, at: Instan
   await sql.query('update volumes set removed_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
 }
 
-/** Is it known, and gone for good? */
+/** False for an unknown volume. */
 export async function isRemoved(sql: Sql, orgId: string, id: string): Promise<boolean> {
   const { rows } = await sql.query(
     'select 1 from volumes where org_id = $1 and id = $2 and removed_at is not null',
@@ -162,7 +161,7 @@ export async function isRemoved(sql: Sql, orgId: string, id: string): Promise<bo
   return rows.length > 0;
 }
 
-/** The names of the sandboxes that mount a volume, whatever their status; sorted. */
+/** Of any status, sorted. */
 export async function sandboxesMounting(sql: Sql, orgId: string, volumeId: string): Promise<string[]> {
   const { rows } = await sql.query<{ name: string }>(
     `select s.name from sandbox_volumes m

@@ -8,10 +8,7 @@ import { presentVolume } from './present.js';
 import { lockVolume, setActive } from './queries.js';
 import type { VolumeResponse } from './schema.js';
 
-/**
- * Takes the deletion of a volume back. From its purge time on it is not found, whether or not the purge has been at it
- * yet. A volume that is not being deleted stays as it is.
- */
+/** Cancels a deletion before `purge_at`. Idempotent. */
 export async function restore(ctx: Context, caller: Writer, id: string): Promise<VolumeResponse> {
   const { orgId, actor } = caller;
   let name: string | null = null;

@@ -5,21 +5,19 @@ import { sleep } from '../lib/sleep.js';
 import { claimUnsampled, insertReading, organizationsDue, setSampled } from './accrual-queries.js';
 import { lockVolume } from './queries.js';
 
-/** Volumes that are read at once, each of another organization: what one of them stores holds nobody else up for long. */
+/** Concurrent readings, each of another organization. */
 const AT_ONCE = 4;
-/** A reading stands for this many intervals, unless another comes: one may be late or fail. */
+/** A reading counts for this many intervals, as the next one may be late or fail. */
 const INTERVALS = 2;
-/** What was not read is tried again after this part of an interval. */
+/** A failed reading is retried after this part of an interval. */
 const TRIES_PER_INTERVAL = 6;
-/** For one reading, and half the time until the next try at most: nobody else takes the volume meanwhile. Enough for millions of files. */
+/** Enough for millions of files. */
 const LONGEST_READING_MS = 5 * 60_000;
-/** For what becomes due while something is read. */
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * Reads the size of every volume whose last reading is an interval old. Of several workers each takes others. A volume is taken before it is
- * read, for a sixth of an interval: what fails, takes too long or is cut short by a crash is read again then, and the reading before stands
- * for two intervals and no longer.
+ * Measures every volume whose reading is an interval old. Workers claim different volumes, for a sixth of an interval;
+ * then an interrupted or failed reading is retried.
  */
 export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
   const shares = makeShares();
@@ -37,7 +35,7 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
 
   try {
     while (!signal.aborted) {
-      // Not sooner: what somebody else has taken or locked stays due for a while, and cannot be had.
+      // Volumes that another worker has claimed or locked remain due for a while.
       if (performance.now() - lookedAt > LOOK_EVERY_MS) {
         const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
         const found = await organizationsDue(ctx.pool, dueAt);
@@ -63,8 +61,8 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
 }
 
 /**
- * Divides the time of reading evenly among organizations, so that many quick readings are not behind a few long ones. Who comes anew
- * begins with the least that one of those who are there has had: nothing is saved up.
+ * Shares the measuring time evenly among organizations, so that many short readings do not wait for a few long ones. A
+ * new organization starts at the current minimum: idle time saves up nothing.
  */
 function makeShares(): {
   join(coming: readonly string[], there: readonly string[]): void;
@@ -85,7 +83,7 @@ function makeShares(): {
   };
 }
 
-/** Reads one volume of an organization; false when none is due. */
+/** False when no volume is due. */
 async function readNext(ctx: Context, orgId: string, signal: AbortSignal): Promise<boolean> {
   const interval = ctx.settings.volumeSampleMs;
   const dueAt = addMillis(ctx.now(), -interval);
@@ -111,7 +109,7 @@ async function sample(ctx: Context, orgId: string, id: string, signal: AbortSign
     const volume = await lockVolume(tx, orgId, id);
     if (volume?.status !== 'active') return;
     await setSampled(tx, orgId, id, began);
-    // Otherwise nothing has ever been in it.
+    // The volume has never had data.
     if (kib === undefined) return;
     const at = ctx.now();
     await insertReading(tx, orgId, id, { at, until: addMillis(at, INTERVALS * interval), kib });
@@ -125,7 +123,7 @@ async function measureInTime(
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const millis = Math.min(LONGEST_READING_MS, ctx.settings.volumeSampleMs / TRIES_PER_INTERVAL / 2);
-  // Not AbortSignal.timeout(): combined with another one it may be collected as garbage before its time.
+  // Not AbortSignal.timeout(): in a combined signal it may be garbage-collected early.
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(new Error(`it took longer than ${millis} ms`)), millis);
   try {

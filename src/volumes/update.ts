@@ -14,10 +14,7 @@ import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
 
 type Change = Pick<VolumeRow, 'capacity_gib' | 'labels'>;
 
-/**
- * Changes the cap and the labels of a volume. A cap that is left out stays and null clears it; labels are replaced as a
- * whole. The host volume has labels and no cap.
- */
+/** Labels are replaced as a whole. A null cap removes it; the host volume cannot have one. */
 export async function update(
   ctx: Context,
   caller: Writer,
@@ -66,7 +63,7 @@ export async function update(
   });
 }
 
-/** What already mounts the volume would not be held to its new cap everywhere. */
+/** The runtime could not hold existing mounts to the new cap. */
 async function refuseMounted(ctx: Context, tx: Sql, orgId: string, id: string): Promise<void> {
   if (ctx.runtime.capabilities.has('volume_caps')) return;
   const sandboxes = await sandboxesMounting(tx, orgId, id);

@@ -3,30 +3,28 @@ import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
 import { statusOf } from './errors.js';
 
-/** Files in and out of a container that has not started, through the engine, which stays inside the container's root. */
+/** Reads and writes files of a container through the engine, which confines paths to the root of the container. */
 
 export type Entry =
   | { name: string; type: 'file'; mode: number; content: Buffer; uid?: number; gid?: number }
   | { name: string; type: 'directory'; mode: number }
   | { name: string; type: 'symlink'; target: string };
 
-/** What is at a path in a container. Symlinks are not followed in its last part. */
+/** Like lstat(2), of a path in a container. */
 export interface Found {
   type: 'file' | 'directory' | 'symlink' | 'other';
-  /** Permission bits. */
   mode: number;
-  /** Bytes. */
   size: number;
-  /** Where a symlink leads, as an absolute path in the container. */
+  /** The target of a symlink, as an absolute path in the container. */
   target: string;
 }
 
-/** The bits that Go's `os.FileMode` has for types. */
+/** The type bits of Go's `os.FileMode`. */
 const TYPE_BITS = 0x8f280000;
 const DIRECTORY_BIT = 0x80000000;
 const SYMLINK_BIT = 0x08000000;
 
-/** Puts entries in a container; their names are paths from its root. */
+/** Names of entries are paths from the root of the container. */
 export async function putEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
   const archive = pack();
   for (const entry of entries) {
@@ -47,7 +45,7 @@ export async function putEntries(container: Docker.Container, entries: readonly 
     }
   }
   archive.finalize();
-  // A file never takes the place of a directory, nor the other way round.
+  // Refuses to replace a directory with a file, or a file with a directory.
   await container.putArchive(await buffer(archive), { path: '/', noOverwriteDirNonDir: 'true' });
 }
 
@@ -62,8 +60,8 @@ export async function look(container: Docker.Container, path: string): Promise<F
     const { mode, size, linkTarget } = JSON.parse(text) as { mode: number; size: number; linkTarget: string };
     return { type: typeOf(mode), mode: mode & 0o777, size, target: linkTarget };
   } catch (error) {
-    // 500 is the answer when something on the way is no directory. It comes without words, as there was no question for
-    // content. Whatever else it may stand for shows when something is put there.
+    // The engine answers 500, without a message, when a parent is not a directory. Any other cause of a 500 fails the
+    // later write.
     if ([404, 500].includes(statusOf(error) ?? 0)) return undefined;
     throw error;
   }
@@ -75,7 +73,6 @@ function typeOf(mode: number): Found['type'] {
   return (mode & TYPE_BITS) === 0 ? 'file' : 'other';
 }
 
-/** Reads one file, whole. */
 export async function getFile(
   container: Docker.Container,
   path: string,

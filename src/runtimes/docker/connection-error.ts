@@ -1,10 +1,9 @@
-/** Why the Docker engine cannot be used, and what to do about it. For the operator. */
 export interface ConnectionProblem {
   reason: string;
   remedy: string;
 }
 
-/** `error`: of the first request to the engine. `socket`: the path it was sent to. */
+/** `error`: from the first request to the engine. */
 export function explainConnectionError(error: unknown, socket: string): ConnectionProblem {
   const { code, message } = error as NodeJS.ErrnoException;
   switch (code) {

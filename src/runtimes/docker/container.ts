@@ -7,26 +7,25 @@ import type { ImageConfig } from './image.js';
 import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './guest-init.js';
 import type { Bind } from './mounts/staging-directory.js';
 
-/** Marks the containers of one installation: another one on the same engine leaves them alone. */
+/** The installation of an object. Other installations on the engine leave it alone. */
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
 export const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
-/** Before the keys of the user's labels: other programs on the machine act on labels, and must not act on a tenant's. */
+/** Prefixes the labels of users: other programs on the machine react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'dev.sandkeep.label.';
 
 const MIB = 1024 * 1024;
-/** The engine's own, for images that set none. */
+/** The engine's default for images without a PATH. */
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const PIDS_LIMIT = 1024;
 const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
-/** What package managers and daemons that drop privileges need. A `restricted` sandbox does without. */
+/** For package managers, and for daemons that drop privileges. `restricted` sandboxes have none. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
 /**
- * A container's labels are fixed when it is made, its name is not. So the run it was last given stands in the name, and
- * with it the start time that the container had before (base 36 microseconds, `0` for never): the engine's start time
- * belongs to this run exactly when it differs.
+ * Labels of a container are immutable, its name is not. So the name has the latest run, and the start time from before
+ * that run in microseconds (base 36; `0`: never started). The run has started if the engine's start time differs.
  */
 export function containerName({ sandboxId, runId }: Run, startedAt: Instant | null): string {
   return `sandkeep-${sandboxId}-${runId}-${baselineOf(startedAt)}`;
@@ -39,7 +38,7 @@ export function parseContainerName(
   return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
 }
 
-/** Whether it is the start time that the container had before the run its name says: then the run has not started. */
+/** Whether the container has not started since it was given the run in its name. */
 export function isBaseline(startedAt: Instant | null, baseline: string): boolean {
   return baselineOf(startedAt) === baseline;
 }
@@ -81,18 +80,18 @@ export function containerOptions(
       untilExit: spec.endsWithCommand ?? false,
       stopSignal: signalNumber(image.stopSignal),
     }),
-    // Process 1 knows what the image's command wants instead.
+    // Process 1 translates SIGTERM into the stop signal of the image.
     StopSignal: 'SIGTERM',
     ...(spec.user === null ? {} : { User: spec.user }),
     ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
-    // Who joins the network of another container has that one's name.
+    // The pause container owns the host name of a joined network.
     ...(network.startsWith('container:') ? {} : { Hostname: spec.hostname ?? sandboxId }),
-    // The standard input of a command stays open: a shell or interpreter without a script waits for it.
+    // A shell or interpreter without a script waits for input; with a closed standard input it would end.
     OpenStdin: true,
     HostConfig: {
       NanoCpus: spec.vcpus * 1e9,
       Memory: spec.memoryMib * MIB,
-      // Memory and swap together: no swap beyond the memory that was asked for.
+      // Memory plus swap: no swap.
       MemorySwap: spec.memoryMib * MIB,
       PidsLimit: PIDS_LIMIT,
       CapDrop: ['ALL'],
@@ -101,7 +100,7 @@ export function containerOptions(
       NetworkMode: network,
       Ulimits: spec.rlimits.map(ulimitOf),
       Tmpfs: tmpfsOf(spec),
-      // A volume's flags are on what is mounted at the source: `ReadOnly` would have the engine set them anew, without the rest.
+      // The source of a volume has the mount flags. With `ReadOnly` the engine would replace them.
       Mounts: [
         init.mount,
         ...binds.map(({ source, target, readonly = false }) => ({
@@ -112,23 +111,20 @@ export function containerOptions(
       ...(spec.diskMib === null ? {} : { StorageOpt: { size: `${spec.diskMib}m` } }),
       ...(runtimeClass === undefined ? {} : { Runtime: runtimeClass }),
       RestartPolicy: { Name: 'no' },
-      // What a sandbox prints is on the machine's disk, where no limit of the sandbox's own holds it.
+      // Logs are on the machine's disk, outside the disk limit of the sandbox.
       LogConfig: { Type: 'json-file', Config: LOG_LIMITS },
     } satisfies HostConfig,
   };
 }
 
-/** The scripts are on the PATH, behind everything else, unless the request says what the PATH is. */
+/** The scripts come last on the PATH. A PATH in the request replaces it. */
 function envOf({ env, scripts }: RunSpec, { path }: ImageConfig): string[] {
   const entries = env.map(({ key, value }) => `${key}=${value}`);
   if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
   return [...entries, `PATH=${path ?? DEFAULT_PATH}:${SCRIPTS_DIRECTORY}`];
 }
 
-/**
- * The command that process 1 launches; empty for none. An image's own command is never launched: it is the default of
- * an exec.
- */
+/** An image's own command is not launched: it is the default of an exec. */
 function commandOf({ cmd, entrypoint }: RunSpec, image: ImageConfig): string[] {
   if (cmd === null || cmd.length === 0) return [];
   return [...(entrypoint ?? image.entrypoint), ...cmd];
@@ -139,7 +135,7 @@ function tmpfsOf({ mounts }: RunSpec): Record<string, string> {
   for (const mount of mounts) {
     if (mount.type !== 'tmpfs') continue;
     const { readonly = false, noexec = false, nosuid = false, nodev = false } = mount.options ?? {};
-    // Docker adds noexec, nosuid and nodev of its own; what was not asked for is switched off by name.
+    // Docker defaults to noexec, nosuid and nodev, so every flag is given.
     const flags = [
       readonly ? 'ro' : 'rw',
       noexec ? 'noexec' : 'exec',

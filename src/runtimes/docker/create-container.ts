@@ -3,19 +3,19 @@ import type { ContainerCreateOptions, Ulimit } from 'dockerode';
 import { stringifyExact, type Integer } from '../../lib/exact-json.js';
 import type { RunSpec } from '../runtime.js';
 
-/** The engine keeps limits as signed integers of 64 bits and reads them back as unsigned: no limit is -1. */
+/** The engine stores limits as signed 64-bit integers and reads them as unsigned: unlimited is -1. */
 export function ulimitOf({ resource, soft, hard }: RunSpec['rlimits'][number]): Ulimit {
   return { Name: resource, Soft: signed(soft), Hard: signed(hard) };
 }
 
-/** A bigint where a number would be rounded, for which the types of the client have no place. */
+/** Returns a bigint where a number would be rounded; the types of the client allow only numbers. */
 function signed(value: Integer): number {
   const wrapped = BigInt.asIntN(64, BigInt(value));
   const number = Number(wrapped);
   return Number.isSafeInteger(number) ? number : (wrapped as unknown as number);
 }
 
-/** Creates a container from options that may hold bigints. The client's own method refuses to write them. */
+/** The client's own method cannot serialize bigints. */
 export async function createContainer(
   docker: Docker,
   { name, ...options }: ContainerCreateOptions,

@@ -7,10 +7,10 @@ import type { Capability } from '../runtime.js';
 import { hasDiskQuota, type StorageInfo } from './disk-quota.js';
 import { StagingDirectory, explainNoMounts } from './mounts/staging-directory.js';
 
-/** Where volumes are mounted during starts: empty after a reboot, like the mounts themselves. */
+/** In memory: a reboot empties it, as it ends the mounts. */
 const MOUNTS_DIRECTORY = '/run/sandkeep';
 
-/** Runtime classes that share the kernel, so that the flags of a mount made outside hold inside. */
+/** Runtime classes that share the kernel, so that flags of an outer mount hold inside. */
 const SHARED_KERNEL = new Set(['runc', 'crun', 'youki']);
 
 export interface CapabilityInfo extends StorageInfo {
@@ -19,15 +19,14 @@ export interface CapabilityInfo extends StorageInfo {
   SecurityOptions: string[] | null;
 }
 
-/** What this engine can do for files and processes. */
 export interface DetectedCapabilities {
   capabilities: Capability[];
   mounts: StagingDirectory;
-  /** For the operator: what is missing, and why. */
+  /** Missing features with their reasons, for the operator. */
   missing: string[];
 }
 
-/** Finds out, by trying, what is enforced here. Throws ExplainedError for a runtime class the engine does not have. */
+/** Probes which limits this engine enforces. Throws ExplainedError for an unknown runtime class. */
 export async function detectCapabilities(
   docker: Docker,
   info: CapabilityInfo,
@@ -39,7 +38,7 @@ export async function detectCapabilities(
 ): Promise<DetectedCapabilities> {
   checkRuntimeClass(info, runtimeClass);
   const directory = stagingDirectoryOf(instanceId);
-  // Twice, because another process of this installation may have swept the first attempt away.
+  // Twice: another process of this installation may sweep away the first probe.
   const noMounts = (await explainNoMounts(docker, directory)) && (await explainNoMounts(docker, directory));
   const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches', 'idle_timeout', 'registry_credentials'];
   const missing: string[] = [];
@@ -57,7 +56,7 @@ export async function detectCapabilities(
   return { capabilities, mounts: new StagingDirectory(directory, volumes, noMounts), missing };
 }
 
-/** A guest sees in its table of mounts where they came from: that does not tell it which installation this is. */
+/** The hash keeps the id of the installation out of the guest's mount table. */
 export function stagingDirectoryOf(instanceId: string): string {
   return posix.join(MOUNTS_DIRECTORY, createHash('sha256').update(instanceId).digest('hex').slice(0, 16));
 }
@@ -70,7 +69,7 @@ function checkRuntimeClass({ Runtimes }: CapabilityInfo, runtimeClass: string | 
   );
 }
 
-/** Does it run processes on this kernel, whose mounts and network rules then hold for them? */
+/** Whether processes run on this kernel, so that its mount flags and network rules apply to them. */
 export function sharesKernel(
   { Runtimes, DefaultRuntime }: CapabilityInfo,
   runtimeClass = DefaultRuntime,

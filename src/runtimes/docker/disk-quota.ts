@@ -5,25 +5,23 @@ import { pack } from 'tar-stream';
 import { StartRefusedError, type RunSpec } from '../runtime.js';
 import type { ImageConfig } from './image.js';
 
-/** The storage drivers that can hold a container to a size; overlay2 only on some file systems. */
+/** Other drivers may accept a size and ignore it. */
 const DRIVERS_WITH_QUOTA = new Set(['overlay2', 'btrfs', 'zfs']);
 const PROBE_SIZE = '64m';
 
-/** What the engine says of itself that matters here. */
 export interface StorageInfo {
   Driver: string;
   DriverStatus: [key: string, value: string][] | null;
 }
 
 /**
- * Can the engine limit the size of a container's disk? Others than the drivers known to do so may accept a size and
- * ignore it. Where it depends on how the file system is mounted it is tried, with a container that never starts, made
- * from an empty image, both of which are removed again.
+ * Probes whether the engine limits the size of a container's disk: creates a container from an empty image, without
+ * starting it.
  */
 export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: StorageInfo): Promise<boolean> {
   if (!DRIVERS_WITH_QUOTA.has(Driver)) return false;
   const below = DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
-  // Elsewhere it has no quota by project, and the probe would cost time at each start.
+  // overlay2 has project quotas on xfs only. Skipping the probe saves time at each start.
   if (Driver === 'overlay2' && below !== 'xfs') return false;
   const image = `sandkeep-probe:${randomUUID()}`;
   try {
@@ -55,7 +53,7 @@ async function importEmpty(docker: Docker, image: string): Promise<void> {
   });
 }
 
-/** Volumes that an image declares are outside the disk of a container, and so of its limit. Throws StartRefusedError. */
+/** A volume that an image declares is outside the disk limit. Throws StartRefusedError. */
 export function checkDiskLimit({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
   const open = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
   if (diskMib === null || open === undefined) return;

@@ -6,7 +6,7 @@ import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
 import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
 
-/** What an engine says of itself and its machine. */
+/** The answer of `GET /info`, as far as it is used. */
 export interface EngineInfo extends CapabilityInfo {
   ID: string;
   Name: string;
@@ -18,20 +18,19 @@ export interface EngineInfo extends CapabilityInfo {
   ServerVersion: string;
 }
 
-/** The namespace of the ids of engines (RFC 9562, version 5). */
+/** The namespace of engine ids (RFC 9562, version 5). */
 const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
 
-/** What may be placed on the machine together. */
 export function capacityOf(info: EngineInfo): Capacity {
   return {
     vcpus: info.NCPU * CPU_OVERCOMMIT,
     memoryMib: memoryOf(info),
-    // A disk without a quota takes what there is: there is nothing to count.
+    // Without a quota there is no disk limit to count.
     diskMib: null,
   };
 }
 
-/** What one sandbox may have. */
+/** The limits of one sandbox. */
 export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['bounds'] {
   const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
   return {
@@ -46,8 +45,8 @@ function memoryOf({ MemTotal }: EngineInfo): number {
 }
 
 /**
- * Docker has an id that stays. Podman makes up another at each question: there the machine and the folder say which it
- * is. `instanceId`: two installations on one engine are two workers.
+ * Docker has a constant id. Podman invents a new one for each request; there the machine and the directory identify it.
+ * `instanceId`: two installations on one engine are two workers.
  */
 export async function engineIdOf(docker: Docker, info: EngineInfo, instanceId: string): Promise<string> {
   const again = (await docker.info()) as EngineInfo;

@@ -1,17 +1,17 @@
 import { RLIMIT_NAMES } from '../../sandboxes/spec/schema.js';
 
-/** The HTTP status of an answer of the engine; undefined when there was no answer. */
+/** The HTTP status of the engine's answer; undefined without an answer. */
 export function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
 }
 
-/** What the engine said, without the client library's words around it. */
+/** The message of the engine, without the wording of the client library. */
 export function engineMessage(error: unknown): string {
   const { json, message } = error as { json?: { message?: string }; message?: string };
   return json?.message ?? message ?? String(error);
 }
 
-/** For a catch: swallows the engine's answers of these statuses. */
+/** For a catch: ignores answers with these statuses. */
 export function ignoreStatus(...statuses: number[]): (error: unknown) => undefined {
   return (error) => {
     if (!statuses.includes(statusOf(error) ?? 0)) throw error;
@@ -19,14 +19,11 @@ export function ignoreStatus(...statuses: number[]): (error: unknown) => undefin
   };
 }
 
-/** What engines put before the reason, from the outermost of their parts to the innermost. */
+/** The components of an engine prefix an error, the outermost first. */
 const PREFIXES =
   /^(?:failed to create (?:shim )?task(?: for container)?: |failed to create shim: |OCI runtime (?:create|start) failed: |\w+ (?:create|start) failed: |container_linux\.go:\d+: |process_linux\.go:\d+: |starting container process caused: |unable to start container process: |error during container init: )+/;
 
-/**
- * Why an engine did not start a container, for the user: without the names of the engine's own parts, and with the paths
- * of the guest in place of those of this machine.
- */
+/** A start failure for users: without names of engine components, with paths of the guest instead of the machine. */
 export function explainStartFailure(said: string): string {
   return said
     .replace(PREFIXES, '')

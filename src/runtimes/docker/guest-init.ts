@@ -10,20 +10,20 @@ import { PACKAGE_ROOT } from '../../lib/package-root.js';
 import { engineMessage, statusOf, ignoreStatus } from './errors.js';
 
 /**
- * Process 1 of every container of the service: `guest/init.c`. Sandboxes get it by a volume that they mount read-only,
- * so nothing in a sandbox can change or remove it.
+ * Process 1 of every container, from `guest/init.c`. Sandboxes mount it read-only from a volume, so they cannot change
+ * it.
  */
 
 const DIRECTORY = '/.sandkeep/bin';
 export const INIT_PROGRAM = `${DIRECTORY}/init`;
-/** Marks the image, the volume and the container that fills the volume. Every installation on an engine shares them. */
+/** All installations on an engine share the image, the volume and the filler container with this label. */
 export const INIT_LABEL = 'dev.sandkeep.init';
 
 const NOT_FOUND = 404;
 const CONFLICT = 409;
 const NOT_MODIFIED = 304;
 
-/** By the names that Docker and Podman use for the processors. */
+/** The names of processors in Docker and Podman. */
 const BUILDS: Record<string, string> = {
   x86_64: 'init-x86_64',
   amd64: 'init-x86_64',
@@ -31,23 +31,21 @@ const BUILDS: Record<string, string> = {
   arm64: 'init-aarch64',
 };
 
-/** Linux numbers the real-time signals that C programs use from 34. */
+/** C libraries reserve the real-time signals below 34. */
 const FIRST_REALTIME = 34;
 const LAST_REALTIME = 64;
 
 export interface InitOptions {
-  /** Empty: the sandbox only stays up. */
+  /** Empty: process 1 only keeps the sandbox up. */
   command: readonly string[];
-  /** The sandbox ends with the command and takes over its exit code. */
+  /** Whether the sandbox ends with the command and takes over its exit code. */
   untilExit: boolean;
-  /** The signal that asks the command to end. */
   stopSignal: number;
 }
 
-/** The program and where an engine has it. */
 export class GuestInit {
   readonly image: string;
-  /** The name of the volume, and of the container that fills it. */
+  /** Also the name of the filler container. */
   readonly volume: string;
   private readonly program: Buffer;
   private filling: Promise<void> | undefined;
@@ -69,7 +67,6 @@ export class GuestInit {
     this.volume = `${name}-${version}`;
   }
 
-  /** Puts the image on the engine if it is not there. */
   async ensureImage(): Promise<void> {
     try {
       await this.docker.getImage(this.image).inspect();
@@ -93,15 +90,14 @@ export class GuestInit {
   }
 
   /**
-   * Puts the volume on the engine if it is not there. The engine copies the image's directory into it when a container
-   * first mounts it; that container then runs the program once, which proves that the copy is whole.
+   * Fills the volume: the engine copies the image's directory into an empty volume when the filler container mounts it.
+   * Then the filler runs the program, which proves that the copy is complete.
    */
   async ensureVolume(): Promise<void> {
     this.filling ??= this.ensureFilled().finally(() => (this.filling = undefined));
     await this.filling;
   }
 
-  /** The mount that gives a sandbox the program. */
   get mount() {
     return {
       ...{ Type: 'volume' as const, Source: this.volume, Target: DIRECTORY, ReadOnly: true },
@@ -113,7 +109,7 @@ export class GuestInit {
     if (await this.isFilled()) return;
     await this.ensureImage();
     if ((await this.fill()) === undefined) return;
-    // The engine ended during an earlier copy. No sandbox can have started from such a volume.
+    // The engine died during an earlier copy. No sandbox has started from this volume.
     await this.docker
       .getContainer(this.volume)
       .remove({ force: true })
@@ -129,7 +125,7 @@ export class GuestInit {
     return found !== undefined && found.State.Status === 'exited' && found.State.ExitCode === 0;
   }
 
-  /** Returns why the program does not run from the volume; undefined when it does. */
+  /** Returns the reason when the program does not run from the volume. */
   private async fill(): Promise<string | undefined> {
     await this.docker.createVolume({ Name: this.volume, Labels: { [INIT_LABEL]: 'volume' } });
     const { mount } = this;
@@ -151,7 +147,7 @@ export class GuestInit {
           ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
         },
       })
-      // Conflict: another process makes it at the same time.
+      // Conflict: another process creates it at the same time.
       .catch(ignoreStatus(CONFLICT));
     try {
       const container = this.docker.getContainer(this.volume);
@@ -165,13 +161,12 @@ export class GuestInit {
   }
 }
 
-/** The arguments of the program. */
 export function initArguments({ command, untilExit, stopSignal }: InitOptions): string[] {
   if (command.length === 0) return [];
   return [...(untilExit ? ['--until-exit'] : []), `--stop-signal=${stopSignal}`, '--', ...command];
 }
 
-/** The number of a signal that an image names, such as `SIGQUIT`, `quit`, `3` or `RTMIN+3`; SIGTERM for none. */
+/** Accepts forms such as `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */
 export function signalNumber(name: string | undefined): number {
   const { signals } = constants;
   const word = (name ?? '').toUpperCase().replace(/^SIG/, '');

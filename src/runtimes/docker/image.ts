@@ -4,28 +4,22 @@ import { engineMessage, statusOf } from './errors.js';
 
 const PULL_TIMEOUT_MS = 20 * 60_000;
 
-/** The settings of an image that a run depends on. */
 export interface ImageConfig {
-  /** Empty when it has none. */
   entrypoint: string[];
-  /** The signal that asks its command to end, by name or number. */
+  /** By name or number. */
   stopSignal: string | undefined;
-  /** The PATH it sets; null when it sets none. */
   path: string | null;
-  /** Where it declares volumes, which are no part of the disk of a container. */
+  /** Volumes that the image declares. They are outside the disk of a container. */
   volumes: string[];
 }
 
-/** Who logs in to the registry, for one pull. Never kept, logged or shown. */
+/** For one pull. Never stored, logged or shown. */
 export interface RegistryAuth {
   username: string;
   password: string;
 }
 
-/**
- * Brings the image onto the machine as the pull policy says. Throws StartRefusedError when it cannot be had. `auth`: for
- * images that not everybody may have.
- */
+/** Pulls the image if the policy says so. Throws StartRefusedError when the image is not available. */
 export async function ensureImage(
   docker: Docker,
   { image, pullPolicy }: RunSpec,
@@ -64,7 +58,7 @@ async function inspect(docker: Docker, image: string): Promise<ImageConfig | und
       entrypoint: [Config?.Entrypoint ?? []].flat(),
       stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
       path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
-      // An image without volumes has null here.
+      // Null for an image without volumes.
       volumes: Object.keys(Config?.Volumes ?? {}),
     };
   } catch (error) {
@@ -80,7 +74,7 @@ async function pull(docker: Docker, image: string, signal: AbortSignal, auth?: R
   });
   await new Promise<void>((resolve, reject) => {
     docker.modem.followProgress(stream, (broken, lines: { error?: string }[] | null) => {
-      // What fails after the first byte of the answer comes as a line of it, which the client library passes over.
+      // An error after the first byte arrives as a line, which the client library ignores.
       const failed = lines?.find(({ error }) => error !== undefined);
       const error = broken ?? (failed && new Error(failed.error));
       if (error) reject(error);
@@ -89,7 +83,6 @@ async function pull(docker: Docker, image: string, signal: AbortSignal, auth?: R
   });
 }
 
-/** What engines and registries say when a pull fails, and what it means for who reads it. */
 const PULL_FAILURES: [said: RegExp, meaning: string][] = [
   [
     /no matching manifest|does not match the specified platform/i,
@@ -107,7 +100,7 @@ const PULL_FAILURES: [said: RegExp, meaning: string][] = [
   ],
 ];
 
-/** The engine's words with what they mean. Signed addresses and passwords in them are for nobody to see. */
+/** Removes signed addresses and passwords. */
 function explainPull(said: string, auth?: RegistryAuth): string {
   const meaning = PULL_FAILURES.find(([words]) => words.test(said))?.[1];
   let text = said.replace(/(https?:\/\/)[^\s/@"]*@/g, '$1').replace(/(https?:\/\/[^\s?"]*)\?[^\s"]*/g, '$1');
@@ -115,7 +108,7 @@ function explainPull(said: string, auth?: RegistryAuth): string {
   return meaning === undefined ? text : `${meaning} (${text})`;
 }
 
-/** Without a tag the engine would pull every tag there is. */
+/** Without a tag the engine pulls all tags. */
 function hasTag(image: string): boolean {
   return image.includes('@') || /:[^/]+$/.test(image);
 }

@@ -4,26 +4,22 @@ import { parseEngineTime, isBaseline, ORG_LABEL, parseContainerName } from './co
 import { ignoreStatus } from './errors.js';
 
 interface Inspected {
-  /** Name and state. What is empty is looked at anew each time. */
+  /** Name and state. Empty: inspect again. */
   fingerprint: string;
   holding: Holding;
 }
 
-/**
- * What the containers of sandboxes say of their runs. Inspecting each at each look would cost a request a container: what has
- * not changed is remembered.
- */
+/** Inspects the containers of sandboxes. An unchanged container is inspected once: each inspection costs a request. */
 export class InspectCache {
   private known = new Map<string, Inspected>();
 
   constructor(private readonly docker: Docker) {}
 
-  /** The next look asks the engine about each again. */
   forget(): void {
     this.known.clear();
   }
 
-  /** The containers of these sandboxes, of those that the last look saw. */
+  /** The containers of these sandboxes in the latest list. */
   containersOf(sandboxIds: readonly string[]): { id: string; sandboxId: string }[] {
     const wanted = new Set(sandboxIds);
     return [...this.known].flatMap(
@@ -36,7 +32,6 @@ export class InspectCache {
     );
   }
 
-  /** A look at all containers of sandboxes that there are. */
   async look(containers: readonly Docker.ContainerInfo[]): Promise<Holding[]> {
     const known: typeof this.known = new Map();
     for (const container of containers) {
@@ -57,20 +52,20 @@ export class InspectCache {
     try {
       inspected = await this.inspect(container.Id);
     } catch (error) {
-      // One container that the engine cannot tell of holds up nobody else: what was known of the same run stands until it
-      // can. Where nothing is, nothing is made up: a run left out would be recorded as lost.
+      // The engine fails for this container only. Its previous record of the same run remains valid; without one the
+      // list fails, because a missing run would be recorded as lost.
       if (before === undefined || parseContainerName(container.Names[0]!)?.runId !== before.holding.runId)
         throw error;
       return before;
     }
     if (!inspected) return undefined;
-    // The list and the inspection are two moments. Only where both saw the same may the one stand for the other.
+    // The list and the inspection are two moments. A result is cached only when both agree.
     const settled = inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared';
     return { fingerprint: settled ? fingerprint : '', holding: inspected.holding };
   }
 
   private async inspect(id: string): Promise<Inspected | undefined> {
-    // Not found: it was removed since it was listed.
+    // Removed since the list.
     const inspected = await this.docker.getContainer(id).inspect().catch(ignoreStatus(404));
     const named = inspected && parseContainerName(inspected.Name);
     if (!inspected || !named) return undefined;

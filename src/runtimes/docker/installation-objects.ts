@@ -4,13 +4,12 @@ import { ignoreStatus } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
 import { isPauseContainer } from './network/pause-container.js';
 
-/** An object of the engine: its id, and the name that people know it by. */
 export interface Item {
   id: string;
   name: string;
 }
 
-/** In the order in which they can be removed. */
+/** In the order of removal. */
 export interface Objects {
   containers: (Item & { state: string })[];
   networks: Item[];
@@ -18,10 +17,9 @@ export interface Objects {
   images: Item[];
 }
 
-/** Everything in an engine that belongs to one installation. */
 export interface InstallationObjects {
   removable: Objects;
-  /** Images and volumes that all installations share, and containers of others use. */
+  /** Images and volumes that all installations share, and that containers of others use. */
   inUse: Item[];
 }
 
@@ -31,7 +29,6 @@ export function connectForRemoval(socketPath: string): Docker {
   return new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
 }
 
-/** Looks in the engine. Changes nothing. */
 export async function findInstallationObjects(
   docker: Docker,
   instanceId: string,
@@ -43,14 +40,14 @@ export async function findInstallationObjects(
     docker.listImages({ filters: { label: [INIT_LABEL] } }),
   ]);
   const isOurs = ({ Labels }: Docker.ContainerInfo) => Labels[INSTANCE_LABEL] === instanceId;
-  // An image that somebody builds on the shared one inherits its label, and so do the image's containers.
+  // An image built on the shared image inherits its label, and so do its containers.
   const isFiller = ({ Labels, Names }: Docker.ContainerInfo) =>
     INIT_LABEL in Labels && Volumes.some(({ Name }) => Names.includes(`/${Name}`));
   const own = all.filter(isOurs);
   const fillers = all.filter((container) => isFiller(container) && !isOurs(container));
   const others = all.filter((container) => !isOurs(container) && !isFiller(container));
   const mountedByOthers = new Set(others.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
-  // A container that still runs is filling a volume for an installation that is about to use it.
+  // A running filler fills the volume for an installation that is about to use it.
   for (const { Names, State } of fillers) {
     if (State !== 'exited') mountedByOthers.add((Names[0] ?? '').slice(1));
   }
@@ -69,7 +66,7 @@ export async function findInstallationObjects(
   );
   return {
     removable: {
-      // A sandbox goes before the pause container whose network it has joined.
+      // Sandboxes before the pause containers whose network they join.
       containers: [
         ...own.toSorted((a, b) => Number(isPauseContainer(a)) - Number(isPauseContainer(b))),
         ...fillers.filter((container) => !isKept(container)),
@@ -82,16 +79,15 @@ export async function findInstallationObjects(
   };
 }
 
-/** The service's own images have names that begin so. */
 const OWN_IMAGES = 'sandkeep/';
 
-/** Removes what was found. An object that is gone already is no error. */
+/** An object that is already gone is no error. */
 export async function removeObjects(
   docker: Docker,
   { containers, networks, volumes, images }: Objects,
 ): Promise<void> {
   for (const { id } of containers) {
-    // Conflict: the engine is removing it already.
+    // Conflict: the engine is already removing it.
     await docker.getContainer(id).remove({ force: true, v: true }).catch(ignoreStatus(404, 409));
   }
   for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(404));

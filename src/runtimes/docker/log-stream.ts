@@ -3,11 +3,8 @@ import type { LogChunk, LogQuery } from '../runtime.js';
 const HEADER_BYTES = 8;
 
 /**
- * Reads what the engine sends of a container's log: pieces of standard output and standard error, each behind a header of
- * eight bytes (the stream, three zeros, the length), each beginning with its time.
- *
- * Long lines come in several pieces, which may be cut inside a character: the rest of it is kept for the next piece of
- * the same stream.
+ * Demultiplexes the engine's log stream. A frame has eight header bytes (stream, three zeros, length), then its time
+ * and text. A long line spans frames, which may split a character: the decoder of each stream keeps the partial bytes.
  */
 export async function* readLogStream(
   chunks: AsyncIterable<Buffer>,
@@ -18,7 +15,7 @@ export async function* readLogStream(
     const space = payload.indexOf(' ');
     if (space < 0) continue;
     const ts = payload.toString('latin1', 0, space);
-    // The engine's `since` has one value for both streams, and includes it.
+    // The engine's `since` is one inclusive value for both streams.
     if (!sources.has(source) || nanosOf(ts) <= (after[source] ?? -1n)) continue;
     const text = decoders[source].decode(payload.subarray(space + 1), { stream: true });
     if (text !== '') yield { source, ts, text };
@@ -47,7 +44,7 @@ async function* piecesOf(
   }
 }
 
-/** The time of an RFC 3339 text in nanoseconds since 1970; 0 for what is none. */
+/** Nanoseconds since 1970; 0 for an invalid time. */
 export function nanosOf(ts: string): bigint {
   const match = /^(.+?)(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})$/.exec(ts);
   const millis = match ? Date.parse(`${match[1]}${match[3]}`) : NaN;
@@ -55,7 +52,7 @@ export function nanosOf(ts: string): bigint {
   return BigInt(millis) * 1_000_000n + BigInt((match[2] ?? '').padEnd(9, '0'));
 }
 
-/** As the engine wants it: seconds, a point, nanoseconds. */
+/** In the engine's format: seconds, a point, nanoseconds. */
 export function sinceOf({ stdout = 0n, stderr = 0n }: LogQuery['after']): string {
   const first = stdout < stderr ? stdout : stderr;
   return `${first / 1_000_000_000n}.${String(first % 1_000_000_000n).padStart(9, '0')}`;

@@ -39,24 +39,22 @@ import type { GuardedGroup } from './network/compile-policy.js';
 
 export interface DockerOptions {
   socketPath: string;
-  /** The Docker bridge network that sandboxes are on, one of our own unless said; `none` gives them no network. */
+  /** A bridge network of the engine, or `none`. Default: one that the runtime creates. */
   network?: string | undefined;
-  /** Who resolves names for the sandboxes; those of the machine unless said. */
+  /** Default: the resolvers of the machine. */
   resolvers?: readonly string[];
-  /** What the policies of sandboxes may open of the machine's surroundings; nothing unless said. */
+  /** Guarded groups that policies may open. Default: none. */
   allow?: readonly GuardedGroup[];
-  /** The engine's name of what runs containers, such as `runsc`; its default unless said. */
+  /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
-  /** In place of what the machine has. */
+  /** Overrides the capacity of the machine. */
   capacity?: Partial<Capacity>;
 }
 
 /**
- * Runs sandboxes as containers through the Docker Engine API (Docker or Podman).
- *
- * One container a sandbox, kept between runs so that its disk is. What cannot change on a container once made, the run,
- * goes into its name; see `docker-container.ts`.
+ * Runs sandboxes as containers through the Docker Engine API (Docker or Podman). Each sandbox has one container, whose
+ * disk survives its runs; `container-name.ts` tells the runs apart.
  */
 export class DockerRuntime implements Runtime {
   readonly name = 'docker';
@@ -86,9 +84,9 @@ export class DockerRuntime implements Runtime {
     this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
   }
 
-  /** Connects. Throws when no engine answers on the socket. `instanceId`: marks the containers that are ours. */
+  /** Throws when no engine answers on the socket. */
   static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
-    // An engine that hangs must not hang us. What takes its time by nature goes through a client without a limit.
+    // A time limit protects against an engine that hangs. Pulls, logs and events have none.
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
     const patient = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
@@ -144,7 +142,7 @@ export class DockerRuntime implements Runtime {
       }
     } catch (error) {
       if (signal.aborted || statusOf(error) === NOT_MODIFIED) return;
-      // No answer, or that the engine is busy with the container, may be another one next time; any other is the last word.
+      // Without an answer, or while the engine is busy, a retry may succeed. Other errors are permanent.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
@@ -169,7 +167,7 @@ export class DockerRuntime implements Runtime {
         await this.docker
           .getContainer(found.Id)
           .remove({ force: true, v: true })
-          // Conflict: the engine is removing it already.
+          // Conflict: the engine is already removing it.
           .catch(ignoreStatus(NOT_FOUND, CONFLICT));
       }
       await this.networks.remove(sandboxId);
@@ -192,7 +190,7 @@ export class DockerRuntime implements Runtime {
       const stats = await this.docker
         .getContainer(id)
         .stats({ stream: false, 'one-shot': true })
-        // Of one that cannot be looked at nothing is known; the others are looked at all the same.
+        // The others are still measured.
         .catch(() => undefined);
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
@@ -206,7 +204,7 @@ export class DockerRuntime implements Runtime {
       if (!found) return;
       const stream = await this.patient.getContainer(found.Id).logs({
         ...{ follow: true, stdout: true, stderr: true, timestamps: true },
-        // The types want a number, which would lose the nanoseconds.
+        // A number would lose the nanoseconds.
         since: sinceOf(query.after) as unknown as number,
         abortSignal: signal,
       });
@@ -225,7 +223,7 @@ export class DockerRuntime implements Runtime {
         });
         for await (const _ of stream) yield;
       } catch {
-        // The engine went away: `list` reports it; here it only matters that we listen again when it is back.
+        // `list` reports a lost engine. The next iteration listens again.
       }
       await sleep(1_000, signal);
     }
@@ -236,7 +234,7 @@ export class DockerRuntime implements Runtime {
     await this.features.mounts.close();
   }
 
-  /** Makes the container that exists ready for this run, if one exists. */
+  /** Prepares the existing container, if any, for this run. */
   private async prepare(run: Run): Promise<Docker.Container | 'has_run' | undefined> {
     const found = await this.find(run.sandboxId);
     if (!found) return undefined;
@@ -245,7 +243,7 @@ export class DockerRuntime implements Runtime {
     const startedAt = parseEngineTime(State.StartedAt);
     const named = parseContainerName(Name);
     if (startedAt === null && hasFiles(run.spec)) {
-      // Whether all its files were placed nobody knows any more. It has nothing of its own yet.
+      // A crash may have left it without some of its files. It has no data of its own yet.
       await container.remove({ force: true, v: true });
       return undefined;
     }
@@ -286,5 +284,5 @@ const NOT_MODIFIED = 304;
 const NOT_FOUND = 404;
 const CONFLICT = 409;
 const UNAVAILABLE = 503;
-/** Longer than the longest grace a stop gives. */
+/** Longer than the longest grace period of a stop. */
 const ANSWER_TIMEOUT_MS = 60_000;

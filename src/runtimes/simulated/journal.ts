@@ -9,17 +9,16 @@ const { O_APPEND, O_WRONLY } = constants;
 type Entry = Holding | { sandboxId: string; removed: true };
 
 /**
- * The record of a simulated engine: one holding (or its removal) a line, so that it is known after a `kill -9` what "ran
- * on". It is a file with a number, of which the highest counts. Who takes over makes the next one from it, which only one
- * process can, and only after one that was there while its term had not ended: neither what a predecessor that was cut off
- * still writes, nor a taking over that was held up in the middle, reaches the record that counts.
+ * The journal of a simulated engine: one holding, or its removal, on each line. Journals are numbered, and the highest
+ * number counts. A process that takes over writes the next journal, if its lease was valid after it listed the files.
+ * So neither a late write of a predecessor nor a delayed takeover reaches the current journal.
  */
 export class SimulatedJournal {
   private constructor(private readonly file: number) {}
 
   /**
-   * Begins the next file with what is held, or with the whole record where `keepsAll` says so, and returns what is held.
-   * Throws when the term is over, or another process does so at the same time.
+   * Starts the next journal with the current holdings, or with the whole history if `keepsAll`. Throws when the lease
+   * has ended, or when another process takes over at the same time.
    */
   static async takeOver(
     directory: string,
@@ -27,7 +26,7 @@ export class SimulatedJournal {
     keepsAll: boolean,
   ): Promise<{ journal: SimulatedJournal; holdings: Map<string, Holding> }> {
     const before = await readdir(directory);
-    // Only now: a successor's file, which is made after the term, is not among those that were there before this.
+    // Checked after `readdir`: a successor creates its file after this lease, so `before` cannot contain it.
     if (!term.valid) throw new Error('the term in which to take the simulated engine over has ended');
     const last = Math.max(0, ...before.map(numberOf));
     const lastFile = before.find((name) => numberOf(name) === last);
@@ -35,17 +34,17 @@ export class SimulatedJournal {
     try {
       const text = lastFile === undefined ? '' : await readFile(join(directory, lastFile), 'utf8');
       const holdings = replay(text);
-      // A line that was cut short must not run into the next.
+      // A truncated last line must not merge with the next one.
       const kept = keepsAll ? text.replace(/(?<=[^\n])$/, '\n') : [...holdings.values()].map(toLine).join('');
       await writeFileAtomically(path, kept, { replace: false });
-      // There is also none where two have taken over since, of whom the second has removed the first one's.
+      // Two later takeovers may have created and removed this number: then a higher one exists.
       if ((await readdir(directory)).some((name) => numberOf(name) > last + 1)) {
         await rm(path, { force: true });
         throw new Rival();
       }
       const journal = new SimulatedJournal(openSync(path, O_WRONLY | O_APPEND));
       const obsolete = before.filter((name) => numberOf(name) >= 0 || DRAFT.test(name));
-      // What stays does no harm, and is tried again by the next.
+      // The next takeover removes the files that remain.
       for (const name of obsolete) await rm(join(directory, name), { force: true }).catch(() => undefined);
       return { journal, holdings };
     } catch (cause) {
@@ -72,7 +71,7 @@ class Rival extends Error {
 
 const DRAFT = /^simulated\.\d+\.ndjson\../;
 
-/** -1 for what is not a record. Before files had numbers there was one without. */
+/** -1 for other files. Early journals had no number. */
 function numberOf(name: string): number {
   const found = /^simulated\.(?:(\d+)\.)?ndjson$/.exec(name);
   return found ? Number(found[1] ?? 0) : -1;
@@ -89,7 +88,7 @@ function replay(text: string): Map<string, Holding> {
   return holdings;
 }
 
-/** Undefined for a line that a kill cut short, which was never acted upon. */
+/** Undefined for a line that a kill truncated; the runtime acted only after complete lines. */
 function parseLine(line: string): Entry | undefined {
   try {
     return JSON.parse(line) as Entry;

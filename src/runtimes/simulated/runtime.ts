@@ -20,22 +20,19 @@ import {
 import { SimulatedJournal } from './journal.js';
 
 export interface SimulatedOptions {
-  /** How long a start and a stop take, in milliseconds. */
+  /** Durations in milliseconds. */
   startMs?: number;
   stopMs?: number;
-  /** Makes a start fail: the reason, or undefined to let it succeed. */
+  /** Returns a reason to refuse the start, or undefined. */
   failStart?: (run: Run) => string | undefined;
   capacity?: Partial<Capacity>;
-  /** Keeps the whole journal, so that it can be compared with the store. Otherwise it begins with what is held. */
+  /** Keeps the whole history, so that tests can compare it with the store. Default: current holdings only. */
   keepJournal?: boolean;
 }
 
 const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
 
-/**
- * Runs nothing, but keeps real time: what it holds starts, stops and survives a crash of the control plane like a real
- * sandbox would. For a first look, load tests and fault tests.
- */
+/** Keeps the records and times of sandboxes, but runs no processes: for first trials, load tests and fault tests. */
 export class SimulatedRuntime implements Runtime {
   readonly name = 'simulated';
   readonly description = 'simulated: NOTHING RUNS and nothing is isolated; only the records are real';
@@ -47,7 +44,7 @@ export class SimulatedRuntime implements Runtime {
 
   private holdings = new Map<string, Holding>();
   private readonly cpuMicros = new Map<string, number>();
-  /** Everybody who follows a log listens. */
+  /** Every reader of a log listens. */
   private readonly changes = new EventEmitter().setMaxListeners(0);
   private journal: SimulatedJournal | undefined;
 
@@ -60,7 +57,7 @@ export class SimulatedRuntime implements Runtime {
   }
 
   async takeOver(term: { readonly valid: boolean }): Promise<void> {
-    // Nothing is known until it is ours: what ends meanwhile has no record to be written to.
+    // Forgets everything until the takeover succeeds: without a journal nothing may end.
     this.holdings = new Map();
     await this.close();
     const { journal, holdings } = await SimulatedJournal.takeOver(
@@ -114,7 +111,7 @@ export class SimulatedRuntime implements Runtime {
       const held = this.holdings.get(sandboxId);
       return held?.runId === runId && held?.state === 'running';
     };
-    // Listens before it says anything: the run may end while that is sent.
+    // Listens before the first chunk: the run may end while a caller reads it.
     const changes = on(this.changes, 'change', { signal });
     try {
       if (!runs()) return;
@@ -128,7 +125,6 @@ export class SimulatedRuntime implements Runtime {
     }
   }
 
-  /** Nothing runs, so nothing is done but what `work` says. */
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     const held = sandboxIds.filter((id) => this.holdings.get(id)?.state === 'running');
     return Promise.resolve(new Map(held.map((id) => [id, { cpuMicros: this.cpuMicros.get(id) ?? 0 }])));
@@ -140,12 +136,12 @@ export class SimulatedRuntime implements Runtime {
     return Promise.resolve();
   }
 
-  /** A sandbox uses CPU time: what a real one does when it is not idle. */
+  /** Simulates CPU use of a sandbox. */
   work(sandboxId: string, micros: number): void {
     this.cpuMicros.set(sandboxId, (this.cpuMicros.get(sandboxId) ?? 0) + micros);
   }
 
-  /** The main process ends by itself: what a real sandbox does when its command is done or crashes. */
+  /** Simulates the end of the main process. */
   exit(sandboxId: string, code: number, at: Instant = now()): void {
     const held = this.holdings.get(sandboxId);
     if (held?.state !== 'running') return;

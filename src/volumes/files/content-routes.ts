@@ -15,12 +15,12 @@ import { write } from './write.js';
 const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 const OCTETS = 'application/octet-stream';
 
-/** The bytes of files, which go through without being held in memory. */
+/** Streams the bytes of files. */
 export function contentRoutes(app: App): void {
   app.get(
     `${BASE}/content`,
     {
-      // It would read the whole file only to throw it away.
+      // HEAD would read the whole file.
       exposeHeadRoute: false,
       schema: {
         operationId: 'read_volume_file',
@@ -36,16 +36,16 @@ export function contentRoutes(app: App): void {
     },
     async (request, reply) => {
       const { content, size } = await read(contextOf(request), targetOf(request), readPath(request.headers));
-      // What users store must never become a page of this address.
+      // A browser must not run stored content under this origin.
       void reply.headers({ 'x-content-type-options': 'nosniff', 'content-disposition': 'attachment' });
       return reply.type(OCTETS).header('content-length', size).send(content);
     },
   );
 
   void app.register(async (raw: App) => {
-    // Whatever its content-type says, and also when there is none: the body is the file.
+    // Every body is a file, with any content-type or none.
     raw.addHook('onRequest', async (request) => {
-      // One that is malformed would be refused before any parser is asked.
+      // Fastify refuses a malformed content-type before it selects a parser.
       delete request.headers['content-type'];
       return Promise.resolve();
     });
@@ -69,7 +69,6 @@ export function contentRoutes(app: App): void {
           body: { content: { [OCTETS]: { schema: Bytes } } },
           response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
         },
-        // The body is a stream: there is nothing in it to check.
         validatorCompiler: (part) =>
           part.httpPart === 'body' ? (value: unknown) => ({ value }) : validatorCompiler(part as never),
       },

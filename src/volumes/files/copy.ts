@@ -7,7 +7,6 @@ import { replaceFile } from './replace-file.js';
 import type { TransferRequest } from './schema.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 
-/** Copies a file, with its permissions, making the directories the copy is in and replacing a file that is there. */
 export async function copy(
   ctx: Context,
   target: VolumeTarget,
@@ -17,7 +16,7 @@ export async function copy(
   return translateErrors(async () => {
     const { file: source, stats } = await openFile(ctx, target, from);
     try {
-      // Between opened files: what their names lead to by now does not matter.
+      // Between open files, so renames meanwhile do not matter.
       await replaceFile(ctx, target, to, (file) => copyFile(fdPath(source), fdPath(file)), stats);
     } finally {
       await source.close();

@@ -8,14 +8,14 @@ import type { VolumeFile } from './schema.js';
 import type { VolumeTarget } from './target.js';
 
 /**
- * Links, pipes, sockets and devices are not shown and not served, as if they were not there: guests make them, and
- * what they lead to is not the volume's. They can be removed, renamed and replaced.
+ * Links, pipes, sockets and devices are hidden: guests create them, and they may lead out of the volume. They can be
+ * removed, renamed and replaced.
  */
 export function isServed(stats: Stats): boolean {
   return stats.isFile() || stats.isDirectory();
 }
 
-/** Looks at a file or directory of the volume. The caller closes `handle`. Throws VolumePathError. */
+/** The caller closes `handle`. Throws VolumePathError. */
 export async function openEntry(
   ctx: Context,
   { orgId, volumeId }: VolumeTarget,
@@ -35,7 +35,7 @@ export async function openEntry(
   }
 }
 
-/** Opens a file for reading. The caller closes it. Throws VolumePathError, and an ApiError for a directory. */
+/** The caller closes `file`. Throws VolumePathError, and ApiError for a directory. */
 export async function openFile(
   ctx: Context,
   target: VolumeTarget,
@@ -50,7 +50,7 @@ export async function openFile(
   }
 }
 
-/** The one way to write a path: `/` for the top, `/a/b` below it. */
+/** Absolute, without redundant slashes and dots. */
 export function canonical(path: string): string {
   return `/${splitPath(path).join('/')}`;
 }
@@ -72,7 +72,7 @@ export function present(path: string, stats: Stats): VolumeFile {
 
 const YEAR_10000_MS = 253_402_300_800_000;
 
-/** Null for what RFC 3339 cannot say: guests set times as they like. */
+/** Null outside of RFC 3339: guests may set any time. */
 function time(millis: number): string | null {
   const inRange = millis > -62_167_219_200_000 && millis < YEAR_10000_MS;
   return inRange ? new Date(Math.floor(millis)).toISOString() : null;

@@ -7,13 +7,12 @@ import { translateErrors } from './translate-errors.js';
 import type { VolumeFile } from './schema.js';
 import { findVolume, type VolumeTarget } from './target.js';
 
-/** Listings have no pages: a larger one would take too much memory and time from everybody else. */
+/** A list has no pages, so this bounds its memory and time. */
 const MOST_ENTRIES = 50_000;
 const AT_ONCE = 64;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** What is in a directory, by name. */
 export async function list(
   ctx: Context,
   target: VolumeTarget,
@@ -58,7 +57,7 @@ async function namesIn(directory: FileHandle): Promise<string[]> {
   return names.toSorted((a, b) => (a < b ? -1 : 1));
 }
 
-/** A guest may use bytes as a name that are no text. JSON cannot say them, so such an entry is left out. */
+/** Undefined for a name that is not UTF-8, which JSON cannot represent. */
 function textOf(name: Buffer): string | undefined {
   try {
     return utf8.decode(name);
@@ -72,7 +71,7 @@ async function entryOf(directory: FileHandle, name: string, path: string): Promi
     const stats = await lstat(fdPath(directory, name));
     return isServed(stats) ? present(path, stats) : undefined;
   } catch (error) {
-    // Gone since the directory was read.
+    // Removed since the directory was read.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }

@@ -2,7 +2,6 @@ import type { Context } from '../../context.js';
 import { translateErrors } from './translate-errors.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 
-/** Makes a directory and those it is in. One that exists is no error. */
 export async function makeDirectory(
   ctx: Context,
   target: VolumeTarget,

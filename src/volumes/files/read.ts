@@ -7,7 +7,7 @@ import { findVolume, type VolumeTarget } from './target.js';
 
 const CHUNK_BYTES = 128 * 1024;
 
-/** The bytes of a file as it was long when it was opened. `content` closes the file, however it ends. */
+/** `content` closes the file when it ends. */
 export async function read(
   ctx: Context,
   target: VolumeTarget,
@@ -22,14 +22,14 @@ export async function read(
 
 function streamOf(file: FileHandle, size: number): Readable {
   const content = Readable.from(bytesOf(file, size), { objectMode: false, highWaterMark: CHUNK_BYTES });
-  // Also when nobody ever reads from it.
+  // Also for a stream that nobody reads.
   content.once('close', () => void file.close());
   return content;
 }
 
 /**
- * Exactly `size` bytes, as that is the length that was promised: what a guest appends meanwhile is left out, and when it
- * cuts the file short the answer is cut off, so that nobody takes it for whole.
+ * Yields exactly the promised `size`: appended bytes are left out. A truncated file breaks the answer off, so that no
+ * client takes it for complete.
  */
 async function* bytesOf(file: FileHandle, size: number): AsyncIterable<Buffer> {
   for (let position = 0; position < size;) {

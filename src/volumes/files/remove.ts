@@ -6,7 +6,7 @@ import { removeTree } from '../storage/remove-tree.js';
 import { translateErrors } from './translate-errors.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 
-/** Removes a file, a link itself, an empty directory; `recursive`: a directory with everything in it, and nothing else. */
+/** Removes a file, a link, or an empty directory; with `recursive`, a directory and its content. */
 export async function remove(
   ctx: Context,
   target: VolumeTarget,

@@ -6,10 +6,7 @@ import { translateErrors } from './translate-errors.js';
 import type { TransferRequest } from './schema.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 
-/**
- * Renames or moves a file or directory in one step, making the directories it goes into. As rename(2) has it: a file
- * replaces a file, a directory an empty directory.
- */
+/** As rename(2): a file replaces a file, a directory replaces an empty directory. Creates missing parents. */
 export async function rename(
   ctx: Context,
   target: VolumeTarget,
@@ -21,7 +18,7 @@ export async function rename(
     const source = await ctx.volumes.openParent(orgId, volumeId, from);
     try {
       if (source.name === undefined) throw topStays();
-      // Before directories are made for something that does not exist.
+      // Fails before it creates directories for a missing source.
       await lstat(fdPath(source.parent, source.name));
       const destination = await ctx.volumes.openParent(orgId, volumeId, to, { make: true });
       try {

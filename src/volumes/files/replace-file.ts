@@ -8,16 +8,13 @@ import { canonical } from './entry.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 
 const NEW_FILE_MODE = 0o666;
-/** What is on its way in for longer was left by a crash. */
+/** Uploads that are older were left by a crash. */
 const LEFT_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Puts a file in its place in one step: `fill` writes it where no guest sees it, and then it takes its name, replacing
- * what has it, be it a file or a link. Whoever reads sees the file before or the whole new one; of two that are written
- * at once the later stays. What `fill` does not finish leaves nothing.
- *
- * Any guest user may write a new file; one that replaces a file has its permissions, without setuid and setgid. `like`:
- * a file whose permissions a new one gets.
+ * Atomically replaces a file or link: `fill` writes a file outside of the guests' view, which then takes the name.
+ * Among concurrent writes the last one wins. A replaced file passes on its permissions, without setuid and setgid;
+ * otherwise `like` does. Default: any guest user may write.
  */
 export async function replaceFile(
   ctx: Context,
@@ -34,7 +31,7 @@ export async function replaceFile(
     const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
     try {
       await fill(file);
-      // It took its time: the volume may have been deleted meanwhile.
+      // The volume may have been deleted during the upload.
       await findWritableVolume(ctx, target);
       const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path, { make: true });
       try {
@@ -45,7 +42,7 @@ export async function replaceFile(
           throw new ApiError('volume_file_exists', `${canonical(path)} is a directory`);
         }
         await keepPermissions(file, replaced?.isFile() === true ? replaced : undefined, like);
-        // The answer says that it is there, so it has to be there also after the power has failed.
+        // The answer promises the file, also after a power failure.
         await file.datasync();
         await rename(temporary, fdPath(parent, name));
         await parent.sync();
@@ -64,7 +61,7 @@ export async function replaceFile(
 }
 
 async function keepPermissions(file: FileHandle, replaced?: Stats, like?: Stats): Promise<void> {
-  // Only root can give a file away; others write as the user they are.
+  // Only root can change the owner.
   if (replaced) await file.chown(replaced.uid, replaced.gid).catch(() => undefined);
   const mode = (replaced ?? like)?.mode;
   await file.chmod(mode === undefined ? NEW_FILE_MODE : mode & 0o777);

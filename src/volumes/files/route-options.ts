@@ -5,8 +5,6 @@ import type { ErrorName } from '../../http/errors.js';
 import { Field, Uuid } from '../../http/schema.js';
 import type { VolumeTarget } from './target.js';
 
-/** What the routes of volume files have in common. */
-
 export const BASE = '/v1/volumes/:id/files';
 export const tags = ['volumes'];
 export const params = Type.Object({ id: Field(Uuid, 'The id of the volume.') });

@@ -22,8 +22,8 @@ import {
 import { exists, stat } from './stat.js';
 
 /**
- * The files of a volume. They leave no audit events: what is in a volume is data and not state, guests change it without
- * asking anybody, and an event a file would bury those that tell what was done to the organization.
+ * File operations record no audit events: guests change files without the service, and one event for each file would
+ * bury the others.
  */
 export function volumeFileRoutes(app: App): void {
   app.get(

@@ -18,7 +18,6 @@ export async function stat(
   });
 }
 
-/** Would `stat` find it? */
 export async function exists(ctx: Context, target: VolumeTarget, path: string): Promise<{ exists: boolean }> {
   await findVolume(ctx, target);
   return translateErrors(async () => {

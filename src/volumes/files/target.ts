@@ -2,7 +2,6 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { getVolume, type VolumeRow } from '../queries.js';
 
-/** Which volume's files a request works on. Looked up under the organization of the caller before anything else. */
 export interface VolumeTarget {
   orgId: string;
   volumeId: string;
@@ -14,7 +13,7 @@ export async function findVolume(ctx: Context, { orgId, volumeId }: VolumeTarget
   return volume;
 }
 
-/** A volume that is being deleted can still be read, to save what is in it, but comes back as it was when restored. */
+/** Refuses a volume that is being deleted: a restore must bring it back unchanged. */
 export async function findWritableVolume(ctx: Context, target: VolumeTarget): Promise<VolumeRow> {
   const volume = await findVolume(ctx, target);
   if (volume.status === 'deleting') throw new ApiError('volume_deleting');

@@ -5,12 +5,12 @@ const OF_PATHS: Record<VolumePathErrorKind, ErrorName> = {
   invalid: 'invalid_volume_path',
   not_found: 'volume_file_not_found',
   not_a_directory: 'invalid_volume_path',
-  // As if it were not there: what it leads to is outside of what these routes serve.
+  // Hidden, like links themselves.
   symlink: 'volume_file_not_found',
   unsupported: 'not_supported',
 };
 
-/** What the file system refuses and a caller can do something about. The rest is ours. */
+/** Errors of the file system that a caller can resolve. */
 const OF_THE_SYSTEM: Record<string, ErrorName> = {
   ENOENT: 'volume_file_not_found',
   ENOTDIR: 'volume_file_exists',
@@ -27,7 +27,7 @@ const OF_THE_SYSTEM: Record<string, ErrorName> = {
   EROFS: 'volume_file_forbidden',
 };
 
-/** Runs what works on files of a volume, and throws what it is refused in words of the catalogue. */
+/** Runs `work` and translates its errors to the catalogue. */
 export async function translateErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -36,7 +36,7 @@ export async function translateErrors<T>(work: () => Promise<T>): Promise<T> {
       throw new ApiError(OF_PATHS[error.kind], error.message, null, { cause: error });
     }
     const name = OF_THE_SYSTEM[(error as NodeJS.ErrnoException).code ?? ''];
-    // The system's message would show paths of this machine.
+    // The system's message contains paths of this machine.
     throw name ? new ApiError(name, undefined, null, { cause: error }) : error;
   }
 }

@@ -11,10 +11,8 @@ import { findWritableVolume, type VolumeTarget } from './target.js';
 const GIB = 1024 ** 3;
 
 /**
- * Writes a file from a request's body, making the directories it is in. A body that is cut off leaves nothing. `length`:
- * what was announced, in bytes. `whole`: called with the SHA-256 of the body before anything in the volume is changed.
- *
- * Of a capped volume only the file itself is held against the cap: how much else is in it, guests change at any time.
+ * Writes the body of a request to a file. `length`: announced, in bytes. `onComplete` gets the SHA-256 of the body
+ * before the volume changes. A capped volume limits the size of one file only: guests change the total at any time.
  */
 export async function write(
   ctx: Context,
@@ -42,7 +40,7 @@ export async function write(
         await writeFile(file, within(most, body, hash));
         await whole(hash.digest('hex'));
       } finally {
-        // What is left of a body that was refused is read and forgotten, or the connection would be stuck in it.
+        // Drains a refused body; otherwise the connection would stall.
         body.resume();
       }
     });
@@ -50,14 +48,14 @@ export async function write(
   });
 }
 
-/** What is wrong with the path is said before gigabytes are sent. */
+/** Reports a bad path before the upload of the body. */
 async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, path: string): Promise<void> {
   try {
     const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path);
     await parent.close();
     if (name === undefined) throw new VolumePathError('invalid', 'the top of the volume is a directory');
   } catch (error) {
-    // Directories on the way are made when the file is whole.
+    // `replaceFile` creates missing parents.
     if (!(error instanceof VolumePathError && error.kind === 'not_found')) throw error;
   }
 }
@@ -77,7 +75,7 @@ async function* within(most: number, body: Readable, hash: Hash): AsyncIterable<
       yield chunk;
     }
   } catch (error) {
-    // Nobody is there any more to read this; it keeps what a caller did out of the log of what went wrong here.
+    // The client is gone. An ApiError keeps its fault out of the error log.
     if (error === body.errored) throw new ApiError('invalid_request', 'the body ended before it was whole');
     throw error;
   }

@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { access } from 'node:fs/promises';
 
 const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
-/** Of what du complains of: the end of a line, where the reason is. */
+/** The end of an error line of du has the reason. */
 const KEPT = 200;
 
 /**
- * KiB that a directory and all in it take on the disk, hard links once; undefined when it is not there. By du(1): guests may make
- * trees of any depth, and move parts of them meanwhile. It follows no symlinks and leaves the file system at no mount. Throws when
- * the signal aborts, and when part of it could not be read: du gives a sum without that part, which would be too small.
+ * The KiB of a directory on disk; undefined when it is missing. du(1) handles trees of any depth that guests change
+ * meanwhile, follows no symlinks and stays on one file system. Throws when a part is unreadable: du's sum would be too
+ * small.
  */
 export async function measure(directory: string, signal: AbortSignal): Promise<number | undefined> {
   const child = spawn('du', ['-skx', '--', directory], {
@@ -27,7 +27,7 @@ export async function measure(directory: string, signal: AbortSignal): Promise<n
   throw new Error(`du ended with ${code ?? 'a signal'}: ${complaint() ?? 'no sum'}`);
 }
 
-/** Gives the first thing that is wrong, a file aside that went while it was looked at. However much there is, little of it is held. */
+/** Returns the first error, other than a removed file, in bounded memory. */
 function watchComplaints(stderr: NodeJS.ReadableStream): () => string | undefined {
   let first: string | undefined;
   let line = '';
@@ -35,7 +35,7 @@ function watchComplaints(stderr: NodeJS.ReadableStream): () => string | undefine
     const [rest = '', ...begun] = text.split('\n');
     line = (line + rest).slice(-KEPT);
     for (const next of begun) {
-      // Names are quoted, line breaks in them too: what a guest calls a file is never the end of a line.
+      // du quotes names and their line breaks, so a name never ends a line.
       if (!line.endsWith(': No such file or directory')) first ??= line;
       line = next.slice(-KEPT);
     }

@@ -2,25 +2,23 @@ import { constants, type Stats } from 'node:fs';
 import { lstat, mkdir, open, type FileHandle } from 'node:fs/promises';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
-/** Linux's own; Node does not name it. The same on every architecture that Node runs on there. */
+/** Node does not export it. The same on all of Node's Linux platforms. */
 const O_PATH = 0o10000000;
 
-/** Longest path and longest name in bytes, as Linux has them. */
+/** The limits of Linux, in bytes. */
 const PATH_BYTES = 4096;
 const NAME_BYTES = 255;
 
 export type VolumePathErrorKind =
-  /** Not a path in a volume: `..`, U+0000, too long. */
+  /** `..`, U+0000 or too long. */
   | 'invalid'
   | 'not_found'
-  /** A part of the path that should be a directory is none. */
   | 'not_a_directory'
-  /** A part of the path is a symbolic link, which is never followed. */
   | 'symlink'
-  /** This machine cannot open paths safely: there is no `/proc/self/fd`. */
+  /** Without `/proc/self/fd` paths cannot be opened safely. */
   | 'unsupported';
 
-/** Why a path in a volume cannot be opened. The message is fit for users: it names no path of this machine. */
+/** The message is for users: it has no path of this machine. */
 export class VolumePathError extends Error {
   constructor(
     readonly kind: VolumePathErrorKind,
@@ -31,8 +29,8 @@ export class VolumePathError extends Error {
 }
 
 /**
- * The names that lead from the top of a volume to `path`, which may be absolute or relative: both mean the same.
- * None for the top itself (`/`, `.`). Throws VolumePathError `invalid`.
+ * The names from the top of the volume; empty for the top itself. Absolute and relative paths mean the same. Throws
+ * VolumePathError.
  */
 export function splitPath(path: string): string[] {
   const invalid = (what: string) => new VolumePathError('invalid', `the path ${what}`);
@@ -49,24 +47,23 @@ export function splitPath(path: string): string[] {
 }
 
 /**
- * Names something in an opened directory, for calls that take a path: the kernel goes from the directory that is open,
- * wherever somebody has moved it, and `name` is a single step. What the call does with a symlink of that name is for the
- * caller to know. As bytes, because what a guest wrote need not be UTF-8.
+ * A path relative to an open directory, for calls without a descriptor: the kernel resolves only `name`, even after the
+ * directory moved. The caller decides about symlinks. Bytes, because names of guests need not be UTF-8.
  */
 export function fdPath(directory: FileHandle, name?: string | Buffer): Buffer {
   const self = Buffer.from(`/proc/self/fd/${directory.fd}`);
   return name === undefined ? self : Buffer.concat([self, Buffer.from('/'), Buffer.from(name)]);
 }
 
-/** Opens a directory in an opened one, and nothing but a directory. The caller closes it. Throws VolumePathError. */
+/** Opens only a directory. The caller closes it. Throws VolumePathError. */
 export async function openDirectoryAt(parent: FileHandle, name: string | Buffer): Promise<FileHandle> {
   return openAt(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-/** Opens something in an opened directory, never through a symlink and never waiting. The caller closes it. */
+/** Never follows a symlink. The caller closes it. */
 export async function openAt(parent: FileHandle, name: string | Buffer, flags: number): Promise<FileHandle> {
   try {
-    // A pipe that a guest made would otherwise block until somebody opens its other end.
+    // Non-blocking: a guest's pipe would wait for its other end.
     return await open(fdPath(parent, name), flags | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     throw await explain(parent, name, error);
@@ -74,9 +71,8 @@ export async function openAt(parent: FileHandle, name: string | Buffer, flags: n
 }
 
 /**
- * Looks at what is there, whatever it is, without opening it in a way that the thing itself would notice: opening a device
- * or a pipe already has effects. The caller closes `handle`, which can be looked at and, by `fdPath(handle)`, opened again.
- * A symlink is looked at itself.
+ * Opens anything, also a symlink itself, without side effects: opening a device or a pipe has some. The caller closes
+ * `handle`, and can open it again by `fdPath(handle)`.
  */
 export async function openForStat(
   parent: FileHandle,
@@ -91,7 +87,7 @@ export async function openForStat(
   }
 }
 
-/** Makes a directory in which any guest user may write, unless there is one, and opens it. Throws VolumePathError. */
+/** Opens the directory, creating it writable for any guest user if it is missing. Throws VolumePathError. */
 async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHandle> {
   try {
     await mkdir(fdPath(parent, name));
@@ -101,7 +97,7 @@ async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHa
   }
   const made = await openDirectoryAt(parent, name);
   try {
-    // Not by mkdir, whose mode is cut by the umask of this process.
+    // The umask would restrict the mode of mkdir.
     await made.chmod(0o777);
     return made;
   } catch (error) {
@@ -111,8 +107,8 @@ async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHa
 }
 
 /**
- * Goes down from `top`, which it closes, by these names. `make`: directories that are missing are made. The caller closes
- * what is returned.
+ * Opens each name in the previous directory. Closes `top`; the caller closes the result. `make`: creates missing
+ * directories.
  */
 export async function openDescendant(
   top: FileHandle,
@@ -153,7 +149,7 @@ async function explain(parent: FileHandle, name: string | Buffer, cause: unknown
   }
 }
 
-/** For a catch: undefined when what is asked for is not there. Throws every other error. */
+/** For a catch. */
 export function ignoreMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }

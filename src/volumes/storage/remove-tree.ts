@@ -8,15 +8,14 @@ import {
   type VolumePathErrorKind,
 } from './guest-path.js';
 
-/** Each level that is gone down costs an open file: what lies deeper is moved up first. */
+/** Each level takes a file descriptor. Deeper directories are moved up first. */
 const LEVELS = 32;
-/** A guest that goes on writing into the directory cannot keep us busy for ever. */
+/** Bounds the work against a guest that keeps writing. */
 const ROUNDS = 10_000;
 
 /**
- * Removes a directory in an opened one with everything in it, while guests may be writing there. Every step is taken
- * from an opened directory, so a directory that is swapped for a symlink leads nowhere. What does not exist is no error;
- * throws ENOTEMPTY when guests fill the directory faster than it empties.
+ * Removes a directory while guests may write in it. Each step starts at an open directory, so a symlink swapped in
+ * leads nowhere. Idempotent. Throws ENOTEMPTY when guests fill the directory faster.
  */
 export async function removeTree(parent: FileHandle, name: string | Buffer): Promise<void> {
   for (let round = 1; ; round += 1) {
@@ -47,7 +46,7 @@ async function empty(directory: FileHandle, top: FileHandle, levels: number): Pr
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ENOENT') continue;
-      // EPERM is what POSIX says of a directory, EISDIR what Linux says.
+      // POSIX answers EPERM for a directory, Linux EISDIR.
       if (code !== 'EISDIR' && code !== 'EPERM') throw error;
       await removeDirectory(directory, name, top, levels);
     }
@@ -60,7 +59,7 @@ async function removeDirectory(
   top: FileHandle,
   levels: number,
 ): Promise<void> {
-  // What a guest made of it meanwhile, or where it went, is for the next round.
+  // The next round handles concurrent changes.
   if (levels === 0) return rename(fdPath(parent, name), fdPath(top, randomUUID())).catch(ignoreMissing);
   const directory = await openUnless(parent, name, ['not_found', 'symlink', 'not_a_directory']);
   if (!directory) return;
@@ -69,13 +68,12 @@ async function removeDirectory(
   } finally {
     await directory.close();
   }
-  // So is what was put into it.
   await rmdir(fdPath(parent, name)).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTEMPTY' && error.code !== 'ENOTDIR') throw error;
   });
 }
 
-/** Opens a directory; undefined when that fails in one of these ways. Throws VolumePathError for the others. */
+/** Undefined for an error of these kinds. */
 async function openUnless(
   parent: FileHandle,
   name: string | Buffer,

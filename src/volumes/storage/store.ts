@@ -16,26 +16,25 @@ import { removeTree } from './remove-tree.js';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/** What guests see of a volume. */
+/** Visible to guests. */
 const DATA = 'data';
-/** What is on its way in: on the file system of the data, out of the guests' sight and reach. */
+/** Uploads in progress: on the same file system, invisible to guests. */
 const INCOMING = 'incoming';
 
 /**
- * Where the data of volumes is: `<root>/<org id>/<volume id>/data`. Several hosts that serve the same volumes need one
- * file system there. Guests write below `data` as any user while the service works there, so nothing below it is ever
- * reached by a path: see `beneath.ts`.
+ * The data of volumes, in `<root>/<org id>/<volume id>/data`; hosts that serve the same volumes share the file system.
+ * Any guest user writes below `data`, so the service opens nothing there by path (`guest-path.ts`).
  */
 export class VolumeStore {
   constructor(private readonly root: string) {}
 
-  /** Makes the root, which nobody but this user may enter: below it everybody may write. */
+  /** Only this user may enter the root: everybody may write below it. */
   async prepare(): Promise<void> {
     makeDirectories(this.root, 0o700);
     await chmod(this.root, 0o700);
   }
 
-  /** The directory of a volume, made when missing, in which any guest user may write. */
+  /** Creates the directory, writable for any guest user, if it is missing. */
   async ensure(orgId: string, volumeId: string): Promise<string> {
     const volume = this.pathOf(orgId, volumeId);
     const data = join(volume, DATA);
@@ -44,7 +43,7 @@ export class VolumeStore {
       await top.close();
       return data;
     }
-    // Comes into being whole: with its mode, and without ever taking the place of one that has data.
+    // A rename creates it complete, and cannot replace one with data.
     const made = join(this.root, orgId, `.new-${randomUUID()}`);
     await mkdir(join(made, DATA), { recursive: true, mode: 0o700 });
     await mkdir(join(made, INCOMING), { mode: 0o700 });
@@ -60,10 +59,8 @@ export class VolumeStore {
   }
 
   /**
-   * Opens what is at `path` in the volume, and never leaves it: each part of the path is opened in the one before,
-   * without following symlinks, so a guest that swaps a directory for a symlink wins nothing. `flags`: as of open(2),
-   * reading unless said; what the guest made may be a pipe or a device, so openEntry (fstat) before reading. The caller closes
-   * it. Throws VolumePathError, and errors of open(2).
+   * Opens a path without following symlinks or leaving the volume. The result may be a pipe or a device: check with
+   * fstat before reading. The caller closes it. Throws VolumePathError and errors of open(2).
    */
   async openBeneath(orgId: string, volumeId: string, path: string, flags = O_RDONLY): Promise<FileHandle> {
     const names = splitPath(path);
@@ -78,9 +75,8 @@ export class VolumeStore {
   }
 
   /**
-   * Opens the directory that holds what `path` names, to create, rename or remove it there. The caller closes `parent`.
-   * `name` is undefined for the top of the volume, which is in no directory that belongs to it; `parent` is the top then.
-   * `make`: directories that are missing on the way are made. Throws VolumePathError.
+   * Opens the parent of a path, for creating, renaming or removing its last name. For the top of the volume `name` is
+   * undefined. `make`: creates missing directories. The caller closes `parent`. Throws VolumePathError.
    */
   async openParent(
     orgId: string,
@@ -93,20 +89,20 @@ export class VolumeStore {
     return { parent: await openDescendant(await this.openTop(orgId, volumeId), names, options), name };
   }
 
-  /** Makes a directory and those it is in, where they are missing. Throws VolumePathError. */
+  /** Also creates missing parents. Throws VolumePathError. */
   async makeDirectory(orgId: string, volumeId: string, path: string): Promise<void> {
     const names = splitPath(path);
     const made = await openDescendant(await this.openTop(orgId, volumeId), names, { make: true });
     await made.close();
   }
 
-  /** Opens the place for what is on its way into the volume, on the same file system. The caller closes it. */
+  /** The caller closes it. */
   async openIncoming(orgId: string, volumeId: string): Promise<FileHandle> {
     await this.ensure(orgId, volumeId);
     return open(join(this.pathOf(orgId, volumeId), INCOMING), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   }
 
-  /** Removes the data of a volume; none is no error. What a crash cuts short is done by calling it again. */
+  /** Idempotent, also after a crash during the removal. */
   async remove(orgId: string, volumeId: string): Promise<void> {
     const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(ignoreMissing);
     if (!org) return;
@@ -117,12 +113,12 @@ export class VolumeStore {
     }
   }
 
-  /** KiB on the disk; undefined when nothing was ever put into the volume. */
+  /** In KiB; undefined for a volume that never had data. */
   measure(orgId: string, volumeId: string, signal: AbortSignal): Promise<number | undefined> {
     return measure(join(this.pathOf(orgId, volumeId), DATA), signal);
   }
 
-  /** Every volume that has a directory here. */
+  /** Every volume with a directory here. */
   async list(): Promise<{ orgId: string; volumeId: string }[]> {
     const found: { orgId: string; volumeId: string }[] = [];
     for (const orgId of await directoriesIn(this.root)) {
@@ -149,7 +145,7 @@ export class VolumeStore {
   }
 }
 
-/** The names of directories that are ids: what an operator puts beside them is none of ours. */
+/** Ignores names that are not ids, which belong to the operator. */
 async function directoriesIn(path: string): Promise<string[]> {
   const entries = (await readdir(path, { withFileTypes: true }).catch(ignoreMissing)) ?? [];
   return entries

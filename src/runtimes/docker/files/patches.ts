@@ -7,14 +7,14 @@ type Patch = RunSpec['patches'][number];
 
 const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
-/** A file that is appended to goes through our memory. */
+/** The whole file is read into memory. */
 const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
-/** As the kernel has it. */
+/** The limit of the kernel. */
 const LINKS_FOLLOWED = 40;
 
 /**
- * Applies the patches of a sandbox to its container, in their order, before it has ever started. Throws
- * StartRefusedError that names the patch that cannot be applied; the container is of no use then.
+ * Applies patches in order, before the first start. Throws StartRefusedError that names the failed patch; the container
+ * is then useless.
  */
 export async function applyPatches(container: Docker.Container, { patches }: RunSpec): Promise<void> {
   for (const [index, patch] of patches.entries()) {
@@ -34,7 +34,7 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'text':
     case 'file': {
       const found = await mayReplace(container, patch.path, patch.replace);
-      // What is replaced keeps its mode unless another is asked for.
+      // A replaced file keeps its mode by default.
       const mode = patch.mode ?? (found?.type === 'file' ? found.mode : FILE_MODE);
       const content =
         typeof patch.content === 'string' ? Buffer.from(patch.content) : Buffer.from(patch.content);
@@ -56,7 +56,7 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'remove':
     case 'copy_file':
     case 'copy_dir':
-      // Refused when the sandbox was to be made.
+      // Admission refuses these.
       throw new PatchError(`this runtime has no ${patch.type}`);
   }
 }
@@ -104,7 +104,6 @@ async function put(
   await putEntries(container, [entryOf(path)]);
 }
 
-/** Makes the missing directories on the way to one. */
 async function ensureDirectory(container: Docker.Container, path: string): Promise<void> {
   if (path === '/') return;
   const found = await look(container, path);

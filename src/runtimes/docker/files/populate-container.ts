@@ -4,12 +4,11 @@ import { putEntries } from '../archive.js';
 import { applyPatches } from './patches.js';
 import { scriptEntries } from './scripts.js';
 
-/** Does a new container get files of its own before it starts? */
 export function hasFiles({ patches, scripts }: RunSpec): boolean {
   return patches.length > 0 || Object.keys(scripts).length > 0;
 }
 
-/** Applies patches and places scripts in a container that was just made. Throws StartRefusedError. */
+/** Throws StartRefusedError. */
 export async function populateContainer(container: Docker.Container, spec: RunSpec): Promise<void> {
   await applyPatches(container, spec);
   const entries = scriptEntries(spec);

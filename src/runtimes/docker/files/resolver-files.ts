@@ -1,21 +1,19 @@
 /**
- * The files that say who a guest is and whom it asks for names. The engine's own lie on the machine's disk, outside any
- * limit, and a guest may write to them; and they name the engine's resolver, which tells what else is on the bridge. So
- * each sandbox has these over them, which it can only read.
+ * The service mounts these files read-only over the engine's own. A guest could write to those, beyond its disk limit,
+ * and they name the engine's resolver, which reveals other containers on the bridge.
  */
 
 export interface Names {
   hostname: string;
-  /** Of its own; none without a network. */
+  /** The sandbox's own addresses; empty without a network. */
   addresses: readonly string[];
-  /** Addresses that it can reach. */
   resolvers: readonly string[];
 }
 
 export const RESOLVER_FILES = ['/etc/hostname', '/etc/hosts', '/etc/resolv.conf'] as const;
 export type ResolverFile = (typeof RESOLVER_FILES)[number];
 
-/** The engine's own, so that images find what they know. */
+/** The same entries as the engine's. */
 const LOOPBACK_NAMES = [
   '127.0.0.1\tlocalhost',
   '::1\tlocalhost ip6-localhost ip6-loopback',
@@ -36,7 +34,7 @@ export function resolverFileContent(file: ResolverFile, { hostname, addresses, r
   }
 }
 
-/** Who has a domain is known without it, too. */
+/** The short name of a host name with a domain resolves too. */
 function namesOf(hostname: string): string {
   const [short] = hostname.split('.');
   return short === hostname ? hostname : `${hostname} ${short}`;

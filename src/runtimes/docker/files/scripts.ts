@@ -1,12 +1,10 @@
 import type { RunSpec } from '../../runtime.js';
 import { type Entry } from '../archive.js';
 
-/** Where the named scripts of a sandbox are in the guest, at the end of its PATH. */
 export const SCRIPTS_DIRECTORY = '/.sandkeep/scripts';
 
 const DEFAULT_SHELL = '/bin/sh';
 
-/** The files that hold the scripts, below the root of the container; none when there are no scripts. */
 export function scriptEntries({ scripts, shell }: RunSpec): Entry[] {
   const names = Object.keys(scripts);
   if (names.length === 0) return [];
@@ -26,7 +24,7 @@ export function scriptEntries({ scripts, shell }: RunSpec): Entry[] {
   ];
 }
 
-/** The kernel runs a text only when it says with what. A shell that is not a path is looked for on the PATH. */
+/** The kernel needs an interpreter line. A shell without a slash is found on the PATH. */
 function withShebang(script: string, shell: string): string {
   if (script.startsWith('#!')) return script;
   return `#!${shell.startsWith('/') ? shell : `/usr/bin/env ${shell}`}\n${script}`;

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Opens for nothing but to be mounted: needs no right to read, waits for no pipe. Node has no name for it. */
+/** Node does not export it. Such a descriptor needs no read permission and never waits for a pipe. */
 export const O_PATH = 0o10000000;
 
 export interface MountFlags {
@@ -16,8 +16,8 @@ export interface MountFlags {
 }
 
 /**
- * Mounts what is open as `source` on `target`, and sees to it that the flags are in force. The descriptor is handed on
- * to mount(8), so no path that somebody could change leads to the source. Throws with what mount(8) said.
+ * Mounts an open file or directory and verifies the flags. mount(8) gets the descriptor, so no path leads to the
+ * source.
  */
 export async function bindMount(source: FileHandle, target: string, flags: MountFlags): Promise<void> {
   const wanted = wordsOf(flags);
@@ -48,7 +48,7 @@ async function mount(args: readonly string[], fd: number): Promise<void> {
   });
 }
 
-/** The mounts at and below a directory that this process sees; what is mounted on another comes after it. */
+/** The mounts at and below a directory, in the order in which they were mounted. */
 async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   return table.split('\n').flatMap((line) => {
@@ -63,8 +63,8 @@ async function mountsBelow(directory: string): Promise<{ point: string; flags: s
 }
 
 /**
- * Takes away a directory of mount points with what is mounted there; none is no error. It leaves its path in one step,
- * mounts and all: an engine that comes late finds nothing, never the empty directory under a mount.
+ * Unmounts and removes a directory of mount points. Idempotent. The rename hides all of it at once: a late engine must
+ * not find an empty directory under a mount.
  */
 export async function detachAndRemove(directory: string): Promise<void> {
   const away = `${directory}.gone-${randomUUID()}`;
@@ -77,9 +77,8 @@ export async function detachAndRemove(directory: string): Promise<void> {
   for (;;) {
     const last = (await mountsBelow(away)).pop();
     if (!last) break;
-    // Lazily, as an engine that is just copying its mounts to a container would make it busy.
+    // Lazily: an engine that is copying the mount makes it busy.
     await run('umount', ['--no-canonicalize', '--lazy', last.point]);
   }
-  // Nothing is mounted there any more, and its name is known to nobody else who could mount something.
   await rm(away, { recursive: true });
 }

@@ -25,20 +25,19 @@ import {
 } from '../files/resolver-files.js';
 import { bindMount, O_PATH, detachAndRemove, type MountFlags } from './bind-mount.js';
 
-/** A path of this machine that the engine mounts in the container, at `target`. */
 export interface Bind {
   source: string;
   target: string;
-  /** Set by the engine. What has flags of its own leaves it out. */
+  /** Undefined for volumes, whose source has the flags. */
   readonly?: boolean;
 }
 
-/** The mounts of one start. Whoever has them releases them. */
+/** The mounts of one start. The caller releases them. */
 export interface StagedMounts {
   binds: readonly Bind[];
-  /** Puts the volumes, and the files with these names, in the places of the binds. Until then there is nothing there. */
+  /** Fills the empty binds with the volumes and the resolver files. */
   attach(names: Names): Promise<void>;
-  /** Takes everything away again. A container that has started keeps what it has mounted. */
+  /** A started container keeps its mounts. */
   release(): Promise<void>;
 }
 
@@ -55,34 +54,31 @@ interface Source {
 }
 
 /**
- * Where volumes are mounted for the time of a start, so that the engine can pass them on to a container.
- *
- * The engine takes a path, and follows every symlink that a guest has planted on it; and of the flags of a mount it knows
- * only `ro`. So it is never told where a volume is. We open what is to be mounted without following symlinks, mount what
- * is open, with its flags, in a directory only root can enter, and name that to the engine; the container gets a copy of
- * the mount with its flags. The paths are the same for each start of a sandbox, because a container keeps them.
+ * Mounts volumes for the duration of a start, so that the engine can pass them to a container. The engine follows
+ * symlinks that a guest planted in a path, and knows no mount flag but `ro`. So the service opens the source without
+ * following symlinks, and mounts that descriptor, with its flags, in a directory that only root may enter. The
+ * container gets a copy of that mount. A container keeps its paths, so they are the same for each start of a sandbox.
  */
 export class StagingDirectory {
   constructor(
-    /** Belongs to this installation on this machine, and to no other process while it starts sandboxes. */
+    /** Only the process that starts sandboxes uses it. */
     private readonly directory: string,
     private readonly volumes: VolumeStore,
-    /** Why nothing can be mounted here. */
+    /** The reason why mounts do not work here. */
     readonly unusable: string | undefined,
   ) {}
 
-  /** Takes away what starts that were cut short have left. */
+  /** Removes the mounts of interrupted starts. */
   async sweep(): Promise<void> {
     const left = await readdir(this.directory).catch(() => []);
     for (const name of left) await detachAndRemove(join(this.directory, name));
   }
 
-  /** Leaves nothing behind, unless another process is at work here. */
   async close(): Promise<void> {
     await rmdir(this.directory).catch(() => undefined);
   }
 
-  /** Opens what a run mounts. Throws StartRefusedError when something of it is not there. */
+  /** Throws StartRefusedError when a source is missing. */
   async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
     const wanted = spec.mounts.flatMap((mount, index) =>
       mount.type === 'named' || mount.type === 'bind' ? [{ mount, field: `mounts[${index}]` }] : [],
@@ -91,7 +87,7 @@ export class StagingDirectory {
       if (wanted.length === 0) return NOTHING;
       throw new StartRefusedError(`${wanted[0]!.field}: volumes cannot be mounted, because ${this.unusable}`);
     }
-    // Who mounts one of their own there has it.
+    // A mount of the user replaces the file.
     const etc = RESOLVER_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
     const place = join(this.directory, sandboxId);
     const coming = `${place}.new`;
@@ -104,8 +100,8 @@ export class StagingDirectory {
     try {
       for (const { mount, field } of wanted) sources.push(await this.openSource(orgId, mount, field));
       await detachAndRemove(place);
-      // The engine looks for the paths when it makes a container and puts files there. What it is shown until the start
-      // is empty: it mounts one thing below another by path, which a guest with a hand in the volume could lead astray.
+      // The engine needs the paths to create a container. They are empty until the start: the engine nests mounts by
+      // path, and a guest with access to the volume could redirect it.
       await makePoints(place, sources);
       await writeEtc(place, etc);
     } catch (error) {
@@ -128,7 +124,7 @@ export class StagingDirectory {
         for (const [index, { mount, handle }] of sources.entries()) {
           await bindMount(handle, join(coming, String(index)), flagsOf(mount));
         }
-        // They appear with all their flags in force.
+        // The rename shows all mounts at once, with their flags.
         await detachAndRemove(place);
         await rename(coming, place);
       },
@@ -156,8 +152,8 @@ export class StagingDirectory {
 }
 
 /**
- * Links of an image can lead a patch to a mount, where it would be lost. Throws StartRefusedError when more is in the
- * place of a mount than the places of others below it.
+ * A link in the image can lead a patch under a mount, which would hide it. Throws StartRefusedError for anything in the
+ * mount point except nested mount points.
  */
 async function checkUntouched(point: string, mount: VolumeMount, targets: readonly string[]): Promise<void> {
   const expected = targets.filter((target) => target.startsWith(`${mount.guest}/`));
@@ -189,12 +185,12 @@ async function makePoints(directory: string, sources: readonly Source[]): Promis
   }
 }
 
-/** Empty while nobody knows the names yet. */
+/** Empty until the names are known. */
 async function writeEtc(directory: string, files: readonly ResolverFile[], names?: Names): Promise<void> {
   for (const file of files) {
     const path = join(directory, posix.basename(file));
     await writeFile(path, names === undefined ? '' : resolverFileContent(file, names));
-    // Any user of the guest reads them, whatever the service leaves to others of what it makes.
+    // The umask of the service must not keep guest users from reading them.
     await chmod(path, 0o644);
   }
 }
@@ -204,10 +200,7 @@ function flagsOf({ options }: VolumeMount): MountFlags {
   return { readonly, noexec, nosuid, nodev };
 }
 
-/**
- * Finds out whether mounts can be made here and passed on, by doing it. Returns why not, in words that go after
- * "because"; undefined when it works.
- */
+/** Probes mounts by making one. Returns a clause for the words after "because"; undefined when mounts work. */
 export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'that takes Linux';
   if (process.geteuid?.() !== 0) return 'the service does not run as root';
@@ -237,7 +230,9 @@ export async function explainNoMounts(docker: Docker, directory: string): Promis
   }
 }
 
-/** An engine looks for the source of a mount before it looks for the image. So it tells, and makes nothing. */
+/**
+ * The engine checks the source before the image, so the answer tells whether it sees the source, and creates nothing.
+ */
 async function engineFinds(docker: Docker, source: string): Promise<boolean> {
   try {
     const made = await docker.createContainer({

@@ -2,36 +2,34 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
 import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
 
-/** What a policy means depends on where the sandbox stands. All are IP addresses, `neighbours` CIDR blocks. */
+/** The addresses around a sandbox. `neighbours` are CIDR blocks. */
 export interface NetworkEnvironment {
-  /** The machine the sandbox runs on, by all its names: the group `host`. */
+  /** All addresses of the machine: the group `host`. */
   hosts: readonly string[];
-  /** Belong to the group `host` too, but only with port 53. */
+  /** In the group `host`, for port 53 only. */
   resolvers: readonly string[];
-  /** Where other sandboxes are. No policy opens it; only `hosts` in it can be reached. */
+  /** The networks of other sandboxes. No policy opens them, except for `hosts` in them. */
   neighbours: readonly string[];
-  /** Guarded groups that policies may open. The others stay closed on the way out, whatever a policy says. */
+  /** The guarded groups that policies may open. */
   lifted: readonly GuardedGroup[];
 }
 
-/** What the operator keeps for the machine unless told otherwise: whoever reaches it may act as the machine. */
+/** Traffic to these groups may act with the rights of the machine. Only the operator can let policies open them. */
 export const GUARDED_GROUPS = ['host', 'metadata'] as const;
 export type GuardedGroup = (typeof GUARDED_GROUPS)[number];
 
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type Traffic = Pick<Rule, 'protocols' | 'ports'>;
 type Way = 'egress' | 'ingress';
-/** The other side of a packet, as nftables calls it. */
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
-/** The engine's own resolver listens inside. It tells the names and addresses of everything on the bridge. */
+/** The engine's resolver inside each namespace. It reveals the other containers on the bridge. */
 const INNER_RESOLVER = '127.0.0.11';
 
 /**
- * Translates a policy into a script for nftables that replaces what an earlier one had made, in one step.
- *
- * Replies pass, and what a sandbox sends itself is not looked at. What is denied is told so on the way out and ignored on
- * the way in. The engine's resolver is closed at any port: its address translation comes after these chains.
+ * Compiles a policy to an nftables script that atomically replaces the previous rules. Outgoing traffic is rejected,
+ * incoming traffic is dropped. Replies and loopback pass. The engine's resolver is closed on all ports: its address
+ * translation follows these chains.
  */
 export function compilePolicy(policy: NetworkPolicy, around: NetworkEnvironment): string {
   return `table inet sandkeep
@@ -68,7 +66,6 @@ ${lines(rulesOf(policy, 'ingress'))}
 `;
 }
 
-/** Would a sandbox with this policy reach nothing and be reached by nothing? */
 export function blocksEverything({ default_egress, default_ingress, rules = [] }: NetworkPolicy): boolean {
   return [default_egress, default_ingress, ...rules.map(({ action }) => action)].every(
     (action) => action !== 'allow',
@@ -76,11 +73,11 @@ export function blocksEverything({ default_egress, default_ingress, rules = [] }
 }
 
 /**
- * No address counts for two groups: `host` goes before all others and `metadata` before the range it lies in, so "allow
- * private" does not open the host's address on the bridge.
+ * Each address counts for one group: `host` precedes all, `metadata` precedes its range. So "allow private" does not
+ * open the address of the host on the bridge.
  */
 function sets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
-  // A sandbox reaches the other addresses of its own link without a gateway.
+  // The other addresses of the link need no gateway.
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
   const named = {
     host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
@@ -99,14 +96,13 @@ function set(name: string, type: string, elements: readonly string[]): string {
   return `  set ${name} { type ${type}; flags interval; auto-merge;${content} }`;
 }
 
-/** Refuses what no policy opens here. Resolvers, and port 53 of the host, are left to the policy. */
+/** Rejects guarded traffic. Resolvers, and port 53 of the host, are left to the policy. */
 function guard({ lifted }: NetworkEnvironment): string {
   const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
   const rules = [
     ...['ip daddr @resolver4', 'ip6 daddr @resolver6'].map((peer) => `${peer} ${dns} return`),
     ...['ip daddr @host4', 'ip6 daddr @host6'].flatMap((peer) => [
       ...(lifted.includes('host') ? [] : [`${peer} ${dns} return`, `${peer} jump refuse`]),
-      // An address that is the host's as well goes by the host's rules.
       `${peer} return`,
     ]),
     ...['ip daddr @metadata4', 'ip6 daddr @metadata6'].flatMap((peer) =>
@@ -116,7 +112,7 @@ function guard({ lifted }: NetworkEnvironment): string {
   return `  chain guarded {\n${lines(rules)}\n  }`;
 }
 
-/** A verdict for the addresses of a group that are not in `host` as well, which has its own rules. */
+/** A verdict for the addresses of a group outside `host`. */
 function exceptions(action: Rule['action'], verdict: string): string {
   return `  chain ${action}_but_host {
     ip daddr @host4 return
@@ -127,13 +123,12 @@ function exceptions(action: Rule['action'], verdict: string): string {
   }`;
 }
 
-/** What holds in each direction, whatever the policy says. */
 function common(way: Way): string[] {
   const peer = PEER[way];
   const verdict = way === 'egress' ? 'jump refuse' : 'drop';
   return [
     'ct state established,related accept',
-    // Without these IPv6 does not find its gateway.
+    // IPv6 needs these to find its gateway.
     'icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept',
     `ip ${peer} @neighbour4 ip ${peer} != @host4 ${verdict}`,
     `ip6 ${peer} @neighbour6 ip6 ${peer} != @host6 ${verdict}`,
@@ -182,7 +177,7 @@ function each(peers: readonly string[], kinds: readonly string[], verdict: strin
   return peers.flatMap((peer) => kinds.map((kind) => `${peer} ${kind} ${verdict}`.trim()));
 }
 
-/** The kinds of packets a rule is about. Only TCP and UDP have ports: with ports it is about nothing else. */
+/** Only TCP and UDP have ports: a rule with ports matches no other protocol. */
 function kindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   if (protocols.length === 0 && ports.length === 0) return [''];
   const ranges = ports.map(({ start, end }) => (start === end ? `${start}` : `${start}-${end}`));
@@ -195,14 +190,13 @@ function kindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   ];
 }
 
-/** What a rule about resolvers comes to: port 53, as far as the rule has it. */
+/** Port 53, if the rule covers it. */
 function dnsKindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   const covers = ports.length === 0 || ports.some(({ start, end }) => start <= DNS_PORT && DNS_PORT <= end);
   if (!covers || (protocols.length > 0 && !protocols.some(isCarrier))) return [];
   return kindsOf({ protocols: protocols.filter(isCarrier), ports: [{ start: DNS_PORT, end: DNS_PORT }] });
 }
 
-/** Is the rule about port 53 of TCP and UDP alone? The operator's guard leaves that to the policy. */
 export function isOnlyDns({ ports = [], protocols = [] }: Traffic): boolean {
   const onPort = ports.length > 0 && ports.every(({ start, end }) => start === DNS_PORT && end === DNS_PORT);
   return onPort && protocols.every(isCarrier);
@@ -212,7 +206,7 @@ function isCarrier(protocol: string): boolean {
   return protocol === 'tcp' || protocol === 'udp';
 }
 
-/** `/0` is every address of the family, which nftables has another word for. */
+/** nftables has no `/0`. */
 function matchCidr(cidr: string, peer: string): string {
   const [address, prefix] = cidr.split('/');
   const v4 = isV4(cidr);

@@ -2,10 +2,9 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 
-/** Where a stub on the machine's own loopback, which nobody else reaches, keeps the resolvers that it asks itself. */
+/** A local stub resolver keeps its own resolvers in the second file; sandboxes cannot reach the stub. */
 const RESOLV_CONFS = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
 
-/** The addresses of this machine that others may reach it by, at this moment. */
 export function hostAddresses(): string[] {
   return Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
@@ -13,10 +12,10 @@ export function hostAddresses(): string[] {
     .map(({ address }) => withoutZone(address));
 }
 
-/** Whom the engine asks when the machine names nobody that others reach. */
+/** The engine's own fallback. */
 const FALLBACK_RESOLVERS = ['8.8.8.8', '8.8.4.4'];
 
-/** The resolvers of this machine that are not on its loopback, or public ones. */
+/** The resolvers of the machine that sandboxes can reach. */
 export function systemResolvers(): string[] {
   for (const path of RESOLV_CONFS) {
     const found = resolversIn(path);

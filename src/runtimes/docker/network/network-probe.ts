@@ -13,20 +13,20 @@ import { hasEnvironmentLine, explainNoNftables } from './nftables.js';
 
 export interface NetworkOptions {
   instanceId: string;
-  /** A bridge network of the engine; `none` for no network. One of our own unless said. */
+  /** A bridge network of the engine, or `none`. Default: one that the runtime creates. */
   name: string | undefined;
-  /** Who resolves names for the sandboxes; those of the machine unless said. */
+  /** Default: the resolvers of the machine. */
   resolvers: readonly string[] | undefined;
-  /** What the policies of sandboxes may open all the same. */
+  /** The guarded groups that policies may open. */
   lifted: readonly GuardedGroup[];
-  /** Why no files of ours can be mounted in a sandbox; undefined when they can. */
+  /** The reason why the service cannot mount files in a sandbox. */
   unmountable: string | undefined;
   init: GuestInit;
-  /** Do processes run on the machine's own kernel, whose network stack asks the rules? */
+  /** Whether processes use the machine's network stack, which applies the rules. */
   sharesKernel: boolean;
 }
 
-/** Why sandboxes can have no network whose rules are enforced. */
+/** The reason why sandboxes cannot have a filtered network; undefined when they can. */
 export async function explainNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
   const { name, sharesKernel, unmountable } = options;
   if (name === 'none') return 'the operator wants none';
@@ -53,7 +53,7 @@ async function driverOf(docker: Docker, name: string): Promise<string | undefine
   }
 }
 
-/** Are the engine's processes ours to see? Tried with a pause container of nobody's. */
+/** Tests with a pause container whether this process sees the engine's processes. */
 async function explainInvisible(
   docker: Docker,
   { instanceId, init }: NetworkOptions,

@@ -6,14 +6,12 @@ import { StartRefusedError } from '../../runtime.js';
 import { compilePolicy } from './compile-policy.js';
 import { PUBLIC_PROFILE } from './public-profile.js';
 
-/** Puts rules into the network namespaces of containers with `nsenter` and `nft`, which every distribution has. */
-
-/** Long enough for a machine under load; neither program waits for anything. */
+/** Neither program waits; the limit allows for a loaded machine. */
 const TIMEOUT_MS = 10_000;
 const MARK_TIMEOUT_MS = 3_000;
 const MARK_POLL_MS = 5;
 
-/** Why this process cannot make rules; undefined when it can. Tries it, in a network namespace of nobody's. */
+/** Probes the rules in a new network namespace. Returns the reason when they do not work. */
 export async function explainNoNftables(): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'only on Linux can it be filtered';
   if (process.getuid?.() !== 0) return 'the service does not run as root, which filtering it needs';
@@ -34,14 +32,11 @@ export async function explainNoNftables(): Promise<string | undefined> {
 }
 
 /**
- * Gives the network namespace of a process its rules, in place of earlier ones. `mark`: a line of the process's
- * environment. It proves that the process is the one that the engine means: an engine elsewhere counts its processes
- * differently, and an id is given anew when its process has ended.
- *
- * Throws StartRefusedError when that cannot be done.
+ * Replaces the rules in the network namespace of a process. `line`, in its environment, identifies the process: a
+ * remote engine numbers processes differently, and the kernel reuses ids. Throws StartRefusedError.
  */
 export async function loadRules(pid: number, mark: string, script: string): Promise<void> {
-  // What was opened stays the same namespace whatever becomes of the process, so it is opened first and checked then.
+  // The descriptor pins the namespace, so the check of the process after it is valid.
   const namespace = openSync(`/proc/${pid}/ns/net`, 'r');
   try {
     if (!(await hasEnvironmentLine(pid, mark))) {
@@ -61,10 +56,7 @@ export async function loadRules(pid: number, mark: string, script: string): Prom
   }
 }
 
-/**
- * Is this the process that was started with this line in its environment? The engine says "started" a moment before the
- * process has become the program it was started for: it is given a little time.
- */
+/** The engine reports the start before the process has executed its program, so this waits. */
 export async function hasEnvironmentLine(pid: number, mark: string): Promise<boolean> {
   for (const deadline = Date.now() + MARK_TIMEOUT_MS; ; await sleep(MARK_POLL_MS)) {
     if (environmentLinesOf(pid).includes(mark)) return true;
@@ -87,7 +79,7 @@ async function runs(program: string): Promise<boolean> {
   );
 }
 
-/** Runs a program on an input. Rejects with its first complaint unless it ends well. */
+/** Rejects with the first line of the error output. */
 async function runWithInput(program: string, args: string[], input: string, extra?: number): Promise<void> {
   const child = spawn(program, args, {
     stdio: ['pipe', 'ignore', 'pipe', ...(extra === undefined ? [] : [extra])],
@@ -100,7 +92,7 @@ async function runWithInput(program: string, args: string[], input: string, extr
       resolve(code === 0 ? '' : `${program} ended with ${code ?? signal}`),
     );
   });
-  // A program that does not read to the end says why itself.
+  // A program that stops reading reports the cause on its error output.
   child.stdin!.on('error', () => undefined);
   child.stdin!.end(input);
   const [failure, complaint] = await Promise.all([ended, text(child.stderr!)]);

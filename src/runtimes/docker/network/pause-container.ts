@@ -4,32 +4,31 @@ import { ignoreStatus } from '../errors.js';
 import { INIT_PROGRAM, type GuestInit } from '../guest-init.js';
 
 /**
- * The pause container of a sandbox: a container that does nothing but own the network namespace and the host name that the sandbox's container joins. It is there before the sandbox and kept between runs, as the engine
- * remembers in the sandbox's container which one it joined.
+ * A pause container owns the network namespace and the host name that the container of its sandbox joins. It outlives
+ * runs, because the engine stores its id in that container.
  */
 
-/** Says whose pause container it is. Containers with it are no sandboxes. */
 export const PAUSE_LABEL = 'dev.sandkeep.holder-of';
-/** The container runtime itself needs a few while it starts the program. */
+/** The container runtime itself needs some during the start. */
 const PIDS_LIMIT = 32;
 
 export interface PauseContainerOptions {
   instanceId: string;
   sandboxId: string;
   hostname: string;
-  /** Of the Docker network. */
+  /** The name of the Docker network. */
   network: string;
   init: GuestInit;
 }
 
-/** A pause container that runs, and where it stands. */
+/** A running pause container. */
 export interface PauseContainer {
   id: string;
   pid: number;
-  /** As the engine wrote it: differs when it was started again. */
+  /** Changes with each start. */
   startedAt: string;
   gateways: string[];
-  /** CIDR blocks of its link. */
+  /** CIDR blocks. */
   links: string[];
 }
 
@@ -37,21 +36,20 @@ export function pauseContainerName(sandboxId: string): string {
   return `sandkeep-net-${sandboxId}`;
 }
 
-/** Is this container a pause container? By its label and its name: nothing but a pause container has both. */
+/** Requires both the label and the name: users may set the label. */
 export function isPauseContainer({ Labels, Names }: Docker.ContainerInfo): boolean {
   const sandboxId = Labels[PAUSE_LABEL];
   return sandboxId !== undefined && Names.includes(`/${pauseContainerName(sandboxId)}`);
 }
 
-/** A line of its environment by which its process is known. */
+/** Identifies the process of the pause container. */
 export function environmentLineOf(sandboxId: string): string {
   return `SANDKEEP_HOLDER_OF=${sandboxId}`;
 }
 
-/** Starts a pause container that was made, and finds out where it stands. One that runs already is no error. */
 export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
   const container = docker.getContainer(pauseContainerName(sandboxId));
-  // Not modified: it runs.
+  // Not modified: it already runs.
   await container.start().catch(ignoreStatus(304));
   return parsePauseContainer(await container.inspect());
 }
@@ -78,12 +76,12 @@ export async function inspectPauseContainer(
 }
 
 export async function stopPauseContainer(docker: Docker, sandboxId: string): Promise<void> {
-  // It has nothing to put in order. Conflict: it does not run.
+  // Conflict: it does not run.
   await docker.getContainer(pauseContainerName(sandboxId)).kill().catch(ignoreStatus(404, 409));
 }
 
 export async function removePauseContainer(docker: Docker, sandboxId: string): Promise<void> {
-  // Conflict: the engine is removing it already.
+  // Conflict: the engine is already removing it.
   await docker
     .getContainer(pauseContainerName(sandboxId))
     .remove({ force: true, v: true })
@@ -103,7 +101,6 @@ export async function createPauseContainer(docker: Docker, options: PauseContain
       Hostname: hostname,
       Env: [environmentLineOf(sandboxId)],
       Labels: { [INSTANCE_LABEL]: instanceId, [PAUSE_LABEL]: sandboxId },
-      // There is nothing in it that would need time to end.
       StopSignal: 'SIGKILL',
       HostConfig: {
         NetworkMode: network,
@@ -115,6 +112,6 @@ export async function createPauseContainer(docker: Docker, options: PauseContain
         RestartPolicy: { Name: 'no' },
       },
     })
-    // Conflict: made by a predecessor that was killed before it could read the answer.
+    // Conflict: a killed predecessor created it.
     .catch(ignoreStatus(409));
 }

@@ -1,6 +1,6 @@
 import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
 
-/** The policy of a sandbox that has none: the public internet and the resolvers, nothing else; open from outside. */
+/** The default policy: outgoing traffic to the public internet and the resolvers, all incoming traffic. */
 export const PUBLIC_PROFILE: NetworkPolicy = {
   default_egress: 'deny',
   default_ingress: 'allow',

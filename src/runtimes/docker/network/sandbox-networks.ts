@@ -23,11 +23,11 @@ import { PUBLIC_PROFILE } from './public-profile.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
 import { loadRules } from './nftables.js';
 
-/** A pause container without a sandbox may be of a start that is under way in another process for as long, in seconds. */
+/** Another process may be starting the sandbox of a younger pause container. */
 const ORPHAN_SECS = 30;
 
 interface Joined {
-  /** The engine's word for the network. */
+  /** The network mode of the engine. */
   mode: string;
   names: Names;
 }
@@ -35,11 +35,11 @@ interface Joined {
 type Work = 'stop_pause_container' | 'remove_pause_container' | 'end_sandbox';
 
 /**
- * The networks of sandboxes: each has a namespace of its own on one bridge, with rules in it before anything of the
- * sandbox runs. Nothing inside can change them. See docs/decisions/0012.
+ * Each sandbox has a network namespace on one bridge. It has its rules before the sandbox runs, and the sandbox cannot
+ * change them. See docs/decisions/0012.
  */
 export class SandboxNetworks {
-  /** Sandboxes that a start or a removal is under way for: nothing of theirs is left over. */
+  /** Sandboxes that are being started or removed: `tidy` skips them. */
   private readonly claimed = new Set<string>();
   private readonly tidying = new Map<string, Promise<void>>();
   private readonly opened = new Map<string, PauseContainer>();
@@ -48,7 +48,7 @@ export class SandboxNetworks {
   private constructor(
     private readonly docker: Docker,
     private readonly options: NetworkOptions,
-    /** Why sandboxes have no network; undefined when they have one. */
+    /** The reason why sandboxes have no network. */
     private readonly lack: string | undefined,
   ) {}
 
@@ -67,7 +67,7 @@ export class SandboxNetworks {
     return new SandboxNetworks(docker, options, await explainNoNetwork(docker, options));
   }
 
-  /** Keeps the sandbox to the caller until what is returned is called: what is left over of it is not tidied meanwhile. */
+  /** Excludes `tidy` from a sandbox until the returned function is called. */
   async claim(sandboxId: string): Promise<() => void> {
     this.claimed.add(sandboxId);
     await this.tidying.get(sandboxId);
@@ -75,10 +75,8 @@ export class SandboxNetworks {
   }
 
   /**
-   * Makes the network of a sandbox that is about to start, with its rules. `made`: the sandbox's container, if there is
-   * one already; it cannot change its network any more.
-   *
-   * Throws StartRefusedError rather than leave anything open.
+   * Creates the network of a sandbox with its rules. `existing`: its container, whose network mode is fixed. Throws
+   * StartRefusedError; no network is ever left unfiltered.
    */
   async join({ sandboxId, spec }: Run, made: Docker.Container | undefined): Promise<Joined> {
     const hostname = spec.hostname ?? sandboxId;
@@ -89,7 +87,7 @@ export class SandboxNetworks {
       throw new StartRefusedError(`the sandbox was made with the open network ${mode}: make it anew`);
     }
     if (this.lack !== undefined) {
-      // With nothing promised, nothing is less than that, but never more.
+      // Without a policy, no network is the strictest answer.
       if (mode === undefined && spec.networkPolicy == null) return nowhere;
       throw new StartRefusedError(`the sandbox cannot have its network: ${this.lack}`);
     }
@@ -117,15 +115,15 @@ export class SandboxNetworks {
       names: {
         hostname,
         addresses: pause.links.map((link) => link.split('/')[0]!),
-        // A sandbox without IPv6 would only lose time with the others.
+        // IPv4 only: a sandbox without IPv6 would wait for the others.
         resolvers: resolvers.filter(isIPv4),
       },
     };
   }
 
   /**
-   * Looks once more after the start: has the sandbox joined the namespace that has the rules? Somebody else may have
-   * started its pause container anew in between. Then it is ended, and the error lets it be tried again.
+   * Checks after the start that the sandbox joined the namespace with the rules, as the pause container may have been
+   * restarted. Otherwise it kills the sandbox and throws StartRefusedError.
    */
   async confirm({ sandboxId }: Run, container: Docker.Container): Promise<void> {
     const expected = this.opened.get(sandboxId);
@@ -138,14 +136,14 @@ export class SandboxNetworks {
     throw new StartRefusedError('what holds the network of the sandbox ended while the sandbox was started');
   }
 
-  /** Removes what is held for the network of a sandbox. Nothing is no error. */
+  /** Idempotent. */
   async remove(sandboxId: string): Promise<void> {
     await removePauseContainer(this.docker, sandboxId);
   }
 
   /**
-   * Begins to put in order what a crash or somebody else left behind, as seen in the list of all containers of this
-   * installation. Holders whose sandbox has ended are stopped: they come by here too.
+   * Starts to repair, from a list of all containers, what crashes or other programs left. Also stops the pause
+   * containers of ended sandboxes.
    */
   tidy(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
@@ -156,14 +154,14 @@ export class SandboxNetworks {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.tidying.has(sandboxId)) continue;
       if (leftOver(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
       const work = this.tidyOne(sandboxId)
-        // The next look finds it again.
+        // The next list retries.
         .catch(() => undefined)
         .finally(() => this.tidying.delete(sandboxId));
       this.tidying.set(sandboxId, work);
     }
   }
 
-  /** Waits for what `tidy` began. Our own bridge goes when nobody will need it again. */
+  /** Waits for `tidy`. Removes the bridge if no pause container needs it. */
   async close(): Promise<void> {
     await Promise.all(this.tidying.values());
     if (this.lack !== undefined || this.options.name !== undefined) return;
@@ -172,11 +170,11 @@ export class SandboxNetworks {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
       await this.docker.getNetwork(this.ownNetwork).remove();
     } catch {
-      // It was never made, or the engine has gone. A bridge that stays is used again.
+      // The bridge does not exist, or the engine is gone. A remaining bridge is used again.
     }
   }
 
-  /** The list may be older than the latest start: only what is still left over now is touched. */
+  /** Lists again: the first list may be older than the latest start. */
   private async tidyOne(sandboxId: string): Promise<void> {
     const [sandbox, pause] = await Promise.all(
       [SANDBOX_LABEL, PAUSE_LABEL].map(async (label) => {
@@ -207,21 +205,20 @@ export class SandboxNetworks {
     try {
       return await startPauseContainer(this.docker, sandboxId);
     } catch (error) {
-      // The engine does not count those that rest as users of a network, and removes it when asked to tidy up.
+      // The engine removes a network that only stopped containers use when somebody prunes networks.
       if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
       const network = this.docker.getNetwork(await this.ensureNetwork());
       const Container = pauseContainerName(sandboxId);
-      // It remembers the network by its id, under a name that is another one's now.
+      // The container refers to the removed network by id.
       await network.disconnect({ Container, Force: true });
       await network.connect({ Container });
       return startPauseContainer(this.docker, sandboxId);
     }
   }
 
-  /** Makes the bridge that sandboxes are on when no other was named. Returns its name. */
   private async ensureNetwork(): Promise<string> {
     const name = this.ownNetwork;
-    // The engine does not look closely when two of one name are asked for at once.
+    // The engine does not detect a concurrent duplicate.
     this.making ??= makeNetwork(this.docker, name, this.options.instanceId).finally(
       () => (this.making = undefined),
     );
@@ -230,13 +227,12 @@ export class SandboxNetworks {
   }
 }
 
-/** What is to be done about a sandbox's containers, if anything. */
 function leftOver(
   sandbox: Docker.ContainerInfo | undefined,
   pause: Docker.ContainerInfo | undefined,
 ): Work | undefined {
   if (sandbox && isAlive(sandbox)) {
-    // Its network went with the pause container and does not come back: a sandbox that is cut off has to be seen to have ended.
+    // Without its pause container the sandbox has no network, and cannot get one back.
     const joined = sandbox.HostConfig.NetworkMode.startsWith('container:');
     return joined && !(pause && isAlive(pause)) ? 'end_sandbox' : undefined;
   }
@@ -262,7 +258,7 @@ async function makeNetwork(docker: Docker, name: string, instanceId: string): Pr
     CheckDuplicate: true,
     EnableIPv6: false,
     Labels: { [INSTANCE_LABEL]: instanceId },
-    // The rules in each namespace keep neighbours apart. This does so once more.
+    // A second barrier between neighbours, besides the rules.
     Options: { 'com.docker.network.bridge.enable_icc': 'false' },
   });
 }
