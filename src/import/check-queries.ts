@@ -51,8 +51,7 @@ const CHECKS: { kind: Kind; reason: string; bad: string }[] = [
   },
   {
     kind: 'run',
-    reason:
-      'the sandbox is run by this service, which keeps its open run itself: stopped_at must not be null',
+    reason: 'this service runs the sandbox and records its open run: stopped_at must not be null',
     bad: `t.stopped_at is null
        and exists (select from sandboxes s where s.org_id = t.org_id and s.id = t.sandbox_id and s.runtime is not null)`,
   },

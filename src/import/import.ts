@@ -90,7 +90,7 @@ export async function importLines(
   } catch (error) {
     if (violatedConstraint(error) !== undefined) {
       throw new ExplainedError(
-        'what the import touches was changed by somebody else while it ran, and nothing was loaded: run it again',
+        'another process changed the same rows during the import, and nothing was loaded: run it again',
         { cause: error },
       );
     }

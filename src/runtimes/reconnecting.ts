@@ -36,7 +36,7 @@ export class ReconnectingRuntime implements Runtime {
       return;
     }
     this.state = { state: 'connecting', reason: first.reason };
-    log.error({ runtime: name, reason: first.reason }, 'the engine does not answer; trying again');
+    log.error({ runtime: name, reason: first.reason }, 'the engine does not answer; retrying');
     this.attempts = startLoop(
       async () => {
         this.connected = await connect();

@@ -27,7 +27,10 @@ export class Keyring {
    */
   static parse(text: string, source: string): Keyring {
     const [first, ...rest] = text.split(/[\s,]+/).filter((word) => word !== '');
-    if (first === undefined) throw new ExplainedError(`there is no key in ${source}`);
+    if (first === undefined)
+      throw new ExplainedError(
+        `there is no key in ${source}: "openssl rand -base64 ${KEY_BYTES}" prints one`,
+      );
     const toKey = (word: string, index: number): Key => {
       const secret = Buffer.from(word, 'base64');
       const normal = secret.toString('base64').replace(/=+$/, '') === word.replace(/=+$/, '');

@@ -64,7 +64,7 @@ function open(keyring: Keyring, row: SecretRow): string {
   const text = keyring.open(row.sealed, associatedDataOf(row));
   if (text === undefined) {
     throw new StartRefusedError(
-      `a secret of the sandbox cannot be read: it was sealed under the key ${row.sealed.keyId}, which the service must be given, or was tampered with`,
+      `a secret of the sandbox does not open: add the key ${row.sealed.keyId} that sealed it; if the row was changed, create the sandbox again`,
     );
   }
   return text;
@@ -95,7 +95,7 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
         const text = keys.open(row.sealed, associatedDataOf(row));
         if (text === undefined) {
           throw new ExplainedError(
-            `a secret of the sandbox ${row.sandbox_id} was sealed under the key ${row.sealed.keyId}, which is not there: put the key back, or delete the sandbox`,
+            `a secret of the sandbox ${row.sandbox_id} was sealed under the key ${row.sealed.keyId}, which is missing: add the key, or delete the sandbox`,
           );
         }
         await replaceSealed(tx, { ...row, sealed: keys.seal(text, associatedDataOf(row)) });

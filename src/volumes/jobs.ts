@@ -51,7 +51,7 @@ async function removeData(ctx: Context, orgId: string, volumeId: string): Promis
   } catch (error) {
     ctx.log.error(
       { err: error, orgId, volumeId },
-      'the data of a purged volume was not removed; trying again later',
+      'cannot remove the data of a purged volume; retrying later',
     );
   }
 }

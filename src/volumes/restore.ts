@@ -36,7 +36,7 @@ export async function restore(ctx: Context, caller: Writer, id: string): Promise
     if (violatedConstraint(error) !== 'volumes_name') throw error;
     throw new ApiError(
       'volume_already_exists',
-      `another volume has taken the name "${name}" meanwhile: delete that one first`,
+      `another volume has the name "${name}" now: delete that volume first`,
       { name },
     );
   }

@@ -93,8 +93,7 @@ async function readNext(ctx: Context, orgId: string, signal: AbortSignal): Promi
     await sample(ctx, orgId, id, signal);
   } catch (error) {
     if (!signal.aborted) {
-      const message =
-        'the size of a volume was not read: it counts until its last reading is two intervals old';
+      const message = 'cannot measure a volume; its latest reading counts for two intervals';
       ctx.log.warn({ err: error, orgId, volumeId: id }, message);
     }
   }

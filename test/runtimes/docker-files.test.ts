@@ -161,7 +161,7 @@ worker:x:1500:1600:::" > /etc/passwd
     const said =
       'failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error setting rlimits for ready process: error setting rlimit type 6: operation not permitted: unknown';
     expect(explainStartFailure(said)).toBe(
-      'the engine may not raise the limit nproc so far: ask for less in rlimits',
+      'the engine may not raise the limit nproc that far: request less in rlimits',
     );
   });
 
@@ -283,14 +283,14 @@ worker:x:1500:1600:::" > /etc/passwd
     const refused: [patch: Record<string, unknown>, message: string][] = [
       [
         { type: 'text', path: '/etc/motd', content: 'x', replace: false },
-        '/etc/motd is there already, and replace is false',
+        '/etc/motd already exists, and replace is false',
       ],
       [{ type: 'text', path: '/etc', content: 'x', replace: true }, '/etc is a directory'],
-      [{ type: 'text', path: '/etc/motd/x', content: 'x', replace: true }, '/etc/motd is no directory'],
+      [{ type: 'text', path: '/etc/motd/x', content: 'x', replace: true }, '/etc/motd is not a directory'],
       [{ type: 'symlink', target: 'x', link: '/etc', replace: true }, '/etc is a directory'],
-      [{ type: 'mkdir', path: '/etc/motd' }, '/etc/motd is there, and no directory'],
-      [{ type: 'append', path: '/etc/none', content: 'x' }, 'there is no /etc/none to append to'],
-      [{ type: 'append', path: '/etc', content: 'x' }, '/etc is no file'],
+      [{ type: 'mkdir', path: '/etc/motd' }, '/etc/motd exists and is not a directory'],
+      [{ type: 'append', path: '/etc/none', content: 'x' }, '/etc/none does not exist'],
+      [{ type: 'append', path: '/etc', content: 'x' }, '/etc is not a file'],
     ];
     for (const [patch, message] of refused) {
       const first = { type: 'append', path: '/etc/motd', content: 'once' };
@@ -342,7 +342,7 @@ worker:x:1500:1600:::" > /etc/passwd
       const { id, status, last_failure_message } = await create({ mounts, patches });
       expect([status, last_failure_message]).toEqual([
         'failed',
-        expect.stringContaining(`leads through a link of the image to ${found}, under the mount at /data`),
+        expect.stringContaining(`follows a link of the image to ${found}, which the mount at /data hides`),
       ]);
       await client.delete(`/v1/sandboxes/${id}`);
     }
@@ -422,7 +422,7 @@ worker:x:1500:1600:::" > /etc/passwd
       `${begin}the registry has no such image (`,
     );
     expect(await failing(error(401, 'UNAUTHORIZED'))).toContain(
-      `${begin}the registry has no such repository, or only for those who log in (`,
+      `${begin}the registry has no such repository, or requires credentials (`,
     );
     expect(await failing(error(429, 'TOOMANYREQUESTS'))).toContain(
       `${begin}the registry allows no more pulls`,
@@ -443,7 +443,7 @@ worker:x:1500:1600:::" > /etc/passwd
       response.setHeader('content-type', 'application/vnd.docker.distribution.manifest.list.v2+json');
       response.end(foreign);
     };
-    expect(await failing(list)).toContain(`${begin}it is not there for the platform of this machine (`);
+    expect(await failing(list)).toContain(`${begin}it does not exist for the platform of this machine (`);
     const { last_failure_message } = await create({
       image: { type: 'oci', reference: '127.0.0.1:1/team/app:1' },
       pull_policy: 'always',

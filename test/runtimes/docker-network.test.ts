@@ -345,7 +345,7 @@ describeDocker('the network of docker sandboxes', () => {
       await untilStatus(client, id, 'failed', 20_000);
       await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
       const { body } = await untilStatus(client, id, 'failed', 20_000);
-      expect(body.last_failure_message).toContain('what holds the network of the sandbox was removed');
+      expect(body.last_failure_message).toContain('the network of the sandbox was removed');
     });
 
     test('has its bridge recreated after a removal while all sandboxes are stopped', async () => {

@@ -273,7 +273,7 @@ describeDocker('the docker runtime', () => {
     );
     expect([missing.body.status, missing.body.last_failure_message]).toEqual([
       'failed',
-      'the image no-such:image is not on this machine, and pull_policy is never',
+      'the image no-such:image is not on this machine, and pull_policy is never: pull it first, or use if_missing',
     ]);
     const program = await client.post(
       '/v1/sandboxes',

@@ -55,7 +55,9 @@ test('concurrent takeovers of the engine leave one owner, and the others write n
         'message',
         'another process takes over the simulated engine at this moment',
       );
-      await expect(rival.start(aRun(), never)).rejects.toThrow('not ours to act on');
+      await expect(rival.start(aRun(), never)).rejects.toThrow(
+        'another process acts on the simulated engine',
+      );
     }
     const started = winners.map(() => aRun());
     for (const [index, winner] of winners.entries()) await winner.start(started[index]!, never);
@@ -80,9 +82,7 @@ test('a process delayed beyond its term does not take the engine from its succes
       return term.valid;
     },
   });
-  const refused = expect(taking).rejects.toThrow(
-    'the term in which to take the simulated engine over has ended',
-  );
+  const refused = expect(taking).rejects.toThrow('the lease on the simulated engine has ended');
   term = { valid: false };
   await successor.takeOver(HELD);
   await refused;

@@ -40,7 +40,7 @@ export function explainStartFailure(said: string): string {
         const name = RLIMIT_NAMES[Number(number)];
         return name === undefined
           ? said
-          : `the engine may not raise the limit ${name} so far: ask for less in rlimits`;
+          : `the engine may not raise the limit ${name} that far: request less in rlimits`;
       },
     );
 }

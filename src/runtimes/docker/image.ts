@@ -29,7 +29,9 @@ export async function ensureImage(
   const present = pullPolicy === 'always' ? undefined : await inspect(docker, image);
   if (present) return present;
   if (pullPolicy === 'never') {
-    throw new StartRefusedError(`the image ${image} is not on this machine, and pull_policy is never`);
+    throw new StartRefusedError(
+      `the image ${image} is not on this machine, and pull_policy is never: pull it first, or use if_missing`,
+    );
   }
   const deadline = AbortSignal.timeout(PULL_TIMEOUT_MS);
   try {
@@ -86,11 +88,11 @@ async function pull(docker: Docker, image: string, signal: AbortSignal, auth?: R
 const PULL_FAILURES: [said: RegExp, meaning: string][] = [
   [
     /no matching manifest|does not match the specified platform/i,
-    'it is not there for the platform of this machine',
+    'it does not exist for the platform of this machine',
   ],
   [
     /pull access denied|unauthorized|authentication required|denied:/i,
-    'the registry has no such repository, or only for those who log in',
+    'the registry has no such repository, or requires credentials',
   ],
   [/manifest unknown|not found/i, 'the registry has no such image'],
   [/toomanyrequests|rate limit/i, 'the registry allows no more pulls for now'],

@@ -248,7 +248,7 @@ export class DockerRuntime implements Runtime {
       return undefined;
     }
     if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
-    if (State.Running) throw new Error(`container ${found.Id} runs another run than ${run.runId}`);
+    if (State.Running) throw new Error(`container ${found.Id} still has a run other than ${run.runId}`);
     await container.rename({ name: containerName(run, startedAt) });
     return container;
   }

@@ -27,7 +27,7 @@ export class SimulatedJournal {
   ): Promise<{ journal: SimulatedJournal; holdings: Map<string, Holding> }> {
     const before = await readdir(directory);
     // Checked after `readdir`: a successor creates its file after this lease, so `before` cannot contain it.
-    if (!term.valid) throw new Error('the term in which to take the simulated engine over has ended');
+    if (!term.valid) throw new Error('the lease on the simulated engine has ended');
     const last = Math.max(0, ...before.map(numberOf));
     const lastFile = before.find((name) => numberOf(name) === last);
     const path = join(directory, `simulated.${last + 1}.ndjson`);

@@ -155,7 +155,7 @@ export class SimulatedRuntime implements Runtime {
   }
 
   private record(entry: Parameters<SimulatedJournal['write']>[0]): void {
-    if (this.journal === undefined) throw new Error('the simulated runtime is not ours to act on');
+    if (this.journal === undefined) throw new Error('another process acts on the simulated engine');
     this.journal.write(entry);
   }
 }

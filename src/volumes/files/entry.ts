@@ -26,10 +26,7 @@ export async function openEntry(
     const found = await openForStat(parent, name ?? '.');
     if (isServed(found.stats)) return found;
     await found.handle.close();
-    throw new VolumePathError(
-      'not_found',
-      `"${name}" is neither a file nor a directory, and what it is, is not served`,
-    );
+    throw new VolumePathError('not_found', `"${name}" is neither a file nor a directory`);
   } finally {
     await parent.close();
   }

@@ -50,7 +50,7 @@ async function namesIn(directory: FileHandle): Promise<string[]> {
     if (names.length > MOST_ENTRIES) {
       throw new ApiError(
         'invalid_volume_path',
-        `the directory has more than ${MOST_ENTRIES} entries, which is more than is listed`,
+        `the directory has more than ${MOST_ENTRIES} entries, which is the limit of a list`,
       );
     }
   }

@@ -61,7 +61,7 @@ async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, p
 }
 
 function tooLarge(most: number): ApiError {
-  return new ApiError('storage_full', 'the file is larger than the volume may be', { capacity_bytes: most });
+  return new ApiError('storage_full', 'the file exceeds the cap of the volume', { capacity_bytes: most });
 }
 
 async function* within(most: number, body: Readable, hash: Hash): AsyncIterable<Buffer> {
@@ -76,7 +76,8 @@ async function* within(most: number, body: Readable, hash: Hash): AsyncIterable<
     }
   } catch (error) {
     // The client is gone. An ApiError keeps its fault out of the error log.
-    if (error === body.errored) throw new ApiError('invalid_request', 'the body ended before it was whole');
+    if (error === body.errored)
+      throw new ApiError('invalid_request', 'the body is incomplete: send it again');
     throw error;
   }
 }

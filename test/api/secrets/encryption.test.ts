@@ -148,7 +148,7 @@ describe('the secrets of a sandbox', () => {
     const { body } = await client.post(`/v1/sandboxes/${theirs.id}/start`, {}, { wait_for: 'running' });
     expect([body.status, body.last_failure_message]).toEqual([
       'failed',
-      expect.stringContaining('a secret of the sandbox cannot be read'),
+      expect.stringContaining('a secret of the sandbox does not open'),
     ]);
     expect(given).toEqual([]);
     await service.ctx.pool.query('delete from sandbox_secrets');

@@ -46,7 +46,7 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'mkdir': {
       const found = await look(container, patch.path);
       if (found && found.type !== 'directory')
-        throw new PatchError(`${patch.path} is there, and no directory`);
+        throw new PatchError(`${patch.path} exists and is not a directory`);
       if (found && patch.mode == null) return;
       const mode = patch.mode ?? DIRECTORY_MODE;
       return put(container, patch.path, (name) => ({ name, type: 'directory', mode }));
@@ -68,15 +68,15 @@ async function mayReplace(
 ): Promise<Found | undefined> {
   const found = await look(container, path);
   if (found?.type === 'directory') throw new PatchError(`${path} is a directory`);
-  if (found && !replace) throw new PatchError(`${path} is there already, and replace is false`);
+  if (found && !replace) throw new PatchError(`${path} already exists, and replace is false`);
   return found;
 }
 
 async function append(container: Docker.Container, path: string, content: string): Promise<void> {
   const file = await followLinks(container, path);
   const found = await look(container, file);
-  if (!found) throw new PatchError(`there is no ${path} to append to`);
-  if (found.type !== 'file') throw new PatchError(`${path} is no file`);
+  if (!found) throw new PatchError(`${path} does not exist`);
+  if (found.type !== 'file') throw new PatchError(`${path} is not a file`);
   if (found.size > LARGEST_APPENDED_BYTES) {
     throw new PatchError(`${path} has more than ${LARGEST_APPENDED_BYTES / 1024 / 1024} MiB`);
   }
@@ -108,6 +108,6 @@ async function ensureDirectory(container: Docker.Container, path: string): Promi
   if (path === '/') return;
   const found = await look(container, path);
   if (found?.type === 'directory' || found?.type === 'symlink') return;
-  if (found) throw new PatchError(`${path} is no directory`);
+  if (found) throw new PatchError(`${path} is not a directory`);
   await put(container, path, (name) => ({ name, type: 'directory', mode: DIRECTORY_MODE }));
 }

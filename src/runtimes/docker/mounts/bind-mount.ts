@@ -26,7 +26,7 @@ export async function bindMount(source: FileHandle, target: string, flags: Mount
   const found = (await mountsBelow(target)).findLast(({ point }) => point === target);
   const missing = wanted.filter((word) => found?.flags.includes(word) !== true);
   if (!found || missing.length > 0) {
-    throw new Error(`mount(8) did not do as it was told: ${missing.join(', ') || 'nothing is mounted'}`);
+    throw new Error(`mount(8) did not set the flags: ${missing.join(', ') || 'nothing is mounted'}`);
   }
 }
 

@@ -167,7 +167,7 @@ async function checkUntouched(point: string, mount: VolumeMount, targets: readon
   });
   if (foreign === undefined) return;
   throw new StartRefusedError(
-    `a patch or script leads through a link of the image to ${posix.join(mount.guest, foreign)}, under the mount at ${mount.guest}, where they do not reach`,
+    `a patch or script follows a link of the image to ${posix.join(mount.guest, foreign)}, which the mount at ${mount.guest} hides: write to another path`,
   );
 }
 
@@ -202,7 +202,7 @@ function flagsOf({ options }: VolumeMount): MountFlags {
 
 /** Probes mounts by making one. Returns a clause for the words after "because"; undefined when mounts work. */
 export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
-  if (process.platform !== 'linux') return 'that takes Linux';
+  if (process.platform !== 'linux') return 'mounts require Linux';
   if (process.geteuid?.() !== 0) return 'the service does not run as root';
   const scratch = join(directory, `probe-${randomUUID()}`);
   try {
@@ -220,10 +220,10 @@ export async function explainNoMounts(docker: Docker, directory: string): Promis
       return 'the Docker engine does not see what this process mounts: both must be on one machine, in one mount namespace';
     }
     return (await engineFinds(docker, join(target, 'unseen')))
-      ? 'the engine does not look at the source of a mount'
+      ? 'the engine does not check the source of a mount'
       : undefined;
   } catch (error) {
-    return `mounting fails here (${(error as Error).message})`;
+    return `mounting fails on this machine (${(error as Error).message})`;
   } finally {
     await detachAndRemove(scratch).catch(() => undefined);
     await rmdir(directory).catch(() => undefined);

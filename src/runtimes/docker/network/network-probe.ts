@@ -29,9 +29,9 @@ export interface NetworkOptions {
 /** The reason why sandboxes cannot have a filtered network; undefined when they can. */
 export async function explainNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
   const { name, sharesKernel, unmountable } = options;
-  if (name === 'none') return 'the operator wants none';
+  if (name === 'none') return 'the operator disabled it';
   if (!sharesKernel)
-    return "the runtime class has a network stack of its own, which does not ask the kernel's rules";
+    return 'the runtime class has its own network stack, which ignores the rules of the kernel';
   if (name !== undefined) {
     const driver = await driverOf(docker, name);
     if (driver !== 'bridge') {
@@ -40,7 +40,7 @@ export async function explainNoNetwork(docker: Docker, options: NetworkOptions):
   }
   const noRules = await explainNoNftables();
   if (noRules !== undefined) return noRules;
-  if (unmountable !== undefined) return `sandboxes cannot be told who resolves names: ${unmountable}`;
+  if (unmountable !== undefined) return `the resolvers of sandboxes cannot be set: ${unmountable}`;
   return explainInvisible(docker, options);
 }
 
@@ -65,9 +65,9 @@ async function explainInvisible(
     const { pid } = await startPauseContainer(docker, sandboxId);
     return (await hasEnvironmentLine(pid, environmentLineOf(sandboxId)))
       ? undefined
-      : 'the engine runs its containers out of sight of the service';
+      : 'the service does not see the processes of the engine: run both on one machine, in one process namespace';
   } catch (error) {
-    return `what would hold it does not start (${engineMessage(error)})`;
+    return `the pause container does not start (${engineMessage(error)})`;
   } finally {
     await removePauseContainer(docker, sandboxId);
   }

@@ -13,14 +13,14 @@ const MARK_POLL_MS = 5;
 
 /** Probes the rules in a new network namespace. Returns the reason when they do not work. */
 export async function explainNoNftables(): Promise<string | undefined> {
-  if (process.platform !== 'linux') return 'only on Linux can it be filtered';
-  if (process.getuid?.() !== 0) return 'the service does not run as root, which filtering it needs';
+  if (process.platform !== 'linux') return 'network filtering requires Linux';
+  if (process.getuid?.() !== 0) return 'network filtering requires the service to run as root';
   for (const [program, debianPackage] of [
     ['nft', 'nftables'],
     ['nsenter', 'util-linux'],
   ] as const) {
     if (!(await runs(program)))
-      return `there is no ${program} to filter it with (on Debian: apt-get install ${debianPackage})`;
+      return `the program ${program} is missing (on Debian: apt-get install ${debianPackage})`;
   }
   try {
     const nowhere = { hosts: [], resolvers: [], neighbours: [], lifted: [] };
@@ -40,7 +40,9 @@ export async function loadRules(pid: number, mark: string, script: string): Prom
   const namespace = openSync(`/proc/${pid}/ns/net`, 'r');
   try {
     if (!(await hasEnvironmentLine(pid, mark))) {
-      throw new StartRefusedError('the engine runs its containers out of sight of the service');
+      throw new StartRefusedError(
+        'the service does not see the processes of the engine: run both on one machine, in one process namespace',
+      );
     }
     if (fstatSync(namespace).ino === statSync('/proc/self/ns/net').ino) {
       throw new StartRefusedError("the sandbox would be in the service's own network namespace");
@@ -48,9 +50,12 @@ export async function loadRules(pid: number, mark: string, script: string): Prom
     await runWithInput('nsenter', ['--net=/proc/self/fd/3', 'nft', '-f', '-'], script, namespace);
   } catch (error) {
     if (error instanceof StartRefusedError) throw error;
-    throw new StartRefusedError(`the rules of its network were not taken: ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw new StartRefusedError(
+      `the network rules of the sandbox cannot be loaded: ${(error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
   } finally {
     closeSync(namespace);
   }

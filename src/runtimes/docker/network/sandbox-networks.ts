@@ -84,7 +84,9 @@ export class SandboxNetworks {
     const mode = made && (await made.inspect()).HostConfig.NetworkMode;
     if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return nowhere;
     if (mode !== undefined && !mode.startsWith('container:')) {
-      throw new StartRefusedError(`the sandbox was made with the open network ${mode}: make it anew`);
+      throw new StartRefusedError(
+        `the sandbox has the unfiltered network ${mode}: delete it and create it again`,
+      );
     }
     if (this.lack !== undefined) {
       // Without a policy, no network is the strictest answer.
@@ -94,7 +96,9 @@ export class SandboxNetworks {
     const { docker, options } = this;
     const found = await inspectPauseContainer(docker, sandboxId);
     if (mode !== undefined && mode !== `container:${found?.Id}`) {
-      throw new StartRefusedError('what holds the network of the sandbox was removed: make the sandbox anew');
+      throw new StartRefusedError(
+        'the network of the sandbox was removed: delete the sandbox and create it again',
+      );
     }
     const resolvers = options.resolvers ?? systemResolvers();
     if (!found) {
@@ -133,7 +137,7 @@ export class SandboxNetworks {
     const pause = found && parsePauseContainer(found);
     if (pause?.pid === expected.pid && pause.startedAt === expected.startedAt) return;
     await container.kill().catch(() => undefined);
-    throw new StartRefusedError('what holds the network of the sandbox ended while the sandbox was started');
+    throw new StartRefusedError('the network of the sandbox ended during the start: start the sandbox again');
   }
 
   /** Idempotent. */
