@@ -7,8 +7,12 @@ import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool, type Pool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import type { Item, InstallationObjects, Objects } from '../runtimes/docker/installation-objects.js';
 import { explainConnectionError } from '../runtimes/docker/connection-error.js';
+import type {
+  EngineObject,
+  InstallationObjects,
+  RemovableObjects,
+} from '../runtimes/docker/installation-objects.js';
 import { liveWorkers } from '../workers/queries.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
@@ -100,7 +104,7 @@ async function isAgreed({ yes, json }: UninstallOptions): Promise<boolean> {
   }
 }
 
-function itemsOf({ containers, networks, volumes, images }: Objects): Item[] {
+function itemsOf({ containers, networks, volumes, images }: RemovableObjects): EngineObject[] {
   return [...containers, ...networks, ...volumes, ...images];
 }
 
@@ -119,7 +123,7 @@ function listing(instanceId: string, { removable, inUse }: InstallationObjects):
   return [title, ...lines, ...shared].join('\n');
 }
 
-function names(items: readonly Item[]): string {
+function names(items: readonly EngineObject[]): string {
   return items.map(({ name }) => name).join(', ');
 }
 
@@ -128,7 +132,7 @@ function keptBy({ dataDir, volumesDir }: UninstallOptions): string[] {
   return volumes.startsWith(`${data}${sep}`) ? [data] : [data, volumes];
 }
 
-function farewell(options: UninstallOptions, removed: readonly Item[]): string {
+function farewell(options: UninstallOptions, removed: readonly EngineObject[]): string {
   const [data = '', volumes = `${data}/volumes`] = keptBy(options);
   const external = options.databaseUrl !== undefined;
   const database = external ? '' : 'the database, ';

@@ -7,7 +7,7 @@ import { numberedLines, type NumberedLine } from '../lib/lines.js';
 import { removeBadLines, removeKnownLines, type BadLineReport } from './check-queries.js';
 import { loadStaged, zeroCounts, type Counts } from './load-queries.js';
 import { BadLine, parseLine } from './parse.js';
-import { KINDS, createStagingTables, StagingWriter } from './staging-queries.js';
+import { createStagingTables, KINDS, StagingWriter } from './staging-queries.js';
 
 const LONGEST_LINE = 16 * 1024 * 1024;
 /** Bounds the memory that a wholly invalid file takes. */

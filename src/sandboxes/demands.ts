@@ -1,6 +1,6 @@
 import { liesWithin } from '../lib/cidr.js';
 import { GROUPS } from '../lib/special-addresses.js';
-import { isOnlyDns, blocksEverything, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
+import { blocksEverything, isOnlyDns, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
 import type { Capability, Runtime } from '../runtimes/runtime.js';
 import type { MountRequest } from './spec/mount-schema.js';
 import type { NetworkPolicy, NetworkRequest } from './spec/network-schema.js';

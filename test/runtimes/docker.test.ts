@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readInstance } from '../../src/db/instance-queries.js';
-import { shortInstant, parseInstant } from '../../src/lib/instant.js';
+import { parseInstant, shortInstant } from '../../src/lib/instant.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';

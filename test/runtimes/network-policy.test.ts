@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
-  compilePolicy,
   blocksEverything,
+  compilePolicy,
   type GuardedGroup,
 } from '../../src/runtimes/docker/network/compile-policy.js';
 import { PUBLIC_PROFILE } from '../../src/runtimes/docker/network/public-profile.js';
@@ -91,7 +91,7 @@ const SURROUNDINGS = {
   hosts: ['10.200.0.1', '45.45.45.45', 'fd00:200::1', '2a00:45::45'],
   resolvers: ['9.9.9.9', '10.53.53.53', '2620:fe::fe', 'fd53::53'],
   neighbours: ['10.200.0.2/24', 'fd00:200::2/64'],
-  lifted: [] as GuardedGroup[],
+  openableGroups: [] as GuardedGroup[],
 };
 
 interface Packet {
@@ -105,11 +105,13 @@ interface Packet {
 function verdict(
   { default_egress, default_ingress, rules = [] }: NetworkPolicy,
   packet: Packet,
-  lifted: readonly GuardedGroup[],
+  openableGroups: readonly GuardedGroup[],
 ): Rule['action'] {
   const groups = WHAT[packet.peer]!;
   if (groups.includes('neighbour')) return 'deny';
-  const closed = (['host', 'metadata'] as const).some((one) => groups.includes(one) && !lifted.includes(one));
+  const closed = (['host', 'metadata'] as const).some(
+    (one) => groups.includes(one) && !openableGroups.includes(one),
+  );
   const asksHost = packet.port === 53 && groups.includes('host');
   if (packet.way === 'egress' && closed && !asksHost) return 'deny';
   const fallback = packet.way === 'egress' ? default_egress : default_ingress;
@@ -193,7 +195,7 @@ const policy: fc.Arbitrary<NetworkPolicy> = fc.record({
   default_ingress: action,
   rules: fc.array(rule, { maxLength: 8 }),
 });
-const lifted = fc.subarray<GuardedGroup>(['host', 'metadata']);
+const openableGroups = fc.subarray<GuardedGroup>(['host', 'metadata']);
 const packet: fc.Arbitrary<Packet> = fc.record({
   way: fc.constantFrom('egress', 'ingress'),
   peer: address,
@@ -267,12 +269,12 @@ describeNetns('the rules in the kernel', () => {
   async function expectVerdicts(
     tried: NetworkPolicy,
     packets: readonly Packet[],
-    lifted: readonly GuardedGroup[] = [],
+    openableGroups: readonly GuardedGroup[] = [],
   ): Promise<void> {
-    nft(GUEST, compilePolicy(tried, { ...SURROUNDINGS, lifted }));
+    nft(GUEST, compilePolicy(tried, { ...SURROUNDINGS, openableGroups }));
     const seen = await Promise.all(
       packets.map(async (one) => {
-        const expected = verdict(tried, one, lifted);
+        const expected = verdict(tried, one, openableGroups);
         return { one, expected, outcome: await outcomeOf(one, expected) };
       }),
     );
@@ -297,19 +299,31 @@ describeNetns('the rules in the kernel', () => {
     'give the group %s its addresses, and none of another group',
     async (group) => {
       const rules: Rule[] = [{ direction: 'any', destination: { group }, action: 'allow' }];
-      const lifted: GuardedGroup[] = ['host', 'metadata'];
-      await expectVerdicts({ rules }, [...everything('egress', 53), ...everything('egress', 80)], lifted);
+      const openableGroups: GuardedGroup[] = ['host', 'metadata'];
+      await expectVerdicts(
+        { rules },
+        [...everything('egress', 53), ...everything('egress', 80)],
+        openableGroups,
+      );
       await expectVerdicts({ rules }, everything('ingress', 53));
       const denied: Rule[] = [{ direction: 'any', destination: { group }, action: 'deny' }];
-      await expectVerdicts({ default_egress: 'allow', rules: denied }, everything('egress', 53), lifted);
+      await expectVerdicts(
+        { default_egress: 'allow', rules: denied },
+        everything('egress', 53),
+        openableGroups,
+      );
     },
   );
 
-  test.each<{ lifted: GuardedGroup[] }>([{ lifted: [] }, { lifted: ['host'] }, { lifted: ['metadata'] }])(
-    'keep forbidden addresses closed under every policy, except those that the operator allows (lifted: $lifted)',
-    async ({ lifted }) => {
+  test.each<{ openableGroups: GuardedGroup[] }>([
+    { openableGroups: [] },
+    { openableGroups: ['host'] },
+    { openableGroups: ['metadata'] },
+  ])(
+    'keep forbidden addresses closed under every policy, except those that the operator allows (openable: $openableGroups)',
+    async ({ openableGroups }) => {
       const packets = [...everything('egress', 53), ...everything('egress', 80)];
-      await expectVerdicts({ default_egress: 'allow' }, packets, lifted);
+      await expectVerdicts({ default_egress: 'allow' }, packets, openableGroups);
       const rules = (['host', 'metadata', { cidr: '0.0.0.0/0' }, { cidr: '::/0' }] as const).map(
         (destination): Rule => ({
           direction: 'any',
@@ -317,7 +331,7 @@ describeNetns('the rules in the kernel', () => {
           action: 'allow',
         }),
       );
-      await expectVerdicts({ rules }, packets, lifted);
+      await expectVerdicts({ rules }, packets, openableGroups);
     },
   );
 
@@ -326,7 +340,7 @@ describeNetns('the rules in the kernel', () => {
       packet.filter(({ way, peer }) => way === 'egress' || !WHAT[peer]!.includes('neighbour')),
       { minLength: 20, maxLength: 40 },
     );
-    await fc.assert(fc.asyncProperty(policy, packets, lifted, expectVerdicts), {
+    await fc.assert(fc.asyncProperty(policy, packets, openableGroups, expectVerdicts), {
       numRuns: 40,
       endOnFailure: true,
     });

@@ -11,7 +11,7 @@ export type Entry =
   | { name: string; type: 'symlink'; target: string };
 
 /** Like lstat(2), of a path in a container. */
-export interface Found {
+export interface PathStat {
   type: 'file' | 'directory' | 'symlink' | 'other';
   mode: number;
   size: number;
@@ -25,7 +25,7 @@ const DIRECTORY_BIT = 0x80000000;
 const SYMLINK_BIT = 0x08000000;
 
 /** Names of entries are paths from the root of the container. */
-export async function putEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
+export async function writeEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
   const archive = pack();
   for (const entry of entries) {
     const header: Headers = { name: entry.name, type: entry.type, uid: 0, gid: 0 };
@@ -49,7 +49,7 @@ export async function putEntries(container: Docker.Container, entries: readonly 
   await container.putArchive(await buffer(archive), { path: '/', noOverwriteDirNonDir: 'true' });
 }
 
-export async function look(container: Docker.Container, path: string): Promise<Found | undefined> {
+export async function statPath(container: Docker.Container, path: string): Promise<PathStat | undefined> {
   try {
     const answer = (await container.infoArchive({ path })) as {
       headers: Record<string, string | undefined>;
@@ -67,13 +67,13 @@ export async function look(container: Docker.Container, path: string): Promise<F
   }
 }
 
-function typeOf(mode: number): Found['type'] {
+function typeOf(mode: number): PathStat['type'] {
   if ((mode & DIRECTORY_BIT) !== 0) return 'directory';
   if ((mode & SYMLINK_BIT) !== 0) return 'symlink';
   return (mode & TYPE_BITS) === 0 ? 'file' : 'other';
 }
 
-export async function getFile(
+export async function readFile(
   container: Docker.Container,
   path: string,
 ): Promise<Extract<Entry, { type: 'file' }>> {

@@ -1,10 +1,9 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
-import { microsOf, parseInstant, type Instant } from '../../lib/instant.js';
 import type { Run, RunSpec } from '../runtime.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from './files/scripts.js';
-import type { ImageConfig } from './image.js';
 import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './guest-init.js';
+import type { ImageConfig } from './image.js';
 import type { Bind } from './mounts/staging-directory.js';
 
 /** The installation of an object. Other installations on the engine leave it alone. */
@@ -22,35 +21,6 @@ const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
 /** For package managers, and for daemons that drop privileges. `restricted` sandboxes have none. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
-
-/**
- * Labels of a container are immutable, its name is not. So the name has the latest run, and the start time from before
- * that run in microseconds (base 36; `0`: never started). The run has started if the engine's start time differs.
- */
-export function containerName({ sandboxId, runId }: Run, startedAt: Instant | null): string {
-  return `sandkeep-${sandboxId}-${runId}-${baselineOf(startedAt)}`;
-}
-
-export function parseContainerName(
-  name: string,
-): { sandboxId: string; runId: string; baseline: string } | undefined {
-  const match = /^\/?sandkeep-([0-9a-f-]{36})-([0-9a-f-]{36})-([0-9a-z]+)$/.exec(name);
-  return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
-}
-
-/** Whether the container has not started since it was given the run in its name. */
-export function isBaseline(startedAt: Instant | null, baseline: string): boolean {
-  return baselineOf(startedAt) === baseline;
-}
-
-function baselineOf(startedAt: Instant | null): string {
-  return startedAt === null ? '0' : microsOf(startedAt).toString(36);
-}
-
-/** The engine writes nanoseconds, and the year 1 for "never". */
-export function parseEngineTime(text: string): Instant | null {
-  return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
-}
 
 export function containerLabels({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
   return {

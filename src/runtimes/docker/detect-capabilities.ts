@@ -5,7 +5,8 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { Capability } from '../runtime.js';
 import { hasDiskQuota, type StorageInfo } from './disk-quota.js';
-import { StagingDirectory, explainNoMounts } from './mounts/staging-directory.js';
+import { explainNoMounts } from './mounts/mount-probe.js';
+import { StagingDirectory } from './mounts/staging-directory.js';
 
 /** In memory: a reboot empties it, as it ends the mounts. */
 const MOUNTS_DIRECTORY = '/run/sandkeep';

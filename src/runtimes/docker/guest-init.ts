@@ -7,7 +7,7 @@ import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
-import { engineMessage, statusOf, ignoreStatus } from './errors.js';
+import { engineMessage, ignoreStatus, statusOf } from './errors.js';
 
 /**
  * Process 1 of every container, from `guest/init.c`. Sandboxes mount it read-only from a volume, so they cannot change

@@ -1,6 +1,7 @@
 import type Docker from 'dockerode';
 import type { Holding } from '../runtime.js';
-import { parseEngineTime, isBaseline, ORG_LABEL, parseContainerName } from './container.js';
+import { isBaseline, parseContainerName, parseEngineTime } from './container-name.js';
+import { ORG_LABEL } from './container.js';
 import { ignoreStatus } from './errors.js';
 
 interface Inspected {
@@ -11,18 +12,18 @@ interface Inspected {
 
 /** Inspects the containers of sandboxes. An unchanged container is inspected once: each inspection costs a request. */
 export class InspectCache {
-  private known = new Map<string, Inspected>();
+  private entries = new Map<string, Inspected>();
 
   constructor(private readonly docker: Docker) {}
 
   forget(): void {
-    this.known.clear();
+    this.entries.clear();
   }
 
   /** The containers of these sandboxes in the latest list. */
   containersOf(sandboxIds: readonly string[]): { id: string; sandboxId: string }[] {
     const wanted = new Set(sandboxIds);
-    return [...this.known].flatMap(
+    return [...this.entries].flatMap(
       ([
         id,
         {
@@ -32,31 +33,31 @@ export class InspectCache {
     );
   }
 
-  async look(containers: readonly Docker.ContainerInfo[]): Promise<Holding[]> {
-    const known: typeof this.known = new Map();
+  async list(containers: readonly Docker.ContainerInfo[]): Promise<Holding[]> {
+    const entries: typeof this.entries = new Map();
     for (const container of containers) {
-      const inspected = await this.lookAt(container, this.known.get(container.Id));
-      if (inspected) known.set(container.Id, inspected);
+      const inspected = await this.inspectChanged(container, this.entries.get(container.Id));
+      if (inspected) entries.set(container.Id, inspected);
     }
-    this.known = known;
-    return [...known.values()].map(({ holding }) => holding);
+    this.entries = entries;
+    return [...entries.values()].map(({ holding }) => holding);
   }
 
-  private async lookAt(
+  private async inspectChanged(
     container: Docker.ContainerInfo,
-    before: Inspected | undefined,
+    cached: Inspected | undefined,
   ): Promise<Inspected | undefined> {
     const fingerprint = `${container.Names[0]} ${container.State}`;
-    if (before?.fingerprint === fingerprint) return before;
+    if (cached?.fingerprint === fingerprint) return cached;
     let inspected: Inspected | undefined;
     try {
       inspected = await this.inspect(container.Id);
     } catch (error) {
       // The engine fails for this container only. Its previous record of the same run remains valid; without one the
       // list fails, because a missing run would be recorded as lost.
-      if (before === undefined || parseContainerName(container.Names[0]!)?.runId !== before.holding.runId)
+      if (cached === undefined || parseContainerName(container.Names[0]!)?.runId !== cached.holding.runId)
         throw error;
-      return before;
+      return cached;
     }
     if (!inspected) return undefined;
     // The list and the inspection are two moments. A result is cached only when both agree.

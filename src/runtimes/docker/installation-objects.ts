@@ -4,23 +4,23 @@ import { ignoreStatus } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
 import { isPauseContainer } from './network/pause-container.js';
 
-export interface Item {
+export interface EngineObject {
   id: string;
   name: string;
 }
 
 /** In the order of removal. */
-export interface Objects {
-  containers: (Item & { state: string })[];
-  networks: Item[];
-  volumes: Item[];
-  images: Item[];
+export interface RemovableObjects {
+  containers: (EngineObject & { state: string })[];
+  networks: EngineObject[];
+  volumes: EngineObject[];
+  images: EngineObject[];
 }
 
 export interface InstallationObjects {
-  removable: Objects;
+  removable: RemovableObjects;
   /** Images and volumes that all installations share, and that containers of others use. */
-  inUse: Item[];
+  inUse: EngineObject[];
 }
 
 const ANSWER_TIMEOUT_MS = 60_000;
@@ -43,7 +43,7 @@ export async function findInstallationObjects(
   // An image built on the shared image inherits its label, and so do its containers.
   const isFiller = ({ Labels, Names }: Docker.ContainerInfo) =>
     INIT_LABEL in Labels && Volumes.some(({ Name }) => Names.includes(`/${Name}`));
-  const own = all.filter(isOurs);
+  const ours = all.filter(isOurs);
   const fillers = all.filter((container) => isFiller(container) && !isOurs(container));
   const others = all.filter((container) => !isOurs(container) && !isFiller(container));
   const mountedByOthers = new Set(others.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
@@ -51,14 +51,14 @@ export async function findInstallationObjects(
   for (const { Names, State } of fillers) {
     if (State !== 'exited') mountedByOthers.add((Names[0] ?? '').slice(1));
   }
-  const [usedVolumes, volumes] = parted(
+  const [usedVolumes, volumes] = partition(
     Volumes.map(({ Name }) => ({ id: Name, name: Name })),
     ({ name }) => mountedByOthers.has(name),
   );
   const isKept = (container: Docker.ContainerInfo) =>
     usedVolumes.some(({ name }) => container.Names.includes(`/${name}`));
   const stays = new Set([...others, ...fillers.filter(isKept)].map(({ ImageID }) => ImageID));
-  const [usedImages, unusedImages] = parted(
+  const [usedImages, unusedImages] = partition(
     images
       .filter(({ RepoTags }) => (RepoTags ?? []).every((tag) => tag.startsWith(OWN_IMAGES)))
       .map(({ Id, RepoTags }) => ({ id: Id, name: RepoTags?.[0] ?? Id })),
@@ -68,7 +68,7 @@ export async function findInstallationObjects(
     removable: {
       // Sandboxes before the pause containers whose network they join.
       containers: [
-        ...own.toSorted((a, b) => Number(isPauseContainer(a)) - Number(isPauseContainer(b))),
+        ...ours.toSorted((a, b) => Number(isPauseContainer(a)) - Number(isPauseContainer(b))),
         ...fillers.filter((container) => !isKept(container)),
       ].map(({ Id, Names, State }) => ({ id: Id, name: (Names[0] ?? Id).replace(/^\//, ''), state: State })),
       networks: networks.map(({ Id, Name }) => ({ id: Id, name: Name })),
@@ -84,7 +84,7 @@ const OWN_IMAGES = 'sandkeep/';
 /** An object that is already gone is no error. */
 export async function removeObjects(
   docker: Docker,
-  { containers, networks, volumes, images }: Objects,
+  { containers, networks, volumes, images }: RemovableObjects,
 ): Promise<void> {
   for (const { id } of containers) {
     // Conflict: the engine is already removing it.
@@ -96,6 +96,6 @@ export async function removeObjects(
   for (const { id } of images) await docker.getImage(id).remove().catch(ignoreStatus(404, 409));
 }
 
-function parted<T>(items: readonly T[], isFirst: (item: T) => boolean): [T[], T[]] {
+function partition<T>(items: readonly T[], isFirst: (item: T) => boolean): [T[], T[]] {
   return [items.filter(isFirst), items.filter((item) => !isFirst(item))];
 }

@@ -12,30 +12,22 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
-import {
-  containerOptions,
-  parseEngineTime,
-  INSTANCE_LABEL,
-  isBaseline,
-  containerLabels,
-  containerName,
-  parseContainerName,
-  SANDBOX_LABEL,
-} from './container.js';
+import { containerName, isBaseline, parseContainerName, parseEngineTime } from './container-name.js';
+import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
 import { createContainer } from './create-container.js';
+import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
 import { checkDiskLimit } from './disk-quota.js';
 import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './engine-info.js';
-import { engineMessage, explainStartFailure, statusOf, ignoreStatus } from './errors.js';
-import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
+import { engineMessage, explainStartFailure, ignoreStatus, statusOf } from './errors.js';
 import { hasFiles, populateContainer } from './files/populate-container.js';
-import { InspectCache } from './inspect-cache.js';
-import { ensureImage, type ImageConfig } from './image.js';
 import { GuestInit } from './guest-init.js';
+import { ensureImage, type ImageConfig } from './image.js';
+import { InspectCache } from './inspect-cache.js';
 import { readLogStream, sinceOf } from './log-stream.js';
 import type { Bind } from './mounts/staging-directory.js';
+import type { GuardedGroup } from './network/compile-policy.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
-import type { GuardedGroup } from './network/compile-policy.js';
 
 export interface DockerOptions {
   socketPath: string;
@@ -61,11 +53,11 @@ export class DockerRuntime implements Runtime {
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
 
-  private readonly holdings: InspectCache;
+  private readonly inspections: InspectCache;
 
   private constructor(
     private readonly docker: Docker,
-    private readonly patient: Docker,
+    private readonly untimed: Docker,
     private readonly instanceId: string,
     private readonly options: DockerOptions,
     readonly engineId: string,
@@ -74,13 +66,13 @@ export class DockerRuntime implements Runtime {
     readonly bounds: Runtime['bounds'],
     version: string,
     private readonly init: GuestInit,
-    private readonly features: DetectedCapabilities,
+    private readonly detected: DetectedCapabilities,
     private readonly networks: SandboxNetworks,
   ) {
-    this.holdings = new InspectCache(docker);
-    this.capabilities = new Set([...features.capabilities, ...networks.capabilities]);
+    this.inspections = new InspectCache(docker);
+    this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
-    const missing = features.missing.map((what) => `; ${what}`).join('');
+    const missing = detected.missing.map((what) => `; ${what}`).join('');
     this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
   }
 
@@ -88,16 +80,16 @@ export class DockerRuntime implements Runtime {
   static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
     // A time limit protects against an engine that hangs. Pulls, logs and events have none.
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
-    const patient = new Docker({ socketPath: options.socketPath });
+    const untimed = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
     const init = new GuestInit(docker, info.Architecture);
     await init.ensureVolume();
-    const features = await detectCapabilities(docker, info, {
+    const detected = await detectCapabilities(docker, info, {
       ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
     });
     return new DockerRuntime(
       docker,
-      patient,
+      untimed,
       instanceId,
       options,
       await engineIdOf(docker, info, instanceId),
@@ -106,35 +98,40 @@ export class DockerRuntime implements Runtime {
       boundsOf(info, options.runtimeClass),
       info.ServerVersion,
       init,
-      features,
+      detected,
       await SandboxNetworks.open(docker, {
-        ...{ instanceId, name: options.network, resolvers: options.resolvers, lifted: options.allow ?? [] },
-        unmountable: features.mounts.unusable,
+        ...{
+          instanceId,
+          name: options.network,
+          resolvers: options.resolvers,
+          openableGroups: options.allow ?? [],
+        },
+        unmountable: detected.mounts.unavailable,
         ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },
       }),
     );
   }
 
   async takeOver(): Promise<void> {
-    this.holdings.forget();
-    await this.features.mounts.sweep();
+    this.inspections.forget();
+    await this.detected.mounts.sweep();
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
-    const leave = await this.networks.claim(run.sandboxId);
+    const unclaim = await this.networks.claim(run.sandboxId);
     try {
       const prepared = await this.prepare(run);
       if (signal.aborted || prepared === 'has_run') return;
       const image = prepared
         ? undefined
-        : await ensureImage(this.patient, run.spec, signal, run.secrets.registry ?? undefined);
-      const mounts = await this.features.mounts.stage(run);
+        : await ensureImage(this.untimed, run.spec, signal, run.secrets.registry ?? undefined);
+      const mounts = await this.detected.mounts.stage(run);
       try {
         signal.throwIfAborted();
-        const { mode, names } = await this.networks.join(run, prepared);
+        const { mode, resolverConfig } = await this.networks.join(run, prepared);
         const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
         if (signal.aborted) return;
-        await mounts.attach(names);
+        await mounts.attach(resolverConfig);
         await container.start();
         await this.networks.confirm(run, container);
       } finally {
@@ -147,12 +144,12 @@ export class DockerRuntime implements Runtime {
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
     } finally {
-      leave();
+      unclaim();
     }
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
-    const found = await this.find(sandboxId);
+    const found = await this.findContainer(sandboxId);
     if (!found) return;
     const container = this.docker.getContainer(found.Id);
     const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
@@ -160,9 +157,9 @@ export class DockerRuntime implements Runtime {
   }
 
   async destroy(sandboxId: string): Promise<void> {
-    const leave = await this.networks.claim(sandboxId);
+    const unclaim = await this.networks.claim(sandboxId);
     try {
-      const found = await this.find(sandboxId);
+      const found = await this.findContainer(sandboxId);
       if (found) {
         await this.docker
           .getContainer(found.Id)
@@ -172,7 +169,7 @@ export class DockerRuntime implements Runtime {
       }
       await this.networks.remove(sandboxId);
     } finally {
-      leave();
+      unclaim();
     }
   }
 
@@ -181,12 +178,12 @@ export class DockerRuntime implements Runtime {
       all: true,
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
     });
-    this.networks.tidy(containers);
-    return this.holdings.look(containers.filter((container) => !isPauseContainer(container)));
+    this.networks.repair(containers);
+    return this.inspections.list(containers.filter((container) => !isPauseContainer(container)));
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
-    const looks = this.holdings.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
+    const measurements = this.inspections.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
       const stats = await this.docker
         .getContainer(id)
         .stats({ stream: false, 'one-shot': true })
@@ -195,14 +192,14 @@ export class DockerRuntime implements Runtime {
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
-    return new Map((await Promise.all(looks)).flat());
+    return new Map((await Promise.all(measurements)).flat());
   }
 
   async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
     try {
-      const found = await this.find(sandboxId);
+      const found = await this.findContainer(sandboxId);
       if (!found) return;
-      const stream = await this.patient.getContainer(found.Id).logs({
+      const stream = await this.untimed.getContainer(found.Id).logs({
         ...{ follow: true, stdout: true, stderr: true, timestamps: true },
         // A number would lose the nanoseconds.
         since: sinceOf(query.after) as unknown as number,
@@ -217,7 +214,7 @@ export class DockerRuntime implements Runtime {
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     while (!signal.aborted) {
       try {
-        const stream = await this.patient.getEvents({
+        const stream = await this.untimed.getEvents({
           abortSignal: signal,
           filters: { type: ['container'], label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
         });
@@ -231,12 +228,12 @@ export class DockerRuntime implements Runtime {
 
   async close(): Promise<void> {
     await this.networks.close();
-    await this.features.mounts.close();
+    await this.detected.mounts.close();
   }
 
   /** Prepares the existing container, if any, for this run. */
   private async prepare(run: Run): Promise<Docker.Container | 'has_run' | undefined> {
-    const found = await this.find(run.sandboxId);
+    const found = await this.findContainer(run.sandboxId);
     if (!found) return undefined;
     const container = this.docker.getContainer(found.Id);
     const { Name, State } = await container.inspect();
@@ -271,7 +268,7 @@ export class DockerRuntime implements Runtime {
     return container;
   }
 
-  private async find(sandboxId: string): Promise<Docker.ContainerInfo | undefined> {
+  private async findContainer(sandboxId: string): Promise<Docker.ContainerInfo | undefined> {
     const found = await this.docker.listContainers({
       all: true,
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`, `${SANDBOX_LABEL}=${sandboxId}`] },

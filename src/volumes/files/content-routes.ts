@@ -7,9 +7,9 @@ import { validatorCompiler } from '../../http/validation.js';
 import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import { PathHeaders, readPath } from './path-header.js';
 import { read } from './read.js';
+import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import { write } from './write.js';
 
 const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });

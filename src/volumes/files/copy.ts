@@ -2,10 +2,10 @@ import { copyFile } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { fdPath } from '../storage/guest-path.js';
 import { openFile } from './entry.js';
-import { translateErrors } from './translate-errors.js';
 import { replaceFile } from './replace-file.js';
 import type { TransferRequest } from './schema.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 export async function copy(
   ctx: Context,

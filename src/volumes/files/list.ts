@@ -3,9 +3,9 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { fdPath } from '../storage/guest-path.js';
 import { canonical, isServed, openEntry, present } from './entry.js';
-import { translateErrors } from './translate-errors.js';
 import type { VolumeFile } from './schema.js';
 import { findVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 /** A list has no pages, so this bounds its memory and time. */
 const MOST_ENTRIES = 50_000;

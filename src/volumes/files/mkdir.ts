@@ -1,6 +1,6 @@
 import type { Context } from '../../context.js';
-import { translateErrors } from './translate-errors.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 export async function makeDirectory(
   ctx: Context,

@@ -2,8 +2,8 @@ import type { FileHandle } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
 import { openFile } from './entry.js';
-import { translateErrors } from './translate-errors.js';
 import { findVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 const CHUNK_BYTES = 128 * 1024;
 

@@ -3,8 +3,8 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { fdPath } from '../storage/guest-path.js';
 import { removeTree } from '../storage/remove-tree.js';
-import { translateErrors } from './translate-errors.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 /** Removes a file, a link, or an empty directory; with `recursive`, a directory and its content. */
 export async function remove(

@@ -2,9 +2,9 @@ import { lstat, rename as move } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { fdPath } from '../storage/guest-path.js';
-import { translateErrors } from './translate-errors.js';
 import type { TransferRequest } from './schema.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 /** As rename(2): a file replaces a file, a directory replaces an empty directory. Creates missing parents. */
 export async function rename(

@@ -4,14 +4,14 @@ import { MessageResponse } from '../../http/schema.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';
-import { PathHeaders, readPath, RemoveHeaders } from './path-header.js';
 import { list } from './list.js';
 import { makeDirectory } from './mkdir.js';
+import { PathHeaders, readPath, RemoveHeaders } from './path-header.js';
 import { remove } from './remove.js';
 import { rename } from './rename.js';
+import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import {
   MakeDirectoryRequest,
   TransferRequest,

@@ -1,9 +1,9 @@
 import type { Context } from '../../context.js';
 import { VolumePathError } from '../storage/guest-path.js';
 import { canonical, openEntry, present } from './entry.js';
-import { translateErrors } from './translate-errors.js';
 import type { VolumeFile } from './schema.js';
 import { findVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 export async function stat(
   ctx: Context,

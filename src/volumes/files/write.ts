@@ -4,9 +4,9 @@ import type { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { VolumePathError } from '../storage/guest-path.js';
-import { translateErrors } from './translate-errors.js';
 import { replaceFile } from './replace-file.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
+import { translateErrors } from './translate-errors.js';
 
 const GIB = 1024 ** 3;
 

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { opendir, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import {
   fdPath,
-  openDirectoryAt,
   ignoreMissing,
+  openDirectoryAt,
   VolumePathError,
   type VolumePathErrorKind,
 } from './guest-path.js';

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
 import { measure } from './disk-usage.js';
 import {
-  openDescendant,
+  ignoreMissing,
   openAt,
+  openDescendant,
   openDirectoryAt,
   splitPath,
-  ignoreMissing,
   VolumePathError,
 } from './guest-path.js';
 import { removeTree } from './remove-tree.js';

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { posix } from 'node:path';
 import { StartRefusedError, type RunSpec } from '../../runtime.js';
-import { getFile, look, putEntries, type Entry, type Found } from '../archive.js';
+import { readFile, statPath, writeEntries, type Entry, type PathStat } from '../archive.js';
 
 type Patch = RunSpec['patches'][number];
 
@@ -44,7 +44,7 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
       await mayReplace(container, patch.link, patch.replace);
       return put(container, patch.link, (name) => ({ name, type: 'symlink', target: patch.target }));
     case 'mkdir': {
-      const found = await look(container, patch.path);
+      const found = await statPath(container, patch.path);
       if (found && found.type !== 'directory')
         throw new PatchError(`${patch.path} exists and is not a directory`);
       if (found && patch.mode == null) return;
@@ -65,8 +65,8 @@ async function mayReplace(
   container: Docker.Container,
   path: string,
   replace: boolean,
-): Promise<Found | undefined> {
-  const found = await look(container, path);
+): Promise<PathStat | undefined> {
+  const found = await statPath(container, path);
   if (found?.type === 'directory') throw new PatchError(`${path} is a directory`);
   if (found && !replace) throw new PatchError(`${path} already exists, and replace is false`);
   return found;
@@ -74,21 +74,21 @@ async function mayReplace(
 
 async function append(container: Docker.Container, path: string, content: string): Promise<void> {
   const file = await followLinks(container, path);
-  const found = await look(container, file);
+  const found = await statPath(container, file);
   if (!found) throw new PatchError(`${path} does not exist`);
   if (found.type !== 'file') throw new PatchError(`${path} is not a file`);
   if (found.size > LARGEST_APPENDED_BYTES) {
     throw new PatchError(`${path} has more than ${LARGEST_APPENDED_BYTES / 1024 / 1024} MiB`);
   }
-  const before = await getFile(container, file);
+  const before = await readFile(container, file);
   const after = { ...before, content: Buffer.concat([before.content, Buffer.from(content)]) };
-  await putEntries(container, [after]);
+  await writeEntries(container, [after]);
 }
 
 async function followLinks(container: Docker.Container, path: string): Promise<string> {
   let file = path;
   for (let links = 0; links < LINKS_FOLLOWED; links += 1) {
-    const found = await look(container, file);
+    const found = await statPath(container, file);
     if (found?.type !== 'symlink') return file;
     file = posix.resolve(posix.dirname(file), found.target);
   }
@@ -101,12 +101,12 @@ async function put(
   entryOf: (name: string) => Entry,
 ): Promise<void> {
   await ensureDirectory(container, posix.dirname(path));
-  await putEntries(container, [entryOf(path)]);
+  await writeEntries(container, [entryOf(path)]);
 }
 
 async function ensureDirectory(container: Docker.Container, path: string): Promise<void> {
   if (path === '/') return;
-  const found = await look(container, path);
+  const found = await statPath(container, path);
   if (found?.type === 'directory' || found?.type === 'symlink') return;
   if (found) throw new PatchError(`${path} is not a directory`);
   await put(container, path, (name) => ({ name, type: 'directory', mode: DIRECTORY_MODE }));

@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import type { RunSpec } from '../../runtime.js';
-import { putEntries } from '../archive.js';
+import { writeEntries } from '../archive.js';
 import { applyPatches } from './patches.js';
 import { scriptEntries } from './scripts.js';
 
@@ -12,5 +12,5 @@ export function hasFiles({ patches, scripts }: RunSpec): boolean {
 export async function populateContainer(container: Docker.Container, spec: RunSpec): Promise<void> {
   await applyPatches(container, spec);
   const entries = scriptEntries(spec);
-  if (entries.length > 0) await putEntries(container, entries);
+  if (entries.length > 0) await writeEntries(container, entries);
 }

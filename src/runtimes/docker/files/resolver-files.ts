@@ -3,7 +3,7 @@
  * and they name the engine's resolver, which reveals other containers on the bridge.
  */
 
-export interface Names {
+export interface ResolverConfig {
   hostname: string;
   /** The sandbox's own addresses; empty without a network. */
   addresses: readonly string[];
@@ -23,19 +23,25 @@ const LOOPBACK_NAMES = [
   'ff02::2\tip6-allrouters',
 ];
 
-export function resolverFileContent(file: ResolverFile, { hostname, addresses, resolvers }: Names): string {
+export function resolverFileContent(
+  file: ResolverFile,
+  { hostname, addresses, resolvers }: ResolverConfig,
+): string {
   switch (file) {
     case '/etc/hostname':
       return `${hostname}\n`;
     case '/etc/hosts':
-      return lines([...LOOPBACK_NAMES, ...addresses.map((address) => `${address}\t${namesOf(hostname)}`)]);
+      return lines([
+        ...LOOPBACK_NAMES,
+        ...addresses.map((address) => `${address}\t${withShortName(hostname)}`),
+      ]);
     case '/etc/resolv.conf':
       return lines(resolvers.map((address) => `nameserver ${address}`));
   }
 }
 
 /** The short name of a host name with a domain resolves too. */
-function namesOf(hostname: string): string {
+function withShortName(hostname: string): string {
   const [short] = hostname.split('.');
   return short === hostname ? hostname : `${hostname} ${short}`;
 }

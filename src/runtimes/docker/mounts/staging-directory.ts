@@ -1,29 +1,16 @@
-import type Docker from 'dockerode';
-import { randomUUID } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import {
-  chmod,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rmdir,
-  stat,
-  writeFile,
-  type FileHandle,
-} from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
 import { StartRefusedError, type Run, type VolumeMount } from '../../runtime.js';
-import { statusOf } from '../errors.js';
 import {
   RESOLVER_FILES,
   resolverFileContent,
+  type ResolverConfig,
   type ResolverFile,
-  type Names,
 } from '../files/resolver-files.js';
-import { bindMount, O_PATH, detachAndRemove, type MountFlags } from './bind-mount.js';
+import { bindMount, detachAndRemove, O_PATH, type MountFlags } from './bind-mount.js';
 
 export interface Bind {
   source: string;
@@ -36,12 +23,12 @@ export interface Bind {
 export interface StagedMounts {
   binds: readonly Bind[];
   /** Fills the empty binds with the volumes and the resolver files. */
-  attach(names: Names): Promise<void>;
+  attach(config: ResolverConfig): Promise<void>;
   /** A started container keeps its mounts. */
   release(): Promise<void>;
 }
 
-const NOTHING: StagedMounts = {
+const NO_MOUNTS: StagedMounts = {
   binds: [],
   attach: () => Promise.resolve(),
   release: () => Promise.resolve(),
@@ -65,13 +52,13 @@ export class StagingDirectory {
     private readonly directory: string,
     private readonly volumes: VolumeStore,
     /** The reason why mounts do not work here. */
-    readonly unusable: string | undefined,
+    readonly unavailable: string | undefined,
   ) {}
 
   /** Removes the mounts of interrupted starts. */
   async sweep(): Promise<void> {
-    const left = await readdir(this.directory).catch(() => []);
-    for (const name of left) await detachAndRemove(join(this.directory, name));
+    const names = await readdir(this.directory).catch(() => []);
+    for (const name of names) await detachAndRemove(join(this.directory, name));
   }
 
   async close(): Promise<void> {
@@ -80,74 +67,82 @@ export class StagingDirectory {
 
   /** Throws StartRefusedError when a source is missing. */
   async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
-    const wanted = spec.mounts.flatMap((mount, index) =>
+    const requested = spec.mounts.flatMap((mount, index) =>
       mount.type === 'named' || mount.type === 'bind' ? [{ mount, field: `mounts[${index}]` }] : [],
     );
-    if (this.unusable !== undefined) {
-      if (wanted.length === 0) return NOTHING;
-      throw new StartRefusedError(`${wanted[0]!.field}: volumes cannot be mounted, because ${this.unusable}`);
+    if (this.unavailable !== undefined) {
+      if (requested.length === 0) return NO_MOUNTS;
+      throw new StartRefusedError(
+        `${requested[0]!.field}: volumes cannot be mounted, because ${this.unavailable}`,
+      );
     }
     // A mount of the user replaces the file.
-    const etc = RESOLVER_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
-    const place = join(this.directory, sandboxId);
-    const coming = `${place}.new`;
+    const resolverFiles = RESOLVER_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
+    const current = join(this.directory, sandboxId);
+    const next = `${current}.new`;
     const sources: Source[] = [];
     const release = async () => {
-      await detachAndRemove(place);
-      await detachAndRemove(coming);
+      await detachAndRemove(current);
+      await detachAndRemove(next);
       await Promise.all(sources.map(({ handle }) => handle.close()));
     };
     try {
-      for (const { mount, field } of wanted) sources.push(await this.openSource(orgId, mount, field));
-      await detachAndRemove(place);
+      for (const { mount, field } of requested) sources.push(await this.openSource(orgId, mount, field));
+      await detachAndRemove(current);
       // The engine needs the paths to create a container. They are empty until the start: the engine nests mounts by
       // path, and a guest with access to the volume could redirect it.
-      await makePoints(place, sources);
-      await writeEtc(place, etc);
+      await createMountPoints(current, sources);
+      await writeResolverFiles(current, resolverFiles);
     } catch (error) {
       await release();
       throw error;
     }
     return {
       binds: [
-        ...sources.map(({ mount }, index) => ({ source: join(place, String(index)), target: mount.guest })),
-        ...etc.map((file) => ({ source: join(place, posix.basename(file)), target: file, readonly: true })),
+        ...sources.map(({ mount }, index) => ({ source: join(current, String(index)), target: mount.guest })),
+        ...resolverFiles.map((file) => ({
+          source: join(current, posix.basename(file)),
+          target: file,
+          readonly: true,
+        })),
       ],
-      async attach(names) {
-        const targets = [...spec.mounts.map(({ guest }) => guest), ...etc];
+      async attach(config) {
+        const targets = [...spec.mounts.map(({ guest }) => guest), ...resolverFiles];
         for (const [index, { mount }] of sources.entries()) {
-          await checkUntouched(join(place, String(index)), mount, targets);
+          await checkHidesNothing(join(current, String(index)), mount, targets);
         }
-        await detachAndRemove(coming);
-        await makePoints(coming, sources);
-        await writeEtc(coming, etc, names);
+        await detachAndRemove(next);
+        await createMountPoints(next, sources);
+        await writeResolverFiles(next, resolverFiles, config);
         for (const [index, { mount, handle }] of sources.entries()) {
-          await bindMount(handle, join(coming, String(index)), flagsOf(mount));
+          await bindMount(handle, join(next, String(index)), mountFlagsOf(mount));
         }
         // The rename shows all mounts at once, with their flags.
-        await detachAndRemove(place);
-        await rename(coming, place);
+        await detachAndRemove(current);
+        await rename(next, current);
       },
       release,
     };
   }
 
   private async openSource(orgId: string, mount: VolumeMount, field: string): Promise<Source> {
-    const [path, what] = mount.type === 'bind' ? [mount.host, `${field}.host`] : ['/', `${field}.name`];
+    const [path, fieldPath] = mount.type === 'bind' ? [mount.host, `${field}.host`] : ['/', `${field}.name`];
     let handle: FileHandle;
     try {
       handle = await this.volumes.openBeneath(orgId, mount.volumeId, path, O_PATH);
     } catch (error) {
       if (!(error instanceof VolumePathError)) throw error;
       const help = error.kind === 'not_found' ? ': put it into the host volume first, then start again' : '';
-      throw new StartRefusedError(`${what} cannot be mounted: ${error.message}${help}`, { cause: error });
+      throw new StartRefusedError(`${fieldPath} cannot be mounted: ${error.message}${help}`, {
+        cause: error,
+      });
     }
     const found = await handle.stat();
     if (found.isDirectory() || found.isFile()) {
       return { mount, handle, isDirectory: found.isDirectory() };
     }
     await handle.close();
-    throw new StartRefusedError(`${what} cannot be mounted: ${kindOf(found)}`);
+    throw new StartRefusedError(`${fieldPath} cannot be mounted: ${describeKind(found)}`);
   }
 }
 
@@ -155,7 +150,11 @@ export class StagingDirectory {
  * A link in the image can lead a patch under a mount, which would hide it. Throws StartRefusedError for anything in the
  * mount point except nested mount points.
  */
-async function checkUntouched(point: string, mount: VolumeMount, targets: readonly string[]): Promise<void> {
+async function checkHidesNothing(
+  point: string,
+  mount: VolumeMount,
+  targets: readonly string[],
+): Promise<void> {
   const expected = targets.filter((target) => target.startsWith(`${mount.guest}/`));
   const found = await readdir(point, { recursive: true }).catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTDIR') throw error;
@@ -171,13 +170,13 @@ async function checkUntouched(point: string, mount: VolumeMount, targets: readon
   );
 }
 
-function kindOf(found: Stats): string {
+function describeKind(found: Stats): string {
   return found.isSymbolicLink()
     ? 'it is a symbolic link, which is not followed'
     : 'it is neither a directory nor a file';
 }
 
-async function makePoints(directory: string, sources: readonly Source[]): Promise<void> {
+async function createMountPoints(directory: string, sources: readonly Source[]): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   for (const [index, { isDirectory }] of sources.entries()) {
     const point = join(directory, String(index));
@@ -186,64 +185,20 @@ async function makePoints(directory: string, sources: readonly Source[]): Promis
 }
 
 /** Empty until the names are known. */
-async function writeEtc(directory: string, files: readonly ResolverFile[], names?: Names): Promise<void> {
+async function writeResolverFiles(
+  directory: string,
+  files: readonly ResolverFile[],
+  config?: ResolverConfig,
+): Promise<void> {
   for (const file of files) {
     const path = join(directory, posix.basename(file));
-    await writeFile(path, names === undefined ? '' : resolverFileContent(file, names));
+    await writeFile(path, config === undefined ? '' : resolverFileContent(file, config));
     // The umask of the service must not keep guest users from reading them.
     await chmod(path, 0o644);
   }
 }
 
-function flagsOf({ options }: VolumeMount): MountFlags {
+function mountFlagsOf({ options }: VolumeMount): MountFlags {
   const { readonly = false, noexec = false, nosuid = false, nodev = false } = options ?? {};
   return { readonly, noexec, nosuid, nodev };
-}
-
-/** Probes mounts by making one. Returns a clause for the words after "because"; undefined when mounts work. */
-export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
-  if (process.platform !== 'linux') return 'mounts require Linux';
-  if (process.geteuid?.() !== 0) return 'the service does not run as root';
-  const scratch = join(directory, `probe-${randomUUID()}`);
-  try {
-    const source = join(scratch, 'source');
-    const target = join(scratch, 'target');
-    await mkdir(join(source, 'seen'), { recursive: true, mode: 0o700 });
-    await mkdir(target);
-    const handle = await open(source, O_PATH);
-    try {
-      await bindMount(handle, target, { readonly: true, noexec: true, nosuid: true, nodev: true });
-    } finally {
-      await handle.close();
-    }
-    if (!(await engineFinds(docker, join(target, 'seen')))) {
-      return 'the Docker engine does not see what this process mounts: both must be on one machine, in one mount namespace';
-    }
-    return (await engineFinds(docker, join(target, 'unseen')))
-      ? 'the engine does not check the source of a mount'
-      : undefined;
-  } catch (error) {
-    return `mounting fails on this machine (${(error as Error).message})`;
-  } finally {
-    await detachAndRemove(scratch).catch(() => undefined);
-    await rmdir(directory).catch(() => undefined);
-  }
-}
-
-/**
- * The engine checks the source before the image, so the answer tells whether it sees the source, and creates nothing.
- */
-async function engineFinds(docker: Docker, source: string): Promise<boolean> {
-  try {
-    const made = await docker.createContainer({
-      Image: `sandkeep.invalid/probe:${randomUUID()}`,
-      HostConfig: { Mounts: [{ Type: 'bind', Source: source, Target: '/probe' }] },
-    });
-    await made.remove();
-    return true;
-  } catch (error) {
-    const status = statusOf(error);
-    if (status !== 404 && status !== 400) throw error;
-    return status === 404;
-  }
 }

@@ -11,7 +11,7 @@ export interface NetworkEnvironment {
   /** The networks of other sandboxes. No policy opens them, except for `hosts` in them. */
   neighbours: readonly string[];
   /** The guarded groups that policies may open. */
-  lifted: readonly GuardedGroup[];
+  openableGroups: readonly GuardedGroup[];
 }
 
 /** Traffic to these groups may act with the rights of the machine. Only the operator can let policies open them. */
@@ -20,7 +20,7 @@ export type GuardedGroup = (typeof GUARDED_GROUPS)[number];
 
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type Traffic = Pick<Rule, 'protocols' | 'ports'>;
-type Way = 'egress' | 'ingress';
+type Direction = 'egress' | 'ingress';
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
 /** The engine's resolver inside each namespace. It reveals the other containers on the bridge. */
@@ -31,23 +31,23 @@ const INNER_RESOLVER = '127.0.0.11';
  * incoming traffic is dropped. Replies and loopback pass. The engine's resolver is closed on all ports: its address
  * translation follows these chains.
  */
-export function compilePolicy(policy: NetworkPolicy, around: NetworkEnvironment): string {
+export function compilePolicy(policy: NetworkPolicy, environment: NetworkEnvironment): string {
   return `table inet sandkeep
 delete table inet sandkeep
 table inet sandkeep {
-${sets(around)}
-${exceptions('allow', 'accept')}
-${exceptions('deny', 'jump refuse')}
+${addressSets(environment)}
+${verdictExceptHost('allow', 'accept')}
+${verdictExceptHost('deny', 'jump refuse')}
   chain refuse {
     meta l4proto tcp reject with tcp reset
     reject with icmpx admin-prohibited
   }
-${guard(around)}
+${guardedChain(environment)}
   chain leaving {
     type filter hook output priority mangle; policy drop;
     ip daddr ${INNER_RESOLVER} jump refuse
     oifname "lo" accept
-${lines(common('egress'))}
+${lines(commonRules('egress'))}
     jump guarded
 ${lines(rulesOf(policy, 'egress'))}
     ${policy.default_egress === 'allow' ? 'accept' : 'jump refuse'}
@@ -55,7 +55,7 @@ ${lines(rulesOf(policy, 'egress'))}
   chain arriving {
     type filter hook input priority filter; policy drop;
     iifname "lo" accept
-${lines(common('ingress'))}
+${lines(commonRules('ingress'))}
 ${lines(rulesOf(policy, 'ingress'))}
     ${policy.default_ingress === 'allow' ? 'accept' : 'drop'}
   }
@@ -76,7 +76,7 @@ export function blocksEverything({ default_egress, default_ingress, rules = [] }
  * Each address counts for one group: `host` precedes all, `metadata` precedes its range. So "allow private" does not
  * open the address of the host on the bridge.
  */
-function sets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
+function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
   // The other addresses of the link need no gateway.
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
   const named = {
@@ -87,33 +87,36 @@ function sets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
     ...GROUPS,
   };
   return Object.entries(named)
-    .flatMap(([name, { v4, v6 }]) => [set(`${name}4`, 'ipv4_addr', v4), set(`${name}6`, 'ipv6_addr', v6)])
+    .flatMap(([name, { v4, v6 }]) => [
+      addressSet(`${name}4`, 'ipv4_addr', v4),
+      addressSet(`${name}6`, 'ipv6_addr', v6),
+    ])
     .join('\n');
 }
 
-function set(name: string, type: string, elements: readonly string[]): string {
+function addressSet(name: string, type: string, elements: readonly string[]): string {
   const content = elements.length === 0 ? '' : ` elements = { ${[...new Set(elements)].join(', ')} };`;
   return `  set ${name} { type ${type}; flags interval; auto-merge;${content} }`;
 }
 
 /** Rejects guarded traffic. Resolvers, and port 53 of the host, are left to the policy. */
-function guard({ lifted }: NetworkEnvironment): string {
+function guardedChain({ openableGroups }: NetworkEnvironment): string {
   const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
   const rules = [
     ...['ip daddr @resolver4', 'ip6 daddr @resolver6'].map((peer) => `${peer} ${dns} return`),
     ...['ip daddr @host4', 'ip6 daddr @host6'].flatMap((peer) => [
-      ...(lifted.includes('host') ? [] : [`${peer} ${dns} return`, `${peer} jump refuse`]),
+      ...(openableGroups.includes('host') ? [] : [`${peer} ${dns} return`, `${peer} jump refuse`]),
       `${peer} return`,
     ]),
     ...['ip daddr @metadata4', 'ip6 daddr @metadata6'].flatMap((peer) =>
-      lifted.includes('metadata') ? [] : [`${peer} jump refuse`],
+      openableGroups.includes('metadata') ? [] : [`${peer} jump refuse`],
     ),
   ];
   return `  chain guarded {\n${lines(rules)}\n  }`;
 }
 
 /** A verdict for the addresses of a group outside `host`. */
-function exceptions(action: Rule['action'], verdict: string): string {
+function verdictExceptHost(action: Rule['action'], verdict: string): string {
   return `  chain ${action}_but_host {
     ip daddr @host4 return
     ip6 daddr @host6 return
@@ -123,9 +126,9 @@ function exceptions(action: Rule['action'], verdict: string): string {
   }`;
 }
 
-function common(way: Way): string[] {
-  const peer = PEER[way];
-  const verdict = way === 'egress' ? 'jump refuse' : 'drop';
+function commonRules(direction: Direction): string[] {
+  const peer = PEER[direction];
+  const verdict = direction === 'egress' ? 'jump refuse' : 'drop';
   return [
     'ct state established,related accept',
     // IPv6 needs these to find its gateway.
@@ -135,45 +138,45 @@ function common(way: Way): string[] {
   ];
 }
 
-function rulesOf({ rules = [] }: NetworkPolicy, way: Way): string[] {
+function rulesOf({ rules = [] }: NetworkPolicy, direction: Direction): string[] {
   return rules
-    .filter(({ direction }) => direction === way || direction === 'any')
-    .flatMap((rule) => compileRule(rule, way));
+    .filter((rule) => rule.direction === direction || rule.direction === 'any')
+    .flatMap((rule) => compileRule(rule, direction));
 }
 
-function compileRule(rule: Rule, way: Way): string[] {
+function compileRule(rule: Rule, direction: Direction): string[] {
   const { destination, action } = rule;
-  const verdict = action === 'allow' ? 'accept' : way === 'egress' ? 'jump refuse' : 'drop';
-  const peer = PEER[way];
-  if (destination === 'any') return each([''], kindsOf(rule), verdict);
-  if ('cidr' in destination) return each([matchCidr(destination.cidr, peer)], kindsOf(rule), verdict);
+  const verdict = action === 'allow' ? 'accept' : direction === 'egress' ? 'jump refuse' : 'drop';
+  const peer = PEER[direction];
+  if (destination === 'any') return combine([''], kindsOf(rule), verdict);
+  if ('cidr' in destination) return combine([matchCidr(destination.cidr, peer)], kindsOf(rule), verdict);
   if (!('group' in destination)) throw new Error('a rule by domain must not get past admission');
 
   const { group } = destination;
   if (group === 'public') {
-    return each(
+    return combine(
       [`ip ${peer} != @special4 ip ${peer} != @host4`, `ip6 ${peer} != @special6 ip6 ${peer} != @host6`],
       kindsOf(rule),
       verdict,
     );
   }
   if (group === 'host') {
-    const hosts = each([`ip ${peer} @host4`, `ip6 ${peer} @host6`], kindsOf(rule), verdict);
+    const hosts = combine([`ip ${peer} @host4`, `ip6 ${peer} @host6`], kindsOf(rule), verdict);
     const resolvers = [`ip ${peer} @resolver4`, `ip6 ${peer} @resolver6`];
-    return way === 'ingress' ? hosts : [...hosts, ...each(resolvers, dnsKindsOf(rule), verdict)];
+    return direction === 'ingress' ? hosts : [...hosts, ...combine(resolvers, dnsKindsOf(rule), verdict)];
   }
-  const besides = (family: '4' | '6', ip: string) =>
+  const exceptMetadata = (family: '4' | '6', ip: string) =>
     group === 'metadata' ? '' : ` ${ip} ${peer} != @metadata${family}`;
   const matches = [
-    `ip ${peer} @${group}4${besides('4', 'ip')}`,
-    `ip6 ${peer} @${group}6${besides('6', 'ip6')}`,
+    `ip ${peer} @${group}4${exceptMetadata('4', 'ip')}`,
+    `ip6 ${peer} @${group}6${exceptMetadata('6', 'ip6')}`,
   ];
-  if (way === 'egress') return each(matches, kindsOf(rule), `jump ${action}_but_host`);
+  if (direction === 'egress') return combine(matches, kindsOf(rule), `jump ${action}_but_host`);
   const [v4, v6] = matches;
-  return each([`${v4} ip saddr != @host4`, `${v6} ip6 saddr != @host6`], kindsOf(rule), verdict);
+  return combine([`${v4} ip saddr != @host4`, `${v6} ip6 saddr != @host6`], kindsOf(rule), verdict);
 }
 
-function each(peers: readonly string[], kinds: readonly string[], verdict: string): string[] {
+function combine(peers: readonly string[], kinds: readonly string[], verdict: string): string[] {
   return peers.flatMap((peer) => kinds.map((kind) => `${peer} ${kind} ${verdict}`.trim()));
 }
 

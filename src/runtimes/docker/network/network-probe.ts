@@ -2,14 +2,14 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { engineMessage, statusOf } from '../errors.js';
 import type { GuestInit } from '../guest-init.js';
+import type { GuardedGroup } from './compile-policy.js';
+import { explainNoNftables, hasEnvironmentLine } from './nftables.js';
 import {
   createPauseContainer,
   environmentLineOf,
   removePauseContainer,
   startPauseContainer,
 } from './pause-container.js';
-import type { GuardedGroup } from './compile-policy.js';
-import { hasEnvironmentLine, explainNoNftables } from './nftables.js';
 
 export interface NetworkOptions {
   instanceId: string;
@@ -18,7 +18,7 @@ export interface NetworkOptions {
   /** Default: the resolvers of the machine. */
   resolvers: readonly string[] | undefined;
   /** The guarded groups that policies may open. */
-  lifted: readonly GuardedGroup[];
+  openableGroups: readonly GuardedGroup[];
   /** The reason why the service cannot mount files in a sandbox. */
   unmountable: string | undefined;
   init: GuestInit;

@@ -8,8 +8,8 @@ import { PUBLIC_PROFILE } from './public-profile.js';
 
 /** Neither program waits; the limit allows for a loaded machine. */
 const TIMEOUT_MS = 10_000;
-const MARK_TIMEOUT_MS = 3_000;
-const MARK_POLL_MS = 5;
+const EXEC_TIMEOUT_MS = 3_000;
+const EXEC_POLL_MS = 5;
 
 /** Probes the rules in a new network namespace. Returns the reason when they do not work. */
 export async function explainNoNftables(): Promise<string | undefined> {
@@ -23,8 +23,8 @@ export async function explainNoNftables(): Promise<string | undefined> {
       return `the program ${program} is missing (on Debian: apt-get install ${debianPackage})`;
   }
   try {
-    const nowhere = { hosts: [], resolvers: [], neighbours: [], lifted: [] };
-    await runWithInput('unshare', ['--net', 'nft', '-f', '-'], compilePolicy(PUBLIC_PROFILE, nowhere));
+    const environment = { hosts: [], resolvers: [], neighbours: [], openableGroups: [] };
+    await runWithInput('unshare', ['--net', 'nft', '-f', '-'], compilePolicy(PUBLIC_PROFILE, environment));
     return undefined;
   } catch (error) {
     return `nftables does not work on this machine (${(error as Error).message})`;
@@ -35,11 +35,11 @@ export async function explainNoNftables(): Promise<string | undefined> {
  * Replaces the rules in the network namespace of a process. `line`, in its environment, identifies the process: a
  * remote engine numbers processes differently, and the kernel reuses ids. Throws StartRefusedError.
  */
-export async function loadRules(pid: number, mark: string, script: string): Promise<void> {
+export async function loadRules(pid: number, line: string, script: string): Promise<void> {
   // The descriptor pins the namespace, so the check of the process after it is valid.
   const namespace = openSync(`/proc/${pid}/ns/net`, 'r');
   try {
-    if (!(await hasEnvironmentLine(pid, mark))) {
+    if (!(await hasEnvironmentLine(pid, line))) {
       throw new StartRefusedError(
         'the service does not see the processes of the engine: run both on one machine, in one process namespace',
       );
@@ -62,9 +62,9 @@ export async function loadRules(pid: number, mark: string, script: string): Prom
 }
 
 /** The engine reports the start before the process has executed its program, so this waits. */
-export async function hasEnvironmentLine(pid: number, mark: string): Promise<boolean> {
-  for (const deadline = Date.now() + MARK_TIMEOUT_MS; ; await sleep(MARK_POLL_MS)) {
-    if (environmentLinesOf(pid).includes(mark)) return true;
+export async function hasEnvironmentLine(pid: number, line: string): Promise<boolean> {
+  for (const deadline = Date.now() + EXEC_TIMEOUT_MS; ; await sleep(EXEC_POLL_MS)) {
+    if (environmentLinesOf(pid).includes(line)) return true;
     if (Date.now() > deadline) return false;
   }
 }

@@ -3,63 +3,59 @@ import { isIPv4 } from 'node:net';
 import { StartRefusedError, type Capability, type Run } from '../../runtime.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { statusOf } from '../errors.js';
-import type { Names } from '../files/resolver-files.js';
+import type { ResolverConfig } from '../files/resolver-files.js';
+import { compilePolicy } from './compile-policy.js';
+import { hostAddresses, systemResolvers } from './host-addresses.js';
+import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
+import { loadRules } from './nftables.js';
 import {
   createPauseContainer,
-  PAUSE_LABEL,
-  pauseContainerName,
+  environmentLineOf,
   inspectPauseContainer,
   isPauseContainer,
-  environmentLineOf,
   parsePauseContainer,
+  PAUSE_LABEL,
+  pauseContainerName,
   removePauseContainer,
   startPauseContainer,
   stopPauseContainer,
   type PauseContainer,
 } from './pause-container.js';
-import { hostAddresses, systemResolvers } from './host-addresses.js';
-import { compilePolicy } from './compile-policy.js';
 import { PUBLIC_PROFILE } from './public-profile.js';
-import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
-import { loadRules } from './nftables.js';
+import { neededRepair } from './repair.js';
 
-/** Another process may be starting the sandbox of a younger pause container. */
-const ORPHAN_SECS = 30;
-
-interface Joined {
+interface JoinedNetwork {
   /** The network mode of the engine. */
   mode: string;
-  names: Names;
+  resolverConfig: ResolverConfig;
 }
-
-type Work = 'stop_pause_container' | 'remove_pause_container' | 'end_sandbox';
 
 /**
  * Each sandbox has a network namespace on one bridge. It has its rules before the sandbox runs, and the sandbox cannot
  * change them. See docs/decisions/0012.
  */
 export class SandboxNetworks {
-  /** Sandboxes that are being started or removed: `tidy` skips them. */
+  /** Sandboxes that are being started or removed: `repair` skips them. */
   private readonly claimed = new Set<string>();
-  private readonly tidying = new Map<string, Promise<void>>();
-  private readonly opened = new Map<string, PauseContainer>();
-  private making: Promise<void> | undefined;
+  private readonly repairs = new Map<string, Promise<void>>();
+  private readonly unconfirmed = new Map<string, PauseContainer>();
+  private creatingNetwork: Promise<void> | undefined;
 
   private constructor(
     private readonly docker: Docker,
     private readonly options: NetworkOptions,
     /** The reason why sandboxes have no network. */
-    private readonly lack: string | undefined,
+    private readonly unavailable: string | undefined,
   ) {}
 
   get capabilities(): Capability[] {
-    if (this.lack !== undefined) return [];
-    return ['network_policy', ...this.options.lifted.map((group) => `network_${group}` as const)];
+    if (this.unavailable !== undefined) return [];
+    return ['network_policy', ...this.options.openableGroups.map((group) => `network_${group}` as const)];
   }
 
   /** For the operator, after "network: ". */
   get description(): string {
-    if (this.lack !== undefined) return `NONE, because ${this.lack}`;
+    if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
     return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
   }
 
@@ -67,10 +63,10 @@ export class SandboxNetworks {
     return new SandboxNetworks(docker, options, await explainNoNetwork(docker, options));
   }
 
-  /** Excludes `tidy` from a sandbox until the returned function is called. */
+  /** Excludes `repair` from a sandbox until the returned function is called. */
   async claim(sandboxId: string): Promise<() => void> {
     this.claimed.add(sandboxId);
-    await this.tidying.get(sandboxId);
+    await this.repairs.get(sandboxId);
     return () => void this.claimed.delete(sandboxId);
   }
 
@@ -78,20 +74,20 @@ export class SandboxNetworks {
    * Creates the network of a sandbox with its rules. `existing`: its container, whose network mode is fixed. Throws
    * StartRefusedError; no network is ever left unfiltered.
    */
-  async join({ sandboxId, spec }: Run, made: Docker.Container | undefined): Promise<Joined> {
+  async join({ sandboxId, spec }: Run, existing: Docker.Container | undefined): Promise<JoinedNetwork> {
     const hostname = spec.hostname ?? sandboxId;
-    const nowhere = { mode: 'none', names: { hostname, addresses: [], resolvers: [] } };
-    const mode = made && (await made.inspect()).HostConfig.NetworkMode;
-    if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return nowhere;
+    const none = { mode: 'none', resolverConfig: { hostname, addresses: [], resolvers: [] } };
+    const mode = existing && (await existing.inspect()).HostConfig.NetworkMode;
+    if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return none;
     if (mode !== undefined && !mode.startsWith('container:')) {
       throw new StartRefusedError(
         `the sandbox has the unfiltered network ${mode}: delete it and create it again`,
       );
     }
-    if (this.lack !== undefined) {
+    if (this.unavailable !== undefined) {
       // Without a policy, no network is the strictest answer.
-      if (mode === undefined && spec.networkPolicy == null) return nowhere;
-      throw new StartRefusedError(`the sandbox cannot have its network: ${this.lack}`);
+      if (mode === undefined && spec.networkPolicy == null) return none;
+      throw new StartRefusedError(`the sandbox cannot have its network: ${this.unavailable}`);
     }
     const { docker, options } = this;
     const found = await inspectPauseContainer(docker, sandboxId);
@@ -110,13 +106,13 @@ export class SandboxNetworks {
       hosts: [...hostAddresses(), ...pause.gateways],
       resolvers,
       neighbours: pause.links,
-      lifted: options.lifted,
+      openableGroups: options.openableGroups,
     });
     await loadRules(pause.pid, environmentLineOf(sandboxId), rules);
-    this.opened.set(sandboxId, pause);
+    this.unconfirmed.set(sandboxId, pause);
     return {
       mode: `container:${pause.id}`,
-      names: {
+      resolverConfig: {
         hostname,
         addresses: pause.links.map((link) => link.split('/')[0]!),
         // IPv4 only: a sandbox without IPv6 would wait for the others.
@@ -130,9 +126,9 @@ export class SandboxNetworks {
    * restarted. Otherwise it kills the sandbox and throws StartRefusedError.
    */
   async confirm({ sandboxId }: Run, container: Docker.Container): Promise<void> {
-    const expected = this.opened.get(sandboxId);
+    const expected = this.unconfirmed.get(sandboxId);
     if (!expected) return;
-    this.opened.delete(sandboxId);
+    this.unconfirmed.delete(sandboxId);
     const found = await inspectPauseContainer(this.docker, sandboxId);
     const pause = found && parsePauseContainer(found);
     if (pause?.pid === expected.pid && pause.startedAt === expected.startedAt) return;
@@ -149,26 +145,26 @@ export class SandboxNetworks {
    * Starts to repair, from a list of all containers, what crashes or other programs left. Also stops the pause
    * containers of ended sandboxes.
    */
-  tidy(containers: readonly Docker.ContainerInfo[]): void {
+  repair(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
     const pauses = new Map(
       containers.filter(isPauseContainer).map((container) => [container.Labels[PAUSE_LABEL], container]),
     );
     for (const sandboxId of new Set([...sandboxes.keys(), ...pauses.keys()])) {
-      if (sandboxId === undefined || this.claimed.has(sandboxId) || this.tidying.has(sandboxId)) continue;
-      if (leftOver(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
-      const work = this.tidyOne(sandboxId)
+      if (sandboxId === undefined || this.claimed.has(sandboxId) || this.repairs.has(sandboxId)) continue;
+      if (neededRepair(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
+      const running = this.repairOne(sandboxId)
         // The next list retries.
         .catch(() => undefined)
-        .finally(() => this.tidying.delete(sandboxId));
-      this.tidying.set(sandboxId, work);
+        .finally(() => this.repairs.delete(sandboxId));
+      this.repairs.set(sandboxId, running);
     }
   }
 
-  /** Waits for `tidy`. Removes the bridge if no pause container needs it. */
+  /** Waits for `repair`. Removes the bridge if no pause container needs it. */
   async close(): Promise<void> {
-    await Promise.all(this.tidying.values());
-    if (this.lack !== undefined || this.options.name !== undefined) return;
+    await Promise.all(this.repairs.values());
+    if (this.unavailable !== undefined || this.options.name !== undefined) return;
     const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
     try {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
@@ -179,7 +175,7 @@ export class SandboxNetworks {
   }
 
   /** Lists again: the first list may be older than the latest start. */
-  private async tidyOne(sandboxId: string): Promise<void> {
+  private async repairOne(sandboxId: string): Promise<void> {
     const [sandbox, pause] = await Promise.all(
       [SANDBOX_LABEL, PAUSE_LABEL].map(async (label) => {
         const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
@@ -188,7 +184,7 @@ export class SandboxNetworks {
         return found.find((container) => isPauseContainer(container) === (label === PAUSE_LABEL));
       }),
     );
-    switch (leftOver(sandbox, pause)) {
+    switch (neededRepair(sandbox, pause)) {
       case 'stop_pause_container':
         return stopPauseContainer(this.docker, sandboxId);
       case 'remove_pause_container':
@@ -209,7 +205,7 @@ export class SandboxNetworks {
     try {
       return await startPauseContainer(this.docker, sandboxId);
     } catch (error) {
-      // The engine removes a network that only stopped containers use when somebody prunes networks.
+      // `docker network prune` removes a network that only stopped containers use.
       if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
       const network = this.docker.getNetwork(await this.ensureNetwork());
       const Container = pauseContainerName(sandboxId);
@@ -223,33 +219,15 @@ export class SandboxNetworks {
   private async ensureNetwork(): Promise<string> {
     const name = this.ownNetwork;
     // The engine does not detect a concurrent duplicate.
-    this.making ??= makeNetwork(this.docker, name, this.options.instanceId).finally(
-      () => (this.making = undefined),
+    this.creatingNetwork ??= createNetworkIfMissing(this.docker, name, this.options.instanceId).finally(
+      () => (this.creatingNetwork = undefined),
     );
-    await this.making;
+    await this.creatingNetwork;
     return name;
   }
 }
 
-function leftOver(
-  sandbox: Docker.ContainerInfo | undefined,
-  pause: Docker.ContainerInfo | undefined,
-): Work | undefined {
-  if (sandbox && isAlive(sandbox)) {
-    // Without its pause container the sandbox has no network, and cannot get one back.
-    const joined = sandbox.HostConfig.NetworkMode.startsWith('container:');
-    return joined && !(pause && isAlive(pause)) ? 'end_sandbox' : undefined;
-  }
-  if (!pause) return undefined;
-  if (sandbox) return isAlive(pause) ? 'stop_pause_container' : undefined;
-  return Date.now() / 1000 - pause.Created > ORPHAN_SECS ? 'remove_pause_container' : undefined;
-}
-
-function isAlive({ State }: Docker.ContainerInfo): boolean {
-  return State === 'running' || State === 'paused' || State === 'restarting';
-}
-
-async function makeNetwork(docker: Docker, name: string, instanceId: string): Promise<void> {
+async function createNetworkIfMissing(docker: Docker, name: string, instanceId: string): Promise<void> {
   try {
     await docker.getNetwork(name).inspect();
     return;

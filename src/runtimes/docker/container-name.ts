@@ -1,0 +1,31 @@
+import { microsOf, parseInstant, type Instant } from '../../lib/instant.js';
+import type { Run } from '../runtime.js';
+
+/**
+ * Labels of a container are immutable, its name is not. So the name has the latest run, and the start time from before
+ * that run in microseconds (base 36; `0`: never started). The run has started if the engine's start time differs.
+ */
+export function containerName({ sandboxId, runId }: Run, startedAt: Instant | null): string {
+  return `sandkeep-${sandboxId}-${runId}-${baselineOf(startedAt)}`;
+}
+
+export function parseContainerName(
+  name: string,
+): { sandboxId: string; runId: string; baseline: string } | undefined {
+  const match = /^\/?sandkeep-([0-9a-f-]{36})-([0-9a-f-]{36})-([0-9a-z]+)$/.exec(name);
+  return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
+}
+
+/** Whether the container has not started since it was given the run in its name. */
+export function isBaseline(startedAt: Instant | null, baseline: string): boolean {
+  return baselineOf(startedAt) === baseline;
+}
+
+function baselineOf(startedAt: Instant | null): string {
+  return startedAt === null ? '0' : microsOf(startedAt).toString(36);
+}
+
+/** The engine writes nanoseconds, and the year 1 for "never". */
+export function parseEngineTime(text: string): Instant | null {
+  return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
+}

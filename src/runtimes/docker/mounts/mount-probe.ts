@@ -1,0 +1,54 @@
+import type Docker from 'dockerode';
+import { randomUUID } from 'node:crypto';
+import { mkdir, open, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { statusOf } from '../errors.js';
+import { bindMount, detachAndRemove, O_PATH } from './bind-mount.js';
+
+/** Probes mounts by making one. Returns a clause for the words after "because"; undefined when mounts work. */
+export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
+  if (process.platform !== 'linux') return 'mounts require Linux';
+  if (process.geteuid?.() !== 0) return 'the service does not run as root';
+  const scratch = join(directory, `probe-${randomUUID()}`);
+  try {
+    const source = join(scratch, 'source');
+    const target = join(scratch, 'target');
+    await mkdir(join(source, 'seen'), { recursive: true, mode: 0o700 });
+    await mkdir(target);
+    const handle = await open(source, O_PATH);
+    try {
+      await bindMount(handle, target, { readonly: true, noexec: true, nosuid: true, nodev: true });
+    } finally {
+      await handle.close();
+    }
+    if (!(await engineSees(docker, join(target, 'seen')))) {
+      return 'the Docker engine does not see what this process mounts: both must be on one machine, in one mount namespace';
+    }
+    return (await engineSees(docker, join(target, 'unseen')))
+      ? 'the engine does not check the source of a mount'
+      : undefined;
+  } catch (error) {
+    return `mounting fails on this machine (${(error as Error).message})`;
+  } finally {
+    await detachAndRemove(scratch).catch(() => undefined);
+    await rmdir(directory).catch(() => undefined);
+  }
+}
+
+/**
+ * The engine checks the source before the image, so the answer tells whether it sees the source, and creates nothing.
+ */
+async function engineSees(docker: Docker, source: string): Promise<boolean> {
+  try {
+    const container = await docker.createContainer({
+      Image: `sandkeep.invalid/probe:${randomUUID()}`,
+      HostConfig: { Mounts: [{ Type: 'bind', Source: source, Target: '/probe' }] },
+    });
+    await container.remove();
+    return true;
+  } catch (error) {
+    const status = statusOf(error);
+    if (status !== 404 && status !== 400) throw error;
+    return status === 404;
+  }
+}

@@ -1,0 +1,25 @@
+import type Docker from 'dockerode';
+
+/** Another process may be starting the sandbox of a younger pause container. */
+const ORPHAN_SECS = 30;
+
+export type Repair = 'stop_pause_container' | 'remove_pause_container' | 'end_sandbox';
+
+/** The repair that the containers of one sandbox need, if any. */
+export function neededRepair(
+  sandbox: Docker.ContainerInfo | undefined,
+  pause: Docker.ContainerInfo | undefined,
+): Repair | undefined {
+  if (sandbox && isRunning(sandbox)) {
+    // Without its pause container the sandbox has no network, and cannot get one back.
+    const joined = sandbox.HostConfig.NetworkMode.startsWith('container:');
+    return joined && !(pause && isRunning(pause)) ? 'end_sandbox' : undefined;
+  }
+  if (!pause) return undefined;
+  if (sandbox) return isRunning(pause) ? 'stop_pause_container' : undefined;
+  return Date.now() / 1000 - pause.Created > ORPHAN_SECS ? 'remove_pause_container' : undefined;
+}
+
+function isRunning({ State }: Docker.ContainerInfo): boolean {
+  return State === 'running' || State === 'paused' || State === 'restarting';
+}
