@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds process 1 of sandboxes for each processor. The builds are kept in the repository, so that an installation needs
-# no compiler. With --check: builds to a temporary directory and fails when the kept builds differ.
+# Builds process 1 of sandboxes for each processor. The repository has the builds, so an installation needs no compiler.
+# --check builds to a temporary directory and fails when the builds in the repository differ.
 #
 # On Debian 12: apt-get install gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-# Another version of gcc makes other bytes of the same source.
+# Other versions of gcc produce other bytes.
 set -eu
 cd "$(dirname "$0")"
 

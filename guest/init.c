@@ -1,8 +1,8 @@
 /*
- * Process 1 of every sandbox, and of the container that owns its network namespace.
+ * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
  *   init [--until-exit] [--stop-signal=N] [-- COMMAND [ARGUMENT...]]
- *   init --check     ends at once: the engine can run it
+ *   init --check     exits at once, which shows that the engine can run it
  *
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
@@ -11,7 +11,7 @@
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_TICKS. After FLUSH_TICKS the kernel kills the processes that remain.
  *
- * The program uses no library and nothing of the image. guest/build.sh builds it.
+ * The program needs no library and no file of the image. guest/build.sh builds it.
  */
 #include <asm/errno.h>
 #include <asm/signal.h>
@@ -67,7 +67,7 @@ static long length(const char *text) {
   return n;
 }
 
-/* Returns the rest of `text` after `prefix`, or null when it starts differently. */
+/* Returns the text after `prefix`, or null when `text` starts differently. */
 static const char *after(const char *text, const char *prefix) {
   while (*prefix)
     if (*text++ != *prefix++) return 0;
@@ -101,7 +101,7 @@ static long execute(const char *path, char **command, char **environment) {
   return call(__NR_execve, (long)path, (long)command, (long)environment, 0);
 }
 
-/* Looks a name without a slash up in PATH. Returns only on failure. */
+/* Looks up a name without a slash in PATH. Returns only on failure. */
 static long search(char **command, char **environment) {
   const char *name = command[0];
   for (const char *c = name; *c; c++)
@@ -168,7 +168,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   }
   if (command && !*command) command = 0;
 
-  /* Blocked signals stay pending for process 1, where others of the default action are dropped by the kernel. */
+  /* Blocked signals stay pending. The kernel drops unblocked ones that process 1 does not handle. */
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&ALL, 0, sizeof ALL);
   long child = command ? spawn(command, environment) : 0;
   int code = 0;
@@ -182,11 +182,11 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   int ticks = 0;
   const struct __kernel_timespec tick = {0, TICK_NANOSECONDS};
   for (;;) {
-    /* While it flushes it also wakes by the clock: processes of an exec are no children of this one. */
+    /* Processes of an exec are no children of process 1: while it flushes, it also polls. */
     int flushing = stopping && !child;
     if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || ticks >= FLUSH_TICKS)) leave(until_exit ? code : 0);
     long got = call(__NR_rt_sigtimedwait, (long)&ALL, 0, flushing ? (long)&tick : 0, sizeof ALL);
-    /* Later than SIGTERM, which a process may handle while SIGHUP would kill it. Interactive shells ignore SIGTERM. */
+    /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
     if (got == -EAGAIN && ++ticks == HANGUP_TICKS) call(__NR_kill, -1, SIGHUP, 0, 0);
 
     int status;
