@@ -106,10 +106,7 @@ const INDEXES = [
   'staged_accrual (org_id, volume_id, from_at)',
 ];
 
-/**
- * Removes lines whose row exists. Such a line is not checked: it may describe a state that has passed, such as a name
- * in use.
- */
+/** Such a line is not checked: it may describe a past state, such as a name now in use. */
 export async function removeKnownLines(tx: Sql): Promise<void> {
   for (const index of INDEXES) await tx.query(`create index on ${index}`);
   for (const kind of KINDS) {
@@ -119,8 +116,7 @@ export async function removeKnownLines(tx: Sql): Promise<void> {
     const same = key.map((column) => `r.${column} = t.${column}`).join(' and ');
     await tx.query(`delete from staged_${kind} t using ${name} r where ${same}`);
   }
-  // Events have no index by id: the queue and the log know them. Retention may have dropped an event that the log
-  // names.
+  // Events have no index by id: the queue and the log have one.
   for (const name of ['unsealed_events', 'event_log']) {
     await tx.query(
       `delete from staged_event t using ${name} r where r.org_id = t.org_id and r.event_id = t.id`,
@@ -128,7 +124,6 @@ export async function removeKnownLines(tx: Sql): Promise<void> {
   }
 }
 
-/** Deletes lines with conflicts and returns the reasons. */
 export async function removeBadLines(tx: Sql): Promise<(BadLineReport & { kind: Kind })[]> {
   const found: (BadLineReport & { kind: Kind })[] = [];
   for (const { kind, reason, bad } of CHECKS) {

@@ -17,29 +17,23 @@ const LOCK = 0x496d7072;
 
 export interface ImportResult {
   lines: number;
-  /** New rows by kind. */
   imported: Counts;
-  /** Valid lines by kind whose id already existed. */
   unchanged: Counts;
   /** The first thousand of `badCount`. */
   bad: BadLineReport[];
   badCount: number;
-  /** False when bad lines prevented the import. */
+  /** False because of bad lines. */
   committed: boolean;
 }
 
 export interface ImportOptions {
-  /** Imports the valid lines despite bad ones. */
   skipBad: boolean;
   onLine?: (line: number) => void;
 }
 
 class Rollback extends Error {}
 
-/**
- * Imports history, one JSON object on each line, in one transaction. Existing rows stay. With a bad line nothing is
- * imported, unless `skipBad`.
- */
+/** Imports JSON lines in one transaction. Existing rows stay. With a bad line nothing is imported, unless `skipBad`. */
 export async function importLines(
   pool: Pool,
   chunks: AsyncIterable<Buffer>,

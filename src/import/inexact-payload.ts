@@ -1,9 +1,6 @@
 import { findRepeatedKey, InexactNumber, parseInexact } from '../lib/exact-json.js';
 
-/**
- * The reason why a payload would change in storage. The event log hashes canonical JSON (RFC 8785): its numbers are
- * doubles, its keys unique.
- */
+/** The event log hashes canonical JSON (RFC 8785): its numbers are doubles, its keys unique. */
 export function findInexact(text: string): string | undefined {
   const repeated = findRepeatedKey(text);
   if (repeated !== undefined) return `has the key ${JSON.stringify(repeated)} twice: give it once`;

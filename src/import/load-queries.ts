@@ -42,7 +42,6 @@ const LOADS: Record<Kind, string> = {
 
 export type Counts = Record<Kind, number>;
 
-/** Returns the number of new rows of each kind. */
 export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   await tx.query(
     `update volumes v set removed_at = $1
@@ -56,7 +55,7 @@ export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   const all = zeroCounts();
   const byOrg = new Map<string, Counts>();
   for (const kind of Object.keys(LOADS) as Kind[]) {
-    // Events have no unique index by id, so their query removes duplicates itself.
+    // Events have no unique index by id.
     const once = kind === 'event' ? '' : `on conflict (${TABLES[kind].key.join(', ')}) do nothing`;
     const { rows } = await tx.query<{ org_id: string; count: number }>(
       `with loaded as (${LOADS[kind]} ${once} returning ${kind === 'org' ? 'id as org_id' : 'org_id'})

@@ -1,12 +1,12 @@
 import type { SandboxSpec } from '../sandboxes/spec/schema.js';
 
-/** Undefined when `lifecycle.ephemeral` contradicts the sandbox. */
+/** Undefined when the two values differ. */
 export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {
   if ((spec.lifecycle.ephemeral ?? ephemeral) !== ephemeral) return undefined;
   return { ...spec, lifecycle: { ...spec.lifecycle, ephemeral } };
 }
 
-/** Keeps only boolean members of `injection`: another member may contain the value of the secret. */
+/** Another member of `injection` may contain the value of the secret. */
 export function withoutSecretValues(spec: SandboxSpec): SandboxSpec {
   const { network } = spec;
   if (!network.secrets) return spec;

@@ -5,7 +5,7 @@ import type { Transaction } from '../db/transaction.js';
 import type { Parsed } from './parse.js';
 import type { Kind } from './schema.js';
 
-/** COPY loads lines into one temporary table for each kind. There SQL checks lines against each other, in any order. */
+/** COPY loads each kind into a temporary table, where SQL checks lines against each other. */
 const COLUMNS: Record<Kind, string> = {
   org: 'id uuid, name text, slug text',
   sandbox: `org_id uuid, id uuid, name text, slug text, status text, status_reason text, ephemeral boolean,
@@ -68,7 +68,6 @@ export class StagingWriter {
   }
 }
 
-/** COPY's text format. */
 function toCopyText(value: string | number | boolean | null): string {
   if (value === null) return '\\N';
   return String(value)

@@ -9,10 +9,7 @@ interface Schema {
   oneOf?: Schema[];
 }
 
-/**
- * Keeps only the keys that the schema names: unknown ones may hold secrets or addresses in clear. The value must be
- * valid. Objects without named keys stay whole.
- */
+/** Unknown keys may hold secrets or addresses in clear. Objects without named keys stay whole. */
 export function stripUnknownFields<T>(schema: TSchema, value: T): T {
   return known(schema, value) as T;
 }
@@ -32,7 +29,6 @@ function known(schema: Schema, value: unknown): unknown {
   );
 }
 
-/** Variants differ in a constant or in their required keys. */
 function isVariant({ properties, required = [] }: Schema, value: object): boolean {
   if (!properties) return false;
   return (

@@ -19,14 +19,12 @@ export interface RuntimeOptions {
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
-  /** Overrides the capacity of the engine. */
   capacity?: Partial<Capacity>;
   simulated?: SimulatedOptions;
 }
 
 /**
- * Opens the runtime of the plan. `fallback`: the reason why the simulated runtime replaces Docker. Throws
- * ExplainedError when Docker is required and does not answer, or lacks the runtime class.
+ * `fallback`: why the simulated runtime replaces Docker. Throws ExplainedError when a required Docker is not usable.
  */
 export async function openRuntime(
   plan: Plan,
@@ -45,7 +43,6 @@ export async function openRuntime(
   } catch (cause) {
     const reason = explain(cause);
     if (plan.missing === 'wait') return { runtime: reconnecting({ reason }) };
-    // The engine answers but lacks a requested feature: the simulated runtime must not replace it.
     if (cause instanceof ExplainedError) throw cause;
     if (plan.missing === 'simulate') return { runtime: openSimulated(options), fallback: reason };
     throw new ExplainedError(
@@ -64,7 +61,7 @@ export async function openDocker({
   volumes,
   capacity = {},
 }: RuntimeOptions): Promise<Runtime> {
-  // A dynamic import: the client library takes as long to load as the rest of the worker.
+  // Loading the client library takes as long as loading the worker without it.
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },

@@ -1,10 +1,9 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type { Capacity } from './runtime.js';
 
-/** Sandboxes share CPUs in time, so their sum may exceed the number of CPUs. */
 export const CPU_OVERCOMMIT = 4;
 
-/** The capacity rule of the Docker runtime, for a runtime that has no engine to ask. */
+/** The rule of the Docker runtime. */
 export function machineCapacity(): Capacity {
   return {
     vcpus: availableParallelism() * CPU_OVERCOMMIT,

@@ -2,22 +2,20 @@ import { ExplainedError } from '../lib/explained-error.js';
 import type { RuntimeChoice } from './runtime.js';
 
 export interface Installation {
-  /** The runtime that served the installation last. Null: none did. */
+  /** Null: never served. */
   runtime: string | null;
-  /** The number of existing sandboxes of each runtime. */
   sandboxes: ReadonlyMap<string, number>;
 }
 
 export type Plan =
-  /** `because`: the reason, when the operator did not name the simulated runtime. */
+  /** `because`: set when the operator did not name the simulated runtime. */
   | { use: 'simulated'; because?: string }
   /** `missing`: the reaction when no engine answers. */
   | { use: 'docker'; missing: 'refuse' | 'wait' | 'simulate' };
 
 /**
- * Chooses the runtime of an installation. Throws ExplainedError when the choice would abandon sandboxes of another
- * runtime and `change` is false. An installation that has used Docker waits for its engine: a simulated runtime would
- * meter runs that never ran.
+ * Throws ExplainedError when the choice would abandon sandboxes and `change` is false. An installation that has used
+ * Docker waits for its engine: a simulated runtime would meter runs that never ran.
  */
 export function planRuntime(
   { choice, change }: { choice: RuntimeChoice; change: boolean },

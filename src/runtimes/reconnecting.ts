@@ -14,19 +14,18 @@ import {
 const RETRY_MS = 1_000;
 const MAX_BACKOFF_MS = 10_000;
 
-/** A runtime that connects, and reconnects, to its engine in the background. */
+/** Connects and reconnects to its engine in the background. */
 export class ReconnectingRuntime implements Runtime {
   private state: EngineState;
   private connected: Runtime | undefined;
   private readonly attempts: Loop | undefined;
   private readonly waiting = new Set<() => void>();
 
-  /** `first`: the result of the first attempt to connect. */
+  /** The result of the first attempt to connect. */
   constructor(
     readonly name: string,
     first: Runtime | { reason: string },
     connect: () => Promise<Runtime>,
-    /** Turns the error of a call to the engine into a sentence. */
     private readonly explain: (error: unknown) => string,
     private readonly log: Logger,
   ) {
@@ -90,7 +89,7 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.destroy(sandboxId);
   }
 
-  /** The reconciler calls `list` regularly, so it also detects whether the engine answers. */
+  /** Also detects whether the engine answers, because the reconciler calls it regularly. */
   async list(): Promise<Holding[]> {
     try {
       const holdings = await this.inner.list();

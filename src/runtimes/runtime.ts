@@ -8,17 +8,14 @@ import type { CreateSandboxRequest } from '../sandboxes/spec/schema.js';
 export const RUNTIME_CHOICES = ['auto', 'docker', 'simulated'] as const;
 export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
 
-/**
- * The input of a runtime: the request with defaults and without secrets. The store keeps it, so every start of a
- * sandbox uses the same.
- */
+/** The request with defaults and without secrets, as the store keeps it. */
 export interface RunSpec {
   image: string;
   pullPolicy: 'if_missing' | 'always' | 'never';
   vcpus: number;
   memoryMib: number;
   diskMib: number | null;
-  /** The command that each start launches once. Null or empty: none. */
+  /** Launched once by each start. */
   cmd: string[] | null;
   entrypoint: string[] | null;
   user: string | null;
@@ -37,27 +34,26 @@ export interface RunSpec {
   networkPolicy?: NetworkPolicy | null;
   /** Default: the id of the sandbox. */
   hostname?: string | null;
-  /** Whether the run ends with `cmd`. Default: false. */
+  /** The run ends with `cmd`. Default: false. */
   endsWithCommand?: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
-  /** The capabilities that the worker of this sandbox must have. */
+  /** The capabilities that its worker must have. */
   demands: Capability[];
 }
 
-/** `volumeId`: of the named volume, or of the host volume of the organization. Callers never see it. */
+/** `volumeId`: never shown to callers. */
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
 export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
 
-/** Secrets in clear text. Only a runtime receives them. */
+/** In clear text. */
 export interface RunSecrets {
-  /** For the first pull of the image. Null: already pulled, or none needed. */
+  /** Null: the image is there already, or needs none. */
   registry: { username: string; password: string } | null;
-  /** The values of `network.secrets`, by environment variable. */
+  /** By environment variable. */
   values: Record<string, string>;
 }
 
-/** One run to start. The runtime records the three ids with everything it keeps for the run. */
 export interface Run {
   orgId: string;
   sandboxId: string;
@@ -66,10 +62,7 @@ export interface Run {
   secrets: RunSecrets;
 }
 
-/**
- * Features that only some runtimes have. `sandboxes/demands.ts` refuses a request that needs a missing one, and names
- * the field.
- */
+/** `sandboxes/demands.ts` refuses a request that needs a missing one, and names the field. */
 export const CAPABILITIES = [
   'disk_size',
   'scripts',
@@ -102,12 +95,11 @@ export const CAPABILITIES = [
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 
-/** The record that a runtime keeps for one sandbox: its disk and its latest run. Times are exact to the microsecond. */
+/** The state that a runtime keeps for one sandbox. Times are exact to the microsecond. */
 export interface Holding {
   orgId: string;
   sandboxId: string;
   runId: string;
-  /** `prepared`: this run has not started. `exited`: it has started and ended. */
   state: 'prepared' | 'running' | 'exited';
   startedAt: Instant | null;
   finishedAt: Instant | null;
@@ -115,7 +107,7 @@ export interface Holding {
 }
 
 export interface Exit {
-  /** The exit code of process 1, which takes over the code of the command when the run ends with it. */
+  /** Of the command when the run ends with it, otherwise of process 1. */
   code: number;
   outOfMemory: boolean;
 }
@@ -123,9 +115,7 @@ export interface Exit {
 /** A permanent refusal: the same start would fail again. Users see the message. */
 export class StartRefusedError extends Error {}
 
-/**
- * Whether the engine answers. `connecting`: it has not answered since the service started, so even its id is unknown.
- */
+/** `connecting`: the engine has not answered yet, so its id is unknown. */
 export type EngineState = { state: 'up'; reason: null } | { state: 'connecting' | 'away'; reason: string };
 
 export class EngineUnavailableError extends ApiError {
@@ -135,7 +125,7 @@ export class EngineUnavailableError extends ApiError {
   }
 }
 
-/** The total for all sandboxes of an engine. */
+/** For all sandboxes together. */
 export interface Capacity {
   vcpus: number;
   memoryMib: number;
@@ -144,15 +134,15 @@ export interface Capacity {
 }
 
 export interface Activity {
-  /** The CPU time since the start of the run, in microseconds. */
+  /** Since the start of the run. */
   cpuMicros: number;
 }
 
-/** `output`: from a terminal. `system`: from the runtime itself. */
+/** `output`: from a terminal. `system`: from the runtime. */
 export const LOG_SOURCES = ['stdout', 'stderr', 'output', 'system'] as const;
 export type LogSource = (typeof LOG_SOURCES)[number];
 
-/** Usually one line with its line break; a long line comes in several chunks. */
+/** A line with its line break, or a part of a long line. */
 export interface LogChunk {
   source: LogSource;
   ts: string;
@@ -161,53 +151,41 @@ export interface LogChunk {
 
 export interface LogQuery {
   sources: ReadonlySet<LogSource>;
-  /** Only later chunks, in nanoseconds since 1970. Default: all. */
+  /** In nanoseconds since 1970, exclusive. */
   after: { stdout?: bigint; stderr?: bigint };
 }
 
 export interface Runtime {
   readonly name: string;
-  /**
-   * Undefined for a runtime that cannot lose its engine. While `connecting`, every member except `name` throws
-   * EngineUnavailableError.
-   */
+  /** While `connecting`, all members but `name` throw EngineUnavailableError. Undefined: the engine cannot be lost. */
   readonly engine?: EngineState;
   /** A UUID, constant for as long as the engine keeps its sandboxes. It is also the id of the worker. */
   readonly engineId: string;
-  /** The name of the machine, for operators. */
   readonly machine: string;
   readonly capacity: Capacity;
-  /** One sentence for the operator, with the limits of this runtime. */
+  /** For the operator. */
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
-  /** The largest and the smallest sandbox. `openFiles`: the largest `nofile` limit of the kernel, if known. */
+  /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
   readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number; openFiles?: number };
 
   /**
-   * Makes this process the one that acts on the engine. It drops cached state, because a predecessor acted until now.
-   * Only `close` and `logs` may be called earlier. `term` becomes invalid when the lease is lost; a successor may act
-   * from then on.
+   * Drops cached state: a predecessor acted until now. `term` becomes invalid when the lease is lost, and a successor
+   * may act.
    */
   takeOver(term: { readonly valid: boolean }): Promise<void>;
-  /**
-   * Resolves when the run has started; a run that has already started is not started again. Throws StartRefusedError
-   * for a permanent refusal.
-   */
+  /** Idempotent for each run. Throws StartRefusedError. */
   start(run: Run, signal: AbortSignal): Promise<void>;
-  /** Asks the sandbox to end, and kills it after `graceMs`. Resolves when it has ended. Idempotent. */
+  /** Kills the sandbox after `graceMs`. Resolves when it has ended. Idempotent. */
   stop(sandboxId: string, graceMs: number): Promise<void>;
-  /** Removes the sandbox with its disk. Idempotent. */
+  /** Idempotent. */
   destroy(sandboxId: string): Promise<void>;
-  /** Everything that the engine keeps for this installation. */
   list(): Promise<Holding[]>;
-  /** The activity of running sandboxes. Unknown sandboxes are left out. */
+  /** Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
-  /**
-   * Follows the log until the run ends or the signal aborts. For a stopped sandbox it yields the existing log, for an
-   * unknown one nothing. A process without the lease may call it: it only reads.
-   */
+  /** Follows the log until the run ends. A process without the lease may call it. */
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk>;
-  /** Yields after a change. It may miss changes: `list` is authoritative. */
+  /** Yields after a change. It may miss changes. */
   watch(signal: AbortSignal): AsyncIterable<void>;
   close(): Promise<void>;
 }

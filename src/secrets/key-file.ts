@@ -5,7 +5,7 @@ import { Keyring } from './keyring.js';
 
 export type KeySource = { keys: string } | { file: string };
 
-/** The name of the source, for messages. */
+/** For messages. */
 export function describeSource(source: KeySource): string {
   return 'file' in source ? source.file : 'SANDKEEP_SECRET_KEYS';
 }
@@ -20,10 +20,7 @@ export function keySourceOf({
   return secretKeys === undefined ? { file: secretKeysFile } : { keys: secretKeys };
 }
 
-/**
- * Returns a getter of the current keys. It reads a changed file again, so a rotation needs no restart. Throws
- * ExplainedError when there is no key, or when others may read the file.
- */
+/** A getter of the current keys, which reads a changed file again. Throws ExplainedError. */
 export function openKeyring(source: KeySource): () => Keyring {
   if ('keys' in source) {
     const keyring = Keyring.parse(source.keys, describeSource(source));
@@ -32,12 +29,11 @@ export function openKeyring(source: KeySource): () => Keyring {
   return privateFile(source.file, makeKeyLine, (text) => Keyring.parse(text, source.file));
 }
 
-/** The keys, if they exist. Creates none. */
 export function findKeyring(source: KeySource): Keyring | undefined {
   return 'file' in source && !existsSync(source.file) ? undefined : openKeyring(source)();
 }
 
-/** Adds a key that seals from now on; the previous keys still open. */
+/** It seals from now on. */
 export function addKey(file: string): void {
   createPrivateFile(file, makeKeyLine);
   writeFileAtomicallySync(file, `${makeKeyLine()}${readFileSync(file, 'utf8')}`, { replace: true });

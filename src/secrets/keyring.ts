@@ -21,10 +21,7 @@ export interface Sealed {
 export class Keyring {
   private constructor(private readonly keys: readonly [Key, ...Key[]]) {}
 
-  /**
-   * Parses base64 of 32 bytes for each key, separated by whitespace or commas. `source`: named in errors. Throws
-   * ExplainedError without any key material in it.
-   */
+  /** Base64 of 32 bytes for each key, separated by whitespace or commas. Throws ExplainedError without key material. */
   static parse(text: string, source: string): Keyring {
     const [first, ...rest] = text.split(/[\s,]+/).filter((word) => word !== '');
     if (first === undefined)
@@ -52,7 +49,7 @@ export class Keyring {
     return this.keys[0].id;
   }
 
-  /** HMAC-SHA-256 of a text under each key, the current key first. `purpose`: separates uses of the same text. */
+  /** HMAC-SHA-256 under each key, the current one first. `purpose` separates uses of the same text. */
   macs(purpose: string, text: string): readonly [Buffer, ...Buffer[]] {
     const mac = ({ secret }: Key) =>
       createHmac('sha256', createHmac('sha256', secret).update(purpose).digest()).update(text).digest();
@@ -64,7 +61,6 @@ export class Keyring {
     return this.keys.some(({ id }) => id === keyId);
   }
 
-  /** `associatedData`: names the owner of the secret. Other data does not open it. */
   seal(text: string, about: string): Sealed {
     const [key] = this.keys;
     const nonce = randomBytes(NONCE_BYTES);

@@ -70,10 +70,7 @@ function open(keyring: Keyring, row: SecretRow): string {
   return text;
 }
 
-/**
- * Throws ExplainedError when this service lacks the key under which its installation seals. `source`: named in the
- * message.
- */
+/** Throws ExplainedError when this service lacks the key under which its installation seals. */
 export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Promise<void> {
   const keyId = await agreeOnSecretKey(sql, keyring.currentId);
   if (keyring.has(keyId)) return;
@@ -84,7 +81,7 @@ export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Pro
 
 const BATCH = 200;
 
-/** Seals every secret under the current key. Returns the number of changed secrets. */
+/** Returns the number of changed secrets. */
 export async function resealAll(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   const keys = keyring();
   let count = 0;
@@ -112,7 +109,7 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
   }
 }
 
-/** Deletes every secret. New ones are sealed under the current key. Returns the number of deleted secrets. */
+/** Returns the number of deleted secrets. */
 export async function forgetAll(pool: Pool, { currentId }: Keyring, actor: EventActor): Promise<number> {
   return inTransaction(pool, async (tx) => {
     const deleted = await deleteAllSecrets(tx);

@@ -13,10 +13,7 @@ export async function organizationsDue(sql: Sql, dueAt: Instant): Promise<string
   return rows.map(({ org_id }) => org_id);
 }
 
-/**
- * Claims the volume with the oldest reading by setting its time to `heldAs`. A claim that leads to no reading expires
- * an interval after that.
- */
+/** A claim without a reading expires an interval after `heldAs`. */
 export async function claimUnsampled(
   sql: Sql,
   orgId: string,
@@ -44,10 +41,7 @@ export async function setSampled(sql: Sql, orgId: string, id: string, at: Instan
   await sql.query('update volumes set sampled_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
 }
 
-/**
- * Ends the previous interval at `at`. The new one ends at `until` or at a later reading, so intervals never overlap,
- * even after a clock change. 1/1024 is a finite decimal: nothing is rounded.
- */
+/** Ends the previous interval; intervals never overlap, even after a clock change. 1/1024 is a finite decimal. */
 export async function insertReading(
   sql: Sql,
   orgId: string,

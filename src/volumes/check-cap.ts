@@ -3,10 +3,7 @@ import { ApiError } from '../http/errors.js';
 import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
 
-/**
- * Refuses a cap above the storage limit of the organization, and no cap where there is a limit: nothing would enforce
- * it.
- */
+/** A storage limit requires a cap: nothing else would enforce it. */
 export async function checkCap(sql: Sql, orgId: string, capacityGib: number | null): Promise<void> {
   const limits = await getLimits(sql, orgId);
   const most = limits ? storageLimit(limits) : null;

@@ -7,7 +7,6 @@ import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { endAccruals } from './accrual-queries.js';
 import { lockVolume, sandboxesMounting, setDeleting } from './queries.js';
 
-/** Schedules the deletion of an unused managed volume, which can be restored until `purge_at`. Idempotent. */
 export async function remove(ctx: Context, caller: Writer, id: string): Promise<{ message: string }> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx) => {

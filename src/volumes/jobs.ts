@@ -7,8 +7,8 @@ import { isRemoved, lockDueVolumes, setRemoved } from './queries.js';
 const BATCH = 100;
 
 /**
- * Purges volumes past their `purge_at`; accruals stay. The row is removed before the data. A crash in between leaves
- * data for `removeLeftData`; the reverse order could leave a restorable volume without data.
+ * Removes rows before data. A crash in between leaves data for `removeLeftData`; the reverse could restore an empty
+ * volume.
  */
 export async function purgeDueVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
   let purged: number;
@@ -34,10 +34,7 @@ export async function purgeDueVolumes(ctx: Context, signal: AbortSignal): Promis
   } while (purged === BATCH && !signal.aborted);
 }
 
-/**
- * Removes remaining data of purged volumes: after a crash, a failure, or a purge by another host. Unknown directories
- * stay, as they may belong to another installation.
- */
+/** Unknown directories stay: they may belong to another installation. */
 export async function removeLeftData(ctx: Context, signal: AbortSignal): Promise<void> {
   for (const { orgId, volumeId } of await ctx.volumes.list()) {
     if (signal.aborted) return;

@@ -37,7 +37,7 @@ export async function insertVolume(
   return rows[0]!;
 }
 
-/** Active volumes come first: clients take the first one of a name. */
+/** Clients take the first volume of a name. */
 export async function listVolumes(
   sql: Sql,
   orgId: string,
@@ -76,7 +76,7 @@ export async function lockVolume(sql: Sql, orgId: string, id: string): Promise<V
   return rows[0];
 }
 
-/** Keeps the volumes from being deleted while a sandbox that mounts them is created. */
+/** Locks them against deletion while a sandbox is created. */
 export async function lockActiveVolumes(
   sql: Sql,
   orgId: string,
@@ -131,7 +131,6 @@ export async function updateVolume(
   return rows[0]!;
 }
 
-/** Skips volumes that another worker has locked. */
 export async function lockDueVolumes(
   sql: Sql,
   at: Instant,
@@ -152,7 +151,6 @@ export async function setRemoved(sql: Sql, orgId: string, id: string, at: Instan
   await sql.query('update volumes set removed_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
 }
 
-/** False for an unknown volume. */
 export async function isRemoved(sql: Sql, orgId: string, id: string): Promise<boolean> {
   const { rows } = await sql.query(
     'select 1 from volumes where org_id = $1 and id = $2 and removed_at is not null',
@@ -161,7 +159,7 @@ export async function isRemoved(sql: Sql, orgId: string, id: string): Promise<bo
   return rows.length > 0;
 }
 
-/** Of any status, sorted. */
+/** Of any status. */
 export async function sandboxesMounting(sql: Sql, orgId: string, volumeId: string): Promise<string[]> {
   const { rows } = await sql.query<{ name: string }>(
     `select s.name from sandbox_volumes m

@@ -8,7 +8,6 @@ import { presentVolume } from './present.js';
 import { lockVolume, setActive } from './queries.js';
 import type { VolumeResponse } from './schema.js';
 
-/** Cancels a deletion before `purge_at`. Idempotent. */
 export async function restore(ctx: Context, caller: Writer, id: string): Promise<VolumeResponse> {
   const { orgId, actor } = caller;
   let name: string | null = null;

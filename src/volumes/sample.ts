@@ -5,20 +5,16 @@ import { sleep } from '../lib/sleep.js';
 import { claimUnsampled, insertReading, organizationsDue, setSampled } from './accrual-queries.js';
 import { lockVolume } from './queries.js';
 
-/** Concurrent readings, each of another organization. */
+/** Each of another organization. */
 const AT_ONCE = 4;
-/** A reading counts for this many intervals, as the next one may be late or fail. */
+/** The next reading may be late or fail. */
 const INTERVALS = 2;
-/** A failed reading is retried after this part of an interval. */
 const TRIES_PER_INTERVAL = 6;
 /** Enough for millions of files. */
 const LONGEST_READING_MS = 5 * 60_000;
 const LOOK_EVERY_MS = 1_000;
 
-/**
- * Measures every volume whose reading is an interval old. Workers claim different volumes, for a sixth of an interval;
- * then an interrupted or failed reading is retried.
- */
+/** Claims expire after a part of an interval, so that interrupted and failed readings are retried. */
 export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
   const shares = makeShares();
   const busy = new Map<string, Promise<void>>();
@@ -61,8 +57,8 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
 }
 
 /**
- * Shares the measuring time evenly among organizations, so that many short readings do not wait for a few long ones. A
- * new organization starts at the current minimum: idle time saves up nothing.
+ * Measures organizations with little used time first. A new one starts at the current minimum, so idle time saves up
+ * nothing.
  */
 function makeShares(): {
   join(coming: readonly string[], there: readonly string[]): void;
@@ -83,7 +79,6 @@ function makeShares(): {
   };
 }
 
-/** False when no volume is due. */
 async function readNext(ctx: Context, orgId: string, signal: AbortSignal): Promise<boolean> {
   const interval = ctx.settings.volumeSampleMs;
   const dueAt = addMillis(ctx.now(), -interval);

@@ -14,7 +14,6 @@ import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
 
 type Change = Pick<VolumeRow, 'capacity_gib' | 'labels'>;
 
-/** Labels are replaced as a whole. A null cap removes it; the host volume cannot have one. */
 export async function update(
   ctx: Context,
   caller: Writer,

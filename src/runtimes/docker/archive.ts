@@ -3,19 +3,17 @@ import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
 import { statusOf } from './errors.js';
 
-/** Reads and writes files of a container through the engine, which confines paths to the root of the container. */
-
 export type Entry =
   | { name: string; type: 'file'; mode: number; content: Buffer; uid?: number; gid?: number }
   | { name: string; type: 'directory'; mode: number }
   | { name: string; type: 'symlink'; target: string };
 
-/** Like lstat(2), of a path in a container. */
+/** Like lstat(2). */
 export interface PathStat {
   type: 'file' | 'directory' | 'symlink' | 'other';
   mode: number;
   size: number;
-  /** The target of a symlink, as an absolute path in the container. */
+  /** Absolute. */
   target: string;
 }
 
@@ -24,7 +22,6 @@ const TYPE_BITS = 0x8f280000;
 const DIRECTORY_BIT = 0x80000000;
 const SYMLINK_BIT = 0x08000000;
 
-/** Names of entries are paths from the root of the container. */
 export async function writeEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
   const archive = pack();
   for (const entry of entries) {
@@ -60,8 +57,7 @@ export async function statPath(container: Docker.Container, path: string): Promi
     const { mode, size, linkTarget } = JSON.parse(text) as { mode: number; size: number; linkTarget: string };
     return { type: typeOf(mode), mode: mode & 0o777, size, target: linkTarget };
   } catch (error) {
-    // The engine answers 500, without a message, when a parent is not a directory. Any other cause of a 500 fails the
-    // later write.
+    // The engine answers 500 when a parent is not a directory. Any other cause fails the later write.
     if ([404, 500].includes(statusOf(error) ?? 0)) return undefined;
     throw error;
   }

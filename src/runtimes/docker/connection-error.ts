@@ -3,7 +3,6 @@ export interface ConnectionProblem {
   remedy: string;
 }
 
-/** `error`: from the first request to the engine. */
 export function explainConnectionError(error: unknown, socket: string): ConnectionProblem {
   const { code, message } = error as NodeJS.ErrnoException;
   switch (code) {

@@ -1,10 +1,7 @@
 import { microsOf, parseInstant, type Instant } from '../../lib/instant.js';
 import type { Run } from '../runtime.js';
 
-/**
- * Labels of a container are immutable, its name is not. So the name has the latest run, and the start time from before
- * that run in microseconds (base 36; `0`: never started). The run has started if the engine's start time differs.
- */
+/** A container can change its name, not its labels: the name has the latest run and the start time before that run. */
 export function containerName({ sandboxId, runId }: Run, startedAt: Instant | null): string {
   return `sandkeep-${sandboxId}-${runId}-${baselineOf(startedAt)}`;
 }
@@ -16,7 +13,7 @@ export function parseContainerName(
   return match ? { sandboxId: match[1]!, runId: match[2]!, baseline: match[3]! } : undefined;
 }
 
-/** Whether the container has not started since it was given the run in its name. */
+/** The run in the name has not started while the start time is still the one from before it. */
 export function isBaseline(startedAt: Instant | null, baseline: string): boolean {
   return baselineOf(startedAt) === baseline;
 }

@@ -6,11 +6,10 @@ import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './gue
 import type { ImageConfig } from './image.js';
 import type { Bind } from './mounts/staging-directory.js';
 
-/** The installation of an object. Other installations on the engine leave it alone. */
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
 export const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
-/** Prefixes the labels of users: other programs on the machine react to labels, and must not obey those of a tenant. */
+/** Other programs on the machine react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'dev.sandkeep.label.';
 
 const MIB = 1024 * 1024;
@@ -19,7 +18,7 @@ const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 const PIDS_LIMIT = 1024;
 const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
-/** For package managers, and for daemons that drop privileges. `restricted` sandboxes have none. */
+/** For package managers, and for daemons that drop privileges. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
 export function containerLabels({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
@@ -54,9 +53,8 @@ export function containerOptions(
     StopSignal: 'SIGTERM',
     ...(spec.user === null ? {} : { User: spec.user }),
     ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
-    // The pause container owns the host name of a joined network.
     ...(network.startsWith('container:') ? {} : { Hostname: spec.hostname ?? sandboxId }),
-    // A shell or interpreter without a script waits for input; with a closed standard input it would end.
+    // A shell or interpreter without a script would end without standard input.
     OpenStdin: true,
     HostConfig: {
       NanoCpus: spec.vcpus * 1e9,
@@ -70,7 +68,7 @@ export function containerOptions(
       NetworkMode: network,
       Ulimits: spec.rlimits.map(ulimitOf),
       Tmpfs: tmpfsOf(spec),
-      // The source of a volume has the mount flags. With `ReadOnly` the engine would replace them.
+      // With `ReadOnly` the engine would replace the mount flags of the source.
       Mounts: [
         init.mount,
         ...binds.map(({ source, target, readonly = false }) => ({
@@ -87,7 +85,6 @@ export function containerOptions(
   };
 }
 
-/** The scripts come last on the PATH. A PATH in the request replaces it. */
 function envOf({ env, scripts }: RunSpec, { path }: ImageConfig): string[] {
   const entries = env.map(({ key, value }) => `${key}=${value}`);
   if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;

@@ -8,7 +8,7 @@ export function ulimitOf({ resource, soft, hard }: RunSpec['rlimits'][number]): 
   return { Name: resource, Soft: signed(soft), Hard: signed(hard) };
 }
 
-/** Returns a bigint where a number would be rounded; the types of the client allow only numbers. */
+/** A bigint where a number would be rounded; the types of the client know only numbers. */
 function signed(value: Integer): number {
   const wrapped = BigInt.asIntN(64, BigInt(value));
   const number = Number(wrapped);

@@ -8,7 +8,7 @@ import { hasDiskQuota, type StorageInfo } from './disk-quota.js';
 import { explainNoMounts } from './mounts/mount-probe.js';
 import { StagingDirectory } from './mounts/staging-directory.js';
 
-/** In memory: a reboot empties it, as it ends the mounts. */
+/** In memory, so that a reboot empties it. */
 const MOUNTS_DIRECTORY = '/run/sandkeep';
 
 /** Runtime classes that share the kernel, so that flags of an outer mount hold inside. */
@@ -23,11 +23,11 @@ export interface CapabilityInfo extends StorageInfo {
 export interface DetectedCapabilities {
   capabilities: Capability[];
   mounts: StagingDirectory;
-  /** Missing features with their reasons, for the operator. */
+  /** For the operator. */
   missing: string[];
 }
 
-/** Probes which limits this engine enforces. Throws ExplainedError for an unknown runtime class. */
+/** Throws ExplainedError for an unknown runtime class. */
 export async function detectCapabilities(
   docker: Docker,
   info: CapabilityInfo,
@@ -70,7 +70,7 @@ function checkRuntimeClass({ Runtimes }: CapabilityInfo, runtimeClass: string | 
   );
 }
 
-/** Whether processes run on this kernel, so that its mount flags and network rules apply to them. */
+/** Processes on this kernel obey its mount flags and network rules. */
 export function sharesKernel(
   { Runtimes, DefaultRuntime }: CapabilityInfo,
   runtimeClass = DefaultRuntime,

@@ -14,14 +14,11 @@ export interface StorageInfo {
   DriverStatus: [key: string, value: string][] | null;
 }
 
-/**
- * Probes whether the engine limits the size of a container's disk: creates a container from an empty image, without
- * starting it.
- */
+/** Probes the quota by a container from an empty image. */
 export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: StorageInfo): Promise<boolean> {
   if (!DRIVERS_WITH_QUOTA.has(Driver)) return false;
   const below = DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
-  // overlay2 has project quotas on xfs only. Skipping the probe saves time at each start.
+  // overlay2 has project quotas on xfs only.
   if (Driver === 'overlay2' && below !== 'xfs') return false;
   const image = `sandkeep-probe:${randomUUID()}`;
   try {
@@ -53,7 +50,7 @@ async function importEmpty(docker: Docker, image: string): Promise<void> {
   });
 }
 
-/** A volume that an image declares is outside the disk limit. Throws StartRefusedError. */
+/** A volume of the image is outside the disk limit. Throws StartRefusedError. */
 export function checkDiskLimit({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
   const open = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
   if (diskMib === null || open === undefined) return;

@@ -6,7 +6,7 @@ import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
 import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
 
-/** The answer of `GET /info`, as far as it is used. */
+/** The answer of `GET /info`. */
 export interface EngineInfo extends CapabilityInfo {
   ID: string;
   Name: string;
@@ -18,19 +18,17 @@ export interface EngineInfo extends CapabilityInfo {
   ServerVersion: string;
 }
 
-/** The namespace of engine ids (RFC 9562, version 5). */
+/** For UUIDs of version 5 (RFC 9562). */
 const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
 
 export function capacityOf(info: EngineInfo): Capacity {
   return {
     vcpus: info.NCPU * CPU_OVERCOMMIT,
     memoryMib: memoryOf(info),
-    // Without a quota there is no disk limit to count.
     diskMib: null,
   };
 }
 
-/** The limits of one sandbox. */
 export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['bounds'] {
   const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
   return {
@@ -44,10 +42,7 @@ function memoryOf({ MemTotal }: EngineInfo): number {
   return Math.floor(MemTotal / 1024 / 1024);
 }
 
-/**
- * Docker has a constant id. Podman invents a new one for each request; there the machine and the directory identify it.
- * `instanceId`: two installations on one engine are two workers.
- */
+/** Podman invents a new id for each request: there the machine and the directory identify the engine. */
 export async function engineIdOf(docker: Docker, info: EngineInfo, instanceId: string): Promise<string> {
   const again = (await docker.info()) as EngineInfo;
   const engine = info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;

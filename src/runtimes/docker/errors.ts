@@ -1,17 +1,16 @@
 import { RLIMIT_NAMES } from '../../sandboxes/spec/schema.js';
 
-/** The HTTP status of the engine's answer; undefined without an answer. */
+/** Undefined without an answer. */
 export function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
 }
 
-/** The message of the engine, without the wording of the client library. */
 export function engineMessage(error: unknown): string {
   const { json, message } = error as { json?: { message?: string }; message?: string };
   return json?.message ?? message ?? String(error);
 }
 
-/** For a catch: ignores answers with these statuses. */
+/** For a catch. */
 export function ignoreStatus(...statuses: number[]): (error: unknown) => undefined {
   return (error) => {
     if (!statuses.includes(statusOf(error) ?? 0)) throw error;
@@ -19,11 +18,10 @@ export function ignoreStatus(...statuses: number[]): (error: unknown) => undefin
   };
 }
 
-/** The components of an engine prefix an error, the outermost first. */
 const PREFIXES =
   /^(?:failed to create (?:shim )?task(?: for container)?: |failed to create shim: |OCI runtime (?:create|start) failed: |\w+ (?:create|start) failed: |container_linux\.go:\d+: |process_linux\.go:\d+: |starting container process caused: |unable to start container process: |error during container init: )+/;
 
-/** A start failure for users: without names of engine components, with paths of the guest instead of the machine. */
+/** Removes names of engine components and paths of the machine. */
 export function explainStartFailure(said: string): string {
   return said
     .replace(PREFIXES, '')

@@ -9,21 +9,17 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
 import { engineMessage, ignoreStatus, statusOf } from './errors.js';
 
-/**
- * Process 1 of every container, from `guest/init.c`. Sandboxes mount it read-only from a volume, so they cannot change
- * it.
- */
+/** Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they mount its volume read-only. */
 
 const DIRECTORY = '/.sandkeep/bin';
 export const INIT_PROGRAM = `${DIRECTORY}/init`;
-/** All installations on an engine share the image, the volume and the filler container with this label. */
+/** All installations on an engine share the objects with this label. */
 export const INIT_LABEL = 'dev.sandkeep.init';
 
 const NOT_FOUND = 404;
 const CONFLICT = 409;
 const NOT_MODIFIED = 304;
 
-/** The names of processors in Docker and Podman. */
 const BUILDS: Record<string, string> = {
   x86_64: 'init-x86_64',
   amd64: 'init-x86_64',
@@ -38,7 +34,6 @@ const LAST_REALTIME = 64;
 export interface InitOptions {
   /** Empty: process 1 only keeps the sandbox up. */
   command: readonly string[];
-  /** Whether the sandbox ends with the command and takes over its exit code. */
   untilExit: boolean;
   stopSignal: number;
 }
@@ -50,7 +45,6 @@ export class GuestInit {
   private readonly program: Buffer;
   private filling: Promise<void> | undefined;
 
-  /** Throws ExplainedError for a processor without a build. */
   constructor(
     private readonly docker: Docker,
     architecture: string,
@@ -90,8 +84,8 @@ export class GuestInit {
   }
 
   /**
-   * Fills the volume: the engine copies the image's directory into an empty volume when the filler container mounts it.
-   * Then the filler runs the program, which proves that the copy is complete.
+   * The engine fills the volume from the image when the container mounts it. A run of the program proves the copy
+   * complete.
    */
   async ensureVolume(): Promise<void> {
     this.filling ??= this.ensureFilled().finally(() => (this.filling = undefined));
@@ -109,7 +103,7 @@ export class GuestInit {
     if (await this.isFilled()) return;
     await this.ensureImage();
     if ((await this.fill()) === undefined) return;
-    // The engine died during an earlier copy. No sandbox has started from this volume.
+    // The engine died during an earlier copy.
     await this.docker
       .getContainer(this.volume)
       .remove({ force: true })
@@ -125,7 +119,7 @@ export class GuestInit {
     return found !== undefined && found.State.Status === 'exited' && found.State.ExitCode === 0;
   }
 
-  /** Returns the reason when the program does not run from the volume. */
+  /** Returns a failure. */
   private async fill(): Promise<string | undefined> {
     await this.docker.createVolume({ Name: this.volume, Labels: { [INIT_LABEL]: 'volume' } });
     const { mount } = this;
@@ -166,7 +160,7 @@ export function initArguments({ command, untilExit, stopSignal }: InitOptions): 
   return [...(untilExit ? ['--until-exit'] : []), `--stop-signal=${stopSignal}`, '--', ...command];
 }
 
-/** Accepts forms such as `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */
+/** Accepts `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */
 export function signalNumber(name: string | undefined): number {
   const { signals } = constants;
   const word = (name ?? '').toUpperCase().replace(/^SIG/, '');

@@ -6,10 +6,9 @@ const PULL_TIMEOUT_MS = 20 * 60_000;
 
 export interface ImageConfig {
   entrypoint: string[];
-  /** By name or number. */
   stopSignal: string | undefined;
   path: string | null;
-  /** Volumes that the image declares. They are outside the disk of a container. */
+  /** These are outside the disk of a container. */
   volumes: string[];
 }
 
@@ -19,7 +18,7 @@ export interface RegistryAuth {
   password: string;
 }
 
-/** Pulls the image if the policy says so. Throws StartRefusedError when the image is not available. */
+/** Throws StartRefusedError when the image is not available. */
 export async function ensureImage(
   docker: Docker,
   { image, pullPolicy }: RunSpec,
@@ -60,7 +59,6 @@ async function inspect(docker: Docker, image: string): Promise<ImageConfig | und
       entrypoint: [Config?.Entrypoint ?? []].flat(),
       stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
       path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
-      // Null for an image without volumes.
       volumes: Object.keys(Config?.Volumes ?? {}),
     };
   } catch (error) {
@@ -76,7 +74,7 @@ async function pull(docker: Docker, image: string, signal: AbortSignal, auth?: R
   });
   await new Promise<void>((resolve, reject) => {
     docker.modem.followProgress(stream, (broken, lines: { error?: string }[] | null) => {
-      // An error after the first byte arrives as a line, which the client library ignores.
+      // The client library ignores errors after the first byte.
       const failed = lines?.find(({ error }) => error !== undefined);
       const error = broken ?? (failed && new Error(failed.error));
       if (error) reject(error);

@@ -5,12 +5,11 @@ import { ORG_LABEL } from './container.js';
 import { ignoreStatus } from './errors.js';
 
 interface Inspected {
-  /** Name and state. Empty: inspect again. */
   fingerprint: string;
   holding: Holding;
 }
 
-/** Inspects the containers of sandboxes. An unchanged container is inspected once: each inspection costs a request. */
+/** Inspects containers of sandboxes again only after a change: each inspection costs a request. */
 export class InspectCache {
   private entries = new Map<string, Inspected>();
 
@@ -20,7 +19,6 @@ export class InspectCache {
     this.entries.clear();
   }
 
-  /** The containers of these sandboxes in the latest list. */
   containersOf(sandboxIds: readonly string[]): { id: string; sandboxId: string }[] {
     const wanted = new Set(sandboxIds);
     return [...this.entries].flatMap(
@@ -53,14 +51,14 @@ export class InspectCache {
     try {
       inspected = await this.inspect(container.Id);
     } catch (error) {
-      // The engine fails for this container only. Its previous record of the same run remains valid; without one the
-      // list fails, because a missing run would be recorded as lost.
+      // The engine fails for this container only. Without a previous record the list fails: a missing run would count
+      // as lost.
       if (cached === undefined || parseContainerName(container.Names[0]!)?.runId !== cached.holding.runId)
         throw error;
       return cached;
     }
     if (!inspected) return undefined;
-    // The list and the inspection are two moments. A result is cached only when both agree.
+    // Another state in the list means that the container changed in between.
     const settled = inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared';
     return { fingerprint: settled ? fingerprint : '', holding: inspected.holding };
   }

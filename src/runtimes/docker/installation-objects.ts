@@ -19,7 +19,7 @@ export interface RemovableObjects {
 
 export interface InstallationObjects {
   removable: RemovableObjects;
-  /** Images and volumes that all installations share, and that containers of others use. */
+  /** All installations share these. */
   inUse: EngineObject[];
 }
 
@@ -47,7 +47,7 @@ export async function findInstallationObjects(
   const fillers = all.filter((container) => isFiller(container) && !isOurs(container));
   const others = all.filter((container) => !isOurs(container) && !isFiller(container));
   const mountedByOthers = new Set(others.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
-  // A running filler fills the volume for an installation that is about to use it.
+  // It fills the volume for an installation that is about to use it.
   for (const { Names, State } of fillers) {
     if (State !== 'exited') mountedByOthers.add((Names[0] ?? '').slice(1));
   }
@@ -81,7 +81,6 @@ export async function findInstallationObjects(
 
 const OWN_IMAGES = 'sandkeep/';
 
-/** An object that is already gone is no error. */
 export async function removeObjects(
   docker: Docker,
   { containers, networks, volumes, images }: RemovableObjects,

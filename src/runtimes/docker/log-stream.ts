@@ -2,10 +2,7 @@ import type { LogChunk, LogQuery } from '../runtime.js';
 
 const HEADER_BYTES = 8;
 
-/**
- * Demultiplexes the engine's log stream. A frame has eight header bytes (stream, three zeros, length), then its time
- * and text. A long line spans frames, which may split a character: the decoder of each stream keeps the partial bytes.
- */
+/** Demultiplexes the engine's log stream. Frames have an eight-byte header and may split a character of a long line. */
 export async function* readLogStream(
   chunks: AsyncIterable<Buffer>,
   { sources, after }: LogQuery,
@@ -52,7 +49,7 @@ export function nanosOf(ts: string): bigint {
   return BigInt(millis) * 1_000_000n + BigInt((match[2] ?? '').padEnd(9, '0'));
 }
 
-/** In the engine's format: seconds, a point, nanoseconds. */
+/** Seconds, a point, nanoseconds. */
 export function sinceOf({ stdout = 0n, stderr = 0n }: LogQuery['after']): string {
   const first = stdout < stderr ? stdout : stderr;
   return `${first / 1_000_000_000n}.${String(first % 1_000_000_000n).padStart(9, '0')}`;

@@ -31,7 +31,7 @@ import { SandboxNetworks } from './network/sandbox-networks.js';
 
 export interface DockerOptions {
   socketPath: string;
-  /** A bridge network of the engine, or `none`. Default: one that the runtime creates. */
+  /** A bridge network of the engine, or `none`. Default: one of the installation's own. */
   network?: string | undefined;
   /** Default: the resolvers of the machine. */
   resolvers?: readonly string[];
@@ -40,14 +40,10 @@ export interface DockerOptions {
   /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
-  /** Overrides the capacity of the machine. */
   capacity?: Partial<Capacity>;
 }
 
-/**
- * Runs sandboxes as containers through the Docker Engine API (Docker or Podman). Each sandbox has one container, whose
- * disk survives its runs; `container-name.ts` tells the runs apart.
- */
+/** Runs sandboxes as containers of Docker or Podman. Each sandbox has one container, whose disk survives its runs. */
 export class DockerRuntime implements Runtime {
   readonly name = 'docker';
   readonly description: string;
@@ -78,7 +74,7 @@ export class DockerRuntime implements Runtime {
 
   /** Throws when no engine answers on the socket. */
   static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
-    // A time limit protects against an engine that hangs. Pulls, logs and events have none.
+    // For pulls, logs and events.
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
     const untimed = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
@@ -164,7 +160,6 @@ export class DockerRuntime implements Runtime {
         await this.docker
           .getContainer(found.Id)
           .remove({ force: true, v: true })
-          // Conflict: the engine is already removing it.
           .catch(ignoreStatus(NOT_FOUND, CONFLICT));
       }
       await this.networks.remove(sandboxId);
@@ -187,7 +182,6 @@ export class DockerRuntime implements Runtime {
       const stats = await this.docker
         .getContainer(id)
         .stats({ stream: false, 'one-shot': true })
-        // The others are still measured.
         .catch(() => undefined);
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
@@ -220,7 +214,7 @@ export class DockerRuntime implements Runtime {
         });
         for await (const _ of stream) yield;
       } catch {
-        // `list` reports a lost engine. The next iteration listens again.
+        // `list` reports a lost engine.
       }
       await sleep(1_000, signal);
     }
@@ -231,7 +225,6 @@ export class DockerRuntime implements Runtime {
     await this.detected.mounts.close();
   }
 
-  /** Prepares the existing container, if any, for this run. */
   private async prepare(run: Run): Promise<Docker.Container | 'has_run' | undefined> {
     const found = await this.findContainer(run.sandboxId);
     if (!found) return undefined;
@@ -240,7 +233,7 @@ export class DockerRuntime implements Runtime {
     const startedAt = parseEngineTime(State.StartedAt);
     const named = parseContainerName(Name);
     if (startedAt === null && hasFiles(run.spec)) {
-      // A crash may have left it without some of its files. It has no data of its own yet.
+      // A crash may have left it without some of its files.
       await container.remove({ force: true, v: true });
       return undefined;
     }

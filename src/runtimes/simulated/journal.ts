@@ -9,24 +9,20 @@ const { O_APPEND, O_WRONLY } = constants;
 type Entry = Holding | { sandboxId: string; removed: true };
 
 /**
- * The journal of a simulated engine: one holding, or its removal, on each line. Journals are numbered, and the highest
- * number counts. A process that takes over writes the next journal, if its lease was valid after it listed the files.
- * So neither a late write of a predecessor nor a delayed takeover reaches the current journal.
+ * One holding, or its removal, on each line. The file with the highest number counts. A takeover writes the next file,
+ * if its lease was valid after it listed the files: a late predecessor or a delayed takeover cannot change it.
  */
 export class SimulatedJournal {
   private constructor(private readonly file: number) {}
 
-  /**
-   * Starts the next journal with the current holdings, or with the whole history if `keepsAll`. Throws when the lease
-   * has ended, or when another process takes over at the same time.
-   */
+  /** Throws when the lease has ended, or when another process takes over at the same time. */
   static async takeOver(
     directory: string,
     term: { readonly valid: boolean },
     keepsAll: boolean,
   ): Promise<{ journal: SimulatedJournal; holdings: Map<string, Holding> }> {
     const before = await readdir(directory);
-    // Checked after `readdir`: a successor creates its file after this lease, so `before` cannot contain it.
+    // A successor creates its file after this lease, so `before` cannot contain it.
     if (!term.valid) throw new Error('the lease on the simulated engine has ended');
     const last = Math.max(0, ...before.map(numberOf));
     const lastFile = before.find((name) => numberOf(name) === last);
@@ -37,14 +33,13 @@ export class SimulatedJournal {
       // A truncated last line must not merge with the next one.
       const kept = keepsAll ? text.replace(/(?<=[^\n])$/, '\n') : [...holdings.values()].map(toLine).join('');
       await writeFileAtomically(path, kept, { replace: false });
-      // Two later takeovers may have created and removed this number: then a higher one exists.
+      // Later takeovers may have created and removed this number: then a higher one exists.
       if ((await readdir(directory)).some((name) => numberOf(name) > last + 1)) {
         await rm(path, { force: true });
         throw new Rival();
       }
       const journal = new SimulatedJournal(openSync(path, O_WRONLY | O_APPEND));
       const obsolete = before.filter((name) => numberOf(name) >= 0 || DRAFT.test(name));
-      // The next takeover removes the files that remain.
       for (const name of obsolete) await rm(join(directory, name), { force: true }).catch(() => undefined);
       return { journal, holdings };
     } catch (cause) {
@@ -88,7 +83,7 @@ function replay(text: string): Map<string, Holding> {
   return holdings;
 }
 
-/** Undefined for a line that a kill truncated; the runtime acted only after complete lines. */
+/** Undefined for a line that a kill truncated. */
 function parseLine(line: string): Entry | undefined {
   try {
     return JSON.parse(line) as Entry;

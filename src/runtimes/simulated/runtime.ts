@@ -20,19 +20,18 @@ import {
 import { SimulatedJournal } from './journal.js';
 
 export interface SimulatedOptions {
-  /** Durations in milliseconds. */
   startMs?: number;
   stopMs?: number;
-  /** Returns a reason to refuse the start, or undefined. */
+  /** Returns the reason of a refusal. */
   failStart?: (run: Run) => string | undefined;
   capacity?: Partial<Capacity>;
-  /** Keeps the whole history, so that tests can compare it with the store. Default: current holdings only. */
+  /** Keeps the whole history for comparison with the store. Default: false. */
   keepJournal?: boolean;
 }
 
 const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
 
-/** Keeps the records and times of sandboxes, but runs no processes: for first trials, load tests and fault tests. */
+/** Keeps the records and times of sandboxes, but runs no processes. */
 export class SimulatedRuntime implements Runtime {
   readonly name = 'simulated';
   readonly description = 'simulated: NOTHING RUNS and nothing is isolated; only the records are real';
@@ -44,7 +43,6 @@ export class SimulatedRuntime implements Runtime {
 
   private holdings = new Map<string, Holding>();
   private readonly cpuMicros = new Map<string, number>();
-  /** Every reader of a log listens. */
   private readonly changes = new EventEmitter().setMaxListeners(0);
   private journal: SimulatedJournal | undefined;
 
@@ -57,7 +55,7 @@ export class SimulatedRuntime implements Runtime {
   }
 
   async takeOver(term: { readonly valid: boolean }): Promise<void> {
-    // Forgets everything until the takeover succeeds: without a journal nothing may end.
+    // Without a journal nothing may end.
     this.holdings = new Map();
     await this.close();
     const { journal, holdings } = await SimulatedJournal.takeOver(
@@ -111,7 +109,7 @@ export class SimulatedRuntime implements Runtime {
       const held = this.holdings.get(sandboxId);
       return held?.runId === runId && held?.state === 'running';
     };
-    // Listens before the first chunk: the run may end while a caller reads it.
+    // The run may end while a caller reads the first chunk.
     const changes = on(this.changes, 'change', { signal });
     try {
       if (!runs()) return;

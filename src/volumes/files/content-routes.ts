@@ -15,7 +15,6 @@ import { write } from './write.js';
 const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 const OCTETS = 'application/octet-stream';
 
-/** Streams the bytes of files. */
 export function contentRoutes(app: App): void {
   app.get(
     `${BASE}/content`,

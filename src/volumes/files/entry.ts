@@ -7,10 +7,7 @@ import { fdPath, openForStat, splitPath, VolumePathError } from '../storage/gues
 import type { VolumeFile } from './schema.js';
 import type { VolumeTarget } from './target.js';
 
-/**
- * Links, pipes, sockets and devices are hidden: guests create them, and they may lead out of the volume. They can be
- * removed, renamed and replaced.
- */
+/** Links, pipes, sockets and devices are hidden: guests create them, and they may lead out of the volume. */
 export function isServed(stats: Stats): boolean {
   return stats.isFile() || stats.isDirectory();
 }
@@ -47,7 +44,6 @@ export async function openFile(
   }
 }
 
-/** Absolute, without redundant slashes and dots. */
 export function canonical(path: string): string {
   return `/${splitPath(path).join('/')}`;
 }

@@ -7,7 +7,7 @@ import type { VolumeFile } from './schema.js';
 import { findVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
-/** A list has no pages, so this bounds its memory and time. */
+/** A list has no pages. */
 const MOST_ENTRIES = 50_000;
 const AT_ONCE = 64;
 
@@ -57,7 +57,7 @@ async function namesIn(directory: FileHandle): Promise<string[]> {
   return names.toSorted((a, b) => (a < b ? -1 : 1));
 }
 
-/** Undefined for a name that is not UTF-8, which JSON cannot represent. */
+/** JSON cannot represent a name that is not UTF-8. */
 function textOf(name: Buffer): string | undefined {
   try {
     return utf8.decode(name);

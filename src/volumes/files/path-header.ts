@@ -23,11 +23,10 @@ export const RemoveHeaders = Type.Object({
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Padding is optional. */
 export function readPath({ 'x-msb-file-path': header }: { 'x-msb-file-path': string }): string {
   const digits = header.replace(/={1,2}$/, '');
   const bytes = Buffer.from(digits, 'base64url');
-  // Node ignores invalid digits and excess bits; each path has one encoding.
+  // Node ignores invalid digits and excess bits.
   if (digits === '' || bytes.toString('base64url') !== digits) throw notBase64();
   try {
     return utf8.decode(bytes);

@@ -7,7 +7,6 @@ import { translateErrors } from './translate-errors.js';
 
 const CHUNK_BYTES = 128 * 1024;
 
-/** `content` closes the file when it ends. */
 export async function read(
   ctx: Context,
   target: VolumeTarget,
@@ -27,10 +26,7 @@ function streamOf(file: FileHandle, size: number): Readable {
   return content;
 }
 
-/**
- * Yields exactly the promised `size`: appended bytes are left out. A truncated file breaks the answer off, so that no
- * client takes it for complete.
- */
+/** Exactly the promised `size`: a truncated file breaks the answer off, so that no client takes it for complete. */
 async function* bytesOf(file: FileHandle, size: number): AsyncIterable<Buffer> {
   for (let position = 0; position < size;) {
     const length = Math.min(CHUNK_BYTES, size - position);

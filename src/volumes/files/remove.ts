@@ -6,7 +6,6 @@ import { removeTree } from '../storage/remove-tree.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
-/** Removes a file, a link, or an empty directory; with `recursive`, a directory and its content. */
 export async function remove(
   ctx: Context,
   target: VolumeTarget,

@@ -6,7 +6,7 @@ import type { TransferRequest } from './schema.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
-/** As rename(2): a file replaces a file, a directory replaces an empty directory. Creates missing parents. */
+/** As rename(2). Creates missing parents. */
 export async function rename(
   ctx: Context,
   target: VolumeTarget,
@@ -18,7 +18,7 @@ export async function rename(
     const source = await ctx.volumes.openParent(orgId, volumeId, from);
     try {
       if (source.name === undefined) throw topStays();
-      // Fails before it creates directories for a missing source.
+      // A missing source must not leave new directories.
       await lstat(fdPath(source.parent, source.name));
       const destination = await ctx.volumes.openParent(orgId, volumeId, to, { make: true });
       try {

@@ -12,9 +12,8 @@ const NEW_FILE_MODE = 0o666;
 const LEFT_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Atomically replaces a file or link: `fill` writes a file outside of the guests' view, which then takes the name.
- * Among concurrent writes the last one wins. A replaced file passes on its permissions, without setuid and setgid;
- * otherwise `like` does. Default: any guest user may write.
+ * Atomic: `fill` writes outside of the guests' view. The new file has the permissions of the replaced one, without
+ * setuid and setgid, or those of `like`.
  */
 export async function replaceFile(
   ctx: Context,

@@ -21,10 +21,7 @@ import {
 } from './schema.js';
 import { exists, stat } from './stat.js';
 
-/**
- * File operations record no audit events: guests change files without the service, and one event for each file would
- * bury the others.
- */
+/** No audit events: guests change files without the service, and the events would bury the others. */
 export function volumeFileRoutes(app: App): void {
   app.get(
     BASE,

@@ -13,7 +13,7 @@ export async function findVolume(ctx: Context, { orgId, volumeId }: VolumeTarget
   return volume;
 }
 
-/** Refuses a volume that is being deleted: a restore must bring it back unchanged. */
+/** A restore must bring a deleted volume back unchanged. */
 export async function findWritableVolume(ctx: Context, target: VolumeTarget): Promise<VolumeRow> {
   const volume = await findVolume(ctx, target);
   if (volume.status === 'deleting') throw new ApiError('volume_deleting');

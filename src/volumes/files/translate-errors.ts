@@ -5,7 +5,6 @@ const OF_PATHS: Record<VolumePathErrorKind, ErrorName> = {
   invalid: 'invalid_volume_path',
   not_found: 'volume_file_not_found',
   not_a_directory: 'invalid_volume_path',
-  // Hidden, like links themselves.
   symlink: 'volume_file_not_found',
   unsupported: 'not_supported',
 };
@@ -27,7 +26,6 @@ const OF_THE_SYSTEM: Record<string, ErrorName> = {
   EROFS: 'volume_file_forbidden',
 };
 
-/** Runs `work` and translates its errors to the catalogue. */
 export async function translateErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();

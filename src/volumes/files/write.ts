@@ -11,8 +11,8 @@ import { translateErrors } from './translate-errors.js';
 const GIB = 1024 ** 3;
 
 /**
- * Writes the body of a request to a file. `length`: announced, in bytes. `onComplete` gets the SHA-256 of the body
- * before the volume changes. A capped volume limits the size of one file only: guests change the total at any time.
+ * Creates missing parents. `onComplete` gets the SHA-256 of the body before the volume changes. The cap limits each
+ * file: guests change the total at any time.
  */
 export async function write(
   ctx: Context,
@@ -55,7 +55,6 @@ async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, p
     await parent.close();
     if (name === undefined) throw new VolumePathError('invalid', 'the top of the volume is a directory');
   } catch (error) {
-    // `replaceFile` creates missing parents.
     if (!(error instanceof VolumePathError && error.kind === 'not_found')) throw error;
   }
 }
@@ -75,7 +74,7 @@ async function* within(most: number, body: Readable, hash: Hash): AsyncIterable<
       yield chunk;
     }
   } catch (error) {
-    // The client is gone. An ApiError keeps its fault out of the error log.
+    // The client is gone; an ApiError is not logged as an error.
     if (error === body.errored)
       throw new ApiError('invalid_request', 'the body is incomplete: send it again');
     throw error;

@@ -7,9 +7,8 @@ const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
 const KEPT = 200;
 
 /**
- * The KiB of a directory on disk; undefined when it is missing. du(1) handles trees of any depth that guests change
- * meanwhile, follows no symlinks and stays on one file system. Throws when a part is unreadable: du's sum would be too
- * small.
+ * In KiB; undefined without a directory. du(1) handles any depth and concurrent changes. Throws when a part is
+ * unreadable: the sum would be too small.
  */
 export async function measure(directory: string, signal: AbortSignal): Promise<number | undefined> {
   const child = spawn('du', ['-skx', '--', directory], {
@@ -27,7 +26,7 @@ export async function measure(directory: string, signal: AbortSignal): Promise<n
   throw new Error(`du ended with ${code ?? 'a signal'}: ${complaint() ?? 'no sum'}`);
 }
 
-/** Returns the first error, other than a removed file, in bounded memory. */
+/** The first error other than a removed file. */
 function watchComplaints(stderr: NodeJS.ReadableStream): () => string | undefined {
   let first: string | undefined;
   let line = '';

@@ -2,7 +2,7 @@ import { constants, type Stats } from 'node:fs';
 import { lstat, mkdir, open, type FileHandle } from 'node:fs/promises';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
-/** Node does not export it. The same on all of Node's Linux platforms. */
+/** Node does not export it. */
 const O_PATH = 0o10000000;
 
 /** The limits of Linux, in bytes. */
@@ -10,7 +10,6 @@ const PATH_BYTES = 4096;
 const NAME_BYTES = 255;
 
 export type VolumePathErrorKind =
-  /** `..`, U+0000 or too long. */
   | 'invalid'
   | 'not_found'
   | 'not_a_directory'
@@ -18,7 +17,7 @@ export type VolumePathErrorKind =
   /** Without `/proc/self/fd` paths cannot be opened safely. */
   | 'unsupported';
 
-/** The message is for users: it has no path of this machine. */
+/** Has no path of this machine. */
 export class VolumePathError extends Error {
   constructor(
     readonly kind: VolumePathErrorKind,
@@ -28,10 +27,7 @@ export class VolumePathError extends Error {
   }
 }
 
-/**
- * The names from the top of the volume; empty for the top itself. Absolute and relative paths mean the same. Throws
- * VolumePathError.
- */
+/** The names below the top of the volume. Throws VolumePathError. */
 export function splitPath(path: string): string[] {
   const invalid = (what: string) => new VolumePathError('invalid', `the path ${what}`);
   if (path === '') throw invalid('is empty: use / for the top of the volume');
@@ -47,15 +43,14 @@ export function splitPath(path: string): string[] {
 }
 
 /**
- * A path relative to an open directory, for calls without a descriptor: the kernel resolves only `name`, even after the
- * directory moved. The caller decides about symlinks. Bytes, because names of guests need not be UTF-8.
+ * The kernel resolves only `name` in the open directory, wherever that moved. Bytes: guests' names need not be UTF-8.
  */
 export function fdPath(directory: FileHandle, name?: string | Buffer): Buffer {
   const self = Buffer.from(`/proc/self/fd/${directory.fd}`);
   return name === undefined ? self : Buffer.concat([self, Buffer.from('/'), Buffer.from(name)]);
 }
 
-/** Opens only a directory. The caller closes it. Throws VolumePathError. */
+/** The caller closes it. Throws VolumePathError. */
 export async function openDirectoryAt(parent: FileHandle, name: string | Buffer): Promise<FileHandle> {
   return openAt(parent, name, O_RDONLY | O_DIRECTORY);
 }
@@ -63,7 +58,7 @@ export async function openDirectoryAt(parent: FileHandle, name: string | Buffer)
 /** Never follows a symlink. The caller closes it. */
 export async function openAt(parent: FileHandle, name: string | Buffer, flags: number): Promise<FileHandle> {
   try {
-    // Non-blocking: a guest's pipe would wait for its other end.
+    // A guest's pipe would wait for its other end.
     return await open(fdPath(parent, name), flags | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     throw await explain(parent, name, error);
@@ -71,8 +66,8 @@ export async function openAt(parent: FileHandle, name: string | Buffer, flags: n
 }
 
 /**
- * Opens anything, also a symlink itself, without side effects: opening a device or a pipe has some. The caller closes
- * `handle`, and can open it again by `fdPath(handle)`.
+ * Without side effects: opening a device or a pipe has some. The caller closes `handle`; `fdPath(handle)` opens it
+ * again.
  */
 export async function openForStat(
   parent: FileHandle,
@@ -87,7 +82,7 @@ export async function openForStat(
   }
 }
 
-/** Opens the directory, creating it writable for any guest user if it is missing. Throws VolumePathError. */
+/** Writable for any guest user. Throws VolumePathError. */
 async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHandle> {
   try {
     await mkdir(fdPath(parent, name));
@@ -106,10 +101,7 @@ async function makeDirectoryAt(parent: FileHandle, name: string): Promise<FileHa
   }
 }
 
-/**
- * Opens each name in the previous directory. Closes `top`; the caller closes the result. `make`: creates missing
- * directories.
- */
+/** Closes `top`; the caller closes the result. `make`: creates missing directories. */
 export async function openDescendant(
   top: FileHandle,
   names: readonly string[],

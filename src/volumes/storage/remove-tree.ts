@@ -14,8 +14,8 @@ const LEVELS = 32;
 const ROUNDS = 10_000;
 
 /**
- * Removes a directory while guests may write in it. Each step starts at an open directory, so a symlink swapped in
- * leads nowhere. Idempotent. Throws ENOTEMPTY when guests fill the directory faster.
+ * Each step starts at an open directory, so a symlink swapped in leads nowhere. Throws ENOTEMPTY when guests write
+ * faster.
  */
 export async function removeTree(parent: FileHandle, name: string | Buffer): Promise<void> {
   for (let round = 1; ; round += 1) {

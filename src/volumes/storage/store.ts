@@ -16,14 +16,13 @@ import { removeTree } from './remove-tree.js';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/** Visible to guests. */
 const DATA = 'data';
-/** Uploads in progress: on the same file system, invisible to guests. */
+/** On the same file system, invisible to guests. */
 const INCOMING = 'incoming';
 
 /**
- * The data of volumes, in `<root>/<org id>/<volume id>/data`; hosts that serve the same volumes share the file system.
- * Any guest user writes below `data`, so the service opens nothing there by path (`guest-path.ts`).
+ * Data is in `<root>/<org id>/<volume id>/data`. Any guest user writes there, so the service opens nothing below it by
+ * path.
  */
 export class VolumeStore {
   constructor(private readonly root: string) {}
@@ -34,7 +33,7 @@ export class VolumeStore {
     await chmod(this.root, 0o700);
   }
 
-  /** Creates the directory, writable for any guest user, if it is missing. */
+  /** Writable for any guest user. */
   async ensure(orgId: string, volumeId: string): Promise<string> {
     const volume = this.pathOf(orgId, volumeId);
     const data = join(volume, DATA);
@@ -58,10 +57,7 @@ export class VolumeStore {
     return data;
   }
 
-  /**
-   * Opens a path without following symlinks or leaving the volume. The result may be a pipe or a device: check with
-   * fstat before reading. The caller closes it. Throws VolumePathError and errors of open(2).
-   */
+  /** Never follows a symlink. The result may be a pipe or a device. The caller closes it. Throws VolumePathError. */
   async openBeneath(orgId: string, volumeId: string, path: string, flags = O_RDONLY): Promise<FileHandle> {
     const names = splitPath(path);
     const name = names.pop();
@@ -74,10 +70,7 @@ export class VolumeStore {
     }
   }
 
-  /**
-   * Opens the parent of a path, for creating, renaming or removing its last name. For the top of the volume `name` is
-   * undefined. `make`: creates missing directories. The caller closes `parent`. Throws VolumePathError.
-   */
+  /** `name` is undefined for the top of the volume. The caller closes `parent`. Throws VolumePathError. */
   async openParent(
     orgId: string,
     volumeId: string,
@@ -89,7 +82,7 @@ export class VolumeStore {
     return { parent: await openDescendant(await this.openTop(orgId, volumeId), names, options), name };
   }
 
-  /** Also creates missing parents. Throws VolumePathError. */
+  /** Throws VolumePathError. */
   async makeDirectory(orgId: string, volumeId: string, path: string): Promise<void> {
     const names = splitPath(path);
     const made = await openDescendant(await this.openTop(orgId, volumeId), names, { make: true });
@@ -102,7 +95,7 @@ export class VolumeStore {
     return open(join(this.pathOf(orgId, volumeId), INCOMING), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   }
 
-  /** Idempotent, also after a crash during the removal. */
+  /** Idempotent. */
   async remove(orgId: string, volumeId: string): Promise<void> {
     const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(ignoreMissing);
     if (!org) return;
@@ -118,7 +111,6 @@ export class VolumeStore {
     return measure(join(this.pathOf(orgId, volumeId), DATA), signal);
   }
 
-  /** Every volume with a directory here. */
   async list(): Promise<{ orgId: string; volumeId: string }[]> {
     const found: { orgId: string; volumeId: string }[] = [];
     for (const orgId of await directoriesIn(this.root)) {
@@ -145,7 +137,7 @@ export class VolumeStore {
   }
 }
 
-/** Ignores names that are not ids, which belong to the operator. */
+/** Other names belong to the operator. */
 async function directoriesIn(path: string): Promise<string[]> {
   const entries = (await readdir(path, { withFileTypes: true }).catch(ignoreMissing)) ?? [];
   return entries

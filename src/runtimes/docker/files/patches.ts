@@ -7,15 +7,12 @@ type Patch = RunSpec['patches'][number];
 
 const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
-/** The whole file is read into memory. */
+/** An append reads the whole file into memory. */
 const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
 /** The limit of the kernel. */
 const LINKS_FOLLOWED = 40;
 
-/**
- * Applies patches in order, before the first start. Throws StartRefusedError that names the failed patch; the container
- * is then useless.
- */
+/** Throws StartRefusedError that names the failed patch; the container is then useless. */
 export async function applyPatches(container: Docker.Container, { patches }: RunSpec): Promise<void> {
   for (const [index, patch] of patches.entries()) {
     try {
@@ -34,7 +31,6 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'text':
     case 'file': {
       const found = await mayReplace(container, patch.path, patch.replace);
-      // A replaced file keeps its mode by default.
       const mode = patch.mode ?? (found?.type === 'file' ? found.mode : FILE_MODE);
       const content =
         typeof patch.content === 'string' ? Buffer.from(patch.content) : Buffer.from(patch.content);

@@ -8,7 +8,6 @@ export function hasFiles({ patches, scripts }: RunSpec): boolean {
   return patches.length > 0 || Object.keys(scripts).length > 0;
 }
 
-/** Throws StartRefusedError. */
 export async function populateContainer(container: Docker.Container, spec: RunSpec): Promise<void> {
   await applyPatches(container, spec);
   const entries = scriptEntries(spec);

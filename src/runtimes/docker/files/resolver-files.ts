@@ -1,11 +1,7 @@
-/**
- * The service mounts these files read-only over the engine's own. A guest could write to those, beyond its disk limit,
- * and they name the engine's resolver, which reveals other containers on the bridge.
- */
+/** Guests could fill the engine's own files beyond their disk limit, and its resolver reveals neighbours. */
 
 export interface ResolverConfig {
   hostname: string;
-  /** The sandbox's own addresses; empty without a network. */
   addresses: readonly string[];
   resolvers: readonly string[];
 }
@@ -13,7 +9,7 @@ export interface ResolverConfig {
 export const RESOLVER_FILES = ['/etc/hostname', '/etc/hosts', '/etc/resolv.conf'] as const;
 export type ResolverFile = (typeof RESOLVER_FILES)[number];
 
-/** The same entries as the engine's. */
+/** The entries of the engine. */
 const LOOPBACK_NAMES = [
   '127.0.0.1\tlocalhost',
   '::1\tlocalhost ip6-localhost ip6-loopback',
@@ -40,7 +36,6 @@ export function resolverFileContent(
   }
 }
 
-/** The short name of a host name with a domain resolves too. */
 function withShortName(hostname: string): string {
   const [short] = hostname.split('.');
   return short === hostname ? hostname : `${hostname} ${short}`;

@@ -24,7 +24,7 @@ export function scriptEntries({ scripts, shell }: RunSpec): Entry[] {
   ];
 }
 
-/** The kernel needs an interpreter line. A shell without a slash is found on the PATH. */
+/** The kernel needs an interpreter line. */
 function withShebang(script: string, shell: string): string {
   if (script.startsWith('#!')) return script;
   return `#!${shell.startsWith('/') ? shell : `/usr/bin/env ${shell}`}\n${script}`;

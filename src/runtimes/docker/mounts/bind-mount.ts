@@ -15,10 +15,7 @@ export interface MountFlags {
   nodev: boolean;
 }
 
-/**
- * Mounts an open file or directory and verifies the flags. mount(8) gets the descriptor, so no path leads to the
- * source.
- */
+/** Mounts a descriptor, so that no path leads to the source, and verifies the flags. */
 export async function bindMount(source: FileHandle, target: string, flags: MountFlags): Promise<void> {
   const wanted = wordsOf(flags);
   const options = ['bind', ...wanted].join(',');
@@ -48,7 +45,7 @@ async function mount(args: readonly string[], fd: number): Promise<void> {
   });
 }
 
-/** The mounts at and below a directory, in the order in which they were mounted. */
+/** In the order in which they were mounted. */
 async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   return table.split('\n').flatMap((line) => {
@@ -62,10 +59,7 @@ async function mountsBelow(directory: string): Promise<{ point: string; flags: s
   });
 }
 
-/**
- * Unmounts and removes a directory of mount points. Idempotent. The rename hides all of it at once: a late engine must
- * not find an empty directory under a mount.
- */
+/** Hides all mounts by one rename: a late engine must not find an empty directory under a mount. Idempotent. */
 export async function detachAndRemove(directory: string): Promise<void> {
   const away = `${directory}.gone-${randomUUID()}`;
   try {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { statusOf } from '../errors.js';
 import { bindMount, detachAndRemove, O_PATH } from './bind-mount.js';
 
-/** Probes mounts by making one. Returns a clause for the words after "because"; undefined when mounts work. */
+/** Returns the reason why mounts do not work. */
 export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'mounts require Linux';
   if (process.geteuid?.() !== 0) return 'the service does not run as root';
@@ -35,9 +35,7 @@ export async function explainNoMounts(docker: Docker, directory: string): Promis
   }
 }
 
-/**
- * The engine checks the source before the image, so the answer tells whether it sees the source, and creates nothing.
- */
+/** Creates nothing: the engine checks the source before it finds no image. */
 async function engineSees(docker: Docker, source: string): Promise<boolean> {
   try {
     const container = await docker.createContainer({

@@ -19,10 +19,9 @@ export interface Bind {
   readonly?: boolean;
 }
 
-/** The mounts of one start. The caller releases them. */
 export interface StagedMounts {
   binds: readonly Bind[];
-  /** Fills the empty binds with the volumes and the resolver files. */
+  /** Fills the binds, which are empty until then. */
   attach(config: ResolverConfig): Promise<void>;
   /** A started container keeps its mounts. */
   release(): Promise<void>;
@@ -41,21 +40,18 @@ interface Source {
 }
 
 /**
- * Mounts volumes for the duration of a start, so that the engine can pass them to a container. The engine follows
- * symlinks that a guest planted in a path, and knows no mount flag but `ro`. So the service opens the source without
- * following symlinks, and mounts that descriptor, with its flags, in a directory that only root may enter. The
- * container gets a copy of that mount. A container keeps its paths, so they are the same for each start of a sandbox.
+ * Mounts volumes during a start in a directory that only root may enter, where the engine copies the mounts with their
+ * flags. The engine follows symlinks that a guest planted, and knows no flag but `ro`: it must not open a volume. A
+ * container keeps its paths, so they are the same for each start.
  */
 export class StagingDirectory {
   constructor(
-    /** Only the process that starts sandboxes uses it. */
     private readonly directory: string,
     private readonly volumes: VolumeStore,
-    /** The reason why mounts do not work here. */
+    /** The reason why mounts do not work. */
     readonly unavailable: string | undefined,
   ) {}
 
-  /** Removes the mounts of interrupted starts. */
   async sweep(): Promise<void> {
     const names = await readdir(this.directory).catch(() => []);
     for (const name of names) await detachAndRemove(join(this.directory, name));
@@ -89,8 +85,7 @@ export class StagingDirectory {
     try {
       for (const { mount, field } of requested) sources.push(await this.openSource(orgId, mount, field));
       await detachAndRemove(current);
-      // The engine needs the paths to create a container. They are empty until the start: the engine nests mounts by
-      // path, and a guest with access to the volume could redirect it.
+      // Empty: the engine nests mounts by path, which a guest with access to a volume could redirect.
       await createMountPoints(current, sources);
       await writeResolverFiles(current, resolverFiles);
     } catch (error) {
@@ -117,7 +112,6 @@ export class StagingDirectory {
         for (const [index, { mount, handle }] of sources.entries()) {
           await bindMount(handle, join(next, String(index)), mountFlagsOf(mount));
         }
-        // The rename shows all mounts at once, with their flags.
         await detachAndRemove(current);
         await rename(next, current);
       },
@@ -146,10 +140,7 @@ export class StagingDirectory {
   }
 }
 
-/**
- * A link in the image can lead a patch under a mount, which would hide it. Throws StartRefusedError for anything in the
- * mount point except nested mount points.
- */
+/** A mount hides a patch that a link of the image leads there. Throws StartRefusedError for such a patch. */
 async function checkHidesNothing(
   point: string,
   mount: VolumeMount,
@@ -184,7 +175,6 @@ async function createMountPoints(directory: string, sources: readonly Source[]):
   }
 }
 
-/** Empty until the names are known. */
 async function writeResolverFiles(
   directory: string,
   files: readonly ResolverFile[],
@@ -193,7 +183,7 @@ async function writeResolverFiles(
   for (const file of files) {
     const path = join(directory, posix.basename(file));
     await writeFile(path, config === undefined ? '' : resolverFileContent(file, config));
-    // The umask of the service must not keep guest users from reading them.
+    // The umask must not keep guest users from reading them.
     await chmod(path, 0o644);
   }
 }

@@ -2,19 +2,17 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
 import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
 
-/** The addresses around a sandbox. `neighbours` are CIDR blocks. */
 export interface NetworkEnvironment {
-  /** All addresses of the machine: the group `host`. */
+  /** The group `host`. */
   hosts: readonly string[];
   /** In the group `host`, for port 53 only. */
   resolvers: readonly string[];
-  /** The networks of other sandboxes. No policy opens them, except for `hosts` in them. */
+  /** CIDR blocks of other sandboxes. No policy opens them, except for `hosts` in them. */
   neighbours: readonly string[];
-  /** The guarded groups that policies may open. */
   openableGroups: readonly GuardedGroup[];
 }
 
-/** Traffic to these groups may act with the rights of the machine. Only the operator can let policies open them. */
+/** Traffic to these groups may act with the rights of the machine. */
 export const GUARDED_GROUPS = ['host', 'metadata'] as const;
 export type GuardedGroup = (typeof GUARDED_GROUPS)[number];
 
@@ -23,13 +21,12 @@ type Traffic = Pick<Rule, 'protocols' | 'ports'>;
 type Direction = 'egress' | 'ingress';
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
-/** The engine's resolver inside each namespace. It reveals the other containers on the bridge. */
+/** It reveals the other containers on the bridge. */
 const INNER_RESOLVER = '127.0.0.11';
 
 /**
- * Compiles a policy to an nftables script that atomically replaces the previous rules. Outgoing traffic is rejected,
- * incoming traffic is dropped. Replies and loopback pass. The engine's resolver is closed on all ports: its address
- * translation follows these chains.
+ * An nftables script that atomically replaces the previous rules. The engine's resolver is closed on all ports, because
+ * its address translation follows these chains.
  */
 export function compilePolicy(policy: NetworkPolicy, environment: NetworkEnvironment): string {
   return `table inet sandkeep
@@ -72,12 +69,8 @@ export function blocksEverything({ default_egress, default_ingress, rules = [] }
   );
 }
 
-/**
- * Each address counts for one group: `host` precedes all, `metadata` precedes its range. So "allow private" does not
- * open the address of the host on the bridge.
- */
+/** Each address counts for one group, `host` first: "allow private" must not open the host's address on the bridge. */
 function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
-  // The other addresses of the link need no gateway.
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
   const named = {
     host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
@@ -99,7 +92,7 @@ function addressSet(name: string, type: string, elements: readonly string[]): st
   return `  set ${name} { type ${type}; flags interval; auto-merge;${content} }`;
 }
 
-/** Rejects guarded traffic. Resolvers, and port 53 of the host, are left to the policy. */
+/** Leaves resolvers, and port 53 of the host, to the policy. */
 function guardedChain({ openableGroups }: NetworkEnvironment): string {
   const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
   const rules = [
@@ -115,7 +108,6 @@ function guardedChain({ openableGroups }: NetworkEnvironment): string {
   return `  chain guarded {\n${lines(rules)}\n  }`;
 }
 
-/** A verdict for the addresses of a group outside `host`. */
 function verdictExceptHost(action: Rule['action'], verdict: string): string {
   return `  chain ${action}_but_host {
     ip daddr @host4 return
@@ -180,7 +172,7 @@ function combine(peers: readonly string[], kinds: readonly string[], verdict: st
   return peers.flatMap((peer) => kinds.map((kind) => `${peer} ${kind} ${verdict}`.trim()));
 }
 
-/** Only TCP and UDP have ports: a rule with ports matches no other protocol. */
+/** A rule with ports matches only TCP and UDP. */
 function kindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   if (protocols.length === 0 && ports.length === 0) return [''];
   const ranges = ports.map(({ start, end }) => (start === end ? `${start}` : `${start}-${end}`));
@@ -193,7 +185,6 @@ function kindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   ];
 }
 
-/** Port 53, if the rule covers it. */
 function dnsKindsOf({ protocols = [], ports = [] }: Traffic): string[] {
   const covers = ports.length === 0 || ports.some(({ start, end }) => start <= DNS_PORT && DNS_PORT <= end);
   if (!covers || (protocols.length > 0 && !protocols.some(isCarrier))) return [];

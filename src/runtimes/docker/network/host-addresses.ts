@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 
-/** A local stub resolver keeps its own resolvers in the second file; sandboxes cannot reach the stub. */
+/** The second file has the upstream resolvers of a local stub, which sandboxes cannot reach. */
 const RESOLV_CONFS = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
 
 export function hostAddresses(): string[] {
@@ -12,10 +12,9 @@ export function hostAddresses(): string[] {
     .map(({ address }) => withoutZone(address));
 }
 
-/** The engine's own fallback. */
+/** The fallback of the engine. */
 const FALLBACK_RESOLVERS = ['8.8.8.8', '8.8.4.4'];
 
-/** The resolvers of the machine that sandboxes can reach. */
 export function systemResolvers(): string[] {
   for (const path of RESOLV_CONFS) {
     const found = resolversIn(path);

@@ -13,20 +13,15 @@ import {
 
 export interface NetworkOptions {
   instanceId: string;
-  /** A bridge network of the engine, or `none`. Default: one that the runtime creates. */
   name: string | undefined;
-  /** Default: the resolvers of the machine. */
   resolvers: readonly string[] | undefined;
-  /** The guarded groups that policies may open. */
   openableGroups: readonly GuardedGroup[];
-  /** The reason why the service cannot mount files in a sandbox. */
   unmountable: string | undefined;
   init: GuestInit;
-  /** Whether processes use the machine's network stack, which applies the rules. */
   sharesKernel: boolean;
 }
 
-/** The reason why sandboxes cannot have a filtered network; undefined when they can. */
+/** Returns the reason why sandboxes cannot have a filtered network. */
 export async function explainNoNetwork(docker: Docker, options: NetworkOptions): Promise<string | undefined> {
   const { name, sharesKernel, unmountable } = options;
   if (name === 'none') return 'the operator disabled it';
@@ -53,7 +48,7 @@ async function driverOf(docker: Docker, name: string): Promise<string | undefine
   }
 }
 
-/** Tests with a pause container whether this process sees the engine's processes. */
+/** Finds an engine whose processes this process does not see. */
 async function explainInvisible(
   docker: Docker,
   { instanceId, init }: NetworkOptions,

@@ -6,12 +6,12 @@ import { StartRefusedError } from '../../runtime.js';
 import { compilePolicy } from './compile-policy.js';
 import { PUBLIC_PROFILE } from './public-profile.js';
 
-/** Neither program waits; the limit allows for a loaded machine. */
+/** For a loaded machine: neither program waits. */
 const TIMEOUT_MS = 10_000;
 const EXEC_TIMEOUT_MS = 3_000;
 const EXEC_POLL_MS = 5;
 
-/** Probes the rules in a new network namespace. Returns the reason when they do not work. */
+/** Returns the reason why rules do not work. */
 export async function explainNoNftables(): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'network filtering requires Linux';
   if (process.getuid?.() !== 0) return 'network filtering requires the service to run as root';
@@ -32,8 +32,8 @@ export async function explainNoNftables(): Promise<string | undefined> {
 }
 
 /**
- * Replaces the rules in the network namespace of a process. `line`, in its environment, identifies the process: a
- * remote engine numbers processes differently, and the kernel reuses ids. Throws StartRefusedError.
+ * `line`, in the environment, identifies the process: the kernel reuses ids, and a remote engine has others. Throws
+ * StartRefusedError.
  */
 export async function loadRules(pid: number, line: string, script: string): Promise<void> {
   // The descriptor pins the namespace, so the check of the process after it is valid.
@@ -61,7 +61,7 @@ export async function loadRules(pid: number, line: string, script: string): Prom
   }
 }
 
-/** The engine reports the start before the process has executed its program, so this waits. */
+/** Waits: the engine reports the start before the process executes its program. */
 export async function hasEnvironmentLine(pid: number, line: string): Promise<boolean> {
   for (const deadline = Date.now() + EXEC_TIMEOUT_MS; ; await sleep(EXEC_POLL_MS)) {
     if (environmentLinesOf(pid).includes(line)) return true;
@@ -84,7 +84,6 @@ async function runs(program: string): Promise<boolean> {
   );
 }
 
-/** Rejects with the first line of the error output. */
 async function runWithInput(program: string, args: string[], input: string, extra?: number): Promise<void> {
   const child = spawn(program, args, {
     stdio: ['pipe', 'ignore', 'pipe', ...(extra === undefined ? [] : [extra])],
@@ -97,7 +96,7 @@ async function runWithInput(program: string, args: string[], input: string, extr
       resolve(code === 0 ? '' : `${program} ended with ${code ?? signal}`),
     );
   });
-  // A program that stops reading reports the cause on its error output.
+  // Its error output has the cause.
   child.stdin!.on('error', () => undefined);
   child.stdin!.end(input);
   const [failure, complaint] = await Promise.all([ended, text(child.stderr!)]);

@@ -3,10 +3,7 @@ import { INSTANCE_LABEL } from '../container.js';
 import { ignoreStatus } from '../errors.js';
 import { INIT_PROGRAM, type GuestInit } from '../guest-init.js';
 
-/**
- * A pause container owns the network namespace and the host name that the container of its sandbox joins. It outlives
- * runs, because the engine stores its id in that container.
- */
+/** Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it. */
 
 export const PAUSE_LABEL = 'dev.sandkeep.holder-of';
 /** The container runtime itself needs some during the start. */
@@ -16,16 +13,13 @@ export interface PauseContainerOptions {
   instanceId: string;
   sandboxId: string;
   hostname: string;
-  /** The name of the Docker network. */
   network: string;
   init: GuestInit;
 }
 
-/** A running pause container. */
 export interface PauseContainer {
   id: string;
   pid: number;
-  /** Changes with each start. */
   startedAt: string;
   gateways: string[];
   /** CIDR blocks. */
@@ -36,20 +30,18 @@ export function pauseContainerName(sandboxId: string): string {
   return `sandkeep-net-${sandboxId}`;
 }
 
-/** Requires both the label and the name: users may set the label. */
+/** Checks the name too: users may set the label. */
 export function isPauseContainer({ Labels, Names }: Docker.ContainerInfo): boolean {
   const sandboxId = Labels[PAUSE_LABEL];
   return sandboxId !== undefined && Names.includes(`/${pauseContainerName(sandboxId)}`);
 }
 
-/** Identifies the process of the pause container. */
 export function environmentLineOf(sandboxId: string): string {
   return `SANDKEEP_HOLDER_OF=${sandboxId}`;
 }
 
 export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
   const container = docker.getContainer(pauseContainerName(sandboxId));
-  // Not modified: it already runs.
   await container.start().catch(ignoreStatus(304));
   return parsePauseContainer(await container.inspect());
 }
@@ -76,12 +68,10 @@ export async function inspectPauseContainer(
 }
 
 export async function stopPauseContainer(docker: Docker, sandboxId: string): Promise<void> {
-  // Conflict: it does not run.
   await docker.getContainer(pauseContainerName(sandboxId)).kill().catch(ignoreStatus(404, 409));
 }
 
 export async function removePauseContainer(docker: Docker, sandboxId: string): Promise<void> {
-  // Conflict: the engine is already removing it.
   await docker
     .getContainer(pauseContainerName(sandboxId))
     .remove({ force: true, v: true })

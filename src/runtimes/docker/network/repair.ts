@@ -5,13 +5,12 @@ const ORPHAN_SECS = 30;
 
 export type Repair = 'stop_pause_container' | 'remove_pause_container' | 'end_sandbox';
 
-/** The repair that the containers of one sandbox need, if any. */
 export function neededRepair(
   sandbox: Docker.ContainerInfo | undefined,
   pause: Docker.ContainerInfo | undefined,
 ): Repair | undefined {
   if (sandbox && isRunning(sandbox)) {
-    // Without its pause container the sandbox has no network, and cannot get one back.
+    // The sandbox cannot get a network back.
     const joined = sandbox.HostConfig.NetworkMode.startsWith('container:');
     return joined && !(pause && isRunning(pause)) ? 'end_sandbox' : undefined;
   }

@@ -25,15 +25,11 @@ import { PUBLIC_PROFILE } from './public-profile.js';
 import { neededRepair } from './repair.js';
 
 interface JoinedNetwork {
-  /** The network mode of the engine. */
   mode: string;
   resolverConfig: ResolverConfig;
 }
 
-/**
- * Each sandbox has a network namespace on one bridge. It has its rules before the sandbox runs, and the sandbox cannot
- * change them. See docs/decisions/0012.
- */
+/** Gives each sandbox a network namespace with rules, which the sandbox cannot change. See docs/decisions/0012. */
 export class SandboxNetworks {
   /** Sandboxes that are being started or removed: `repair` skips them. */
   private readonly claimed = new Set<string>();
@@ -53,7 +49,7 @@ export class SandboxNetworks {
     return ['network_policy', ...this.options.openableGroups.map((group) => `network_${group}` as const)];
   }
 
-  /** For the operator, after "network: ". */
+  /** For the operator. */
   get description(): string {
     if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
     return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
@@ -71,8 +67,8 @@ export class SandboxNetworks {
   }
 
   /**
-   * Creates the network of a sandbox with its rules. `existing`: its container, whose network mode is fixed. Throws
-   * StartRefusedError; no network is ever left unfiltered.
+   * Loads the rules before the sandbox can run. `existing`: its container, whose network mode is fixed. Throws
+   * StartRefusedError.
    */
   async join({ sandboxId, spec }: Run, existing: Docker.Container | undefined): Promise<JoinedNetwork> {
     const hostname = spec.hostname ?? sandboxId;
@@ -115,15 +111,15 @@ export class SandboxNetworks {
       resolverConfig: {
         hostname,
         addresses: pause.links.map((link) => link.split('/')[0]!),
-        // IPv4 only: a sandbox without IPv6 would wait for the others.
+        // A sandbox without IPv6 would wait for the others.
         resolvers: resolvers.filter(isIPv4),
       },
     };
   }
 
   /**
-   * Checks after the start that the sandbox joined the namespace with the rules, as the pause container may have been
-   * restarted. Otherwise it kills the sandbox and throws StartRefusedError.
+   * Kills a started sandbox and throws StartRefusedError when the pause container has restarted meanwhile, without
+   * rules.
    */
   async confirm({ sandboxId }: Run, container: Docker.Container): Promise<void> {
     const expected = this.unconfirmed.get(sandboxId);
@@ -136,15 +132,11 @@ export class SandboxNetworks {
     throw new StartRefusedError('the network of the sandbox ended during the start: start the sandbox again');
   }
 
-  /** Idempotent. */
   async remove(sandboxId: string): Promise<void> {
     await removePauseContainer(this.docker, sandboxId);
   }
 
-  /**
-   * Starts to repair, from a list of all containers, what crashes or other programs left. Also stops the pause
-   * containers of ended sandboxes.
-   */
+  /** Repairs in the background what crashes or other programs left. */
   repair(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
     const pauses = new Map(
@@ -170,7 +162,7 @@ export class SandboxNetworks {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
       await this.docker.getNetwork(this.ownNetwork).remove();
     } catch {
-      // The bridge does not exist, or the engine is gone. A remaining bridge is used again.
+      // A remaining bridge is used again.
     }
   }
 
@@ -209,7 +201,6 @@ export class SandboxNetworks {
       if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
       const network = this.docker.getNetwork(await this.ensureNetwork());
       const Container = pauseContainerName(sandboxId);
-      // The container refers to the removed network by id.
       await network.disconnect({ Container, Force: true });
       await network.connect({ Container });
       return startPauseContainer(this.docker, sandboxId);
