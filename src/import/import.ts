@@ -5,15 +5,13 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { numberedLines, type NumberedLine } from '../lib/lines.js';
 import { removeBadLines, removeKnownLines, type BadLineReport } from './check-queries.js';
-import { loadStaged, zeroCounts, type Counts } from './load-queries.js';
+import { loadStaged, zeroCounts, type Counts } from './load.js';
 import { BadLine, parseLine } from './parse.js';
-import { createStagingTables, KINDS, StagingWriter } from './staging-queries.js';
+import { createStagingTables, KINDS, lockImports, StagingWriter } from './staging-queries.js';
 
 const LONGEST_LINE = 16 * 1024 * 1024;
 /** Bounds the memory that a wholly invalid file takes. */
 const MOST_REPORTS = 1_000;
-/** An arbitrary constant. */
-const LOCK = 0x496d7072;
 
 export interface ImportResult {
   lines: number;
@@ -67,7 +65,7 @@ export async function importLines(
         }
         await stager.flush();
         // Each import sees all of the previous one, or nothing.
-        await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
+        await lockImports(tx);
         await removeKnownLines(tx);
         const found = await removeBadLines(tx);
         for (const { kind } of found) good[kind] -= 1;

@@ -1,11 +1,6 @@
-import { v7 as uuidv7 } from 'uuid';
-import { operator } from '../audit/events/actor.js';
-import { recordEvent } from '../audit/events/record.js';
 import type { Sql } from '../db/pool.js';
 import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
-import { completeQuotas } from '../quotas/queries.js';
-import { insertVolume } from '../volumes/queries.js';
 import { UNUSED_HOST } from './check-queries.js';
 import type { Kind } from './schema.js';
 import { TABLES } from './staging-queries.js';
@@ -40,9 +35,26 @@ const LOADS: Record<Kind, string> = {
     from staged_run order by line`,
 };
 
-export type Counts = Record<Kind, number>;
+export const LOAD_ORDER = Object.keys(LOADS) as Kind[];
 
-export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
+/** Loads the staged rows of one kind; `count`: of new rows. */
+export async function loadKind(
+  tx: EventSql,
+  kind: Kind,
+  at: Instant,
+): Promise<{ org_id: string; count: number }[]> {
+  // Events have no unique index by id.
+  const once = kind === 'event' ? '' : `on conflict (${TABLES[kind].key.join(', ')}) do nothing`;
+  const { rows } = await tx.query<{ org_id: string; count: number }>(
+    `with loaded as (${LOADS[kind]} ${once} returning ${kind === 'org' ? 'id as org_id' : 'org_id'})
+     select org_id, count(*) from loaded group by org_id`,
+    [at],
+  );
+  return rows;
+}
+
+/** Removes the unused host volumes that an imported one replaces. */
+export async function removeReplacedHostVolumes(tx: EventSql, at: Instant): Promise<void> {
   await tx.query(
     `update volumes v set removed_at = $1
      where ${UNUSED_HOST}
@@ -50,42 +62,14 @@ export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
          where t.org_id = v.org_id and t.kind = 'host' and t.removed_at is null)`,
     [at],
   );
-  // The partition of daily usage for imports (see 0011). Services use 0 and above.
+}
+
+/** Counts usage in the partition of imports (see 0011). Services use 0 and above. */
+export async function selectUsagePartition(tx: Sql): Promise<void> {
   await tx.query('set local sandkeep.usage_part = -1');
-  const all = zeroCounts();
-  const byOrg = new Map<string, Counts>();
-  for (const kind of Object.keys(LOADS) as Kind[]) {
-    // Events have no unique index by id.
-    const once = kind === 'event' ? '' : `on conflict (${TABLES[kind].key.join(', ')}) do nothing`;
-    const { rows } = await tx.query<{ org_id: string; count: number }>(
-      `with loaded as (${LOADS[kind]} ${once} returning ${kind === 'org' ? 'id as org_id' : 'org_id'})
-       select org_id, count(*) from loaded group by org_id`,
-      [at],
-    );
-    for (const { org_id: orgId, count } of rows) {
-      const counts = byOrg.get(orgId) ?? zeroCounts();
-      byOrg.set(orgId, counts);
-      counts[kind] += count;
-      all[kind] += count;
-    }
-  }
-  await insertImportedLabels(tx);
-  await completeHostVolumes(tx, at);
-  await completeQuotas(tx, at);
-  for (const [orgId, { sandbox, run, volume, accrual, event }] of byOrg) {
-    await recordEvent(tx, {
-      ...{ orgId, type: 'history_imported', actor: operator('import'), resourceId: null, at },
-      payload: { sandboxes: sandbox, runs: run, volumes: volume, accruals: accrual, events: event },
-    });
-  }
-  return all;
 }
 
-export function zeroCounts(): Counts {
-  return { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
-}
-
-async function insertImportedLabels(tx: Sql): Promise<void> {
+export async function insertImportedLabels(tx: Sql): Promise<void> {
   await tx.query(
     `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
      select s.org_id, label.key, label.value, s.created_at, s.id
@@ -96,21 +80,11 @@ async function insertImportedLabels(tx: Sql): Promise<void> {
   );
 }
 
-async function completeHostVolumes(tx: EventSql, at: Instant): Promise<void> {
+export async function orgsWithoutHostVolume(tx: EventSql): Promise<string[]> {
   const { rows } = await tx.query<{ id: string }>(
     `select o.id from orgs o
      where not exists (
        select from volumes v where v.org_id = o.id and v.kind = 'host' and v.removed_at is null)`,
   );
-  for (const { id: orgId } of rows) {
-    const volume = {
-      id: uuidv7(),
-      kind: 'host',
-      name: null,
-      labels: {},
-      capacity_gib: null,
-      created_at: at,
-    } as const;
-    await insertVolume(tx, { org_id: orgId, ...volume });
-  }
+  return rows.map(({ id }) => id);
 }

@@ -30,6 +30,14 @@ export const TABLES: Record<Exclude<Kind, 'event'>, { name: string; key: string[
 
 export const KINDS = Object.keys(COLUMNS) as Kind[];
 
+/** An arbitrary constant. */
+const LOCK = 0x496d7072;
+
+/** Waits for other imports, until the end of the transaction. */
+export async function lockImports(tx: Transaction): Promise<void> {
+  await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
+}
+
 export async function createStagingTables(tx: Transaction): Promise<void> {
   for (const kind of KINDS) {
     await tx.query(
