@@ -9,9 +9,9 @@ import { loadStaged, zeroCounts, type Counts } from './load.js';
 import { BadLine, parseLine } from './parse.js';
 import { createStagingTables, KINDS, lockImports, StagingWriter } from './staging-queries.js';
 
-const LONGEST_LINE = 16 * 1024 * 1024;
+const MAX_LINE_BYTES = 16 * 1024 * 1024;
 /** Bounds the memory that a wholly invalid file takes. */
-const MOST_REPORTS = 1_000;
+const MAX_REPORTS = 1_000;
 
 export interface ImportResult {
   lines: number;
@@ -48,8 +48,9 @@ export async function importLines(
       async (tx) => {
         await createStagingTables(tx);
         const stager = new StagingWriter(tx);
-        const mark = await tx.eventMarker?.();
-        for await (const line of numberedLines(chunks, LONGEST_LINE)) {
+        const keys = await keysOf(tx);
+        const mark = (leaf: Buffer) => keys?.mark(leaf) ?? null;
+        for await (const line of numberedLines(chunks, MAX_LINE_BYTES)) {
           lines = line.number;
           onLine?.(lines);
           try {
@@ -60,7 +61,7 @@ export async function importLines(
           } catch (error) {
             if (!(error instanceof BadLine)) throw error;
             badCount += 1;
-            if (bad.length < MOST_REPORTS) bad.push({ line: lines, reason: error.message });
+            if (bad.length < MAX_REPORTS) bad.push({ line: lines, reason: error.message });
           }
         }
         await stager.flush();
@@ -72,7 +73,7 @@ export async function importLines(
         badCount += found.length;
         bad = [...bad, ...found.map(({ line, reason }) => ({ line, reason }))]
           .toSorted((a, b) => a.line - b.line)
-          .slice(0, MOST_REPORTS);
+          .slice(0, MAX_REPORTS);
         if (badCount > 0 && !skipBad) throw new Rollback();
         await createPartitionsForImport(pool, tx);
         imported = await loadStaged(tx, now());
@@ -97,6 +98,6 @@ export async function importLines(
 function textOf(line: NumberedLine): string {
   if ('text' in line) return line.text;
   throw new BadLine(
-    line.fault === 'too long' ? `is longer than ${LONGEST_LINE / 1024 / 1024} MiB` : 'is not UTF-8',
+    line.fault === 'too long' ? `is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB` : 'is not UTF-8',
   );
 }

@@ -21,7 +21,7 @@ const validate = compile(Line) as ValidateFunction<Line>;
 export class BadLine extends Error {}
 
 /** Far below the limits of recursion here and in PostgreSQL. */
-const DEEPEST = 200;
+const MAX_DEPTH = 200;
 
 /** Authenticates an event as written by this installation; null without event keys. */
 export type Mark = (leaf: Buffer) => Buffer | null;
@@ -38,7 +38,7 @@ export function parseLine(text: string, mark: Mark = () => null): Parsed | undef
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new BadLine('is not a JSON object');
   }
-  if (isDeeperThan(value, DEEPEST)) throw new BadLine(`is nested more than ${DEEPEST} levels deep`);
+  if (isDeeperThan(value, MAX_DEPTH)) throw new BadLine(`is nested more than ${MAX_DEPTH} levels deep`);
   const unstorable = findUnstorable(value);
   if (unstorable !== undefined) {
     throw new BadLine(`${unstorable || 'a name'} has U+0000 or half of a surrogate pair`);
@@ -75,14 +75,14 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
         ...[spec && encodeSpec(withoutSecretValues(spec)), spec && SPEC_FORMAT, startedAt, stoppedAt],
         // An ephemeral sandbox is removed when it ends.
-        removedAt ?? (hasGone(line) ? (stoppedAt ?? createdAt) : null),
+        removedAt ?? (isGone(line) ? (stoppedAt ?? createdAt) : null),
       ];
     }
     case 'run': {
       const startedAt = time('started_at', line.started_at);
       const stoppedAt = time('stopped_at', line.stopped_at);
       if (stoppedAt !== null) ordered('started_at', startedAt, 'stopped_at', stoppedAt);
-      if (startedAt !== null && stoppedAt !== null && daysBetween(startedAt, stoppedAt) > LONGEST_RUN_DAYS) {
+      if (startedAt !== null && stoppedAt !== null && daysBetween(startedAt, stoppedAt) > MAX_RUN_DAYS) {
         throw new BadLine('a run is longer than a hundred years');
       }
       const { org_id, id, sandbox_id, vcpus, memory_mib, disk_mib } = line;
@@ -134,36 +134,36 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
   }
 }
 
-function hasGone({ ephemeral, status }: Extract<Line, { kind: 'sandbox' }>): boolean {
+function isGone({ ephemeral, status }: Extract<Line, { kind: 'sandbox' }>): boolean {
   return ephemeral && (status === 'stopped' || status === 'failed');
 }
 
 /** Each day of a run is a row of usage. */
-const LONGEST_RUN_DAYS = 36_525;
+const MAX_RUN_DAYS = 36_525;
 
 function daysBetween(from: Instant, to: Instant): number {
   return Number((microsOf(to) - microsOf(from)) / 86_400_000_000n);
 }
 
 /** An index entry has at most about 2,700 bytes. */
-const LONGEST_LABEL = 2_500;
+const MAX_LABEL_BYTES = 2_500;
 
 function checkLabels(labels: Record<string, string>): void {
   for (const [key, value] of Object.entries(labels)) {
-    if (Buffer.byteLength(key) + Buffer.byteLength(value) > LONGEST_LABEL) {
+    if (Buffer.byteLength(key) + Buffer.byteLength(value) > MAX_LABEL_BYTES) {
       throw new BadLine(
-        `the label ${JSON.stringify(key.slice(0, 40))} is longer than ${LONGEST_LABEL} bytes, key and value together`,
+        `the label ${JSON.stringify(key.slice(0, 40))} is longer than ${MAX_LABEL_BYTES} bytes, key and value together`,
       );
     }
   }
 }
 
 /** An index has the id of the actor, and pages and log batches have whole actors. Only payloads may be long. */
-const LONGEST_ACTOR = 2_000;
+const MAX_ACTOR_BYTES = 2_000;
 
 function checkActor(actor: EventActor): void {
-  if (Buffer.byteLength(JSON.stringify(actor)) <= LONGEST_ACTOR) return;
-  throw new BadLine(`the actor is longer than ${LONGEST_ACTOR} bytes as JSON`);
+  if (Buffer.byteLength(JSON.stringify(actor)) <= MAX_ACTOR_BYTES) return;
+  throw new BadLine(`the actor is longer than ${MAX_ACTOR_BYTES} bytes as JSON`);
 }
 
 function time(name: string, text: string | null | undefined): Instant | null {

@@ -11,20 +11,20 @@ interface Schema {
 
 /** Unknown keys may hold secrets or addresses in clear. Objects without named keys stay whole. */
 export function stripUnknownFields<T>(schema: TSchema, value: T): T {
-  return known(schema, value) as T;
+  return strip(schema, value) as T;
 }
 
-function known(schema: Schema, value: unknown): unknown {
+function strip(schema: Schema, value: unknown): unknown {
   const { items, properties } = schema;
-  if (Array.isArray(value)) return items ? value.map((item) => known(items, item)) : value;
+  if (Array.isArray(value)) return items ? value.map((item) => strip(items, item)) : value;
   if (typeof value !== 'object' || value === null) return value;
   const variant = (schema.anyOf ?? schema.oneOf)?.find((candidate) => isVariant(candidate, value));
-  if (variant) return known(variant, value);
+  if (variant) return strip(variant, value);
   if (!properties) return value;
   const entries = Object.entries(value as Record<string, unknown>);
   return Object.fromEntries(
     entries.flatMap(([key, item]) =>
-      Object.hasOwn(properties, key) ? [[key, known(properties[key]!, item)]] : [],
+      Object.hasOwn(properties, key) ? [[key, strip(properties[key]!, item)]] : [],
     ),
   );
 }

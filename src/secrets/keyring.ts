@@ -61,23 +61,23 @@ export class Keyring {
     return this.keys.some(({ id }) => id === keyId);
   }
 
-  seal(text: string, about: string): Sealed {
+  seal(text: string, associatedData: string): Sealed {
     const [key] = this.keys;
     const nonce = randomBytes(NONCE_BYTES);
     const cipher = createCipheriv(CIPHER, key.secret, nonce);
-    cipher.setAAD(Buffer.from(about));
+    cipher.setAAD(Buffer.from(associatedData));
     const bytes = Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
     return { keyId: key.id, bytes };
   }
 
   /** Undefined when the key is missing, or the ciphertext or its associated data was changed. */
-  open({ keyId, bytes }: Sealed, about: string): string | undefined {
+  open({ keyId, bytes }: Sealed, associatedData: string): string | undefined {
     const key = this.keys.find(({ id }) => id === keyId);
     if (!key || bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
     const decipher = createDecipheriv(CIPHER, key.secret, bytes.subarray(0, NONCE_BYTES), {
       authTagLength: TAG_BYTES,
     });
-    decipher.setAAD(Buffer.from(about));
+    decipher.setAAD(Buffer.from(associatedData));
     decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
     try {
       const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));

@@ -38,8 +38,8 @@ export async function sealSecrets(
     ...Object.entries(values).map(([variable, value]) => [`${ENV}${variable}`, value] as const),
   ];
   const sealed = texts.map(([name, text]) => {
-    const about = associatedDataOf({ org_id: orgId, sandbox_id: sandboxId, name });
-    return { name, sealed: keyring().seal(text, about) };
+    const associatedData = associatedDataOf({ org_id: orgId, sandbox_id: sandboxId, name });
+    return { name, sealed: keyring().seal(text, associatedData) };
   });
   await insertSecrets(tx, orgId, sandboxId, sealed);
 }

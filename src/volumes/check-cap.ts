@@ -6,18 +6,18 @@ import { getLimits } from '../quotas/queries.js';
 /** A storage limit requires a cap: nothing else would enforce it. */
 export async function checkCap(sql: Sql, orgId: string, capacityGib: number | null): Promise<void> {
   const limits = await getLimits(sql, orgId);
-  const most = limits ? storageLimit(limits) : null;
-  if (most === null || (capacityGib !== null && capacityGib <= most)) return;
+  const limitGib = limits ? storageLimit(limits) : null;
+  if (limitGib === null || (capacityGib !== null && capacityGib <= limitGib)) return;
   if (capacityGib === null) {
     throw new ApiError(
       'quota_exceeded',
-      `the storage of the organization is limited to ${most} GiB: give the volume a capacity_gib`,
-      { quota: 'max_total_storage_gib', limit: most, used: null },
+      `the storage of the organization is limited to ${limitGib} GiB: give the volume a capacity_gib`,
+      { quota: 'max_total_storage_gib', limit: limitGib, used: null },
     );
   }
   throw new ApiError(
     'invalid_request',
-    `capacity_gib must be at most ${most}: the organization has no more storage`,
+    `capacity_gib must be at most ${limitGib}: the organization has no more storage`,
     { field: 'capacity_gib' },
   );
 }

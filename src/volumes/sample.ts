@@ -6,20 +6,20 @@ import { claimUnsampled, insertReading, organizationsDue, setSampled } from './a
 import { lockVolume } from './queries.js';
 
 /** Each of another organization. */
-const AT_ONCE = 4;
+const CONCURRENCY = 4;
 /** The next reading may be late or fail. */
-const INTERVALS = 2;
+const VALID_INTERVALS = 2;
 const TRIES_PER_INTERVAL = 6;
 /** Enough for millions of files. */
-const LONGEST_READING_MS = 5 * 60_000;
-const LOOK_EVERY_MS = 1_000;
+const MAX_READING_MS = 5 * 60_000;
+const POLL_MS = 1_000;
 
 /** Claims expire after a part of an interval, so that interrupted and failed readings are retried. */
 export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
-  const shares = makeShares();
+  const shares = fairShares();
   const busy = new Map<string, Promise<void>>();
   let due: string[] = [];
-  let lookedAt = -Infinity;
+  let polledAt = -Infinity;
 
   async function readOne(orgId: string): Promise<void> {
     const began = performance.now();
@@ -32,24 +32,24 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
   try {
     while (!signal.aborted) {
       // Volumes that another worker has claimed or locked remain due for a while.
-      if (performance.now() - lookedAt > LOOK_EVERY_MS) {
+      if (performance.now() - polledAt > POLL_MS) {
         const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
         const found = await organizationsDue(ctx.pool, dueAt);
-        const there = new Set([...due, ...busy.keys()]);
-        const coming = found.filter((orgId) => !there.has(orgId));
-        shares.join(coming, [...there]);
-        for (const orgId of coming) due.push(orgId);
-        lookedAt = performance.now();
+        const present = new Set([...due, ...busy.keys()]);
+        const added = found.filter((orgId) => !present.has(orgId));
+        shares.join(added, [...present]);
+        for (const orgId of added) due.push(orgId);
+        polledAt = performance.now();
       }
-      while (busy.size < AT_ONCE && due.length > 0) {
+      while (busy.size < CONCURRENCY && due.length > 0) {
         const next = shares.next(due);
         due = due.filter((orgId) => orgId !== next);
         busy.set(next, readOne(next));
       }
       if (busy.size === 0) return;
-      const looking = new AbortController();
-      await Promise.race([...busy.values(), sleep(LOOK_EVERY_MS, looking.signal)]);
-      looking.abort();
+      const waiting = new AbortController();
+      await Promise.race([...busy.values(), sleep(POLL_MS, waiting.signal)]);
+      waiting.abort();
     }
   } finally {
     await Promise.allSettled(busy.values());
@@ -60,8 +60,8 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
  * Measures organizations with little used time first. A new one starts at the current minimum, so idle time saves up
  * nothing.
  */
-function makeShares(): {
-  join(coming: readonly string[], there: readonly string[]): void;
+function fairShares(): {
+  join(added: readonly string[], present: readonly string[]): void;
   next(waiting: readonly string[]): string;
   add(orgId: string, millis: number): void;
 } {
@@ -69,10 +69,10 @@ function makeShares(): {
   const usedBy = (orgId: string) => used.get(orgId) ?? 0;
   const leastUsed = (first: string, orgId: string) => (usedBy(orgId) < usedBy(first) ? orgId : first);
   return {
-    join(coming, there) {
-      if (there.length === 0) return;
-      const least = usedBy(there.reduce(leastUsed));
-      for (const orgId of coming) used.set(orgId, Math.max(usedBy(orgId), least));
+    join(added, present) {
+      if (present.length === 0) return;
+      const least = usedBy(present.reduce(leastUsed));
+      for (const orgId of added) used.set(orgId, Math.max(usedBy(orgId), least));
     },
     next: (waiting) => waiting.reduce(leastUsed),
     add: (orgId, millis) => void used.set(orgId, usedBy(orgId) + millis),
@@ -106,7 +106,7 @@ async function sample(ctx: Context, orgId: string, id: string, signal: AbortSign
     // The volume has never had data.
     if (kib === undefined) return;
     const at = ctx.now();
-    await insertReading(tx, orgId, id, { at, until: addMillis(at, INTERVALS * interval), kib });
+    await insertReading(tx, orgId, id, { at, until: addMillis(at, VALID_INTERVALS * interval), kib });
   });
 }
 
@@ -116,7 +116,7 @@ async function measureInTime(
   id: string,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const millis = Math.min(LONGEST_READING_MS, ctx.settings.volumeSampleMs / TRIES_PER_INTERVAL / 2);
+  const millis = Math.min(MAX_READING_MS, ctx.settings.volumeSampleMs / TRIES_PER_INTERVAL / 2);
   // Not AbortSignal.timeout(): in a combined signal it may be garbage-collected early.
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(new Error(`it took longer than ${millis} ms`)), millis);

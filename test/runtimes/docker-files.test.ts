@@ -342,7 +342,7 @@ worker:x:1500:1600:::" > /etc/passwd
       const { id, status, last_failure_message } = await create({ mounts, patches });
       expect([status, last_failure_message]).toEqual([
         'failed',
-        expect.stringContaining(`follows a link of the image to ${found}, which the mount at /data hides`),
+        expect.stringContaining(`follows a link of the image to ${found}, which the mount at /data`),
       ]);
       await client.delete(`/v1/sandboxes/${id}`);
     }

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
-import { statusOf } from './errors.js';
+import { NOT_FOUND, statusOf } from './errors.js';
 
 export type Entry =
   | { name: string; type: 'file'; mode: number; content: Buffer; uid?: number; gid?: number }
@@ -58,7 +58,7 @@ export async function statPath(container: Docker.Container, path: string): Promi
     return { type: typeOf(mode), mode: mode & 0o777, size, target: linkTarget };
   } catch (error) {
     // The engine answers 500 when a parent is not a directory. Any other cause fails the later write.
-    if ([404, 500].includes(statusOf(error) ?? 0)) return undefined;
+    if ([NOT_FOUND, 500].includes(statusOf(error) ?? 0)) return undefined;
     throw error;
   }
 }

@@ -17,12 +17,12 @@ export interface StorageInfo {
 /** Probes the quota by a container from an empty image. */
 export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: StorageInfo): Promise<boolean> {
   if (!DRIVERS_WITH_QUOTA.has(Driver)) return false;
-  const below = DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
+  const backingFileSystem = DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
   // overlay2 has project quotas on xfs only.
-  if (Driver === 'overlay2' && below !== 'xfs') return false;
+  if (Driver === 'overlay2' && backingFileSystem !== 'xfs') return false;
   const image = `sandkeep-probe:${randomUUID()}`;
   try {
-    await importEmpty(docker, image);
+    await importEmptyImage(docker, image);
     const container = await docker.createContainer({
       Image: image,
       Cmd: ['/none'],
@@ -40,7 +40,7 @@ export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: Sto
   }
 }
 
-async function importEmpty(docker: Docker, image: string): Promise<void> {
+async function importEmptyImage(docker: Docker, image: string): Promise<void> {
   const archive = pack();
   archive.finalize();
   const [repo, tag] = image.split(':');
@@ -52,9 +52,9 @@ async function importEmpty(docker: Docker, image: string): Promise<void> {
 
 /** A volume of the image is outside the disk limit. Throws StartRefusedError. */
 export function checkDiskLimit({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
-  const open = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
-  if (diskMib === null || open === undefined) return;
+  const unlimited = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
+  if (diskMib === null || unlimited === undefined) return;
   throw new StartRefusedError(
-    `resources.disk_size_mib cannot limit the volume that the image declares at ${open}: mount something there, or leave disk_size_mib out`,
+    `resources.disk_size_mib cannot limit the volume that the image declares at ${unlimited}: mount something there, or leave disk_size_mib out`,
   );
 }

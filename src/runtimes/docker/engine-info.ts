@@ -19,7 +19,7 @@ export interface EngineInfo extends CapabilityInfo {
 }
 
 /** For UUIDs of version 5 (RFC 9562). */
-const ENGINES = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
+const ENGINE_NAMESPACE = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
 
 export function capacityOf(info: EngineInfo): Capacity {
   return {
@@ -44,7 +44,7 @@ function memoryOf({ MemTotal }: EngineInfo): number {
 
 /** Podman invents a new id for each request: there the machine and the directory identify the engine. */
 export async function engineIdOf(docker: Docker, info: EngineInfo, instanceId: string): Promise<string> {
-  const again = (await docker.info()) as EngineInfo;
-  const engine = info.ID === again.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;
-  return uuidv5(`${instanceId} ${engine}`, ENGINES);
+  const second = (await docker.info()) as EngineInfo;
+  const engine = info.ID === second.ID ? info.ID : `${info.Name} ${info.DockerRootDir}`;
+  return uuidv5(`${instanceId} ${engine}`, ENGINE_NAMESPACE);
 }

@@ -7,7 +7,15 @@ import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
-import { engineMessage, ignoreStatus, statusOf } from './errors.js';
+import {
+  ALREADY_REMOVED,
+  CONFLICT,
+  engineMessage,
+  ignoreStatus,
+  NOT_FOUND,
+  NOT_MODIFIED,
+  statusOf,
+} from './errors.js';
 
 /** Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they mount its volume read-only. */
 
@@ -15,10 +23,6 @@ const DIRECTORY = '/.sandkeep/bin';
 export const INIT_PROGRAM = `${DIRECTORY}/init`;
 /** All installations on an engine share the objects with this label. */
 export const INIT_LABEL = 'dev.sandkeep.init';
-
-const NOT_FOUND = 404;
-const CONFLICT = 409;
-const NOT_MODIFIED = 304;
 
 const BUILDS: Record<string, string> = {
   x86_64: 'init-x86_64',
@@ -107,8 +111,11 @@ export class GuestInit {
     await this.docker
       .getContainer(this.volume)
       .remove({ force: true })
-      .catch(ignoreStatus(NOT_FOUND, CONFLICT));
-    await this.docker.getVolume(this.volume).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
+      .catch(ignoreStatus(...ALREADY_REMOVED));
+    await this.docker
+      .getVolume(this.volume)
+      .remove()
+      .catch(ignoreStatus(...ALREADY_REMOVED));
     const failure = await this.fill();
     if (failure === undefined) return;
     throw new Error(`the engine cannot run ${INIT_PROGRAM} in the container ${this.volume}: ${failure}`);
@@ -141,7 +148,7 @@ export class GuestInit {
           ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
         },
       })
-      // Conflict: another process creates it at the same time.
+      // Another process may create it at the same time.
       .catch(ignoreStatus(CONFLICT));
     try {
       const container = this.docker.getContainer(this.volume);

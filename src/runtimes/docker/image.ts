@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { StartRefusedError, type RunSpec } from '../runtime.js';
-import { engineMessage, statusOf } from './errors.js';
+import { engineMessage, NOT_FOUND, statusOf } from './errors.js';
 
 const PULL_TIMEOUT_MS = 20 * 60_000;
 
@@ -62,7 +62,7 @@ async function inspect(docker: Docker, image: string): Promise<ImageConfig | und
       volumes: Object.keys(Config?.Volumes ?? {}),
     };
   } catch (error) {
-    if (statusOf(error) === 404) return undefined;
+    if (statusOf(error) === NOT_FOUND) return undefined;
     throw error;
   }
 }

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import type { Holding } from '../runtime.js';
 import { isBaseline, parseContainerName, parseEngineTime } from './container-name.js';
 import { ORG_LABEL } from './container.js';
-import { ignoreStatus } from './errors.js';
+import { ignoreStatus, NOT_FOUND } from './errors.js';
 
 interface Inspected {
   fingerprint: string;
@@ -65,7 +65,7 @@ export class InspectCache {
 
   private async inspect(id: string): Promise<Inspected | undefined> {
     // Removed since the list.
-    const inspected = await this.docker.getContainer(id).inspect().catch(ignoreStatus(404));
+    const inspected = await this.docker.getContainer(id).inspect().catch(ignoreStatus(NOT_FOUND));
     const named = inspected && parseContainerName(inspected.Name);
     if (!inspected || !named) return undefined;
     const { State } = inspected;

@@ -1,6 +1,6 @@
 import Docker from 'dockerode';
 import { INSTANCE_LABEL } from './container.js';
-import { ignoreStatus } from './errors.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
 import { isPauseContainer } from './network/pause-container.js';
 
@@ -86,13 +86,15 @@ export async function removeObjects(
   { containers, networks, volumes, images }: RemovableObjects,
 ): Promise<void> {
   for (const { id } of containers) {
-    // Conflict: the engine is already removing it.
-    await docker.getContainer(id).remove({ force: true, v: true }).catch(ignoreStatus(404, 409));
+    await docker
+      .getContainer(id)
+      .remove({ force: true, v: true })
+      .catch(ignoreStatus(...ALREADY_REMOVED));
   }
-  for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(404));
-  // Conflict: another installation has begun to use it.
-  for (const { id } of volumes) await docker.getVolume(id).remove().catch(ignoreStatus(404, 409));
-  for (const { id } of images) await docker.getImage(id).remove().catch(ignoreStatus(404, 409));
+  for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(NOT_FOUND));
+  // A conflict: another installation has begun to use the volume or the image.
+  for (const { id } of volumes) await docker.getVolume(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
+  for (const { id } of images) await docker.getImage(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
 }
 
 function partition<T>(items: readonly T[], isFirst: (item: T) => boolean): [T[], T[]] {

@@ -8,7 +8,7 @@ export async function* readLogStream(
   { sources, after }: LogQuery,
 ): AsyncIterable<LogChunk> {
   const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
-  for await (const { source, payload } of piecesOf(chunks)) {
+  for await (const { source, payload } of framesOf(chunks)) {
     const space = payload.indexOf(' ');
     if (space < 0) continue;
     const ts = payload.toString('latin1', 0, space);
@@ -19,25 +19,28 @@ export async function* readLogStream(
   }
 }
 
-async function* piecesOf(
+async function* framesOf(
   chunks: AsyncIterable<Buffer>,
 ): AsyncIterable<{ source: 'stdout' | 'stderr'; payload: Buffer }> {
-  let waiting: Buffer[] = [];
+  let buffered: Buffer[] = [];
   let bytes = 0;
-  let wanted = HEADER_BYTES;
+  let needed = HEADER_BYTES;
   for await (const chunk of chunks) {
-    waiting.push(chunk);
+    buffered.push(chunk);
     bytes += chunk.length;
-    if (bytes < wanted) continue;
-    let rest = Buffer.concat(waiting, bytes);
+    if (bytes < needed) continue;
+    let remaining = Buffer.concat(buffered, bytes);
     for (;;) {
-      wanted = HEADER_BYTES + (rest.length < HEADER_BYTES ? 0 : rest.readUInt32BE(4));
-      if (rest.length < HEADER_BYTES || rest.length < wanted) break;
-      yield { source: rest[0] === 2 ? 'stderr' : 'stdout', payload: rest.subarray(HEADER_BYTES, wanted) };
-      rest = rest.subarray(wanted);
+      needed = HEADER_BYTES + (remaining.length < HEADER_BYTES ? 0 : remaining.readUInt32BE(4));
+      if (remaining.length < HEADER_BYTES || remaining.length < needed) break;
+      yield {
+        source: remaining[0] === 2 ? 'stderr' : 'stdout',
+        payload: remaining.subarray(HEADER_BYTES, needed),
+      };
+      remaining = remaining.subarray(needed);
     }
-    waiting = rest.length === 0 ? [] : [rest];
-    bytes = rest.length;
+    buffered = remaining.length === 0 ? [] : [remaining];
+    bytes = remaining.length;
   }
 }
 

@@ -18,7 +18,17 @@ import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
 import { checkDiskLimit } from './disk-quota.js';
 import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './engine-info.js';
-import { engineMessage, explainStartFailure, ignoreStatus, statusOf } from './errors.js';
+import {
+  ALREADY_REMOVED,
+  CONFLICT,
+  engineMessage,
+  explainStartFailure,
+  ignoreStatus,
+  NOT_FOUND,
+  NOT_MODIFIED,
+  statusOf,
+  UNAVAILABLE,
+} from './errors.js';
 import { hasFiles, populateContainer } from './files/populate-container.js';
 import { GuestInit } from './guest-init.js';
 import { ensureImage, type ImageConfig } from './image.js';
@@ -160,7 +170,7 @@ export class DockerRuntime implements Runtime {
         await this.docker
           .getContainer(found.Id)
           .remove({ force: true, v: true })
-          .catch(ignoreStatus(NOT_FOUND, CONFLICT));
+          .catch(ignoreStatus(...ALREADY_REMOVED));
       }
       await this.networks.remove(sandboxId);
     } finally {
@@ -270,9 +280,5 @@ export class DockerRuntime implements Runtime {
   }
 }
 
-const NOT_MODIFIED = 304;
-const NOT_FOUND = 404;
-const CONFLICT = 409;
-const UNAVAILABLE = 503;
 /** Longer than the longest grace period of a stop. */
 const ANSWER_TIMEOUT_MS = 60_000;

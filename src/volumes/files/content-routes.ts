@@ -76,11 +76,11 @@ export function contentRoutes(app: App): void {
         return inUpload(
           contextOf(request),
           (digest) => writerOf(request, reply, digest),
-          (whole) =>
+          (onComplete) =>
             write(contextOf(request), targetOf(request), readPath(request.headers), {
               body: request.body as Readable | undefined,
               length: length === undefined ? undefined : Number(length),
-              whole,
+              onComplete,
             }),
         );
       },

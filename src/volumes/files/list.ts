@@ -8,8 +8,8 @@ import { findVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
 /** A list has no pages. */
-const MOST_ENTRIES = 50_000;
-const AT_ONCE = 64;
+const MAX_ENTRIES = 50_000;
+const CONCURRENCY = 64;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -27,8 +27,8 @@ export async function list(
       const names = await namesIn(handle);
       const top = canonical(path);
       const entries: VolumeFile[] = [];
-      for (let start = 0; start < names.length; start += AT_ONCE) {
-        const batch = names.slice(start, start + AT_ONCE);
+      for (let start = 0; start < names.length; start += CONCURRENCY) {
+        const batch = names.slice(start, start + CONCURRENCY);
         const shown = await Promise.all(
           batch.map((name) => entryOf(handle, name, `${top === '/' ? '' : top}/${name}`)),
         );
@@ -47,10 +47,10 @@ async function namesIn(directory: FileHandle): Promise<string[]> {
   for await (const entry of await opendir(fdPath(directory), options)) {
     const name = textOf(entry.name as unknown as Buffer);
     if (name !== undefined) names.push(name);
-    if (names.length > MOST_ENTRIES) {
+    if (names.length > MAX_ENTRIES) {
       throw new ApiError(
         'invalid_volume_path',
-        `the directory has more than ${MOST_ENTRIES} entries, which is the limit of a list`,
+        `the directory has more than ${MAX_ENTRIES} entries, which is the limit of a list`,
       );
     }
   }

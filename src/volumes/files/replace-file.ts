@@ -8,8 +8,8 @@ import { canonical } from './entry.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 
 const NEW_FILE_MODE = 0o666;
-/** Uploads that are older were left by a crash. */
-const LEFT_AFTER_MS = 24 * 60 * 60 * 1000;
+/** A crash left uploads that are older. */
+const STALE_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /**
  * Atomic: `fill` writes outside of the guests' view. The new file has the permissions of the replaced one, without
@@ -70,6 +70,6 @@ async function removeStaleUploads(incoming: FileHandle): Promise<void> {
   for (const name of await readdir(fdPath(incoming))) {
     const path = fdPath(incoming, name);
     const stats = await lstat(path).catch(() => undefined);
-    if (stats && Date.now() - stats.mtimeMs > LEFT_AFTER_MS) await unlink(path).catch(() => undefined);
+    if (stats && Date.now() - stats.mtimeMs > STALE_AFTER_MS) await unlink(path).catch(() => undefined);
   }
 }

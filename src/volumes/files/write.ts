@@ -21,24 +21,24 @@ export async function write(
   {
     body,
     length,
-    whole,
+    onComplete,
   }: {
     body: Readable | undefined;
     length: number | undefined;
-    whole: (digest: string) => Promise<void>;
+    onComplete: (digest: string) => Promise<void>;
   },
 ): Promise<{ message: string }> {
   const { capacity_gib } = await findWritableVolume(ctx, target);
-  const most = capacity_gib === null ? Infinity : capacity_gib * GIB;
-  if (length !== undefined && length > most) throw tooLarge(most);
+  const maxBytes = capacity_gib === null ? Infinity : capacity_gib * GIB;
+  if (length !== undefined && length > maxBytes) throw tooLarge(maxBytes);
   return translateErrors(async () => {
     await checkPathEarly(ctx, target, path);
     await replaceFile(ctx, target, path, async (file) => {
       const hash = createHash('sha256');
-      if (!body) return whole(hash.digest('hex'));
+      if (!body) return onComplete(hash.digest('hex'));
       try {
-        await writeFile(file, within(most, body, hash));
-        await whole(hash.digest('hex'));
+        await writeFile(file, boundedBody(maxBytes, body, hash));
+        await onComplete(hash.digest('hex'));
       } finally {
         // Drains a refused body; otherwise the connection would stall.
         body.resume();
@@ -59,17 +59,17 @@ async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, p
   }
 }
 
-function tooLarge(most: number): ApiError {
-  return new ApiError('storage_full', 'the file exceeds the cap of the volume', { capacity_bytes: most });
+function tooLarge(maxBytes: number): ApiError {
+  return new ApiError('storage_full', 'the file exceeds the cap of the volume', { capacity_bytes: maxBytes });
 }
 
-async function* within(most: number, body: Readable, hash: Hash): AsyncIterable<Buffer> {
+async function* boundedBody(maxBytes: number, body: Readable, hash: Hash): AsyncIterable<Buffer> {
   let size = 0;
   try {
     const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false });
     for await (const chunk of chunks) {
       size += chunk.length;
-      if (size > most) throw tooLarge(most);
+      if (size > maxBytes) throw tooLarge(maxBytes);
       hash.update(chunk);
       yield chunk;
     }

@@ -4,7 +4,7 @@ import { access } from 'node:fs/promises';
 
 const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
 /** The end of an error line of du has the reason. */
-const KEPT = 200;
+const KEPT_CHARACTERS = 200;
 
 /**
  * In KiB; undefined without a directory. du(1) handles any depth and concurrent changes. Throws when a part is
@@ -17,26 +17,26 @@ export async function measure(directory: string, signal: AbortSignal): Promise<n
   });
   let out = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text));
-  const complaint = watchComplaints(child.stderr);
+  const firstError = collectFirstError(child.stderr);
   const [code] = (await once(child, 'close')) as [number | null];
 
   const kib = /^(\d+)\s/.exec(out)?.[1];
-  if (kib !== undefined && complaint() === undefined) return Number(kib);
+  if (kib !== undefined && firstError() === undefined) return Number(kib);
   if (kib === undefined && !(await exists(directory))) return undefined;
-  throw new Error(`du ended with ${code ?? 'a signal'}: ${complaint() ?? 'no sum'}`);
+  throw new Error(`du ended with ${code ?? 'a signal'}: ${firstError() ?? 'no sum'}`);
 }
 
 /** The first error other than a removed file. */
-function watchComplaints(stderr: NodeJS.ReadableStream): () => string | undefined {
+function collectFirstError(stderr: NodeJS.ReadableStream): () => string | undefined {
   let first: string | undefined;
   let line = '';
   stderr.setEncoding('utf8').on('data', (text: string) => {
     const [rest = '', ...begun] = text.split('\n');
-    line = (line + rest).slice(-KEPT);
+    line = (line + rest).slice(-KEPT_CHARACTERS);
     for (const next of begun) {
       // du quotes names and their line breaks, so a name never ends a line.
       if (!line.endsWith(': No such file or directory')) first ??= line;
-      line = next.slice(-KEPT);
+      line = next.slice(-KEPT_CHARACTERS);
     }
   });
   return () => first;

@@ -9,9 +9,9 @@ import {
 } from './guest-path.js';
 
 /** Each level takes a file descriptor. Deeper directories are moved up first. */
-const LEVELS = 32;
+const MAX_DEPTH = 32;
 /** Bounds the work against a guest that keeps writing. */
-const ROUNDS = 10_000;
+const MAX_ROUNDS = 10_000;
 
 /**
  * Each step starts at an open directory, so a symlink swapped in leads nowhere. Throws ENOTEMPTY when guests write
@@ -19,10 +19,10 @@ const ROUNDS = 10_000;
  */
 export async function removeTree(parent: FileHandle, name: string | Buffer): Promise<void> {
   for (let round = 1; ; round += 1) {
-    const top = await openUnless(parent, name, ['not_found']);
+    const top = await openUnlessError(parent, name, ['not_found']);
     if (!top) return;
     try {
-      await empty(top, top, LEVELS);
+      await emptyDirectory(top, top, MAX_DEPTH);
     } finally {
       await top.close();
     }
@@ -32,12 +32,12 @@ export async function removeTree(parent: FileHandle, name: string | Buffer): Pro
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ENOENT') return;
-      if (code !== 'ENOTEMPTY' || round === ROUNDS) throw error;
+      if (code !== 'ENOTEMPTY' || round === MAX_ROUNDS) throw error;
     }
   }
 }
 
-async function empty(directory: FileHandle, top: FileHandle, levels: number): Promise<void> {
+async function emptyDirectory(directory: FileHandle, top: FileHandle, remainingDepth: number): Promise<void> {
   const options = { encoding: 'buffer' as BufferEncoding };
   for await (const entry of await opendir(fdPath(directory), options)) {
     const name = entry.name as unknown as Buffer;
@@ -48,7 +48,7 @@ async function empty(directory: FileHandle, top: FileHandle, levels: number): Pr
       if (code === 'ENOENT') continue;
       // POSIX answers EPERM for a directory, Linux EISDIR.
       if (code !== 'EISDIR' && code !== 'EPERM') throw error;
-      await removeDirectory(directory, name, top, levels);
+      await removeDirectory(directory, name, top, remainingDepth);
     }
   }
 }
@@ -57,14 +57,15 @@ async function removeDirectory(
   parent: FileHandle,
   name: Buffer,
   top: FileHandle,
-  levels: number,
+  remainingDepth: number,
 ): Promise<void> {
   // The next round handles concurrent changes.
-  if (levels === 0) return rename(fdPath(parent, name), fdPath(top, randomUUID())).catch(ignoreMissing);
-  const directory = await openUnless(parent, name, ['not_found', 'symlink', 'not_a_directory']);
+  if (remainingDepth === 0)
+    return rename(fdPath(parent, name), fdPath(top, randomUUID())).catch(ignoreMissing);
+  const directory = await openUnlessError(parent, name, ['not_found', 'symlink', 'not_a_directory']);
   if (!directory) return;
   try {
-    await empty(directory, top, levels - 1);
+    await emptyDirectory(directory, top, remainingDepth - 1);
   } finally {
     await directory.close();
   }
@@ -74,7 +75,7 @@ async function removeDirectory(
 }
 
 /** Undefined for an error of these kinds. */
-async function openUnless(
+async function openUnlessError(
   parent: FileHandle,
   name: string | Buffer,
   kinds: readonly VolumePathErrorKind[],

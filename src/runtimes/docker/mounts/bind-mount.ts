@@ -17,17 +17,17 @@ export interface MountFlags {
 
 /** Mounts a descriptor, so that no path leads to the source, and verifies the flags. */
 export async function bindMount(source: FileHandle, target: string, flags: MountFlags): Promise<void> {
-  const wanted = wordsOf(flags);
-  const options = ['bind', ...wanted].join(',');
+  const requested = flagWords(flags);
+  const options = ['bind', ...requested].join(',');
   await mount(['--no-canonicalize', '-o', options, '/proc/self/fd/3', target], source.fd);
   const found = (await mountsBelow(target)).findLast(({ point }) => point === target);
-  const missing = wanted.filter((word) => found?.flags.includes(word) !== true);
+  const missing = requested.filter((word) => found?.flags.includes(word) !== true);
   if (!found || missing.length > 0) {
     throw new Error(`mount(8) did not set the flags: ${missing.join(', ') || 'nothing is mounted'}`);
   }
 }
 
-function wordsOf({ readonly, noexec, nosuid, nodev }: MountFlags): string[] {
+function flagWords({ readonly, noexec, nosuid, nodev }: MountFlags): string[] {
   return [readonly && 'ro', noexec && 'noexec', nosuid && 'nosuid', nodev && 'nodev'].filter(
     (word) => word !== false,
   );
@@ -35,12 +35,12 @@ function wordsOf({ readonly, noexec, nosuid, nodev }: MountFlags): string[] {
 
 async function mount(args: readonly string[], fd: number): Promise<void> {
   const child = spawn('mount', args, { stdio: ['ignore', 'ignore', 'pipe', fd] });
-  let said = '';
-  child.stdio[2]?.on('data', (chunk: Buffer) => (said += String(chunk)));
+  let errorOutput = '';
+  child.stdio[2]?.on('data', (chunk: Buffer) => (errorOutput += String(chunk)));
   await new Promise<void>((resolve, reject) => {
     child.once('error', reject);
     child.once('close', (code) =>
-      code === 0 ? resolve() : reject(new Error(said.trim() || `mount: ${code}`)),
+      code === 0 ? resolve() : reject(new Error(errorOutput.trim() || `mount: ${code}`)),
     );
   });
 }
@@ -61,18 +61,18 @@ async function mountsBelow(directory: string): Promise<{ point: string; flags: s
 
 /** Hides all mounts by one rename: a late engine must not find an empty directory under a mount. Idempotent. */
 export async function detachAndRemove(directory: string): Promise<void> {
-  const away = `${directory}.gone-${randomUUID()}`;
+  const hidden = `${directory}.gone-${randomUUID()}`;
   try {
-    await rename(directory, away);
+    await rename(directory, hidden);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
     throw error;
   }
   for (;;) {
-    const last = (await mountsBelow(away)).pop();
+    const last = (await mountsBelow(hidden)).pop();
     if (!last) break;
     // Lazily: an engine that is copying the mount makes it busy.
     await run('umount', ['--no-canonicalize', '--lazy', last.point]);
   }
-  await rm(away, { recursive: true });
+  await rm(hidden, { recursive: true });
 }

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { statusOf } from '../errors.js';
+import { NOT_FOUND, statusOf } from '../errors.js';
 import { bindMount, detachAndRemove, O_PATH } from './bind-mount.js';
 
 /** Returns the reason why mounts do not work. */
@@ -46,7 +46,7 @@ async function engineSees(docker: Docker, source: string): Promise<boolean> {
     return true;
   } catch (error) {
     const status = statusOf(error);
-    if (status !== 404 && status !== 400) throw error;
-    return status === 404;
+    if (status !== NOT_FOUND && status !== 400) throw error;
+    return status === NOT_FOUND;
   }
 }

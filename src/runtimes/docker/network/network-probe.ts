@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
-import { engineMessage, statusOf } from '../errors.js';
+import { engineMessage, NOT_FOUND, statusOf } from '../errors.js';
 import type { GuestInit } from '../guest-init.js';
 import type { GuardedGroup } from './compile-policy.js';
 import { explainNoNftables, hasEnvironmentLine } from './nftables.js';
@@ -43,7 +43,7 @@ async function driverOf(docker: Docker, name: string): Promise<string | undefine
   try {
     return ((await docker.getNetwork(name).inspect()) as { Driver: string }).Driver;
   } catch (error) {
-    if (statusOf(error) === 404) return undefined;
+    if (statusOf(error) === NOT_FOUND) return undefined;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { INSTANCE_LABEL } from '../container.js';
-import { ignoreStatus } from '../errors.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from '../errors.js';
 import { INIT_PROGRAM, type GuestInit } from '../guest-init.js';
 
 /** Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it. */
@@ -42,7 +42,7 @@ export function environmentLineOf(sandboxId: string): string {
 
 export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
   const container = docker.getContainer(pauseContainerName(sandboxId));
-  await container.start().catch(ignoreStatus(304));
+  await container.start().catch(ignoreStatus(NOT_MODIFIED));
   return parsePauseContainer(await container.inspect());
 }
 
@@ -64,18 +64,18 @@ export async function inspectPauseContainer(
   docker: Docker,
   sandboxId: string,
 ): Promise<Docker.ContainerInspectInfo | undefined> {
-  return docker.getContainer(pauseContainerName(sandboxId)).inspect().catch(ignoreStatus(404));
+  return docker.getContainer(pauseContainerName(sandboxId)).inspect().catch(ignoreStatus(NOT_FOUND));
 }
 
 export async function stopPauseContainer(docker: Docker, sandboxId: string): Promise<void> {
-  await docker.getContainer(pauseContainerName(sandboxId)).kill().catch(ignoreStatus(404, 409));
+  await docker.getContainer(pauseContainerName(sandboxId)).kill().catch(ignoreStatus(NOT_FOUND, CONFLICT));
 }
 
 export async function removePauseContainer(docker: Docker, sandboxId: string): Promise<void> {
   await docker
     .getContainer(pauseContainerName(sandboxId))
     .remove({ force: true, v: true })
-    .catch(ignoreStatus(404, 409));
+    .catch(ignoreStatus(...ALREADY_REMOVED));
 }
 
 export async function createPauseContainer(docker: Docker, options: PauseContainerOptions): Promise<void> {
@@ -103,5 +103,5 @@ export async function createPauseContainer(docker: Docker, options: PauseContain
       },
     })
     // Conflict: a killed predecessor created it.
-    .catch(ignoreStatus(409));
+    .catch(ignoreStatus(CONFLICT));
 }

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { isIPv4 } from 'node:net';
 import { StartRefusedError, type Capability, type Run } from '../../runtime.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
-import { statusOf } from '../errors.js';
+import { NOT_FOUND, statusOf } from '../errors.js';
 import type { ResolverConfig } from '../files/resolver-files.js';
 import { compilePolicy } from './compile-policy.js';
 import { hostAddresses, systemResolvers } from './host-addresses.js';
@@ -198,7 +198,7 @@ export class SandboxNetworks {
       return await startPauseContainer(this.docker, sandboxId);
     } catch (error) {
       // `docker network prune` removes a network that only stopped containers use.
-      if (statusOf(error) !== 404 || this.options.name !== undefined) throw error;
+      if (statusOf(error) !== NOT_FOUND || this.options.name !== undefined) throw error;
       const network = this.docker.getNetwork(await this.ensureNetwork());
       const Container = pauseContainerName(sandboxId);
       await network.disconnect({ Container, Force: true });
@@ -223,7 +223,7 @@ async function createNetworkIfMissing(docker: Docker, name: string, instanceId: 
     await docker.getNetwork(name).inspect();
     return;
   } catch (error) {
-    if (statusOf(error) !== 404) throw error;
+    if (statusOf(error) !== NOT_FOUND) throw error;
   }
   await docker.createNetwork({
     Name: name,
