@@ -106,7 +106,7 @@ const INDEXES = [
   'staged_accrual (org_id, volume_id, from_at)',
 ];
 
-/** Such a line is not checked: it may describe a past state, such as a name now in use. */
+/** Known lines are not checked: they may describe a past state, such as a name now in use. */
 export async function removeKnownLines(tx: Sql): Promise<void> {
   for (const index of INDEXES) await tx.query(`create index on ${index}`);
   for (const kind of KINDS) {

@@ -6,7 +6,7 @@ export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpe
   return { ...spec, lifecycle: { ...spec.lifecycle, ephemeral } };
 }
 
-/** Another member of `injection` may contain the value of the secret. */
+/** Keeps boolean members of `injection`: another member may contain the value of the secret. */
 export function withoutSecretValues(spec: SandboxSpec): SandboxSpec {
   const { network } = spec;
   if (!network.secrets) return spec;

@@ -46,7 +46,7 @@ export interface RunSpec {
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
 export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
 
-/** In clear text. */
+/** Secrets in clear text. */
 export interface RunSecrets {
   /** Null: the image is there already, or needs none. */
   registry: { username: string; password: string } | null;
@@ -107,7 +107,7 @@ export interface Holding {
 }
 
 export interface Exit {
-  /** Of the command when the run ends with it, otherwise of process 1. */
+  /** The exit code of the command when the run ends with it, otherwise that of process 1. */
   code: number;
   outOfMemory: boolean;
 }
@@ -125,7 +125,7 @@ export class EngineUnavailableError extends ApiError {
   }
 }
 
-/** For all sandboxes together. */
+/** The sum of all sandboxes of an engine. */
 export interface Capacity {
   vcpus: number;
   memoryMib: number;

@@ -33,7 +33,7 @@ export function findKeyring(source: KeySource): Keyring | undefined {
   return 'file' in source && !existsSync(source.file) ? undefined : openKeyring(source)();
 }
 
-/** It seals from now on. */
+/** The new key seals from now on; the previous keys still open. */
 export function addKey(file: string): void {
   createPrivateFile(file, makeKeyLine);
   writeFileAtomicallySync(file, `${makeKeyLine()}${readFileSync(file, 'utf8')}`, { replace: true });

@@ -13,7 +13,7 @@ export interface PathStat {
   type: 'file' | 'directory' | 'symlink' | 'other';
   mode: number;
   size: number;
-  /** Absolute. */
+  /** An absolute path. */
   target: string;
 }
 

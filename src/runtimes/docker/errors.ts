@@ -17,7 +17,7 @@ export function engineMessage(error: unknown): string {
   return json?.message ?? message ?? String(error);
 }
 
-/** For a catch. */
+/** A handler for `catch` that rethrows every other error. */
 export function ignoreStatus(...statuses: number[]): (error: unknown) => undefined {
   return (error) => {
     if (!statuses.includes(statusOf(error) ?? 0)) throw error;

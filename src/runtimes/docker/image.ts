@@ -8,7 +8,7 @@ export interface ImageConfig {
   entrypoint: string[];
   stopSignal: string | undefined;
   path: string | null;
-  /** These are outside the disk of a container. */
+  /** Volumes are outside the disk of a container. */
   volumes: string[];
 }
 

@@ -47,7 +47,7 @@ export async function findInstallationObjects(
   const fillers = all.filter((container) => isFiller(container) && !isOurs(container));
   const others = all.filter((container) => !isOurs(container) && !isFiller(container));
   const mountedByOthers = new Set(others.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
-  // It fills the volume for an installation that is about to use it.
+  // A running filler fills the volume for an installation that is about to use it.
   for (const { Names, State } of fillers) {
     if (State !== 'exited') mountedByOthers.add((Names[0] ?? '').slice(1));
   }

@@ -52,7 +52,7 @@ export function nanosOf(ts: string): bigint {
   return BigInt(millis) * 1_000_000n + BigInt((match[2] ?? '').padEnd(9, '0'));
 }
 
-/** Seconds, a point, nanoseconds. */
+/** The format of the engine: seconds, a point, nanoseconds. */
 export function sinceOf({ stdout = 0n, stderr = 0n }: LogQuery['after']): string {
   const first = stdout < stderr ? stdout : stderr;
   return `${first / 1_000_000_000n}.${String(first % 1_000_000_000n).padStart(9, '0')}`;

@@ -141,7 +141,7 @@ async function explain(parent: FileHandle, name: string | Buffer, cause: unknown
   }
 }
 
-/** For a catch. */
+/** A handler for `catch` that rethrows every other error. */
 export function ignoreMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }

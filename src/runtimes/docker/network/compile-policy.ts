@@ -21,7 +21,7 @@ type Traffic = Pick<Rule, 'protocols' | 'ports'>;
 type Direction = 'egress' | 'ingress';
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
-/** It reveals the other containers on the bridge. */
+/** The engine's resolver, which reveals the other containers on the bridge. */
 const INNER_RESOLVER = '127.0.0.11';
 
 /**

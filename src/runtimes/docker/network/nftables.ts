@@ -96,7 +96,7 @@ async function runWithInput(program: string, args: string[], input: string, extr
       resolve(code === 0 ? '' : `${program} ended with ${code ?? signal}`),
     );
   });
-  // Its error output has the cause.
+  // The error output of the program has the cause.
   child.stdin!.on('error', () => undefined);
   child.stdin!.end(input);
   const [failure, complaint] = await Promise.all([ended, text(child.stderr!)]);
