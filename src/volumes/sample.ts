@@ -5,7 +5,7 @@ import { sleep } from '../lib/sleep.js';
 import { claimUnsampled, insertReading, organizationsDue, setSampled } from './accrual-queries.js';
 import { lockVolume } from './queries.js';
 
-/** Each of another organization. */
+/** Concurrent readings are of different organizations. */
 const CONCURRENCY = 4;
 /** The next reading may be late or fail. */
 const VALID_INTERVALS = 2;

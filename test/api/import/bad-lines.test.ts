@@ -371,7 +371,7 @@ describe('bad lines', () => {
     const sandbox = { kind: 'sandbox', ...body };
     expect(await importAll(service, [line.run(sandbox)])).toMatchObject({ committed: true });
     const { bad } = await importAll(service, [line.run(sandbox, { stopped_at: null })]);
-    expect(bad).toEqual([{ line: 1, reason: expect.stringMatching(/^the sandbox is run by this service/) }]);
+    expect(bad).toEqual([{ line: 1, reason: expect.stringMatching(/^this service runs the sandbox/) }]);
     expect((await client.post(`/v1/sandboxes/${body.id}/start`)).status).toBe(200);
   });
 
