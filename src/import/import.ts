@@ -48,8 +48,7 @@ export async function importLines(
       async (tx) => {
         await createStagingTables(tx);
         const stager = new StagingWriter(tx);
-        const keys = await keysOf(tx);
-        const mark = (leaf: Buffer) => keys?.mark(leaf) ?? null;
+        const mark = await tx.eventMarker?.();
         for await (const line of numberedLines(chunks, MAX_LINE_BYTES)) {
           lines = line.number;
           onLine?.(lines);

@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { operator } from '../audit/events/actor.js';
 import { recordEvent } from '../audit/events/record.js';
-import type { Sql } from '../db/pool.js';
+import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';
@@ -19,7 +19,7 @@ import type { Kind } from './schema.js';
 export type Counts = Record<Kind, number>;
 
 /** Loads the staged rows into their tables. Returns the number of new rows. */
-export async function loadStaged(tx: Sql, at: Instant): Promise<Counts> {
+export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   await removeReplacedHostVolumes(tx, at);
   await selectUsagePartition(tx);
   const all = zeroCounts();
@@ -48,7 +48,7 @@ export function zeroCounts(): Counts {
   return { org: 0, sandbox: 0, run: 0, volume: 0, accrual: 0, event: 0 };
 }
 
-async function completeHostVolumes(tx: Sql, at: Instant): Promise<void> {
+async function completeHostVolumes(tx: EventSql, at: Instant): Promise<void> {
   for (const orgId of await orgsWithoutHostVolume(tx)) {
     await insertVolume(tx, {
       ...{ org_id: orgId, id: uuidv7(), kind: 'host', name: null },
