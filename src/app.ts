@@ -33,10 +33,7 @@ import { volumeRoutes } from './volumes/routes.js';
 import { webhookExamples } from './webhooks/examples.js';
 import { webhookRoutes } from './webhooks/routes.js';
 
-/**
- * Compiles ahead what takes a quarter of a second, for a moment in which there is nothing else to do: the validator keeps
- * what it has compiled.
- */
+/** Compiles the largest schema, which takes a quarter of a second, while the service waits for its database. */
 export function warmUp(): void {
   compile(CreateSandboxRequest);
 }
@@ -54,10 +51,7 @@ const EXAMPLES = {
   ...keyExamples,
 };
 
-/**
- * The whole HTTP API. Every route there is stands, or is registered by a group that stands, here. The door before them can be
- * replaced, to measure what it costs.
- */
+/** Registers every route. The bench replaces `doorOf` to measure the cost of authentication. */
 export async function buildApp(
   ctx: ServiceContext,
   { doorOf = makeDoor }: { doorOf?: typeof makeDoor } = {},
@@ -75,9 +69,8 @@ export async function buildApp(
   healthRoutes(app, ctx);
   await app.register(async (api) => {
     api.addHook('onRequest', await doorOf(api, ctx));
-    // Behind the door there is nothing but what the caller's organization has.
     giveContexts(api, ctx);
-    // A parameter that is not understood is refused, also where none is.
+    // Unknown query parameters are refused, also where a route has none.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };

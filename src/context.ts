@@ -12,45 +12,42 @@ import type { Keyring } from './secrets/keyring.js';
 import type { Settings } from './settings.js';
 import type { VolumeStore } from './volumes/storage/store.js';
 
-/** What operations are given. Tests override any of it. */
+/** The dependencies of an operation. */
 export interface Context extends Shared {
-  /** What a request works with shows its own organization; what the worker works with, all of them. */
+  /** In a request, its sessions see only the caller's organization; in the worker, they see all of them. */
   pool: Pool;
-  /** Beside it, for reads of one short statement. */
+  /** For reads of one short statement. */
   reads: Sql;
 }
 
-/** What the loops of the worker are given. */
 export interface WorkerContext extends Context {
   pool: PgPool;
 }
 
-/** What the whole service is given. */
 export interface ServiceContext extends WorkerContext {
-  /** What serves requests in place of `pool`; see db/requests.ts. */
+  /** Replaces `pool` in requests. */
   requests: Requests;
 }
 
-/** What is the same for everybody: no connections are among it. */
+/** The dependencies without a connection, the same for requests and worker. */
 export interface Shared {
   runtime: Runtime;
-  /** Where the data of volumes is. */
   volumes: VolumeStore;
   /** Signs the cursors of lists. */
   cursors: Cursors;
-  /** The keys under which secrets are sealed, as they are now. */
+  /** The current keys for secrets; a rotation changes them. */
   keyring: () => Keyring;
-  /** The keys that sign where the event log ends, as they are now. */
+  /** The current keys that sign the event log. */
   eventKeys: () => EventKeys;
   /** The keys that mark new events; the sealer activates a new key once it is registered. */
   activeKeys: ActiveEventKeys;
-  /** How far the event logs went when this machine saw them last. */
+  /** The last known end of each event log, stored outside the database. */
   seenHeads: SeenHeads;
-  /** Tells when a sandbox changed, in whichever process. */
+  /** Notifications of changed sandboxes, from every process. */
   changes: Changes;
   now: () => Instant;
   log: Logger;
   settings: Settings;
-  /** Aborts when the service is stopping: whoever waits answers at once. */
+  /** Aborts when the service stops; waiting requests then answer at once. */
   stopping: AbortSignal;
 }

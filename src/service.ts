@@ -1,6 +1,5 @@
 import { pino, type Logger } from 'pino';
 import { ActiveEventKeys } from './audit/events/active-keys.js';
-import { operator } from './audit/events/actor.js';
 import { type EventKeys } from './audit/events/event-keys.js';
 import { activateKeys } from './audit/log/activate-keys.js';
 import { SeenHeads, seenHeadsFile } from './audit/log/seen-heads.js';
@@ -12,19 +11,17 @@ import { listenForChanges } from './db/changes.js';
 import { readInstance, setServedRuntime } from './db/instance-queries.js';
 import { migrate } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
-import { openPool, type Pool } from './db/pool.js';
+import { openPool, type PgPool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
-import { openRequests } from './db/requests.js';
+import { openRequests, type Requests } from './db/requests.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
-import { createKey } from './keys/create.js';
+import { createFirstKey, type FirstKey } from './keys/first-key.js';
 import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
 import { inTurns, makeLog } from './lib/log.js';
-import { sleep } from './lib/sleep.js';
-import { createOrg } from './orgs/create.js';
-import { hasOrgs } from './orgs/queries.js';
+import { Resources } from './lib/resources.js';
 import type { PriceBook } from './prices/price.js';
 import { planRuntime } from './runtimes/plan.js';
 import { readInstallation } from './runtimes/queries.js';
@@ -32,6 +29,7 @@ import type { Capacity, Runtime } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated/runtime.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile/queries.js';
 import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
+import type { Keyring } from './secrets/keyring.js';
 import { checkKeys } from './secrets/secrets.js';
 import { settingsOf, webhookSettings } from './settings.js';
 import { notePriceBook } from './usage/price-book-change.js';
@@ -39,20 +37,13 @@ import { VolumeStore } from './volumes/storage/store.js';
 import { noteReach } from './webhooks/served-reach.js';
 import { startWorker } from './worker.js';
 
-/** An orchestrator commonly waits 30 seconds before it kills: by then all has to be in order. */
+/** Orchestrators commonly kill a process 30 seconds after they ask it to stop. */
 const REQUESTS_TIMEOUT_MS = 8_000;
 const CLOSE_TIMEOUT_MS = 15_000;
-const LATE = Symbol('late');
 
 export interface ServiceOptions extends Config {
   /** Serves another runtime than before, although sandboxes of the previous one exist. */
   changeRuntime?: boolean;
-}
-
-export interface FirstKey {
-  org: { id: string; name: string; slug: string };
-  id: string;
-  key: string;
 }
 
 export interface Service {
@@ -60,125 +51,125 @@ export interface Service {
   /** A sentence for the operator. */
   database: string;
   runtime: Runtime;
-  /** Why the runtime is the simulated one although nobody asked for it. */
+  /** The reason for the simulated runtime where the operator did not choose it. */
   fallback: string | undefined;
-  /** Made at the very first start. */
+  /** Only after the first start of an installation. */
   firstKey: FirstKey | undefined;
-  /** Answers what is under way, then closes everything in order. */
+  /** Answers the open requests, then closes everything. */
   stop(): Promise<void>;
 }
 
-/** Everything `sandkeep serve` is, started in order; what was opened is closed again when a later step fails. */
+/** The parts that every step of the start uses. */
+interface Startup {
+  options: ServiceOptions;
+  log: Logger;
+  stopping: AbortSignal;
+  resources: Resources;
+}
+
+/** Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const log = makeLog(options.logLevel, inTurns(pino.destination({ fd: 2, sync: true })));
-  const opened: { what: string; close: () => Promise<unknown> }[] = [];
+  const resources = new Resources(CLOSE_TIMEOUT_MS, (error) => log.error({ err: error }, 'closing failed'));
   const stopping = new AbortController();
-
-  async function stop(): Promise<void> {
+  const stop = async () => {
     stopping.abort();
-    for (const { what, close } of opened.splice(0).toReversed()) {
-      await inTime(what, close()).catch((error: unknown) => log.error({ err: error }, 'closing failed'));
-    }
-  }
-
+    await resources.closeAll();
+  };
   try {
-    const priceBook = await readPriceBook(options);
-    // PostgreSQL starts in a process of its own; the web framework is loaded meanwhile.
-    const opening = openForServer({
-      databaseUrl: options.databaseUrl,
-      dataDir: options.dataDir,
-      command: 'serve',
-      onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
-    });
-    opening.catch(() => undefined);
-    const [{ buildApp, warmUp }, { openRuntime }] = await Promise.all([
-      import('./app.js'),
-      import('./runtimes/choose.js'),
-    ]);
-    warmUp();
-    const database = await opening;
-    opened.push({ what: 'the database', close: () => database.close() });
-    await migrate(database.address, (migration, ms) => log.info({ migration, ms }, 'migration applied'));
-    const onBreak = (error: Error) => {
-      // Connections that are just opening break when the embedded database stops in order.
-      if (!stopping.signal.aborted) log.warn({ err: error }, 'a database connection broke');
-    };
-    const activeKeys = new ActiveEventKeys(() => {
-      throw new Error('an event was recorded before the event keys were registered');
-    });
-    const pool = openPool(database.address, onBreak, activeKeys.marker);
-    opened.push({ what: 'the pool', close: () => pool.end() });
-    const apart = await areApart(pool, log);
-    const requests = openRequests(database.address, apart, onBreak, activeKeys.marker);
-    opened.push({ what: 'the connections for requests', close: () => requests.close() });
-
-    const seenHeads = new SeenHeads(seenHeadsFile(options));
-    const eventKeys = await openKeysOfLog({ pool, activeKeys }, options);
-    await notePriceBook(pool, priceBook);
-    noteReachFor(options, log);
-    const instance = await readInstance(pool);
-    const volumes = await openVolumes(options);
-    const keySource = keySourceOf(options);
-    const keyring = openKeyring(keySource);
-    // What is wrong with the keys is said now, and not at the first secret.
-    await checkKeys(pool, keyring(), describeSource(keySource));
-    const plan = planRuntime(
-      { choice: options.runtime, change: options.changeRuntime ?? false },
-      await readInstallation(pool),
-    );
-    const { runtime, fallback } = await openRuntime(
-      plan,
-      {
-        dockerSocket: options.dockerSocket,
-        dockerNetwork: options.dockerNetwork,
-        dockerRuntime: options.dockerRuntime,
-        dockerAllow: options.dockerAllow,
-        dataDir: options.dataDir,
-        volumes,
-        instanceId: instance.id,
-        capacity: capacityOf(options),
-        simulated: simulatedOf(options),
-      },
-      log,
-    );
-    opened.push({ what: 'the runtime', close: () => runtime.close() });
-    await setServedRuntime(pool, runtime.name);
-    for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
-      log.warn(
-        { otherRuntime: name, count },
-        'sandboxes of another runtime stay as they are until it is served again',
-      );
-    }
-    const changes = listenForChanges(database.address, (error) =>
-      log.warn({ err: error }, 'the connection for notifications broke'),
-    );
-    opened.push({ what: 'notifications', close: () => changes.close() });
-
-    const ctx: ServiceContext = {
-      ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
-      ...{ eventKeys, activeKeys, seenHeads },
-      cursors: new Cursors(instance.cursorKey),
-      stopping: stopping.signal,
-      settings: settingsOf(options, priceBook),
-    };
-    const app = await buildApp(ctx);
-    const worker = startWorker(ctx);
-    opened.push({ what: 'the worker', close: () => worker.stop() });
-    opened.push({ what: 'the API', close: () => closeApp(app) });
-    const address = await listen(app, options).catch((cause: unknown) => {
-      throw explainListenError(cause, options);
-    });
-    const firstKey = await makeFirstKey(pool);
-    return { address, database: describe(database), runtime, fallback, firstKey, stop };
+    return { ...(await start({ options, log, resources, stopping: stopping.signal })), stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-/** Who writes under other keys than those of the log leaves events in it that look like those of an intruder, for ever. */
+async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
+  const { options, log, stopping, resources } = startup;
+  const priceBook = await readPriceBook(options);
+  const { database, modules } = await openDatabase(startup);
+  const activeKeys = new ActiveEventKeys(() => {
+    throw new Error('an event was recorded before the event keys were registered');
+  });
+  const { pool, requests } = await openPools(startup, database, activeKeys);
+  const instance = await readInstance(pool);
+
+  const seenHeads = new SeenHeads(seenHeadsFile(options));
+  const eventKeys = await openKeysOfLog({ pool, activeKeys }, options);
+  const keyring = await openSecretKeys(pool, options);
+  await notePriceBook(pool, priceBook);
+  noteReachFor(options, log);
+
+  const volumes = await openVolumes(options);
+  const { runtime, fallback } = await openServedRuntime(startup, modules, pool, instance.id, volumes);
+  const changes = listenForChanges(database.address, (error) =>
+    log.warn({ err: error }, 'the connection for notifications broke'),
+  );
+  resources.add('notifications', () => changes.close());
+
+  const ctx: ServiceContext = {
+    ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
+    ...{ eventKeys, activeKeys, seenHeads },
+    ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
+  };
+  const app = await modules.buildApp(ctx);
+  const worker = startWorker(ctx);
+  resources.add('the worker', () => worker.stop());
+  resources.add('the API', () => closeApp(app));
+  const address = await listen(app, options).catch((cause: unknown) => {
+    throw explainListenError(cause, options);
+  });
+  const firstKey = await createFirstKey(pool);
+  return { address, database: describe(database), runtime, fallback, firstKey };
+}
+
+type Modules = typeof import('./app.js') & typeof import('./runtimes/choose.js');
+
+/** Loads the web framework while PostgreSQL starts in its own process. */
+async function openDatabase({
+  options,
+  log,
+  resources,
+}: Startup): Promise<{ database: Database; modules: Modules }> {
+  const opening = openForServer({
+    ...{ databaseUrl: options.databaseUrl, dataDir: options.dataDir, command: 'serve' },
+    onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
+  });
+  opening.catch(() => undefined);
+  const [app, runtimes] = await Promise.all([import('./app.js'), import('./runtimes/choose.js')]);
+  app.warmUp();
+  const database = await opening;
+  resources.add('the database', () => database.close());
+  await migrate(database.address, (migration, ms) => log.info({ migration, ms }, 'migration applied'));
+  return { database, modules: { ...app, ...runtimes } };
+}
+
+async function openPools(
+  { log, stopping, resources }: Startup,
+  { address }: Database,
+  { marker }: ActiveEventKeys,
+): Promise<{ pool: PgPool; requests: Requests }> {
+  const onBreak = (error: Error) => {
+    // Connections that are still opening break when the embedded database stops.
+    if (!stopping.aborted) log.warn({ err: error }, 'a database connection broke');
+  };
+  const pool = openPool(address, onBreak, marker);
+  resources.add('the pool', () => pool.end());
+  const hasRole = await canServe(pool);
+  if (!hasRole) {
+    log.warn(
+      { role: REQUEST_ROLE, how: HOW_TO_MAKE_IT },
+      'the user of the database cannot create the role of requests: only the statements keep organizations apart',
+    );
+  }
+  const requests = openRequests(address, hasRole, onBreak, marker);
+  resources.add('the connections for requests', () => requests.close());
+  return { pool, requests };
+}
+
+/** Events under other keys than those of the log would look forged for ever. */
 async function openKeysOfLog(
-  ctx: { pool: Pool; activeKeys: ActiveEventKeys },
+  ctx: { pool: PgPool; activeKeys: ActiveEventKeys },
   options: ServiceOptions,
 ): Promise<() => EventKeys> {
   const source = eventKeySourceOf(options);
@@ -186,26 +177,49 @@ async function openKeysOfLog(
   await activateKeys(ctx, eventKeys(), now()).catch((cause: unknown) => {
     if (!(cause instanceof BrokenLog)) throw cause;
     throw new ExplainedError(
-      `${cause.message}: give this process the keys of the others, in ${describeEventKeys(source)}; in place of one that is lost, its public half behind the key there ("public …", as "sandkeep events key" printed it)`,
+      `${cause.message}: copy the event keys of the other processes to ${describeEventKeys(source)}; for a lost key, append its public half there ("public …", as "sandkeep events key" printed it)`,
       { cause },
     );
   });
   return eventKeys;
 }
 
-/** Whether the database keeps organizations apart in the sessions of requests. */
-async function areApart(pool: Pool, log: Logger): Promise<boolean> {
-  const apart = await canServe(pool);
-  if (!apart) {
-    log.warn(
-      { how: HOW_TO_MAKE_IT },
-      `the user of the database may not make the role ${REQUEST_ROLE}: organizations are kept apart by the statements alone`,
-    );
-  }
-  return apart;
+/** A wrong key fails the start, not the first secret. */
+async function openSecretKeys(pool: PgPool, options: ServiceOptions): Promise<() => Keyring> {
+  const source = keySourceOf(options);
+  const keyring = openKeyring(source);
+  await checkKeys(pool, keyring(), describeSource(source));
+  return keyring;
 }
 
-/** Before anything is opened: whoever changed the file wants to know at once whether it is right. */
+async function openServedRuntime(
+  { options, log, resources }: Startup,
+  { openRuntime }: Modules,
+  pool: PgPool,
+  instanceId: string,
+  volumes: VolumeStore,
+): Promise<{ runtime: Runtime; fallback: string | undefined }> {
+  const plan = planRuntime(
+    { choice: options.runtime, change: options.changeRuntime ?? false },
+    await readInstallation(pool),
+  );
+  const { runtime, fallback } = await openRuntime(
+    plan,
+    { ...options, volumes, instanceId, capacity: capacityOf(options), simulated: simulatedOf(options) },
+    log,
+  );
+  resources.add('the runtime', () => runtime.close());
+  await setServedRuntime(pool, runtime.name);
+  for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
+    log.warn(
+      { otherRuntime: name, count },
+      'sandboxes of another runtime stay as they are until it is served again',
+    );
+  }
+  return { runtime, fallback };
+}
+
+/** The module is loaded for a price book only. */
 async function readPriceBook({ priceBook }: ServiceOptions): Promise<PriceBook | null> {
   if (priceBook === undefined) return null;
   const { loadPriceBook } = await import('./prices/price-book.js');
@@ -227,15 +241,7 @@ function simulatedOf(options: ServiceOptions): SimulatedOptions {
   return { startMs, stopMs, failStart };
 }
 
-/** Throws when the work is not done in time; it goes on, but nobody waits for it any more. */
-async function inTime(what: string, work: Promise<unknown>): Promise<void> {
-  const patience = new AbortController();
-  const outcome = await Promise.race([work, sleep(CLOSE_TIMEOUT_MS, patience.signal).then(() => LATE)]);
-  patience.abort();
-  if (outcome === LATE) throw new Error(`${what} did not close within ${CLOSE_TIMEOUT_MS / 1000} s`);
-}
-
-/** Finishes what is under way; who does not get on with a request within the time is cut off. */
+/** Waits for the open requests, and cuts off those that take too long. */
 async function closeApp(app: App): Promise<void> {
   const cut = setTimeout(() => app.server.closeAllConnections(), REQUESTS_TIMEOUT_MS);
   await app.close();
@@ -246,35 +252,27 @@ async function openVolumes({ volumesDir }: ServiceOptions): Promise<VolumeStore>
   const volumes = new VolumeStore(volumesDir);
   await volumes.prepare().catch((cause: unknown) => {
     throw new ExplainedError(
-      `the directory ${volumesDir} for the data of volumes cannot be used (${(cause as Error).message}): choose another with --volumes-dir`,
+      `cannot use the directory ${volumesDir} for the data of volumes (${(cause as Error).message}): choose another with --volumes-dir`,
       { cause },
     );
   });
   return volumes;
 }
 
-/** For commands. The service itself does not need it. */
+/** Commands judge addresses by the note; the service does not need it. */
 function noteReachFor(options: ServiceOptions, log: Logger): void {
   try {
     noteReach(options.dataDir, webhookSettings(options).reach);
   } catch (error) {
-    log.warn({ err: error }, 'cannot note for commands which addresses webhooks may lead to');
+    log.warn({ err: error }, 'cannot store the reach of webhooks for commands');
   }
-}
-
-/** A new installation has an organization and a key to begin with. */
-async function makeFirstKey(pool: Pool): Promise<FirstKey | undefined> {
-  if (await hasOrgs(pool)) return undefined;
-  const actor = operator('serve');
-  const org = await createOrg(pool, { name: 'Default', slug: 'default' }, actor);
-  return { org, ...(await createKey(pool, org.id, 'first key', actor)) };
 }
 
 function describe({ address, server }: Database): string {
   if (!server) return 'external PostgreSQL';
   const found = {
     none: '',
-    stopped: '; stopped the one a killed predecessor left',
+    stopped: '; stopped the server of a killed predecessor',
     stale: '; recovered after a crash',
   };
   return `embedded PostgreSQL in ${'socket' in address ? address.socket : ''}, run by ${server.identity}${found[server.predecessor]}`;
@@ -288,10 +286,9 @@ function explainListenError(cause: unknown, { host, port }: ServiceOptions): unk
         { cause },
       );
     case 'EACCES':
-      return new ExplainedError(
-        `port ${port} on ${host} is not allowed to this user: choose one above 1023`,
-        { cause },
-      );
+      return new ExplainedError(`this user may not open port ${port} on ${host}: choose a port above 1023`, {
+        cause,
+      });
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
       return new ExplainedError(`${host} is not an address of this machine: choose another with --host`, {

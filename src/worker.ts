@@ -15,27 +15,69 @@ import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
 import { WorkerLease, type Term } from './workers/lease.js';
 
-/** Renewals in the time that a lease lasts: one or two may fail. */
+/** A lease survives one or two failed renewals. */
 const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
-/** Who creates adds up what is not folded yet. */
+/** Creates add up the counts that are not folded yet. */
 const FOLD_COUNTS_EVERY_MS = 500;
-/** For starts that wait for a place: an audit event is late by at most this. */
-const LOOK_FOR_WAITS_EVERY_MS = 2_000;
+const NOTE_WAITS_EVERY_MS = 2_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
 const LEFT_DATA_EVERY_MS = 3_600_000;
 const EVENT_MONTHS_EVERY_MS = 3_600_000;
-/** For volumes whose next reading is due: a reading is late by at most this part of the interval. */
-const LOOKS_PER_SAMPLE = 20;
-const LONGEST_BETWEEN_LOOKS_MS = 60_000;
+/** A due reading is late by at most this part of its interval. */
+const CHECKS_PER_SAMPLE = 20;
+const LONGEST_BETWEEN_CHECKS_MS = 60_000;
 
-/** Every loop of the worker role. */
+type OnError = (loop: string) => (error: unknown) => void;
+
+/** Starts every background loop. */
 export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
-  const logError = (loop: string) => (error: unknown) => ctx.log.error({ err: error, loop }, 'a loop failed');
-  const watching = new AbortController();
+  const onError: OnError = (loop) => (error) => ctx.log.error({ err: error, loop }, 'a loop failed');
+  const reconciling = startReconciling(ctx, onError);
+  const jobs = startJobs(ctx, onError);
+  const webhooks = startWebhooks(ctx);
+  const sealing = startSealing(ctx, onError('seal'));
+  return {
+    async stop() {
+      await Promise.all([reconciling.stop(), webhooks.stop(), ...jobs.map((job) => job.stop())]);
+      await sealing.stop();
+      await reconciling.release();
+    },
+  };
+}
 
+/** A job that fails, or takes long, delays no other: each has a loop of its own. */
+function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
+  const sampleEveryMs = Math.min(ctx.settings.volumeSampleMs / CHECKS_PER_SAMPLE, LONGEST_BETWEEN_CHECKS_MS);
+  const job = (work: (ctx: WorkerContext, signal: AbortSignal) => Promise<void>, intervalMs: number) =>
+    startLoop((signal) => work(ctx, signal), { intervalMs, onError: onError(work.name) });
+  return [
+    job(removeLingering, SWEEP_EVERY_MS),
+    job(enforcePools, SWEEP_EVERY_MS),
+    job(foldAllCounts, FOLD_COUNTS_EVERY_MS),
+    job(noteLongWaits, NOTE_WAITS_EVERY_MS),
+    job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
+    job(purgeDueVolumes, SWEEP_EVERY_MS),
+    job(forgetKeys, FORGET_KEYS_EVERY_MS),
+    job(endKeys, SWEEP_EVERY_MS),
+    job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
+    job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),
+    job(enforceWithClockCheck, EVENT_MONTHS_EVERY_MS),
+    job(removeLeftData, LEFT_DATA_EVERY_MS),
+    job(sampleVolumes, sampleEveryMs),
+  ];
+}
+
+interface Reconciling {
+  /** Stops the reconciler. The lease is renewed until `release`, so that no other process acts meanwhile. */
+  stop(): Promise<void>;
+  release(): Promise<void>;
+}
+
+/** Reconciles while this process has the lease on the engine; a change in the store or in the engine wakes it. */
+function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
   const lease = new WorkerLease(ctx);
   const reconciler = new Reconciler(ctx, () => reconcile.wake());
   let takenOver: Term | undefined;
@@ -48,57 +90,38 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
       await placeWaiting(ctx, term);
       await reconciler.pass(term);
     },
-    { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, rests: true, onError: logError('reconcile') },
+    { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, rests: true, onError: onError('reconcile') },
   );
+  const wake = () => reconcile.wake();
+
   let standingBy = false;
   const renewEveryMs = ctx.settings.workerLeaseMs / RENEWALS_PER_LEASE;
   const renew = startLoop(
     async () => {
-      // Until the engine has answered once it is not known which worker this is.
+      // The first answer of the engine identifies the worker.
       if (ctx.runtime.engine?.state === 'connecting') return;
       const held = await lease.renew();
-      if (held && takenOver !== lease.term) reconcile.wake();
+      if (held && takenOver !== lease.term) wake();
       if (!held && !standingBy) ctx.log.info('another process acts on this engine: standing by');
       standingBy = !held;
     },
-    { intervalMs: renewEveryMs, maxBackoffMs: renewEveryMs, onError: logError('lease') },
+    { intervalMs: renewEveryMs, maxBackoffMs: renewEveryMs, onError: onError('lease') },
   );
-  const wake = () => reconcile.wake();
+
   const unsubscribe = ctx.changes.subscribe(undefined, wake);
+  const watching = new AbortController();
   const watched = (async () => {
     for await (const _ of ctx.runtime.watch(watching.signal)) wake();
-  })().catch(logError('watch'));
-
-  // A loop each: one that fails, or has much to do, holds none of the others up.
-  const job = (work: (ctx: WorkerContext, signal: AbortSignal) => Promise<void>, intervalMs: number) =>
-    startLoop((signal) => work(ctx, signal), { intervalMs, onError: logError(work.name) });
-  const jobs = [
-    job(removeLingering, SWEEP_EVERY_MS),
-    job(enforcePools, SWEEP_EVERY_MS),
-    job(foldAllCounts, FOLD_COUNTS_EVERY_MS),
-    job(noteLongWaits, LOOK_FOR_WAITS_EVERY_MS),
-    job(makeWaitLog(), LOOK_FOR_WAITS_EVERY_MS),
-    job(purgeDueVolumes, SWEEP_EVERY_MS),
-    job(forgetKeys, FORGET_KEYS_EVERY_MS),
-    job(endKeys, SWEEP_EVERY_MS),
-    job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
-    job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),
-    job(enforceWithClockCheck, EVENT_MONTHS_EVERY_MS),
-    job(removeLeftData, LEFT_DATA_EVERY_MS),
-    job(sampleVolumes, Math.min(ctx.settings.volumeSampleMs / LOOKS_PER_SAMPLE, LONGEST_BETWEEN_LOOKS_MS)),
-  ];
-
-  const webhooks = startWebhooks(ctx);
-
-  const sealing = startSealing(ctx, logError('seal'));
+  })().catch(onError('watch'));
 
   return {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), ...jobs.map((loop) => loop.stop()), webhooks.stop(), watched]);
+      await Promise.all([reconcile.stop(), watched]);
       await reconciler.close();
-      await sealing.stop();
+    },
+    async release() {
       await renew.stop();
       await lease.release();
     },

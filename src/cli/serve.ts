@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
 import { OPTION_NAMES } from '../config/options.js';
+import type { FirstKey } from '../keys/first-key.js';
 import { keepHeapSmall } from '../lib/heap-limit.js';
 import { VERSION } from '../lib/version.js';
 import { capacityText } from '../runtimes/machine-capacity.js';
 import type { Runtime } from '../runtimes/runtime.js';
-import type { FirstKey, Service, ServiceOptions } from '../service.js';
+import type { Service, ServiceOptions } from '../service.js';
 import { COMMON_NAMES, databaseCommand, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 
