@@ -1,4 +1,13 @@
-import { closeSync, fstatSync, openSync, readFileSync, statSync, type Stats } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  statSync,
+  type Stats,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { LineCounter, parseDocument } from 'yaml';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -20,6 +29,8 @@ export interface ConfigFile {
  */
 export function readConfigFile(named: string | undefined, dataDir: string): ConfigFile | undefined {
   const path = named ?? join(dataDir, NAME);
+  // Where the data directory itself is unusable, the command says so.
+  if (named === undefined && !canEnter(dataDir)) return undefined;
   const read = readText(path);
   if (read === undefined) {
     if (named === undefined) return undefined;
@@ -53,6 +64,15 @@ export function readConfigFile(named: string | undefined, dataDir: string): Conf
 export function explainValue(name: string, value: unknown, form: string, secret = false): string {
   if (value === null) return `${name} has no value; it must be ${form}`;
   return `${name} is ${secret ? 'not valid' : JSON.stringify(value)}; it must be ${form}`;
+}
+
+function canEnter(directory: string): boolean {
+  try {
+    accessSync(directory, constants.X_OK);
+    return statSync(directory).isDirectory();
+  } catch {
+    return false;
+  }
 }
 
 function readText(path: string): { text: string; stats: Stats } | undefined {
