@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { validate as isUuid } from 'uuid';
 import { ExplainedError } from '../lib/explained-error.js';
 import { shortInstant } from '../lib/instant.js';
-import { countWaiting, type WaitingRuns } from '../sandboxes/placement/wait-queries.js';
+import { countWaiting, type WaitingTotals } from '../sandboxes/placement/wait-queries.js';
 import { removeWorker } from '../sandboxes/reconcile/remove-worker.js';
 import { listWorkers, type WorkerRow } from '../workers/queries.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
@@ -49,7 +49,7 @@ interface Waiting {
 }
 
 /** The starts that a worker could take: those whose disk is on it, and those that any worker of its runtime can take. */
-function waitingFor({ id, runtime }: WorkerRow, all: readonly WaitingRuns[]): Waiting {
+function waitingFor({ id, runtime }: WorkerRow, all: readonly WaitingTotals[]): Waiting {
   const own = all.filter((each) => each.runtime === runtime && (each.worker_id ?? id) === id);
   const total = (column: 'runs' | 'vcpus' | 'memory_mib') => own.reduce((sum, each) => sum + each[column], 0);
   return { waiting: total('runs'), waiting_vcpus: total('vcpus'), waiting_memory_mib: total('memory_mib') };

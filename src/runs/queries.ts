@@ -114,3 +114,41 @@ export async function closeRunsOf(
      where org_id = ${p(orgId)} and sandbox_id = ${p(sandboxId)} and end_reason is null`,
   );
 }
+
+export interface PlacedRun {
+  org_id: string;
+  sandbox_id: string;
+  worker_id: string;
+  disk_mib: number;
+}
+
+/** Assigns workers to runs. Returns the runs that were still waiting. */
+export async function placeRuns(
+  tx: Sql,
+  placed: readonly { runId: string; workerId: string }[],
+): Promise<PlacedRun[]> {
+  if (placed.length === 0) return [];
+  const { rows } = await tx.query<PlacedRun & Record<string, unknown>>(
+    `update runs r set worker_id = p.worker_id
+     from unnest($1::uuid[], $2::uuid[]) as p (run_id, worker_id)
+     where r.id = p.run_id and r.worker_id is null and r.started_at is null and r.end_reason is null
+     returning r.org_id, r.sandbox_id, r.worker_id, r.disk_mib`,
+    [placed.map(({ runId }) => runId), placed.map(({ workerId }) => workerId)],
+  );
+  return rows;
+}
+
+/** Marks runs whose long wait becomes an audit event. Returns the runs without an earlier mark. */
+export async function markWaitNoted(
+  tx: Sql,
+  runs: readonly { org_id: string; run_id: string }[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await tx.query<{ id: string }>(
+    `update runs r set wait_noted = true
+     from unnest($1::uuid[], $2::uuid[]) as w (org_id, id)
+     where r.org_id = w.org_id and r.id = w.id and not r.wait_noted
+     returning r.id`,
+    [runs.map(({ org_id }) => org_id), runs.map(({ run_id }) => run_id)],
+  );
+  return new Set(rows.map(({ id }) => id));
+}

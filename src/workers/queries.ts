@@ -124,30 +124,6 @@ export async function lockWorker(tx: Sql, id: string): Promise<{ alive: boolean;
   return rows[0];
 }
 
-/** The sandboxes that are on a worker, with the run that is open there, if one is. */
-export async function sandboxesOn(
-  tx: Sql,
-  workerId: string,
-): Promise<{ org_id: string; id: string; run_id: string | null; removed: boolean }[]> {
-  const { rows } = await tx.query<{ org_id: string; id: string; run_id: string | null; removed: boolean }>(
-    `select s.org_id, s.id, r.id as run_id, s.removed_at is not null as removed
-     from sandboxes s
-     left join runs r on r.org_id = s.org_id and r.id = s.run_id and r.worker_id = $1 and r.end_reason is null
-     where s.worker_id = $1 and s.destroyed_at is null
-     order by s.org_id, s.id
-     for update of s`,
-    [workerId],
-  );
-  return rows;
-}
-
-/** Takes everything off a worker and forgets it. What was removed there is destroyed now. */
-export async function forgetWorker(tx: Sql, workerId: string, at: Instant): Promise<void> {
-  await tx.query(
-    `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2,
-       destroyed_at = case when removed_at is null then destroyed_at else coalesce(destroyed_at, $2) end
-     where worker_id = $1`,
-    [workerId, at],
-  );
+export async function deleteWorker(tx: Sql, workerId: string): Promise<void> {
   await tx.query('delete from workers where id = $1', [workerId]);
 }

@@ -4,7 +4,7 @@ import {
   Assignment,
   type Amounts,
   type Candidate,
-  type Waiting,
+  type WaitingRun,
 } from '../../src/sandboxes/placement/assign.js';
 
 const amounts = (vcpus: number, memoryMib: number, diskMib: number | null = null): Amounts => ({
@@ -17,20 +17,20 @@ function worker(id: string, capacity: Amounts, free = capacity, capabilities: st
   return { id, capacity, free, capabilities: new Set(capabilities) };
 }
 
-function waiting(runId: string, needs: Amounts, rest: Partial<Waiting> = {}): Waiting {
-  return { runId, needs, demands: [], pinnedTo: null, ...rest };
+function waiting(runId: string, needs: Amounts, rest: Partial<WaitingRun> = {}): WaitingRun {
+  return { runId, needs, capabilities: [], pinnedTo: null, ...rest };
 }
 
 /** Places a complete queue. */
-function assign(workers: readonly Candidate[], queue: readonly Waiting[]) {
+function assign(workers: readonly Candidate[], queue: readonly WaitingRun[]) {
   const assignment = new Assignment(workers);
   const placed = new Map<string, string>();
   const short = new Set<string>();
   for (const waiting of queue) {
     const over = assignment.exhausted;
-    const place = assignment.offer(waiting);
-    if (place === 'short') short.add(waiting.runId);
-    else if (place !== 'nobody') {
+    const place = assignment.assign(waiting);
+    if (place === 'no_room') short.add(waiting.runId);
+    else if (place !== 'no_worker') {
       placed.set(waiting.runId, place.workerId);
       expect(over).toBe(false);
     }
@@ -57,8 +57,8 @@ describe('a placement', () => {
     ];
     const { placed, short } = assign(workers, [
       waiting('pinned', amounts(1, 10), { pinnedTo: 'b' }),
-      waiting('demanding', amounts(1, 10), { demands: ['tmpfs'] }),
-      waiting('nowhere', amounts(1, 10), { demands: ['secrets'] }),
+      waiting('demanding', amounts(1, 10), { capabilities: ['tmpfs'] }),
+      waiting('nowhere', amounts(1, 10), { capabilities: ['secrets'] }),
       waiting('away', amounts(1, 10), { pinnedTo: 'gone' }),
     ]);
     expect([...placed]).toEqual([
@@ -125,7 +125,7 @@ test("never exceeds a worker's capacity, starves no possible start, and keeps th
     fc.property(someWorkers, someQueue, (workers, all) => {
       let queue = all;
       let running: { needs: Amounts; runId: string; workerId: string; left: number }[] = [];
-      const possible = ({ needs }: Waiting) =>
+      const possible = ({ needs }: WaitingRun) =>
         workers.some(
           ({ capacity }) =>
             needs.vcpus <= capacity.vcpus &&
@@ -173,7 +173,7 @@ test("never exceeds a worker's capacity, starves no possible start, and keeps th
 test('a large start is placed even in an endless stream of small ones', () => {
   const capacity = amounts(4, 4);
   let running = [{ needs: amounts(1, 1), left: 2 }];
-  let queue: Waiting[] = [waiting('large', amounts(4, 4))];
+  let queue: WaitingRun[] = [waiting('large', amounts(4, 4))];
   for (let step = 0; ; step += 1) {
     expect(step).toBeLessThan(10);
     queue.push(waiting(`small-${step}`, amounts(1, 1)));

@@ -1,4 +1,4 @@
-/** What a run needs of a worker, and what a worker has. Disk null: the worker does not count it. */
+/** The needs of a run, and the capacity of a worker. Disk null: the worker does not count it. */
 export interface Amounts {
   vcpus: number;
   memoryMib: number;
@@ -12,65 +12,63 @@ export interface Candidate {
   free: Amounts;
 }
 
-/** A run that waits for a place. */
-export interface Waiting {
+export interface WaitingRun {
   runId: string;
   needs: Amounts;
-  /** What only some workers can enforce and this sandbox asks for. */
-  demands: readonly string[];
-  /** Where its disk is; null before it was placed for the first time. */
+  /** The sandbox needs a worker with all of these. */
+  capabilities: readonly string[];
+  /** The worker with the disk of the sandbox; null before the first placement. */
   pinnedTo: string | null;
 }
 
-/** A place, `short` when there is no room now, or `nobody` when no worker that is there can serve it at all. */
-export type Place = { workerId: string } | 'short' | 'nobody';
+/** `no_room`: no suitable worker has room now. `no_worker`: no live worker is suitable. */
+export type PlacementResult = { workerId: string } | 'no_room' | 'no_worker';
 
 /**
- * Gives places to those who wait, who have to be offered in the order in which they came. Pure.
+ * Assigns workers to runs, which arrive in the order of the queue. Pure.
  *
- * Who finds no room keeps one worker that could hold it closed to all behind, always the same one. So that worker
- * empties until it fits: the large do not starve, while the others go on being used. With a single worker nobody passes
- * anybody.
+ * A run without room reserves one worker that is large enough, always the same one: later runs cannot use it, so it drains
+ * until the run fits. Large runs do not starve, and the other workers stay in use.
  *
- * A run that no worker can serve, or that is larger than each of them, waits without closing anything.
+ * A run that fits no live worker, even an empty one, reserves nothing.
  */
 export class Assignment {
   private readonly free: Map<string, Amounts>;
-  private readonly closed = new Set<string>();
+  private readonly reserved = new Set<string>();
 
   constructor(private readonly workers: readonly Candidate[]) {
     this.free = new Map(workers.map(({ id, free }) => [id, { ...free }]));
   }
 
-  /** Is nothing left to give? Whoever is offered now is short. */
+  /** True when every worker is reserved: no later run gets a worker. */
   get exhausted(): boolean {
-    return this.workers.length > 0 && this.closed.size === this.workers.length;
+    return this.workers.length > 0 && this.reserved.size === this.workers.length;
   }
 
-  offer({ needs, demands, pinnedTo }: Waiting): Place {
-    const able = this.workers.filter(
+  assign({ needs, capabilities, pinnedTo }: WaitingRun): PlacementResult {
+    const suitable = this.workers.filter(
       (worker) =>
         (pinnedTo === null || worker.id === pinnedTo) &&
-        demands.every((demand) => worker.capabilities.has(demand)),
+        capabilities.every((capability) => worker.capabilities.has(capability)),
     );
-    if (able.length === 0) return 'nobody';
-    const large = able.filter((worker) => fits(needs, worker.capacity));
-    const open = large.filter(({ id }) => !this.closed.has(id));
-    const chosen = this.emptiest(open.filter(({ id }) => fits(needs, this.free.get(id)!)));
+    if (suitable.length === 0) return 'no_worker';
+    const large = suitable.filter((worker) => fits(needs, worker.capacity));
+    const open = large.filter(({ id }) => !this.reserved.has(id));
+    const chosen = this.mostFreeMemory(open.filter(({ id }) => fits(needs, this.free.get(id)!)));
     if (chosen) {
-      take(this.free.get(chosen.id)!, needs);
+      subtract(this.free.get(chosen.id)!, needs);
       return { workerId: chosen.id };
     }
-    const [kept] = open;
-    if (kept) this.closed.add(kept.id);
-    return 'short';
+    const [first] = open;
+    if (first) this.reserved.add(first.id);
+    return 'no_room';
   }
 
-  /** The worker with the most memory to spare: memory is what cannot be shared in time. */
-  private emptiest(workers: readonly Candidate[]): Candidate | undefined {
-    const spare = ({ id }: Candidate) => this.free.get(id)!.memoryMib;
+  /** By memory, because sandboxes share CPU time but not memory. */
+  private mostFreeMemory(workers: readonly Candidate[]): Candidate | undefined {
+    const memory = ({ id }: Candidate) => this.free.get(id)!.memoryMib;
     return workers.reduce<Candidate | undefined>(
-      (best, worker) => (best && spare(best) >= spare(worker) ? best : worker),
+      (best, worker) => (best && memory(best) >= memory(worker) ? best : worker),
       undefined,
     );
   }
@@ -84,7 +82,7 @@ function fits(needs: Amounts, room: Amounts): boolean {
   );
 }
 
-function take(room: Amounts, needs: Amounts): void {
+function subtract(room: Amounts, needs: Amounts): void {
   room.vcpus -= needs.vcpus;
   room.memoryMib -= needs.memoryMib;
   if (room.diskMib !== null) room.diskMib -= needs.diskMib ?? 0;

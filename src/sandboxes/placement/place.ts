@@ -2,24 +2,25 @@ import type { Context } from '../../context.js';
 import { announceChanges } from '../../db/changes.js';
 import type { Sql } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
+import { placeRuns } from '../../runs/queries.js';
 import type { Term } from '../../workers/lease.js';
 import { listWorkers, type WorkerRow } from '../../workers/queries.js';
 import { Assignment, type Candidate } from './assign.js';
 import {
   isAnyWaiting,
   lockWaiting,
-  markPlaced,
-  markShort,
+  markInsufficientCapacity,
+  placeSandboxes,
   readQueue,
   serializePlacement,
 } from './queries.js';
 
-/** Runs read at once. */
+/** Runs of one query. */
 const BATCH = 500;
 
 /**
- * Gives those who wait a place on one of the live workers of this runtime, in the order in which they came. Any holder
- * of a lease does it for all workers; of several one at a time, so that no place is given twice.
+ * Places waiting runs on the live workers of this runtime, in the order of their arrival. Each holder of a lease places runs
+ * for all workers; a lock keeps it to one at a time, so that no room is given twice.
  */
 export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   const runtime = ctx.runtime.name;
@@ -27,18 +28,14 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   await inTransaction(ctx.pool, async (tx) => {
     await serializePlacement(tx, runtime);
     const workers = (await listWorkers(tx, runtime)).filter(({ alive }) => alive);
-    const { placed, short } = await walkQueue(tx, runtime, new Assignment(workers.map(toCandidate)));
-    // Only now, as it holds up the renewal of the lease: a long queue takes its time.
+    const { placed, noRoom } = await assignQueue(tx, runtime, new Assignment(workers.map(toCandidate)));
+    // After the queue, because the lock on the lease blocks its renewal.
     await term.assertHeld(tx);
     const at = ctx.now();
-    // One that a caller is changing just now (stopping it, say) is passed over, and comes the next time.
     const locked = await lockWaiting(tx, runtime, [...placed.keys()]);
-    await markPlaced(
-      tx,
-      locked.map(({ runId }) => ({ runId, workerId: placed.get(runId)! })),
-      at,
-    );
-    await markShort(tx, runtime, short, at);
+    const runs = locked.map(({ runId }) => ({ runId, workerId: placed.get(runId)! }));
+    await placeSandboxes(tx, await placeRuns(tx, runs), at);
+    await markInsufficientCapacity(tx, runtime, noRoom, at);
     await announceChanges(
       tx,
       locked.map(({ sandboxId }) => sandboxId),
@@ -46,28 +43,28 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   });
 }
 
-interface Walk {
-  /** Run to worker. */
+interface Assigned {
+  /** From run to worker. */
   placed: Map<string, string>;
-  /** The runs without room, and all that came after `behind`: there is nothing left to give them. */
-  short: { runIds: string[]; behind: string | null };
+  /** The runs without room: these, and every run after `after`. */
+  noRoom: { runIds: string[]; after: string | null };
 }
 
-/** Goes along the queue until its end, or until there is nothing more to give: who cannot be served holds up nobody. */
-async function walkQueue(tx: Sql, runtime: string, assignment: Assignment): Promise<Walk> {
+/** Assigns the queue until its end, or until every worker is reserved. */
+async function assignQueue(tx: Sql, runtime: string, assignment: Assignment): Promise<Assigned> {
   const placed = new Map<string, string>();
   const runIds: string[] = [];
-  let behind: string | null = null;
+  let after: string | null = null;
   for (;;) {
-    const queue = await readQueue(tx, runtime, behind, BATCH);
-    for (const waiting of queue) {
-      const place = assignment.offer(waiting);
-      if (place === 'short') runIds.push(waiting.runId);
-      else if (place !== 'nobody') placed.set(waiting.runId, place.workerId);
-      behind = waiting.runId;
-      if (assignment.exhausted) return { placed, short: { runIds, behind } };
+    const queue = await readQueue(tx, runtime, after, BATCH);
+    for (const run of queue) {
+      const result = assignment.assign(run);
+      if (result === 'no_room') runIds.push(run.runId);
+      else if (result !== 'no_worker') placed.set(run.runId, result.workerId);
+      after = run.runId;
+      if (assignment.exhausted) return { placed, noRoom: { runIds, after } };
     }
-    if (queue.length < BATCH) return { placed, short: { runIds, behind: null } };
+    if (queue.length < BATCH) return { placed, noRoom: { runIds, after: null } };
   }
 }
 

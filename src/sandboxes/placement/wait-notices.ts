@@ -3,16 +3,14 @@ import { recordEvents } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
 import { microsOf } from '../../lib/instant.js';
-import { countWaiting, lockLongWaits, noteWaits } from './wait-queries.js';
+import { markWaitNoted } from '../../runs/queries.js';
+import { countWaiting, lockLongWaits } from './wait-queries.js';
 
 const BATCH = 200;
-/** Between two log lines while starts wait, in milliseconds. */
+/** The pause between two log lines while starts wait. */
 const REPEAT_LOG_MS = 60_000;
 
-/**
- * Writes one audit event for each start that has waited for a place for long. Any process does it: the mark on the run keeps
- * it to one.
- */
+/** Writes one audit event for each long wait. Any process may call it: a mark on the run prevents a second event. */
 export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<void> {
   let found = BATCH;
   while (found === BATCH && !signal.aborted) {
@@ -21,7 +19,7 @@ export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<
       const beforeMillis = Number(microsOf(at) / 1000n) - ctx.settings.waitNoticeMs;
       const waits = await lockLongWaits(tx, ctx.runtime.name, beforeMillis, BATCH);
       if (waits.length === 0) return 0;
-      const noted = await noteWaits(tx, waits);
+      const noted = await markWaitNoted(tx, waits);
       await recordEvents(
         tx,
         waits
@@ -44,11 +42,11 @@ export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<
   }
 }
 
-/** Makes the job that logs when starts begin to wait for room, each minute while they do, and when none waits any more. */
+/** Makes the job that logs when starts wait for room, each minute while they wait, and when the last wait ends. */
 export function makeWaitLog(): (ctx: Context) => Promise<void> {
   let loggedAt: number | undefined;
   return async function logWaiting({ pool, runtime, log }) {
-    const waiting = (await countWaiting(pool, { short: true })).filter(
+    const waiting = (await countWaiting(pool, { noRoom: true })).filter(
       (each) => each.runtime === runtime.name,
     );
     const total = (column: 'runs' | 'vcpus' | 'memory_mib') =>

@@ -143,3 +143,30 @@ export async function leftToOtherRuntimes(
   );
   return rows;
 }
+
+/** Locks the sandboxes of a worker. `run_id`: of the open run on this worker. */
+export async function lockSandboxesOn(
+  tx: Sql,
+  workerId: string,
+): Promise<{ org_id: string; id: string; run_id: string | null }[]> {
+  const { rows } = await tx.query<{ org_id: string; id: string; run_id: string | null }>(
+    `select s.org_id, s.id, r.id as run_id
+     from sandboxes s
+     left join runs r on r.org_id = s.org_id and r.id = s.run_id and r.worker_id = $1 and r.end_reason is null
+     where s.worker_id = $1 and s.destroyed_at is null
+     order by s.org_id, s.id
+     for update of s`,
+    [workerId],
+  );
+  return rows;
+}
+
+/** Detaches every sandbox from a worker that is given up. Removed sandboxes become destroyed, as their disks are gone. */
+export async function detachSandboxes(tx: Sql, workerId: string, at: Instant): Promise<void> {
+  await tx.query(
+    `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2,
+       destroyed_at = case when removed_at is null then destroyed_at else coalesce(destroyed_at, $2) end
+     where worker_id = $1`,
+    [workerId, at],
+  );
+}

@@ -2,14 +2,16 @@ import type { Pool } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { now } from '../../lib/instant.js';
-import { forgetWorker, lockWorker, sandboxesOn } from '../../workers/queries.js';
+import { deleteWorker, lockWorker } from '../../workers/queries.js';
+import { detachSandboxes, lockSandboxesOn } from './queries.js';
 import { recordObservations, type Observation } from './record.js';
 
 /**
- * Gives a worker up whose machine will not come back. What ran there is `failed`, its run closed at the moment it was
- * last seen; its disk is lost, and it can be started on another worker with an empty one. Should the machine come back
- * after all, it destroys what it still holds. Throws ExplainedError while a process acts for the worker.
- * Returns how many sandboxes it had, or undefined when there is no such worker.
+ * Gives up a worker whose machine does not return. Its running sandboxes become `failed`, with the run closed at the time
+ * it was last seen. Their disks are lost, and they can start on another worker. A machine that does return destroys its
+ * sandboxes. Throws ExplainedError while a process holds the lease of the worker.
+ *
+ * Returns the number of its sandboxes, or undefined without such a worker.
  */
 export async function removeWorker(pool: Pool, id: string): Promise<number | undefined> {
   return inTransaction(
@@ -22,7 +24,7 @@ export async function removeWorker(pool: Pool, id: string): Promise<number | und
           `a process acts for the worker ${worker.name}: stop it first, and wait until "sandkeep worker list" says it is away`,
         );
       }
-      const sandboxes = await sandboxesOn(tx, id);
+      const sandboxes = await lockSandboxesOn(tx, id);
       const lost = sandboxes.flatMap(({ org_id: orgId, id: sandboxId, run_id: runId }): Observation[] => {
         if (runId === null) return [];
         return [
@@ -35,7 +37,8 @@ export async function removeWorker(pool: Pool, id: string): Promise<number | und
         ];
       });
       await recordObservations({ now }, tx, lost);
-      await forgetWorker(tx, id, now());
+      await detachSandboxes(tx, id, now());
+      await deleteWorker(tx, id);
       return sandboxes.length;
     },
     { unhurried: true },

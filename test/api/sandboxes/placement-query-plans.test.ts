@@ -2,7 +2,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectAlone } from '../../../src/db/pool.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { now } from '../../../src/lib/instant.js';
-import { isAnyWaiting, lockWaiting, markShort, readQueue } from '../../../src/sandboxes/placement/queries.js';
+import {
+  isAnyWaiting,
+  lockWaiting,
+  markInsufficientCapacity,
+  readQueue,
+} from '../../../src/sandboxes/placement/queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
 import { costOf, PLANNED, sentDuring, type Sent } from '../../support/query-plans.js';
 import { loadPlenty } from '../../support/bulk-rows.js';
@@ -86,7 +91,12 @@ test('the sandboxes of a worker are read through their keys', async () => {
 test('a queued start with its reason already recorded is neither written nor locked again', async () => {
   const tellAll = () =>
     inTransaction(service.ctx.pool, (tx) =>
-      markShort(tx, 'simulated', { runIds: [], behind: '00000000-0000-0000-0000-000000000000' }, now()),
+      markInsufficientCapacity(
+        tx,
+        'simulated',
+        { runIds: [], after: '00000000-0000-0000-0000-000000000000' },
+        now(),
+      ),
     );
   // The transactions that last wrote or locked each row.
   const holders = async () =>
