@@ -13,7 +13,7 @@ import { openEventKeys } from '../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
-import { openRequests } from '../src/db/requests.js';
+import { openRequests } from '../src/db/request-connections.js';
 import { listen } from '../src/http/listen.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';

@@ -7,6 +7,7 @@ import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { firstStart } from './first-start.js';
+import { plannerHints } from './planner-hints.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
@@ -86,6 +87,15 @@ await new Command('bench')
       .description('pages of audit events in a small store, and in one with 124 months of history')
       .option('--events <n>', 'of the history', count, 2_000_000)
       .action(({ events: history }: { events: number }) => eventPages(history)),
+  )
+  .addCommand(
+    new Command('hints')
+      .description('queries with their planner hints and without them')
+      .option('--sandboxes <n>', 'of the store', count, 100_000)
+      .option('--rounds <n>', 'of each query', count, 15)
+      .action(({ sandboxes, rounds }: { sandboxes: number; rounds: number }) =>
+        plannerHints(sandboxes, rounds),
+      ),
   )
   .addCommand(
     new Command('organizations')

@@ -4,7 +4,7 @@ import type { EventKeys } from './audit/events/event-keys.js';
 import type { SeenHeads } from './audit/log/seen-heads.js';
 import type { Changes } from './db/changes.js';
 import type { PgPool, Pool, Sql } from './db/pool.js';
-import type { Requests } from './db/requests.js';
+import type { Requests } from './db/request-connections.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';

@@ -13,7 +13,7 @@ import { migrate } from './db/migrate.js';
 import { openForServer, type Database } from './db/open.js';
 import { openPool, type PgPool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
-import { openRequests, type Requests } from './db/requests.js';
+import { openRequests, type Requests } from './db/request-connections.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
 import { createFirstKey, type FirstKey } from './keys/first-key.js';

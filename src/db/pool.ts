@@ -60,10 +60,15 @@ export function connectionConfig(address: Address, options = ''): pg.ClientConfi
       ? { connectionString: address.url }
       : { host: address.socket, user: 'sandkeep', database: 'sandkeep' }),
     application_name: 'sandkeep',
-    options: `${SESSION.map((setting) => `-c ${setting}`).join(' ')} ${options}`,
+    options: `${asOptions(SESSION)} ${options}`,
     connectionTimeoutMillis: 10_000,
     types,
   };
+}
+
+/** Settings as the command line of the server has them. */
+export function asOptions(settings: readonly string[]): string {
+  return settings.map((setting) => `-c ${setting}`).join(' ');
 }
 
 export function openPool(

@@ -1,3 +1,4 @@
+import { SEPARATE } from '../db/planner-hints.js';
 import type { Pool, Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
 import { inTransaction } from '../db/transaction.js';
@@ -27,8 +28,9 @@ const SORTS = {
 } as const;
 export type Sort = keyof typeof SORTS;
 
+/** The sandboxes of a label, each found by one probe. A join may read all of them to sort a page of 20. */
 const LABELLED = `sandbox_labels f cross join lateral (
-    select * from sandboxes own where own.org_id = f.org_id and own.id = f.sandbox_id offset 0
+    select * from sandboxes own where own.org_id = f.org_id and own.id = f.sandbox_id ${SEPARATE}
   ) as s`;
 const LABELLED_IN_ANY_ORDER =
   'sandbox_labels f join sandboxes s on s.org_id = f.org_id and s.id = f.sandbox_id';
@@ -90,7 +92,7 @@ export async function listSandboxes(
         select from sandbox_labels l
         where l.org_id = f.org_id and l.key = ${p(label)} and l.value = ${p(value)}
           and l.created_at = f.created_at and l.sandbox_id = f.sandbox_id
-        offset 0)`,
+        ${SEPARATE})`,
     );
   }
   const [status, ...more] = filter.statuses;
@@ -129,12 +131,13 @@ export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort)
 }
 
 /**
- * Nothing is left to the planner but to merge the indexes in their order, beginning with the rarest, until the page is full. It knows no
- * values: taking labels for rare it would look up each place of one in the others (80 ms for two of 10,000 sandboxes each that never
- * meet, which take 3); seeing that they are on most, it would read all of their indexes to hash them (100 ms for two that are on 100,000
- * sandboxes, in place of 0.2). And it thinks for 100 ms about the order of sixteen.
+ * Leaves the planner only a merge of the label indexes in their order, from the rarest, which stops at a full page.
+ *
+ * The planner knows no parameters. For rare labels it probes: 80 ms for two labels of 10,000 sandboxes each that never meet, and
+ * 3 ms with the merge. For common labels it hashes whole indexes: 100 ms for two labels of 100,000 sandboxes, and 0.2 ms with
+ * the merge. Planning the order of 16 labels takes 100 ms. `npm run bench -- hints` prints both cases.
  */
-const WALKING = [
+export const MERGE_ONLY = [
   'enable_nestloop = off',
   'enable_hashjoin = off',
   'enable_sort = off',
@@ -147,7 +150,7 @@ const WALKING = [
 /** For what lists sandboxes `sideBySide`. */
 export async function walking<T>(pool: Pool, work: (tx: Sql) => Promise<T>): Promise<T> {
   return inTransaction(pool, async (tx) => {
-    await tx.query(WALKING);
+    await tx.query(MERGE_ONLY);
     return work(tx);
   });
 }
@@ -188,7 +191,7 @@ function mergedLabels(
   return `(select ${time}, ${id}
       from sandbox_labels ${first!.of} ${joined}
       where ${walks.map((walk) => walk.where).join(' and ')}
-      order by ${time} ${direction}, ${id} ${direction} offset 0) as f
+      order by ${time} ${direction}, ${id} ${direction} ${SEPARATE}) as f
     cross join lateral (
-      select * from sandboxes own where own.org_id = ${org} and own.id = f.sandbox_id offset 0) as s`;
+      select * from sandboxes own where own.org_id = ${org} and own.id = f.sandbox_id ${SEPARATE}) as s`;
 }

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type { Sql } from '../../src/db/pool.js';
-import { READERS } from '../../src/db/reads.js';
+import { READERS } from '../../src/db/pipelined-reads.js';
 import { REQUEST_ROLE } from '../../src/db/request-role.js';
 
 /** A statement that was sent to the database. */

@@ -11,7 +11,7 @@ import { type ServiceContext } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/instance-queries.js';
 import { openPool, type Address } from '../../src/db/pool.js';
-import { openRequests } from '../../src/db/requests.js';
+import { openRequests } from '../../src/db/request-connections.js';
 import { listen } from '../../src/http/listen.js';
 import { createKey } from '../../src/keys/create.js';
 import { Cursors } from '../../src/lib/cursor.js';

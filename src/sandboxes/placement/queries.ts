@@ -5,6 +5,12 @@ import type { PlacedRun } from '../../runs/queries.js';
 import type { WaitingRun } from './assign.js';
 
 /**
+ * An expression, so that each sandbox is looked up by its key. By `own.status` the planner chooses the partial index of running
+ * sandboxes, which it takes for empty after many new starts: 500 of 2,000 new runs took 950 ms, and take 10 ms.
+ */
+export const STARTING = "own.status || '' = 'starting'";
+
+/**
  * The waiting runs `r` of sandboxes `s` of runtime $1, in order of arrival, under further conditions on `runs` and `own`.
  * The conditions on a sandbox are in its subquery, so that `for update of s` locks no other sandbox.
  *
@@ -16,7 +22,7 @@ const waiting = ({ runs = '', own = '' } = {}) => `from (
   cross join lateral (
     select * from sandboxes own
     where own.org_id = r.org_id and own.id = r.sandbox_id and own.run_id = r.id
-      and own.status = 'starting' and own.removed_at is null and own.runtime = $1 ${own}
+      and ${STARTING} and own.removed_at is null and own.runtime = $1 ${own}
     ${SEPARATE}
   ) s`;
 

@@ -1,3 +1,4 @@
+import { SEPARATE } from '../../db/planner-hints.js';
 import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
 import type { Instant } from '../../lib/instant.js';
@@ -61,7 +62,7 @@ export async function sandboxesToReconcile(
        union
        select ${CANDIDATE} from unnest($3::uuid[], $4::uuid[]) as held (org_id, id)
        cross join lateral (
-         select * from sandboxes own where own.org_id = held.org_id and own.id = held.id offset 0
+         select * from sandboxes own where own.org_id = held.org_id and own.id = held.id ${SEPARATE}
        ) s
        where worker_id = $1 and destroyed_at is null
      )
@@ -71,7 +72,7 @@ export async function sandboxesToReconcile(
        r.started_at, r.started_at is not null as run_started,
        r.id is not null and r.end_reason is null as run_open
      from candidates s
-     left join lateral (select * from runs r where r.org_id = s.org_id and r.id = s.run_id limit 1) r on true
+     left join lateral (select * from runs r where r.org_id = s.org_id and r.id = s.run_id ${SEPARATE}) r on true
      order by s.changed_at`,
       [worker.id, worker.runtime, held.map(({ orgId }) => orgId), held.map(({ sandboxId }) => sandboxId)],
     ),

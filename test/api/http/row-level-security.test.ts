@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { migrate } from '../../../src/db/migrate.js';
 import { openPool, type Address } from '../../../src/db/pool.js';
 import { canServe, REQUEST_ROLE } from '../../../src/db/request-role.js';
-import { openRequests, type Requests } from '../../../src/db/requests.js';
+import { openRequests, type Requests } from '../../../src/db/request-connections.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { makeFixture, snapshot, type Fixture } from '../../support/operation-requests.js';
 import type { Client } from '../../support/client.js';

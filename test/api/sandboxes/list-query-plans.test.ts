@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Sql, Statement } from '../../../src/db/pool.js';
-import { openRequests, type Requests } from '../../../src/db/requests.js';
+import { openRequests, type Requests } from '../../../src/db/request-connections.js';
 import {
   COUNTED,
   countLabels,

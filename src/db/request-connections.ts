@@ -9,7 +9,7 @@ import {
   type Statement,
 } from './pool.js';
 import { isOutOfStep } from './prepared.js';
-import { openReads, type Reads } from './reads.js';
+import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
 
 /** Connections that show one organization and nothing else. */

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import {
+  asOptions,
   connectionConfig,
   ConnectionLost,
   CANCELED,
@@ -34,21 +35,17 @@ const LOOK_EVERY_MS = 5_000;
 export const READERS = 'sandkeep reads';
 
 /**
- * What these sessions have beside the settings of all: of two for the same, the later one holds.
- *
- * Every statement has one plan, whatever is in the tables: by the indexes, in their order. The planner, who knows no values of what is
- * prepared, would now and then take a guess that is right for few rows and a hundred times too slow for many; and planning takes longer
- * than most of these statements.
+ * Every read has one plan for all values and all table sizes: through the indexes, in their order. A generic plan of the
+ * planner's choice is right for few rows and a hundred times slower for many, and planning takes longer than most reads.
+ * `npm run bench -- hints` prints reads with these settings and without them.
  */
-const SETTINGS = [
+export const READ_SETTINGS = [
   `statement_timeout=${MOST_MS}`,
   'plan_cache_mode=force_generic_plan',
   'enable_seqscan=off',
   'enable_bitmapscan=off',
   'enable_sort=off',
-]
-  .map((setting) => `-c ${setting}`)
-  .join(' ');
+];
 
 /** What runs the short reads of requests: one statement each, which nothing before or after belongs to. */
 export interface Reads {
@@ -79,7 +76,7 @@ export function openReads(
   { silenceMs = SILENCE_MS, lookEveryMs = LOOK_EVERY_MS } = {},
 ): Reads {
   const config = {
-    ...connectionConfig(address, `${sessionFor(apart)} ${SETTINGS}`),
+    ...connectionConfig(address, `${sessionFor(apart)} ${asOptions(READ_SETTINGS)}`),
     ...{ application_name: READERS, pipeline: true, keepAlive: true, keepAliveInitialDelayMillis: 10_000 },
   };
   const connections: Pipelined[] = [];
