@@ -3,38 +3,32 @@ import { startLoop, type Loop } from '../lib/loop.js';
 import { connectionConfig, type Address } from './pool.js';
 import { notify, type WriteTarget } from './write-batch.js';
 
-/** What is told of: a sandbox that changed, the event log of an organization that grew, an API key that changed. */
+/** The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. */
 const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log', key: 'sandkeep_keys' } as const;
 type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
 
-/**
- * Tells in every process that something changed, once the change is committed.
- *
- * Only a hint to look: a notification is lost while the connection is down, so whoever waits also looks now and then.
- */
+/** Notifications of committed changes. They get lost while the connection is down, so subscribers poll too. */
 export interface Changes {
   /**
-   * Calls `listener` at each change of this sandbox (or, of `log`, this organization), or of any when none is named. Returns
-   * how to unsubscribe.
+   * Calls `listener` at each change of this sandbox, organization (`log`) or key; undefined: of any. Returns the
+   * unsubscriber.
    */
   subscribe(id: string | undefined, listener: () => void, channel?: Channel): () => void;
-  /** Whether notifications come at present. What must not be missed is not remembered while they do not. */
+  /** Whether notifications arrive. Caches that depend on them are off while it is false. */
   readonly live: boolean;
   close(): Promise<void>;
 }
 
-/** To be called in the transaction that changes the sandbox; it is heard when that commits. */
+/** PostgreSQL delivers the notification at the commit. */
 export async function announceChange(tx: WriteTarget, sandboxId: string): Promise<void> {
   await notify(tx, CHANNELS.sandbox, [sandboxId]);
 }
 
-/** The same for several sandboxes. */
 export async function announceChanges(tx: WriteTarget, sandboxIds: readonly string[]): Promise<void> {
   await notify(tx, CHANNELS.sandbox, sandboxIds);
 }
 
-/** The same for entries that were added to the event log of an organization. */
 export async function announceLog(tx: WriteTarget, orgId: string): Promise<void> {
   await notify(tx, CHANNELS.log, [orgId]);
 }
@@ -68,7 +62,7 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
         });
         for (const channel of Object.values(CHANNELS)) await client.query(`listen ${channel}`);
         live = true;
-        // Whatever happened before we listened went unheard.
+        // Changes before `listen` had no notification.
         for (const key of listeners.keys()) tell(key);
         await ended;
       } finally {

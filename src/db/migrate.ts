@@ -9,9 +9,9 @@ import { createInstance } from './instance-queries.js';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
 import { grantMigrated, prepareRequestRole } from './request-role.js';
 
-/** PostgreSQL 15 is the oldest the queries are tested on. */
+/** The oldest server version of the tests. */
 const OLDEST_SERVER = 150000;
-/** Names the lock under which one migrator at a time works; any constant will do. */
+/** Advisory lock: one migrator at a time. Any constant will do. */
 const LOCK = 0x53616e64;
 
 const FOLDER = join(PACKAGE_ROOT, 'migrations');
@@ -23,7 +23,6 @@ interface Migration {
   checksum: string;
 }
 
-/** The migrations this build knows, in order. */
 function knownMigrations(): Migration[] {
   return readdirSync(FOLDER)
     .filter((file) => file.endsWith('.sql'))
@@ -38,17 +37,17 @@ function knownMigrations(): Migration[] {
 }
 
 /**
- * Brings the database to this build's schema; returns the names of what was applied. `onApplied` hears of each migration when it
- * is committed, and how long it took. Any number of processes may call it at once. Throws ExplainedError when the database is too old, too new, or not what the migrations made.
+ * Migrates in any number of processes at once, and returns the applied migrations. Throws ExplainedError for an unknown
+ * schema.
  */
 export async function migrate(
   address: Address,
   onApplied: (name: string, millis: number) => void = () => undefined,
 ): Promise<string[]> {
-  // A session of its own: the advisory lock is the session's, and a long index build must not meet a time-out.
+  // The advisory lock is the session's, and an index build may exceed the statement time-out of the pool.
   const client = await connectAlone(address);
   try {
-    // By a statement: the driver takes 0 for not given, and the limit of every session would stay.
+    // The driver ignores a time-out of 0.
     await client.query('set statement_timeout = 0');
     const { rows } = await client.query<{ server_version_num: string }>('show server_version_num');
     if (Number(rows[0]!.server_version_num) < OLDEST_SERVER) {
@@ -81,7 +80,6 @@ export async function migrate(
   }
 }
 
-/** Whether a migrator has been here: false for an empty database and for one of another program. */
 export async function isMigrated(sql: Sql): Promise<boolean> {
   const { rows } = await sql.query<{ migrated: boolean }>(
     "select to_regclass('instance') is not null and to_regclass('schema_migrations') is not null as migrated",
@@ -89,7 +87,6 @@ export async function isMigrated(sql: Sql): Promise<boolean> {
   return rows[0]!.migrated;
 }
 
-/** Is the schema the one of this build? */
 export async function isSchemaCurrent(sql: Sql): Promise<boolean> {
   const applied = await appliedMigrations(sql);
   return applied.length === latestMigration;
@@ -126,7 +123,7 @@ function checkHistory(known: Migration[], applied: AppliedMigration[]): void {
   }
 }
 
-/** Beside a release that goes on working a migration may be ended to resolve a deadlock, or give way to who holds a lock for long. */
+/** PostgreSQL may cancel a migration to resolve a deadlock with a running release, or a long lock may block it. */
 const ATTEMPTS = 30;
 const PAUSE_MS = 1_000;
 const LOCK_NOT_AVAILABLE = '55P03';

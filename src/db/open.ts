@@ -15,7 +15,7 @@ import { connectAlone, type Address } from './pool.js';
 
 export interface Database {
   address: Address;
-  /** The embedded server, when this process runs it. */
+  /** Undefined when another process runs it. */
   server: EmbeddedServer | undefined;
   close(): Promise<void>;
 }
@@ -23,25 +23,21 @@ export interface Database {
 export interface DatabaseOptions {
   databaseUrl: string | undefined;
   dataDir: string;
-  /** What to tell others who want the same data directory. */
+  /** The name of this command in the errors of other processes. */
   command: string;
 }
 
-/** What a server hears of its embedded database. */
 export interface Supervision {
   /** Settings of the embedded PostgreSQL beside those of the service. */
   settings?: Readonly<Record<string, string>>;
-  /** It ended without being asked to, and is being started again. */
+  /** The server ended unexpectedly, or its restart failed. */
   onCrash(error?: unknown): void;
 }
 
 const RESTART_AFTER_MS = 1_000;
 const NEIGHBOUR_TIMEOUT_MS = 30_000;
 
-/**
- * Opens the database for a server: an external one by its URL, or the embedded one, which must then be ours alone.
- * Throws ExplainedError when another process has the data directory.
- */
+/** Opens the database for a server: by its URL, or the embedded one. Throws ExplainedError when another process has it. */
 export async function openForServer(options: DatabaseOptions & Supervision): Promise<Database> {
   if (options.databaseUrl !== undefined) return external(options.databaseUrl);
   const directory = openDataDirectory(options.dataDir);
@@ -55,8 +51,8 @@ export async function openForServer(options: DatabaseOptions & Supervision): Pro
 }
 
 /**
- * Opens the database for a command: beside a running server when there is one, alone otherwise. Without `create`, throws
- * ExplainedError and creates nothing where there is no database.
+ * Opens the database for a command, beside a running server if there is one. Without `create` a missing database is an
+ * error.
  */
 export async function openForCommand(
   options: DatabaseOptions,
@@ -70,11 +66,9 @@ export async function openForCommand(
     const ownership = await takeOwnership(directory, options.command);
     if (!isOwner(ownership)) {
       if (create || hasCluster(directory)) return embedded(directory, ownership);
-      // The service that was about to create it has ended.
       ownership.release();
       throw noInstallation(options.dataDir);
     }
-    // The owner may still be starting, or be a command about to end.
     if (readPidFile(directory)?.status === 'ready' && (await answers(socketPath(directory)))) {
       const address = { socket: directory.run };
       if (ownership.command === 'serve' && (await accepts(address))) {
@@ -91,10 +85,7 @@ export async function openForCommand(
   }
 }
 
-/**
- * Throws ExplainedError when the data directory has no database, and creates none. A service that is starting there for the
- * first time counts as one.
- */
+/** Throws ExplainedError without a database. A service during its first start counts as one. */
 export async function requireInstallation(dataDir: string): Promise<void> {
   const directory = findDataDirectory(dataDir);
   if (directory && (hasCluster(directory) || (await askOwner(directory)))) return;
@@ -106,7 +97,7 @@ function external(url: string): Database {
   return { address: { url }, server: undefined, close: () => Promise.resolve() };
 }
 
-/** The URL holds a password: no message repeats it, and no cause either. */
+/** The URL holds a password, so no message and no `cause` repeats it. */
 function checkUrl(url: string): void {
   if (optionsOf(url) === OWN_OPTIONS) return;
   throw new ExplainedError(
@@ -118,10 +109,10 @@ function checkUrl(url: string): void {
 
 const OWN_OPTIONS = '-c timezone=UTC';
 
-/** The options of sessions that are given some, by the driver, for which those of the URL are in their place. Undefined: it cannot be read. */
+/** The session options of a connection to this URL. Undefined: the URL is invalid. */
 function optionsOf(url: string): string | undefined {
   try {
-    // The driver's own reading: it takes forms that are no URL by the standard, such as postgres://user@/db?host=/socket.
+    // The driver accepts forms that the URL standard does not, such as postgres://user@/db?host=/socket.
     if (!/^postgres(ql)?:\/\//.test(url)) return undefined;
     const client = new pg.Client({ connectionString: url, options: OWN_OPTIONS });
     return (client as unknown as { connectionParameters: { options: string } }).connectionParameters.options;
@@ -176,7 +167,6 @@ async function embedded(
   }
 }
 
-/** Of what initdb makes, the database for general use becomes ours: quicker than another one beside it. */
 async function nameDatabase(address: Address): Promise<void> {
   const client = await connectAlone(address, { database: 'template1' });
   try {

@@ -12,32 +12,25 @@ import {
 import { isOutOfStep } from './prepared.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
 
-/** On two cores more of them are slower: PostgreSQL has a process for each. */
+/** PostgreSQL has a process for each connection. On two cores more connections are slower. */
 const CONNECTIONS = 2;
 
-/** Statements under way on a connection: who asks beyond that is told so at once. */
+/** Concurrency limit of a connection; further reads are refused. */
 const MOST_UNDER_WAY = 5_000;
 
-/**
- * How long a statement may take, in milliseconds: all of them are short, but a table may be locked. While one has been under way for
- * so long, others are not sent after it.
- */
+/** The longest statement; also the age of the oldest one at which a connection accepts no more. */
 export const MOST_MS = 10_000;
 
-/**
- * How long a connection may be silent while statements are under way, in milliseconds, and how often that is looked at. PostgreSQL
- * gives up any statement before; who does not hear of it is cut off.
- */
+/** PostgreSQL cancels every statement earlier, so a silent connection is broken. */
 const SILENCE_MS = MOST_MS + 5_000;
 const LOOK_EVERY_MS = 5_000;
 
-/** What their sessions are called in `pg_stat_activity`. */
+/** In `pg_stat_activity`. */
 export const READERS = 'sandkeep reads';
 
 /**
- * Every read has one plan for all values and all table sizes: through the indexes, in their order. A generic plan of the
- * planner's choice is right for few rows and a hundred times slower for many, and planning takes longer than most reads.
- * `npm run bench -- hints` prints reads with these settings and without them.
+ * One plan for all values and table sizes: the indexes in their order. A generic plan of the planner's choice may be a
+ * hundred times slower, and planning takes longer than most reads. `npm run bench -- hints` prints both.
  */
 export const READ_SETTINGS = [
   `statement_timeout=${MOST_MS}`,
@@ -47,9 +40,8 @@ export const READ_SETTINGS = [
   'enable_sort=off',
 ];
 
-/** What runs the short reads of requests: one statement each, which nothing before or after belongs to. */
+/** Short reads of requests, one statement each, outside any transaction. */
 export interface Reads {
-  /** As that of `Sql`, for an organization. */
   query<Row extends pg.QueryResultRow>(
     orgId: string,
     statement: string | Statement,
@@ -61,13 +53,11 @@ export interface Reads {
 type Result = pg.QueryResult<pg.QueryResultRow>;
 
 /**
- * Two connections on which statements are sent while those before are still under way: a read waits for no free connection and takes
- * a third less time of both sides than through a pool. In exchange a statement waits for those that were sent before it on its
- * connection, so that what may take long, and every transaction, goes through `requests`.
+ * Sends statements without waiting for earlier answers, on two connections, for a third less CPU time than a pool takes.
+ * Each read waits for earlier ones, so long reads use the pool.
  *
- * They show the organization that is being served and nothing else, as the connections of `openRequests` do; `apart` as there. Where
- * it is another one than before, it is set right before the statement, without waiting. PostgreSQL would run the statement also when
- * that failed, so nothing is given out before its setting is known to have held.
+ * A change of the organization goes right before the statement. `send` returns rows only after PostgreSQL confirmed the
+ * change.
  */
 export function openReads(
   address: Address,
@@ -82,7 +72,7 @@ export function openReads(
   const connections: Pipelined[] = [];
   let closed = false;
 
-  /** The one with the fewest under way; of several, one that serves the organization already. */
+  /** The least busy connection; of several, one that has the organization already. */
   function choose(orgId: string): Pipelined {
     const rank = ({ underWay, orgId: served }: Pipelined) => underWay * 2 + (served === orgId ? 0 : 1);
     const [best, ...others] = connections;
@@ -95,7 +85,7 @@ export function openReads(
   function connect(): Pipelined {
     const connection = new Pipelined(config, (error) => {
       const index = connections.indexOf(connection);
-      // It may be told of more than once.
+      // The driver may emit both `error` and `end`.
       if (index < 0) return;
       connections.splice(index, 1);
       if (error) onError(error);
@@ -131,17 +121,17 @@ export function openReads(
   };
 }
 
-/** Whom the statements are for that are sent next. `held`: PostgreSQL has said so; false as long as it has not. */
+/** The organization of the next statements. `held`: PostgreSQL has confirmed it. */
 interface Setting {
   orgId: string;
   held: boolean;
 }
 
-/** What the driver has and its types leave out: whether the connection keeps the process from ending. */
+/** The types of the driver lack these. */
 type Client = pg.Client & { ref(): void; unref(): void };
 
 class Pipelined {
-  /** When each statement that has no answer yet was asked for, in that order. */
+  /** The statements in flight, oldest first. */
   private readonly asked = new Set<{ at: number }>();
   private readonly client: Client;
   private readonly connected: Promise<void>;
@@ -149,10 +139,10 @@ class Pipelined {
   private givenUp = false;
   private gathering = false;
   private setting: Setting | undefined;
-  /** When an answer came last, or the first was asked for after a rest. */
+  /** The time of the latest answer, or of the first statement after idleness. */
   private heard = 0;
 
-  /** `onGone`: no more is to be sent on it; with what broke it, unless it was closed. */
+  /** `onGone`: the connection accepts no statements; with the error that broke it. */
   constructor(
     config: pg.ClientConfig,
     private readonly onGone: (error?: Error) => void,
@@ -161,7 +151,7 @@ class Pipelined {
     this.client.on('error', (error) => onGone(error));
     this.client.on('end', () => onGone());
     this.connected = this.connect();
-    // Whoever asked for it hears of it, and when nobody waits any more nobody needs to.
+    // Each statement that awaits `connected` rejects too.
     this.connected.catch(() => undefined);
   }
 
@@ -169,12 +159,10 @@ class Pipelined {
     return this.setting?.orgId;
   }
 
-  /** Statements that have no answer yet. */
   get underWay(): number {
     return this.asked.size;
   }
 
-  /** Since when there is no answer to one of them. */
   get oldest(): number {
     for (const { at } of this.asked) return at;
     return Infinity;
@@ -206,13 +194,12 @@ class Pipelined {
     if (this.underWay === 0) this.client.unref();
   }
 
-  /** Answers what is under way first. */
   async close(): Promise<void> {
     await this.connected.catch(() => undefined);
     await this.client.end();
   }
 
-  /** Cuts off who says nothing for so long while something is under way: all of that fails, and others connect anew. */
+  /** The statements in flight fail, and later reads connect again. */
   endIfSilent(millis: number): void {
     if (this.underWay === 0 || performance.now() < this.heard + millis) return;
     this.onGone(new ConnectionLost('PostgreSQL did not answer'));
@@ -223,7 +210,7 @@ class Pipelined {
     this.gather();
     const setting = this.serve(orgId);
     return new Promise((resolve, reject) => {
-      // Answers come in the order in which statements were sent: that of the setting is there by now.
+      // PostgreSQL answers in order, so the answer about the organization precedes this one.
       this.client.query(statement, (error: Error | null, result: Result) => {
         if (!setting.held) {
           reject(new ConnectionLost('a connection was not set to its organization', { cause: error }));
@@ -238,7 +225,7 @@ class Pipelined {
     });
   }
 
-  /** What the requests ask for that are looked at in one turn of the event loop leaves in one write. */
+  /** Sends the statements of one turn of the event loop in one write. */
   private gather(): void {
     if (this.gathering) return;
     this.gathering = true;
@@ -261,7 +248,6 @@ class Pipelined {
     return setting;
   }
 
-  /** Nothing more is sent, and the connection ends. Who depends on what failed is refused in `send`. */
   private giveUp(cause: Error): void {
     if (this.givenUp) return;
     this.givenUp = true;

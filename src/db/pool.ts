@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { instantFromPostgres } from '../lib/instant.js';
 
-/** Anything that runs SQL: the pool (each statement by itself) or a transaction. */
+/** Runs SQL: a pool, which may use another connection for each statement, or a transaction. */
 export interface Sql {
   query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
     statement: string | Statement,
@@ -9,13 +9,11 @@ export interface Sql {
   ): Promise<{ rows: Row[]; rowCount: number | null }>;
 }
 
-/** SQL with its values; see `prepared`. */
 export interface Statement {
-  /** With one, each connection parses and plans it once. */
+  /** A connection parses and plans a named statement once. */
   name?: string;
   text: string;
   values: unknown[];
-  /** Rows as lists of values, in the order of the columns. */
   rowMode?: 'array';
 }
 
@@ -25,24 +23,22 @@ export interface Statement {
  */
 export type EventMarker = () => Promise<((leaf: Buffer) => Buffer) | undefined>;
 
-/** Connections to be shared: runs statements, and lends one for a transaction. */
 export interface Pool extends Sql {
   /** Each transaction of the pool carries it. Undefined: the pool writes events without a mark. */
   eventMarker: EventMarker | undefined;
   connect(): Promise<pg.PoolClient>;
 }
 
-/** A pool of the driver. */
 export type PgPool = pg.Pool & Pick<Pool, 'eventMarker'>;
 
-/** Where the database is: a URL, or the socket folder of the embedded one. */
+/** A URL, or the socket folder of the embedded server. */
 export type Address = { url: string } | { socket: string };
 
 const STATEMENT_TIMEOUT_MS = 30_000;
 
 /**
- * What every session runs with, so that an embedded and an external server answer alike. `jit` costs an external
- * server up to 18 times the time of a usage query; UTC is what the instants of this service are read in.
+ * The same results from an embedded and an external server. `instantFromPostgres` reads UTC only. With `jit` a usage query
+ * takes up to 18 times longer; `PGOPTIONS="-c jit=on" npm run bench -- usage` prints it.
  */
 const SESSION = [
   'timezone=UTC',
@@ -53,7 +49,6 @@ const SESSION = [
   'extra_float_digits=1',
 ];
 
-/** `options`: settings of the session beside those that every one has, as for the command line of the server. */
 export function connectionConfig(address: Address, options = ''): pg.ClientConfig {
   return {
     ...('url' in address
@@ -66,7 +61,7 @@ export function connectionConfig(address: Address, options = ''): pg.ClientConfi
   };
 }
 
-/** Settings as the command line of the server has them. */
+/** In the form of the server's command line. */
 export function asOptions(settings: readonly string[]): string {
   return settings.map((setting) => `-c ${setting}`).join(' ');
 }
@@ -79,20 +74,19 @@ export function openPool(
   return Object.assign(poolOf(new pg.Pool(poolConfig(address)), onError), { eventMarker });
 }
 
-/** `options`: as of a connection. */
 export function poolConfig(address: Address, options = ''): pg.PoolConfig {
   return { ...connectionConfig(address, options), max: 16, allowExitOnIdle: true };
 }
 
 export function poolOf(pool: pg.Pool, onError: (error: Error) => void): pg.Pool {
-  // An idle connection that breaks is replaced on next use; without a listener it would end the process.
+  // Without a listener the error of an idle connection ends the process.
   pool.on('error', onError);
-  // One that breaks in use fails the statement under way or the next, and would end the process as well.
+  // The statement in flight, or the next one, fails with the error.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }
 
-/** A session of its own. When its connection breaks, the statement under way fails, or the next. */
+/** A connection outside the pool. */
 export async function connectAlone(address: Address, overrides: pg.ClientConfig = {}): Promise<pg.Client> {
   const client = new pg.Client({ ...connectionConfig(address), ...overrides });
   client.on('error', () => undefined);
@@ -104,7 +98,6 @@ const { INT8, TIMESTAMPTZ } = pg.types.builtins;
 
 type TypeId = Parameters<typeof pg.types.getTypeParser>[0];
 
-/** Reads what JavaScript can hold exactly; everything else stays text. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: ((oid: TypeId, format?: 'text' | 'binary') => {
     if (oid === TIMESTAMPTZ) return instantFromPostgres;
@@ -120,32 +113,29 @@ function safeInteger(text: string): number {
 }
 
 export const DEADLOCK = '40P01';
-/** A statement that took too long, or that somebody ended. */
+/** A statement time-out, or a cancelled statement. */
 export const CANCELED = '57014';
 
-/** The codes by which PostgreSQL says why, read off an error of unknown kind. */
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined;
 }
 
-/** The name of the constraint that refused a row, if one did. */
 export function violatedConstraint(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError && error.code?.startsWith('23') ? error.constraint : undefined;
 }
 
-/** A connection was lost, or given up, with a statement under way. */
 export class ConnectionLost extends Error {}
 
-/** There is more to do than the database keeps up with. */
+/** More work than the database completes in time. */
 export class Overloaded extends Error {}
 
-/** The database is away or shutting down, as opposed to having refused a statement. */
+/** True when the database is unavailable; false when it refused a statement. */
 export function isUnreachable(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true;
   const state = sqlState(error);
   if (state !== undefined) return /^(08|57P0[123]|53300)/.test(state);
   const { code, message, syscall } = error as NodeJS.ErrnoException;
-  // A socket's errors name what was tried on it; a file that is missing, or a client that hung up, is another matter.
+  // The errors of sockets name a system call.
   const socket = ['connect', 'read', 'write', 'getaddrinfo'].includes(syscall ?? '');
   const codes = [
     'ECONNREFUSED',

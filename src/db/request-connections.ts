@@ -12,30 +12,26 @@ import { isOutOfStep } from './prepared.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
 
-/** Connections that show one organization and nothing else. */
+/** The connections of one organization. */
 interface OrgConnections {
   pool: Pool;
-  /** Beside it, for reads of one short statement; see reads.ts. */
+  /** Short reads; see pipelined-reads.ts. */
   reads: Sql;
 }
 
 /**
- * The connections that serve requests. Row-level security shows them the organization that is being served and nothing else: a
- * statement that forgets it returns nothing of others. There is no way to ask over them but for an organization.
- *
- * They are handed on from the request to whatever it does. Carried along by Node (`AsyncLocalStorage`) they could not be left
- * behind either, but on Node 20 that makes every promise of the process dearer: of a getting of one sandbox 34 of 282 microseconds.
+ * The connections of requests, each bound to an organization by row-level security. They are arguments of every operation:
+ * `AsyncLocalStorage` would cost 34 of 282 µs of a read on Node 20.
  */
 export interface Requests {
   of(orgId: string): OrgConnections;
-  /** The pool behind them: to be watched, not to be asked. */
   watched: Pick<pg.Pool, 'totalCount' | 'idleCount'>;
   close(): Promise<void>;
 }
 
 /**
- * `apart`: whether the user of the database can become the role for that (`canServe`); else only the statements themselves
- * keep organizations apart.
+ * `apart`: the user can become the request role (`canServe`). Otherwise only the conditions of statements separate
+ * organizations.
  */
 export function openRequests(
   address: Address,
@@ -59,7 +55,7 @@ export function openRequests(
   };
 }
 
-/** Whom each connection has served last. */
+/** The organization that a connection is set to. */
 type Served = WeakMap<pg.PoolClient, string>;
 
 class OrgPool implements Pool {
@@ -92,7 +88,6 @@ class OrgPool implements Pool {
       outOfStep = isOutOfStep(error);
       throw error;
     } finally {
-      // One that broke is not kept, either.
       client.release(outOfStep);
     }
   }

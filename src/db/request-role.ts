@@ -1,16 +1,16 @@
 import { ExplainedError } from '../lib/explained-error.js';
 import { sqlState, type Sql } from './pool.js';
 
-/** What the sessions that serve requests become. Not their own user: that one owns the tables, and is bound by no policy. */
+/** The role of request sessions. Row-level security does not bind the owner of the tables. */
 export const REQUEST_ROLE = 'sandkeep_requests';
 
-/** Says whom a session serves that is one of the role. */
+/** Sets the organization of a request session. */
 export const NAME_ORG = {
   name: 'serve_org',
   text: "select set_config('sandkeep.org_id', $1, false)",
 };
 
-/** What sessions that serve requests have beside what every session has. `apart`: whether the role can be had. */
+/** `apart`: the role exists. */
 export function sessionFor(apart: boolean): string {
   return apart ? `-c role=${REQUEST_ROLE}` : '';
 }
@@ -18,12 +18,11 @@ export function sessionFor(apart: boolean): string {
 const INSUFFICIENT_PRIVILEGE = '42501';
 const DUPLICATE_ROLE = new Set<string | undefined>(['42710', '23505']);
 
-/** What the operator can do who has no role for requests. */
 export const HOW_TO_MAKE_IT = `as a superuser of the database server: create role ${REQUEST_ROLE} nologin; grant ${REQUEST_ROLE} to <the user of Sandkeep>; then start again`;
 
 /**
- * Makes the role, if this user may, and gives it what it needs of this database. To be called by one at a time in a database.
- * Throws ExplainedError when this user is itself bound by the policies.
+ * Creates the role, if the user may, and grants it the tables. Throws ExplainedError when row-level security binds the user
+ * too. One process at a time may call it in a database.
  */
 export async function prepareRequestRole(sql: Sql): Promise<void> {
   const { rows } = await sql.query<{ bound: boolean }>("select row_security_active('sandboxes') as bound");
@@ -37,18 +36,12 @@ export async function prepareRequestRole(sql: Sql): Promise<void> {
   await sql.query(`grant execute on function cancel_statement to ${REQUEST_ROLE}`);
 }
 
-/**
- * Gives the role, where there is one, what it needs of the tables there are. In the transaction of each migration: from its commit on
- * the triggers of the release before write into its tables, as the role.
- */
+/** In the transaction of each migration: the triggers of the previous release write to its tables as the role. */
 export async function grantMigrated(sql: Sql): Promise<void> {
   if (await canServe(sql)) await grantTables(sql);
 }
 
-/**
- * Roles are those of the whole server, their rights those in each database. Of a partition it gets none: the policy is with the
- * table it belongs to. Nor of what belongs to no organization: nothing a request does needs that.
- */
+/** Grants the tables that have an organization. The policy of a partition is on its parent, so partitions get no grant. */
 async function grantTables(sql: Sql): Promise<void> {
   await sql.query(`
     do $$
@@ -68,7 +61,6 @@ async function grantTables(sql: Sql): Promise<void> {
     grant usage on all sequences in schema public to ${REQUEST_ROLE}`);
 }
 
-/** Can sessions of this user become the role? */
 export async function canServe(sql: Sql): Promise<boolean> {
   const { rows } = await sql.query<{ able: boolean }>(
     `select pg_has_role(oid, case when current_setting('server_version_num')::int < 160000 then 'member' else 'set' end) as able
@@ -81,7 +73,7 @@ export async function canServe(sql: Sql): Promise<boolean> {
 async function makeRole(sql: Sql): Promise<boolean> {
   try {
     await sql.query(`create role ${REQUEST_ROLE} nologin`).catch((error: unknown) => {
-      // For another database of the server, perhaps at this moment.
+      // Another database of the server may create the role at the same time.
       if (!DUPLICATE_ROLE.has(sqlState(error))) throw error;
     });
     await sql.query(`grant ${REQUEST_ROLE} to current_user`);

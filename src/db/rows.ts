@@ -3,9 +3,8 @@ import type { Transaction } from './transaction.js';
 const BATCH = 2_000;
 
 /**
- * The rows of a query in batches, through a cursor: neither side ever holds all of them. The next batch is on its way while
- * the one before is worked on. `name`: of the cursor; one at a time of that name in a transaction. Rows are lists of values,
- * in the order of the columns. `size`: rows of a batch.
+ * Reads a query in batches through a cursor named `name`. The next batch is in flight while the caller handles the current
+ * one.
  */
 export async function* rowsOf<Row extends unknown[]>(
   tx: Transaction,
@@ -24,10 +23,7 @@ export async function* rowsOf<Row extends unknown[]>(
   await tx.query(`close ${name}`);
 }
 
-/**
- * What `fetch` gives, one after the other up to the last: the next is on its way while the one before is worked on. `before`: what
- * came before; undefined at first.
- */
+/** Yields the results of `fetch`, which gets the previous result, up to the last. It fetches one result ahead. */
 export async function* fetchAhead<T>(
   fetch: (before: T | undefined) => Promise<T>,
   isLast: (fetched: T) => boolean,
@@ -37,7 +33,7 @@ export async function* fetchAhead<T>(
     const last = isLast(fetched);
     if (!last) {
       next = fetch(fetched);
-      // When nobody asks for it any more, nobody hears that it failed either.
+      // The caller may stop before it awaits this promise.
       next.catch(() => undefined);
     }
     yield fetched;

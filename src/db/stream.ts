@@ -3,28 +3,27 @@ import { sleep } from '../lib/sleep.js';
 import type { Pool } from './pool.js';
 import { inTransaction, type Transaction } from './transaction.js';
 
-/** Small, so that a slow reader is seen to take something. */
+/** Small, so that a slow reader makes visible progress. */
 const PIECE_BYTES = 64 * 1024;
 const STATEMENT_TIMEOUT_MS = 120_000;
 const CANCEL_EVERY_MS = 100;
 
-/** The reader does not want any more. */
 export class ReaderGone extends Error {}
 
 export interface StreamOptions {
-  /** Run before there is a snapshot: takes the locks without which what is in it could go. */
+  /** Takes the locks that the snapshot needs. */
   beforeSnapshot?: ((tx: Transaction) => Promise<void>) | undefined;
-  /** Aborts when nobody reads any more: the statement under way is cancelled. */
+  /** Cancels the statement in flight. */
   gone: AbortSignal;
-  /** Called when it fails after the first of it was handed out, just before the stream breaks off. */
+  /** A failure after the first output, just before the stream breaks. */
   onBreak: () => void;
-  /** Called once the connection is back in the pool; with what failed, unless the reader is gone. */
+  /** The connection is back in the pool. `error`: a failure other than the reader's departure. */
   onEnd: (error?: unknown) => void;
 }
 
 /**
- * What `produce` yields as a stream, read from one snapshot of the database. No more is read than the reader takes. Rejects when
- * it fails before there is anything to send (ReaderGone when the reader is); later the stream breaks off.
+ * Streams the output of `produce` from one snapshot, as fast as the reader reads. A failure before the first output rejects,
+ * with ReaderGone when the reader has left. A later failure breaks the stream.
  */
 export async function streamSnapshot(
   pool: Pool,
@@ -36,7 +35,7 @@ export async function streamSnapshot(
   const wake = () => wanted();
   gone.addEventListener('abort', wake);
   stream.once('close', wake);
-  // Who has the stream hears of it; before anybody has, the promise says it.
+  // Without a listener an error before the hand-over would end the process.
   stream.on('error', () => undefined);
 
   const ended = () => gone.aborted || stream.destroyed;
@@ -95,8 +94,8 @@ export async function streamSnapshot(
 }
 
 /**
- * Runs `work` in a transaction, and when the signal aborts cancels its statements, so that it fails. Returns only when no more of
- * that is on its way: it must not hit who has the connection next.
+ * Cancels the statements of `work` when the signal aborts. Returns after the last cancellation, which must not hit a later
+ * user of the connection.
  */
 async function cancelledBy(
   pool: Pool,
@@ -108,14 +107,13 @@ async function cancelledBy(
   const over = new AbortController();
   let cancelling: Promise<void> | undefined;
   const cancel = async () => {
-    // Again and again: one that arrives between two statements does nothing.
+    // A cancellation between two statements has no effect.
     while (!over.signal.aborted) {
       await pool.query('select cancel_statement($1)', [rows[0]!.pid]);
       await sleep(CANCEL_EVERY_MS, over.signal);
     }
   };
   const onAbort = () => {
-    // When it cannot be cancelled, it ends by its time limit.
     cancelling = cancel().catch(() => undefined);
   };
   signal.addEventListener('abort', onAbort);

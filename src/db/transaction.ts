@@ -5,7 +5,7 @@ import { isOutOfStep } from './prepared.js';
 const SERIALIZATION = '40001';
 const ATTEMPTS = 5;
 
-/** To be thrown by what finds that it has to begin anew, with nothing held: what it went by has changed meanwhile. */
+/** Another transaction changed the premises of the work: `inTransaction` retries it. */
 export class Overtaken extends Error {}
 
 /** SQL inside a transaction that can write audit events. */
@@ -17,15 +17,13 @@ export interface EventSql extends Sql {
 export type Transaction = EventSql & pg.PoolClient;
 
 /**
- * Runs `work` in one transaction: committed when it returns, rolled back when it throws. The only place that opens one.
- *
- * `work` runs again from the start when PostgreSQL ended it to resolve a deadlock, when a table is not any more what it was when a
- * statement was prepared, or when it throws `Overtaken`, so it must have no effects beside its statements.
+ * Runs `work` in one transaction; no other code opens one. It retries after a deadlock, a serialization failure, a stale
+ * prepared statement, or `Overtaken`. So `work` has no effects besides its statements.
  */
 export async function inTransaction<T>(
   pool: Pool,
   work: (tx: Transaction) => Promise<T>,
-  /** `unhurried`: for long work, without the time-outs of a request and not run again. */
+  /** No time-outs and no retry, for long work. */
   { unhurried = false } = {},
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
@@ -50,7 +48,6 @@ export async function inTransaction<T>(
         outOfStep || error instanceof Overtaken || state === DEADLOCK || state === SERIALIZATION;
       if (!conflict || unhurried || attempt === ATTEMPTS) throw error;
     } finally {
-      // A connection that could not roll back is not given to the next.
       client.release(broken);
     }
   }

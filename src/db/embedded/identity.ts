@@ -14,24 +14,23 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { binariesIn, type Binaries } from './binaries.js';
 
 /**
- * As whom PostgreSQL runs. It refuses to run as root, so a root process has to give it another identity:
- * a system user, or `nobody` inside a user namespace of its own, where even folders that only root may enter
- * (a checkout under /root) stay reachable.
+ * The user of PostgreSQL, which refuses to run as root: a system user, or `nobody` in a user namespace. In a namespace
+ * folders below /root stay reachable.
  */
 export interface Identity {
-  /** What to say of it in a log line. */
+  /** For log lines. */
   description: string;
-  /** The owner that PostgreSQL's files must have, seen from outside. */
+  /** The owner of PostgreSQL's files, outside the namespace. */
   owner: { uid: number; gid: number };
   binaries: Binaries;
-  /** Turns a command line into the one that runs it under this identity. */
+  /** The command line that runs `command` as this user. */
   wrap(command: readonly string[]): string[];
   spawnOptions: Pick<SpawnOptions, 'uid' | 'gid'>;
 }
 
 const NAMESPACE = ['unshare', '--user', '--map-user=65534', '--map-group=65534', '--'];
 
-/** Chooses the identity for a database in `directory`, which must exist. Throws ExplainedError with what to do. */
+/** Throws ExplainedError when no user can run PostgreSQL in the directory. */
 export function chooseIdentity(binaries: Binaries, directory: string): Identity {
   const uid = process.getuid?.() ?? -1;
   if (uid !== 0) {
@@ -62,11 +61,11 @@ export function chooseIdentity(binaries: Binaries, directory: string): Identity 
   );
 }
 
-/** Gives everything below `path` to the identity, when it is not its own already. */
+/** Changes the owner of everything below `path`. */
 export function giveTo(owner: Identity['owner'], path: string): void {
   const stat = lstatSync(path);
   if (stat.uid !== owner.uid || stat.gid !== owner.gid) {
-    // A link is never followed: whoever could write here must not be handed a file elsewhere.
+    // Following a link could give away a file elsewhere.
     if (stat.isSymbolicLink()) return;
     chownSync(path, owner.uid, owner.gid);
   }
@@ -105,7 +104,7 @@ function canRun(user: User, program: string): boolean {
   return spawnSync(program, ['--version'], { cwd: '/', uid: user.uid, gid: user.gid }).status === 0;
 }
 
-/** The binaries beside the data, for a checkout that only root may enter on a machine without user namespaces. */
+/** Copies the binaries next to the data, for a checkout below /root on a machine without user namespaces. */
 function copyOf(binaries: Binaries, directory: string): Binaries {
   const manifest = readFileSync(join(binaries.root, '..', 'package.json'), 'utf8');
   const root = join(directory, `postgres-${(JSON.parse(manifest) as { version: string }).version}`);

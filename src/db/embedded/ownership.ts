@@ -7,7 +7,6 @@ import { sleep } from '../../lib/sleep.js';
 import type { DataDirectory } from './directory.js';
 import { answers } from './postmaster.js';
 
-/** One process owns a data directory at a time. */
 export interface Ownership {
   release(): void;
 }
@@ -18,20 +17,18 @@ export interface Owner {
 }
 
 /**
- * A claim to the directory is a unix socket in it on which the claimant listens, `claim.<pid>.<random>`. So it ends with
- * its process however that ends, and is seen from every container that mounts the directory. Connecting is all there is
- * to it: that succeeds also while the claimant is busy, or hangs.
+ * A claim is a listening unix socket, `claim.<pid>.<random>`. It ends with its process, however that ends, and containers
+ * that share the directory see it. Connecting succeeds while the process is busy or hangs.
  */
 const PREFIX = 'claim.';
-/** How long to leave the field to another, and how long at most, in milliseconds. */
 const YIELD_MS = 50;
 const PATIENCE_MS = 15_000;
 
 /**
- * Takes the directory, or says who has it. `command` is what others are told.
+ * Takes the directory, or returns its owner. `command`: for the errors of other processes.
  *
- * Claim first, then look: whoever takes the directory has seen no other claim, and of any two claimants the later one
- * sees the earlier. A dead claim can be removed at any time, as its name is never used again.
+ * A process publishes its claim before it reads other claims, so of two processes the later one sees the earlier. The names
+ * of dead claims are never used again, so anyone may remove them.
  */
 export async function takeOwnership(directory: DataDirectory, command: string): Promise<Ownership | Owner> {
   const deadline = Date.now() + PATIENCE_MS;
@@ -54,7 +51,7 @@ export async function takeOwnership(directory: DataDirectory, command: string): 
           withdraw();
           return owner ?? { pid: pidOf(others[0]!), command: 'unknown' };
         }
-        // Of several that look at the same time, all but one step back.
+        // Of concurrent claimants the lowest name stays.
         if (others.some((other) => other < claim)) break;
         await sleep(YIELD_MS / 2);
       }
@@ -67,7 +64,6 @@ export async function takeOwnership(directory: DataDirectory, command: string): 
   }
 }
 
-/** Who owns the directory now, if anybody does. */
 export async function askOwner(directory: DataDirectory): Promise<Owner | undefined> {
   return readOwner(directory, await liveClaims(directory));
 }
@@ -76,7 +72,7 @@ async function publishClaim(directory: DataDirectory): Promise<{ claim: string; 
   const claim = `${PREFIX}${process.pid}.${randomBytes(3).toString('hex')}`;
   const server = createServer((socket) => socket.destroy());
   const path = join(directory.root, claim);
-  // A socket refuses connections until it is listened on: under its name it would pass for a dead one.
+  // A socket refuses connections before `listen` returns, like a dead claim. It gets its name afterwards.
   const unready = join(directory.root, `.${claim}`);
   await new Promise<void>((resolve, reject) => server.once('error', reject).listen(unready, resolve));
   server.unref();
@@ -90,7 +86,7 @@ async function publishClaim(directory: DataDirectory): Promise<{ claim: string; 
   };
 }
 
-/** The claims whose claimants live; those of the dead are removed. */
+/** Removes the claims of dead processes. */
 async function liveClaims(directory: DataDirectory): Promise<string[]> {
   const claims = readdirSync(directory.root).filter((file) => file.startsWith(PREFIX));
   const live = await Promise.all(
@@ -104,12 +100,11 @@ async function liveClaims(directory: DataDirectory): Promise<string[]> {
   return live.filter((claim) => claim !== undefined);
 }
 
-/** Tells the others which of the claims has won. After a kill the file is void, as the claim is. */
+/** The file is void without its claim, so a killed owner leaves nothing behind. */
 function writeOwner(directory: DataDirectory, owner: { claim: string; command: string }): void {
   writeFileAtomicallySync(directory.owner, JSON.stringify(owner), { replace: true });
 }
 
-/** Which of these claims has won, if one has. */
 function readOwner(directory: DataDirectory, claims: readonly string[]): Owner | undefined {
   try {
     const { claim, command } = JSON.parse(readFileSync(directory.owner, 'utf8')) as Record<string, string>;

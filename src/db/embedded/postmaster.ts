@@ -5,14 +5,14 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { sleep } from '../../lib/sleep.js';
 import type { DataDirectory } from './directory.js';
 
-/** How long an orphan may take to write everything down and leave, in milliseconds. */
+/** The time in which an orphaned server writes a checkpoint and exits. */
 const LEAVE_TIMEOUT_MS = 30_000;
 
 export function socketPath(directory: DataDirectory): string {
   return join(directory.run, '.s.PGSQL.5432');
 }
 
-/** What the first lines of postmaster.pid say, or undefined when there is none or it is not complete. */
+/** Undefined when the file is missing or incomplete. */
 export function readPidFile(directory: DataDirectory): { pid: number; status: string } | undefined {
   let lines: string[];
   try {
@@ -25,12 +25,10 @@ export function readPidFile(directory: DataDirectory): { pid: number; status: st
 }
 
 /**
- * Deals with what a killed predecessor left. Call it only as owner of the directory.
+ * Stops the server of a killed predecessor, or removes its files. Only the owner of the directory may call it.
  *
- * A server that still runs is told to stop, and waited for. The files of one that is gone are removed: PostgreSQL would
- * otherwise refuse to start when another process has got the same number meanwhile, or when the dead one is a zombie.
- * The test for "gone" does not trust the number: no process of this cluster lives, and nobody answers on its socket
- * (which also sees a server in another container that mounts the same directory).
+ * With a stale pid file PostgreSQL refuses to start when another process, or a zombie, has the pid. So the test does not
+ * trust the pid: no process of the cluster lives, and its socket refuses connections, which also covers other containers.
  */
 export async function clearPredecessor(directory: DataDirectory): Promise<'none' | 'stopped' | 'stale'> {
   const file = readPidFile(directory);
@@ -42,7 +40,7 @@ export async function clearPredecessor(directory: DataDirectory): Promise<'none'
     if (processes.length === 0 && !(await answers(socketPath(directory)))) break;
     const pid = readPidFile(directory)?.pid;
     if (!stopped && pid !== undefined && isOf(directory.cluster, pid)) {
-      // "fast": end sessions, write a checkpoint, leave.
+      // "fast": PostgreSQL ends sessions, writes a checkpoint and exits.
       process.kill(pid, 'SIGINT');
       stopped = true;
     }
@@ -60,7 +58,7 @@ export async function clearPredecessor(directory: DataDirectory): Promise<'none'
   return stopped ? 'stopped' : found ? 'stale' : 'none';
 }
 
-/** Does anything listen on this unix socket? Connecting succeeds also while that is busy, or hangs. */
+/** True when the unix socket accepts connections, even of a busy or hung process. */
 export async function answers(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
@@ -68,7 +66,7 @@ export async function answers(path: string): Promise<boolean> {
       socket.destroy();
       resolve(true);
     });
-    // Anything else, such as a full queue, is no sign of death.
+    // Other errors, such as a full queue, come from live sockets.
     socket.once('error', ({ code }: NodeJS.ErrnoException) => {
       resolve(code !== 'ECONNREFUSED' && code !== 'ENOENT');
     });
@@ -86,14 +84,12 @@ function processesOf(cluster: string): number[] {
 }
 
 /**
- * Is this a live process of the cluster? The postmaster and the shells around it name the cluster on their command
- * line, which everybody may read; the postmaster's children only work in it, as others may who look around there, and
- * where they work is hidden from a root without CAP_SYS_PTRACE, as in most containers. PostgreSQL itself refuses to
- * start beside such a child. Nothing can be read of a zombie.
+ * True for a live process of the cluster. The command lines of the postmaster and of its shells name the cluster, and every
+ * user may read them. The postmaster's children have it as their working directory. A root without CAP_SYS_PTRACE cannot
+ * read that, but PostgreSQL refuses to start beside such a child.
  */
 function isOf(cluster: string, pid: number): boolean {
   try {
-    // Without /proc, the number has to do.
     if (!HAS_PROC) return process.kill(pid, 0);
     if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`\0-D\0${cluster}\0`)) return true;
     return (

@@ -16,10 +16,7 @@ const run = promisify(execFile);
 const MAJOR = '18';
 const STOP_TIMEOUT_MS = 60_000;
 
-/**
- * Everything else is PostgreSQL's default, full durability (fsync, synchronous_commit) above all.
- * The lean ones save nine idle processes and some 10 MB.
- */
+/** The other settings are PostgreSQL's defaults, with full durability. The small ones save nine idle processes and 10 MB. */
 const SETTINGS = {
   listen_addresses: '',
   unix_socket_permissions: '0700',
@@ -37,10 +34,10 @@ const SETTINGS = {
 const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
 
 /**
- * Runs PostgreSQL until its standard input, a pipe from us, ends: also when we are killed, the database then stops in
- * order. A shell starts what is in the background with SIGINT ignored, so that one would be lost on a PostgreSQL that
- * has not got to its own handlers yet; SIGTERM ends it there, and later the SIGINT after it hastens the stop that it
- * began. `wait` returns early when a signal arrives, hence the loop around it.
+ * Runs PostgreSQL until its standard input, a pipe from this process, ends: a killed service also stops its database.
+ *
+ * The shell ignores SIGINT in background processes, so PostgreSQL may lose a SIGINT during its start. It ends by the SIGTERM
+ * then; later the SIGINT makes the stop fast. A signal interrupts `wait`, hence the loop.
  */
 const GUARD = `
 exec 3<&0
@@ -57,15 +54,14 @@ exit $status
 `;
 
 export interface EmbeddedServer {
-  /** What a killed predecessor had left: nothing, a server that ran on, or only its files. */
+  /** The remains of a killed predecessor: none, a live server, or stale files. */
   predecessor: 'none' | 'stopped' | 'stale';
   identity: string;
-  /** Resolves when the server ended, whether asked to or not. */
   exited: Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Starts PostgreSQL in the directory, making the cluster at first. Call it only as owner of the directory. */
+/** Starts PostgreSQL, and creates a missing cluster. Only the owner of the directory may call it. */
 export async function startServer(
   directory: DataDirectory,
   settings: Readonly<Record<string, string>> = {},
@@ -85,12 +81,12 @@ export async function startServer(
     directory.run,
     ...Object.entries({ ...SETTINGS, ...settings }).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
   ]);
-  // A file and not a pipe: a database that outlives us must not break on a log that nobody reads.
+  // A pipe would break when this process ends before the database.
   const log = openSync(directory.log, 'a', 0o600);
   const child = spawn('sh', ['-c', GUARD, 'sh', ...command], {
     ...identity.spawnOptions,
     cwd: directory.cluster,
-    // A group of its own: Ctrl-C in a terminal is for us, and we stop the database when we are done with it.
+    // Its own process group: Ctrl-C in a terminal must not reach the database before this process closes it.
     detached: true,
     stdio: ['pipe', log, log],
     env: ENVIRONMENT,
@@ -120,13 +116,13 @@ export async function startServer(
 }
 
 /**
- * Made aside and moved into place, so that a start that was killed half way leaves nothing that looks like a cluster.
- * Every try has a folder of its own: the initdb of a killed start runs on for a while, and in the end may empty its own.
+ * Creates the cluster in a temporary folder, so that a killed start leaves no partial cluster. Each attempt has its own
+ * folder: the initdb of a killed start may run on and empty its folder.
  */
 export async function makeCluster(directory: DataDirectory, identity: Identity): Promise<void> {
   const prefix = 'postgres.partial-';
   for (const name of readdirSync(directory.root).filter((other) => other.startsWith(prefix))) {
-    // Not by `rmSync`: in Node 24 that ends half way, and says nothing, when a file goes meanwhile that it has seen.
+    // `rmSync` of Node 24 ends silently when a file disappears meanwhile.
     await rm(join(directory.root, name), { recursive: true, force: true, maxRetries: 10 });
   }
   const partial = mkdtempSync(join(directory.root, prefix));
@@ -152,7 +148,7 @@ export async function makeCluster(directory: DataDirectory, identity: Identity):
   syncDirectorySync(directory.root);
 }
 
-/** Is there a cluster? Throws ExplainedError when there is one that we cannot use, or something else in its place. */
+/** Throws ExplainedError for a cluster of another version, or another content. */
 function isClusterMade({ cluster }: DataDirectory): boolean {
   let version: string;
   try {
@@ -174,7 +170,7 @@ function isClusterMade({ cluster }: DataDirectory): boolean {
   return true;
 }
 
-/** Without a limit: after a crash PostgreSQL first redoes its log, and a stop on the way would make it begin again. */
+/** No time-out: after a crash PostgreSQL replays its log, and a stop would start the replay over. */
 async function waitUntilReady(directory: DataDirectory, exited: Promise<void>): Promise<void> {
   let gone = false;
   void exited.then(() => (gone = true));
