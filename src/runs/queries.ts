@@ -10,12 +10,12 @@ export interface NewRun {
   vcpus: number;
   memory_mib: number;
   disk_mib: number;
-  /** The longest it may take. Null is for ever. */
+  /** Null: no limit. */
   max_duration_secs: number | null;
   idle_timeout_secs: number | null;
 }
 
-/** Writes the run before the runtime is asked to start it. It has no times yet. */
+/** The run has no times before its start. */
 export async function insertRun(target: WriteTarget, run: NewRun): Promise<void> {
   await write(
     target,
@@ -27,7 +27,7 @@ export async function insertRun(target: WriteTarget, run: NewRun): Promise<void>
   );
 }
 
-/** Writes why the run under way is to end. The first reason stays. */
+/** The first reason stays. */
 export async function setStopReason(
   target: WriteTarget,
   orgId: string,
@@ -41,7 +41,6 @@ export async function setStopReason(
   );
 }
 
-/** When a run began and ended, and until when it is known to have run. */
 export interface RunTimes {
   org_id: string;
   id: string;
@@ -51,7 +50,7 @@ export interface RunTimes {
   end_reason: string | null;
 }
 
-/** For who holds the sandboxes of these runs: nobody else changes them meanwhile, but for when they were seen. */
+/** The transaction has locked the sandboxes, so only `seen_at` may change. */
 export async function readRunTimes(
   tx: Sql,
   runs: readonly { orgId: string; runId: string }[],
@@ -84,7 +83,6 @@ export async function writeRunTimes(target: WriteTarget, runs: readonly RunTimes
   );
 }
 
-/** Notes that these runs are still held running. */
 export async function touchRuns(
   sql: Sql,
   runs: readonly { orgId: string; runId: string }[],
@@ -98,7 +96,7 @@ export async function touchRuns(
   );
 }
 
-/** Closes whatever run of the sandbox is open, now. For imported history, which no runtime here keeps a record of. */
+/** For imported sandboxes, whose runs no reconciler closes. */
 export async function closeRunsOf(
   target: WriteTarget,
   orgId: string,

@@ -10,19 +10,16 @@ import type { MountRequest } from './spec/mount-schema.js';
 import { DESTINATION_KEYS, type SecretEntry } from './spec/network-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 
-/** The grammar of image references: `[registry[:port]/]path[:tag][@digest]`. */
+/** `[registry[:port]/]path[:tag][@digest]` */
 const IMAGE =
   /^(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::\d+)?\/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,128})?$/;
 const LONGEST_IMAGE = 512;
-/** Where the service places files of its own in the guest. */
+/** The folder of the service's own files in the guest. */
 const RESERVED = '/.sandkeep/';
-/** The kernel's, which keep the guest from the machine: nothing is mounted over them. */
+/** The kernel's file systems, which isolate the guest from the host. */
 const KERNEL = ['/proc/', '/sys/', '/dev/'];
 
-/**
- * Checks what the schema cannot: the rules between fields, and what the runtime can do. Throws the first refusal, which
- * names the field. Passes over nothing: what is not enforced is refused.
- */
+/** Checks the rules between fields and the abilities of the runtime. Throws the first refusal, which names the field. */
 export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
   checkIdentity(request);
   checkImage(request.image.reference);
@@ -209,7 +206,7 @@ function checkPolicy({ network }: CreateSandboxRequest): void {
   }
 }
 
-/** A second key would widen or narrow the rule for its author only: the rule is compiled from one. */
+/** The policy compiler reads one key, so a second one would have no effect. */
 function checkDestinationKeys(destination: object, field: string): void {
   const keys = Object.keys(destination);
   const unknown = keys.find((key) => !DESTINATION_KEYS.includes(key));
@@ -224,7 +221,7 @@ function checkDestinationKeys(destination: object, field: string): void {
 
 function isCidr(text: string): boolean {
   const [address = '', prefix, ...rest] = text.split('/');
-  // An address with a zone means something on one machine only.
+  // An address with a zone has a meaning on one machine only.
   if (address.includes('%')) return false;
   const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
   return (

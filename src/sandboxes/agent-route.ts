@@ -7,8 +7,8 @@ import { Field, MessageResponse, Uuid } from '../http/schema.js';
 import { getWorkerOf } from './queries.js';
 
 /**
- * Where clients look for a channel into a sandbox, to run commands and copy files. There is none: they are told so, and
- * not that the sandbox does not exist. A request to upgrade comes here too, as nothing listens for upgrades.
+ * Clients ask here for a channel into a sandbox. The answer says that there is none, instead of "not found". Upgrade
+ * requests arrive here too.
  */
 export function agentRoute(app: App): void {
   app.get(

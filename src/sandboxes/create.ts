@@ -24,7 +24,7 @@ import type { CreateSandboxRequest } from './spec/schema.js';
 
 const SLUG_ATTEMPTS = 5;
 
-/** Makes a sandbox and, when asked to, admits its first run. Returns without waiting for it to run. */
+/** Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. */
 export async function create(
   ctx: Context,
   caller: Writer,
@@ -43,7 +43,7 @@ export async function create(
       );
     } catch (error) {
       const constraint = violatedConstraint(error);
-      // A slug of our own making that is taken is our bad luck, not the caller's.
+      // The service made this slug, so it makes another one.
       if (constraint === 'sandboxes_slug' && request.slug == null && attempt < SLUG_ATTEMPTS) continue;
       refuseTaken(constraint, { name: request.name, slug });
       throw error;
@@ -106,7 +106,7 @@ async function insert(
   return presentSandbox(row);
 }
 
-/** Where the size of disks is limited, one that is left open has the largest size that is allowed. */
+/** Under a disk limit, a sandbox without a disk size gets the largest allowed one. */
 function withDisk(
   request: CreateSandboxRequest,
   { max_disk_size_mib_per_sandbox: limit }: Limits,

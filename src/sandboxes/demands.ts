@@ -9,17 +9,16 @@ import type { CreateSandboxRequest } from './spec/schema.js';
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 
-/** Something a request needs that not every runtime can do, and the field that needs it. */
 export interface Demand {
   capability: Capability;
   field: string;
-  /** What is asked for, in words that go after "cannot". */
+  /** The words after "cannot" in the refusal. */
   what: string;
-  /** The advice in the refusal. Default: to leave the field out. */
+  /** Default: leave the field out. */
   remedy?: string;
 }
 
-/** Everything in a request that not every runtime can do. */
+/** Every capability that a request needs. */
 export function demandsOf(request: CreateSandboxRequest): Demand[] {
   const { resources, runtime, network, lifecycle, registry } = request;
   const demands: (Demand | false)[] = [
@@ -66,7 +65,7 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
   return demands.filter((demand) => demand !== false);
 }
 
-/** `nice` counts backwards: its limit N permits down to 20 - N, so above this to go before everybody else. */
+/** A `nice` limit of N permits priorities down to 20 - N, so a limit above 20 permits negative ones. */
 const ORDINARY_NICE = 20;
 
 function limitDemands(
@@ -81,7 +80,6 @@ function limitDemands(
   return [{ capability: 'rlimit_priority', field, what }];
 }
 
-/** The first demand that the runtime does not meet. */
 export function unmetDemand(request: CreateSandboxRequest, runtime: Runtime): Demand | undefined {
   return demandsOf(request).find(({ capability }) => !runtime.capabilities.has(capability));
 }
@@ -118,7 +116,7 @@ function networkDemands({
         what: 'look into encrypted connections',
       },
   ];
-  // Without any network each policy holds, and one that lets nothing through needs no network to be enforced in.
+  // A policy that allows nothing needs no network.
   if (policy != null && enabled && !blocksEverything(policy)) {
     demands.push(
       { capability: 'network_policy', field: 'network.policy', what: 'enforce a network policy' },
@@ -146,8 +144,8 @@ function domainDemand({ destination }: Rule, index: number): Demand | false {
 const METADATA = [...GROUPS.metadata.v4, ...GROUPS.metadata.v6];
 
 /**
- * A rule that names what the operator keeps closed would be written for nothing. Rules that have it among other addresses, such as
- * `any`, mean the rest. DNS is open whatever the operator keeps.
+ * A rule for addresses that the operator blocks has no effect. A rule for more addresses, such as `any`, affects the others.
+ * DNS is always open.
  */
 function guardedDemand(rule: Rule, index: number): Demand | false {
   const { direction, destination, action } = rule;
@@ -166,7 +164,7 @@ function guardedDemand(rule: Rule, index: number): Demand | false {
   return (group === 'host' || group === 'metadata') && demand(group, 'group');
 }
 
-/** Files of the guest that a container engine makes itself at each start. */
+/** The container engine creates these at each start. */
 const ENGINE_FILES = new Set(['/etc/hosts', '/etc/hostname', '/etc/resolv.conf']);
 
 function patchDemands(patch: NonNullable<CreateSandboxRequest['patches']>[number], index: number): Demand[] {
@@ -183,7 +181,7 @@ function patchDemands(patch: NonNullable<CreateSandboxRequest['patches']>[number
   return demands;
 }
 
-/** What a mount asks for beyond what its type does by itself. The defaults ask for nothing. */
+/** Requests beyond the defaults of the mount type. */
 function mountDemands(mount: MountRequest, index: number): Demand[] {
   const field = `mounts[${index}]`;
   switch (mount.type) {

@@ -18,8 +18,8 @@ import {
 } from './queries.js';
 
 /**
- * Deletes a sandbox in whatever status. It is gone for every reader at once and its name is free again; the reconciler
- * ends what still runs of it and records when that ended. Its runs, usage and events stay.
+ * Deletes a sandbox in any status. Readers no longer find it and its name is free. The reconciler ends its run. Its usage
+ * and events stay.
  */
 export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Promise<{ message: string }> {
   const { orgId, actor } = caller;
@@ -31,7 +31,7 @@ export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Pr
   });
 }
 
-/** Takes a sandbox, whose row the transaction holds, away from every reader. */
+/** Removes a sandbox that the transaction has locked. */
 export async function removeSandbox(
   target: EventTarget,
   { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,
@@ -52,7 +52,7 @@ export async function removeSandbox(
   });
   await deleteSandboxRelations(target, orgId, id);
   await deleteSecrets(target, orgId, id, null);
-  // Nothing here runs an imported sandbox, so nobody else would close its runs or see it gone.
+  // No reconciler closes the runs of an imported sandbox.
   if (!run_spec) await closeRunsOf(target, orgId, id, at, 'sandbox_destroyed');
   await updateSandbox(target, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
   await announceChange(target, id);

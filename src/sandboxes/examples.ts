@@ -79,7 +79,6 @@ const logs = {
     'event: log\nid: AAGaC9…\ndata: {"source":"stdout","ts":"2026-11-23T05:15:46.600000Z","text":"Serving HTTP on 0.0.0.0 port 8000"}\n\n',
 };
 
-/** The same operation under the address by id and that by name. */
 function addressed(operation: string, parameters: Record<string, string>, example: Example): Examples {
   return { [operation]: { ...example, parameters: { ...parameters, ...example.parameters } } };
 }

@@ -10,9 +10,9 @@ import type { SandboxTextRow } from './spec/fields.js';
 import type { SandboxStatus } from './spec/schema.js';
 
 export interface SandboxFilter {
-  /** All must match. */
+  /** All of these. */
   labels: [key: string, value: string][];
-  /** Any of these; all when empty. */
+  /** Any of these; empty: all statuses. */
   statuses: SandboxStatus[];
   namePrefix: string | undefined;
   /** Both exclusive. */
@@ -20,7 +20,7 @@ export interface SandboxFilter {
   createdBefore: Instant | undefined;
 }
 
-/** The orders a list can have: the keyset (a column and its tie-breaker) and its direction. */
+/** The keyset and the direction of each sort order. */
 const SORTS = {
   '-created_at': { column: 'created_at', type: 'timestamptz', direction: 'desc', after: '<' },
   created_at: { column: 'created_at', type: 'timestamptz', direction: 'asc', after: '>' },
@@ -28,20 +28,20 @@ const SORTS = {
 } as const;
 export type Sort = keyof typeof SORTS;
 
-/** The sandboxes of a label, each found by one probe. A join may read all of them to sort a page of 20. */
+/** Each sandbox of a label by one probe: a join may read all of them to sort a page of 20. */
 const LABELLED = `sandbox_labels f cross join lateral (
     select * from sandboxes own where own.org_id = f.org_id and own.id = f.sandbox_id ${SEPARATE}
   ) as s`;
 const LABELLED_IN_ANY_ORDER =
   'sandbox_labels f join sandboxes s on s.org_id = f.org_id and s.id = f.sandbox_id';
 
-/** Behind every name that begins in the same way: no name has it. */
+/** Sorts after every character of a name. */
 const LAST_CHARACTER = '\u{10ffff}';
 
-/** What a label is looked for at most, when it is counted. */
+/** The highest count of a label: a label below it is rare. */
 export const COUNTED = 200;
 
-/** How many sandboxes have each of these labels; not more than `COUNTED` is counted. */
+/** The number of sandboxes of each label, up to `COUNTED`. */
 export async function countLabels(
   sql: Sql,
   orgId: string,
@@ -60,10 +60,9 @@ export async function countLabels(
 }
 
 /**
- * Without labels the list walks the sandboxes in order. With labels it walks those of the first label, whose index has
- * the same order, and probes for the others and the sandbox: `offset 0` keeps the planner from turning a probe into a join
- * (docs/decisions/0004-labels-in-a-side-table.md). `sideBySide`: where none of several labels is rare, all of
- * them are walked; to be asked for by `walking`. `whole`: else `isShort` tells of rows whose specification was too long.
+ * Without labels a page scans the sandboxes in order. With labels it scans the index of the first label and probes for the
+ * others (docs/decisions/0004-labels-in-a-side-table.md). `sideBySide`: merges the indexes of all labels, within
+ * `mergingLabels`. Not `whole`: a short read.
  */
 export async function listSandboxes(
   sql: Sql,
@@ -77,7 +76,7 @@ export async function listSandboxes(
   const { column, type, direction, after: comparison } = SORTS[sort];
   const where = new Conditions();
   const [first, ...others] = filter.labels;
-  // What passes sandboxes over may be found sooner by another index than that of labels: the planner knows.
+  // Another index than that of labels may be faster for these filters, so the planner chooses.
   const passesOver = filter.statuses.length > 0 || filter.namePrefix !== undefined;
   const isMerged = sideBySide && others.length > 0 && sort !== 'name' && !passesOver;
   const walked = first && sort !== 'name' ? { time: 'f.created_at', id: 'f.sandbox_id' } : undefined;
@@ -96,11 +95,11 @@ export async function listSandboxes(
     );
   }
   const [status, ...more] = filter.statuses;
-  // Of one, the index has them in order; of several they are passed over or sorted.
+  // The index keeps the order for one status only.
   if (status !== undefined && more.length === 0) where.add((p) => `s.status = ${p(status)}::text`);
   if (more.length > 0) where.add((p) => `s.status = any (${p(filter.statuses)}::text[])`);
   const { namePrefix: prefix } = filter;
-  // The bounds are what an index can find, also where the plan is made for any prefix.
+  // Bounds instead of `like`: an index finds them in a plan for any prefix.
   if (prefix !== undefined) {
     where.add((p) => `s.name >= ${p(prefix)}::text and s.name < ${p(prefix + LAST_CHARACTER)}::text`);
   }
@@ -124,18 +123,16 @@ export async function listSandboxes(
   return rows;
 }
 
-/** The keyset position of a row, for the cursor of the next page. */
+/** For the cursor of the next page. */
 export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort): Position {
   const value = sort === 'name' ? String(name) : instantFromPostgres(String(created_at));
   return [value, String(id)];
 }
 
 /**
- * Leaves the planner only a merge of the label indexes in their order, from the rarest, which stops at a full page.
- *
- * The planner knows no parameters. For rare labels it probes: 80 ms for two labels of 10,000 sandboxes each that never meet, and
- * 3 ms with the merge. For common labels it hashes whole indexes: 100 ms for two labels of 100,000 sandboxes, and 0.2 ms with
- * the merge. Planning the order of 16 labels takes 100 ms. `npm run bench -- hints` prints both cases.
+ * Leaves the planner only a merge of the label indexes, from the rarest, which stops at a full page. The planner knows no
+ * parameters: it probes 80 ms for two labels of 10,000 sandboxes that never meet (merge: 3 ms), hashes 100 ms for two labels
+ * of 100,000 (merge: 0.2 ms), and plans 16 labels for 100 ms. `npm run bench -- hints` prints the first two.
  */
 export const MERGE_ONLY = [
   'enable_nestloop = off',
@@ -147,18 +144,14 @@ export const MERGE_ONLY = [
   .map((setting) => `set local ${setting}`)
   .join('; ');
 
-/** For what lists sandboxes `sideBySide`. */
-export async function walking<T>(pool: Pool, work: (tx: Sql) => Promise<T>): Promise<T> {
+export async function mergingLabels<T>(pool: Pool, work: (tx: Sql) => Promise<T>): Promise<T> {
   return inTransaction(pool, async (tx) => {
     await tx.query(MERGE_ONLY);
     return work(tx);
   });
 }
 
-/**
- * The sandboxes that have all labels, as `LABELLED` has those of one: the indexes of all are walked side by side, each from where the
- * page begins.
- */
+/** Like `LABELLED`, for the sandboxes with all labels: a merge of their indexes from the position of the page. */
 function mergedLabels(
   where: Conditions,
   orgId: string,

@@ -9,7 +9,7 @@ import {
   countLabels,
   listSandboxes,
   positionOf,
-  walking,
+  mergingLabels,
   type SandboxFilter,
   type Sort,
 } from './list-queries.js';
@@ -29,7 +29,7 @@ export interface ListSandboxesQuery {
 
 const MOST_LABELS = 16;
 
-/** A page of an organization's sandboxes, as JSON text. */
+/** A page of sandboxes as JSON text. */
 export async function list(
   ctx: Context,
   { orgId, access }: Caller,
@@ -39,11 +39,11 @@ export async function list(
   const labels = Object.entries(readLabels('labels', query.labels)).toSorted(([a], [b]) => (a < b ? -1 : 1));
   if (labels.length > MOST_LABELS) throw badParameter('labels', `labels takes at most ${MOST_LABELS} labels`);
   const filter: SandboxFilter = {
-    // Both those that were asked for and those that the key is narrowed to: of two that contradict each other, none match.
+    // Contradicting labels of the request and of the key match no sandbox.
     labels: [...labels, ...Object.entries(access.labels)],
     statuses: [...new Set(query.status)].toSorted(),
     namePrefix: query.name_prefix,
-    // Exclusive bounds: what is below a microsecond rounds away from what lies between them.
+    // The bounds are exclusive, so rounding to microseconds loses nothing.
     createdAfter: readUntil('created_after', query.created_after),
     createdBefore: readSince('created_before', query.created_before),
   };
@@ -52,7 +52,8 @@ export async function list(
   const { labels: ordered, sideBySide, quick } = await wayOf(ctx, orgId, filter, sort);
   const read = (sql: Sql, whole: boolean) =>
     listSandboxes(sql, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide, whole });
-  const readWhole = () => (sideBySide ? walking(ctx.pool, (tx) => read(tx, true)) : read(ctx.pool, true));
+  const readWhole = () =>
+    sideBySide ? mergingLabels(ctx.pool, (tx) => read(tx, true)) : read(ctx.pool, true);
   const found = await (quick ? read(ctx.reads, false) : readWhole());
   const rows = found.every(hasSpec) ? found : await readWhole();
   return pageText(
@@ -64,8 +65,8 @@ export async function list(
 }
 
 /**
- * Which label to begin with: the rarest, or where none is rare, all of them `sideBySide`. `quick`: a page that may have to look at much
- * more than it shows goes over a connection of its own, so that nobody else waits for its end.
+ * The rarest label comes first. Without a rare one the query merges all of them (`sideBySide`). Not `quick`: the query may
+ * read far more rows than a page, so it uses the pool.
  */
 async function wayOf(
   { reads }: Context,
@@ -73,7 +74,7 @@ async function wayOf(
   { labels, statuses, namePrefix, createdAfter, createdBefore }: SandboxFilter,
   sort: Sort,
 ): Promise<{ labels: SandboxFilter['labels']; sideBySide: boolean; quick: boolean }> {
-  // Labels and times lie along the order of creation, and across that of names.
+  // Labels and times follow the order of creation, not that of names.
   const crosses = labels.length > 0 || createdAfter !== undefined || createdBefore !== undefined;
   const passesOver = statuses.length > 0 || namePrefix !== undefined || (crosses && sort === 'name');
   if (labels.length < 2) return { labels, sideBySide: false, quick: !passesOver };

@@ -5,18 +5,14 @@ import { getHostVolume, lockActiveVolumes } from '../volumes/queries.js';
 import type { MountRequest } from './spec/mount-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 
-/** The volumes that the mounts of a request are of. */
 export interface MountVolumes {
-  /** Ids by name. */
+  /** From name to id. */
   named: ReadonlyMap<string, string>;
-  /** The id of the organization's host volume, when something of it is mounted. */
+  /** The id of the host volume, if the request mounts a part of it. */
   host: string | undefined;
 }
 
-/**
- * Finds the volumes that are mounted; each named one must exist and not be on its way out, and have a cap only where the
- * runtime can hold sandboxes to it.
- */
+/** Throws when a mounted volume is missing or on its way out, or has a cap that the runtime cannot enforce. */
 export async function volumesOf(
   tx: Sql,
   orgId: string,
@@ -48,7 +44,6 @@ export async function volumesOf(
   }
 }
 
-/** The mounts as the runtime is given them: with the ids of their volumes. */
 export function withVolumes(mounts: readonly MountRequest[], { named, host }: MountVolumes): RunMount[] {
   return mounts.map((mount) => {
     switch (mount.type) {

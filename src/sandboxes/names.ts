@@ -11,7 +11,7 @@ export function isSlug(text: string): boolean {
   return SLUG.test(text) && text.length >= 3 && text.length <= 63;
 }
 
-/** 64 is what Linux takes. Labels as in RFC 1123. */
+/** Linux allows 64 characters. The parts follow RFC 1123. */
 const HOSTNAME = /^(?=.{1,64}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i;
 export const HOSTNAME_RULE =
   'a host name has at most 64 letters, digits, hyphens and dots; each part between dots begins and ends with a letter or digit';
@@ -25,7 +25,7 @@ const FIRST =
 const SECOND =
   'acorn anchor aspen badger beacon birch brook canyon cedar comet coyote crane delta dune eagle ember falcon fern fjord fox gale geyser glade harbor heron ibis island jasper kestrel lagoon lark maple marten meadow mesa otter pebble pine prairie quartz raven reef ridge river sparrow summit thicket tide tulip willow wren';
 
-/** Two words and a few characters: easy to say, and rarely taken (2,500 pairs times some 36^4). One that is, is made anew. */
+/** Two words and four characters, for 4 billion slugs. A collision makes `create` choose another one. */
 export function makeSlug(): string {
   return [pick(FIRST), pick(SECOND), randomBase62(4).toLowerCase()].join('-');
 }

@@ -4,7 +4,7 @@ import { effectiveDuration } from '../quotas/reserve.js';
 import type { NewRun } from '../runs/queries.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 
-/** A run that is admitted and has not begun: what it needs, and who asked for it. */
+/** An admitted run that has no row yet: its needs and its actor. */
 export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id'> {
   actor: EventActor;
 }

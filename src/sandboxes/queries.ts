@@ -9,11 +9,10 @@ import { SANDBOX, type SandboxRow, type SandboxTextRow } from './spec/fields.js'
 import type { SandboxSpec, SandboxStatus } from './spec/schema.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from './spec/text.js';
 
-/** A sandbox as operations lock it. */
 export interface LockedSandbox extends SandboxRow {
   run_spec: RunSpec | null;
   run_id: string | null;
-  /** The admitted run that follows the current one. It counts only while the sandbox is `stopping`. */
+  /** The admitted run that follows the current one. Valid only while the sandbox is `stopping`. */
   next_run: NextRun | null;
   removed_at: Instant | null;
 }
@@ -79,7 +78,7 @@ export async function insertMounted(
   );
 }
 
-/** Selects a sandbox. `requiredLabels`: a sandbox without all of these labels is not found. */
+/** `requiredLabels`: a sandbox without all of these labels is not found. */
 export type SandboxKey = ({ id: string } | { name: string }) & {
   requiredLabels?: Readonly<Record<string, string>>;
 };
@@ -100,14 +99,14 @@ export async function getSandbox(
 }
 
 /**
- * The largest specification of a short read, in stored bytes. A usual request takes 1,500. PostgreSQL compresses to a ninetieth
- * at most, so a short read sends at most 360 KB of a sandbox.
+ * A usual specification has 1,500 stored bytes. PostgreSQL compresses to a ninetieth at most, so a short read sends at most
+ * 360 KB of a sandbox.
  */
 const SHORT_SPEC_BYTES = 4_000;
 const SHORT_COLUMNS = SANDBOX.textColumns({ maxSpecBytes: SHORT_SPEC_BYTES });
 const WHOLE_COLUMNS = SANDBOX.textColumns();
 
-/** The columns of `SANDBOX.json`. Not `whole`: without specifications that are too long for a short read. */
+/** For `SANDBOX.json`. Not `whole`: a short read, without long specifications. */
 export function textColumns({ whole }: { whole: boolean }): string {
   return whole ? WHOLE_COLUMNS : SHORT_COLUMNS;
 }
@@ -129,7 +128,7 @@ export async function readSandbox(
   return rows[0];
 }
 
-/** Short reads of several sandboxes, in any order, without those that do not exist. */
+/** Short reads, in any order, without missing sandboxes. */
 export async function readSandboxes(
   sql: Sql,
   orgId: string,
@@ -146,7 +145,7 @@ export async function readSandboxes(
   return rows;
 }
 
-/** The worker of a sandbox. `worker_id`: null before the first placement. */
+/** `worker_id`: null before the first placement. */
 export async function getWorkerOf(
   sql: Sql,
   orgId: string,
@@ -161,7 +160,7 @@ export async function getWorkerOf(
   return rows[0];
 }
 
-/** Locks the row until the transaction ends, which serializes the operations on a sandbox. */
+/** Locks the row, which serializes the operations on a sandbox. */
 export async function lockSandbox(
   sql: Sql,
   orgId: string,
@@ -179,7 +178,7 @@ export async function lockSandbox(
   return rows[0] && withSpecs<LockedSandbox>(rows[0]);
 }
 
-/** A row of the driver. Its specifications are text, because the JSON parser of the driver rounds large integers. */
+/** A row of the driver: its JSON parser rounds large integers, so specifications are text. */
 export type UnparsedRow<Row extends SandboxRow> = Record<string, unknown> &
   Omit<Row, 'spec' | 'run_spec'> & { spec: string | null; run_spec?: string | null };
 
@@ -219,7 +218,7 @@ interface SandboxChange {
   destroyed_at?: Instant;
 }
 
-/** Changes these columns of a row that the transaction has locked. */
+/** The transaction has locked the row. */
 export async function updateSandbox(
   target: WriteTarget,
   orgId: string,
@@ -236,8 +235,8 @@ export async function updateSandbox(
 }
 
 /**
- * Replaces the specifications of a row that the transaction has locked. The format follows in a statement of its own: a
- * trigger clears it with each change of `spec`, for writers that do not know the formats.
+ * The transaction has locked the row. A trigger clears the format with each change of `spec`, for writers that do not know
+ * formats. So a second statement sets it.
  */
 export async function updateSpecs(
   tx: Sql,
@@ -257,7 +256,7 @@ export async function updateSpecs(
   ]);
 }
 
-/** Deletes the labels and mounts of a removed sandbox, so that no filter finds it. Its specification stays. */
+/** A removed sandbox keeps its specification, but no filter finds it. */
 export async function deleteSandboxRelations(target: WriteTarget, orgId: string, id: string): Promise<void> {
   for (const table of ['sandbox_labels', 'sandbox_volumes']) {
     await write(target, (p) => `delete from ${table} where org_id = ${p(orgId)} and sandbox_id = ${p(id)}`);

@@ -4,7 +4,6 @@ import type { LockedSandbox } from './queries.js';
 import type { SandboxStatus } from './spec/schema.js';
 import type { Operation } from './state.js';
 
-/** The refusal of an operation that the lifecycle does not have in this status. */
 export function refuseTransition(status: SandboxStatus, operation: Operation, message?: string): never {
   throw new ApiError(
     'invalid_state_transition',
@@ -13,7 +12,7 @@ export function refuseTransition(status: SandboxStatus, operation: Operation, me
   );
 }
 
-/** Refuses what nothing here could carry out: imported history, and sandboxes of a runtime that is not served. */
+/** Refuses imported sandboxes and sandboxes of another runtime. */
 export function refuseForeign(
   { status, runtime, run_spec }: Pick<LockedSandbox, 'status' | 'runtime' | 'run_spec'>,
   operation: Operation,
@@ -28,7 +27,7 @@ export function refuseForeign(
   return run_spec;
 }
 
-/** When a name or a slug is what the database refused: the refusal that says so. */
+/** Throws when the constraint is that of a name or a slug. */
 export function refuseTaken(
   constraint: string | undefined,
   { name, slug }: { name?: string | null | undefined; slug?: string | null | undefined },

@@ -7,7 +7,7 @@ import { lockLingering } from './reconcile/queries.js';
 
 const BATCH = 100;
 
-/** Removes ephemeral sandboxes that ended a while ago. The while lets a client that polls see the end. */
+/** Removes ephemeral sandboxes some time after their end, so that polling clients see the end. */
 export async function removeLingering(ctx: Context, signal: AbortSignal): Promise<void> {
   let removed: number;
   do {

@@ -6,7 +6,6 @@ import { insertRun, type NewRun } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
 import type { SandboxRow } from './spec/fields.js';
 
-/** What a sandbox becomes whose run is admitted. */
 export interface Admitted {
   status: 'starting';
   status_reason: 'scheduling';
@@ -17,14 +16,13 @@ export interface Admitted {
 
 type Subject = Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status'>;
 
-/** The rows and the event that begin a run. */
 export interface Begun {
   admitted: Admitted;
   run: NewRun;
   event: NewEvent<'sandbox_start_requested'>;
 }
 
-/** The run of a sandbox at rest that is admitted now. Nothing is written yet. */
+/** Makes the rows of a new run of a settled sandbox, without writing them. */
 export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: Instant): Begun {
   const { org_id: orgId, id, name, status } = sandbox;
   const runId = uuidv7();
@@ -49,8 +47,8 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
 }
 
 /**
- * Admits a run of a sandbox at rest, whose row the transaction holds: the run and the audit event are written together with
- * what is returned, which the caller writes; the reconciler takes it from there.
+ * Writes a new run and its audit event. The transaction has locked the settled sandbox, and the caller writes the returned
+ * columns.
  */
 export async function beginRun(
   target: EventTarget,

@@ -9,10 +9,7 @@ import type { CreateSandboxRequest, SandboxSpec } from './spec/schema.js';
 type Rlimit = SandboxSpec['rlimits'][number];
 type DiskImage = Extract<SandboxMount, { type: 'DiskImage' }>;
 
-/**
- * Resolves a request: every default filled in. Two views of it are made once and kept, what the runtime is given and
- * what callers are shown. Secret values and registry passwords are in neither.
- */
+/** Fills in the defaults, and makes the specification for the runtime and the one for callers. Neither has secret values. */
 export function resolve(
   request: CreateSandboxRequest,
   volumes: MountVolumes,
@@ -102,7 +99,7 @@ export function resolve(
   };
 }
 
-/** What is secret in a request. It is sealed before it is kept. */
+/** The secrets of a request, which are sealed before they are stored. */
 export function secretsOf({ registry, network }: CreateSandboxRequest): RunSecrets {
   const entries = network?.secrets?.entries ?? [];
   return {
@@ -112,7 +109,7 @@ export function secretsOf({ registry, network }: CreateSandboxRequest): RunSecre
   };
 }
 
-/** Later entries win over earlier ones of the same key, as in a process's environment. */
+/** The last entry of a key wins, as in the environment of a process. */
 function lastOfEachKey(env: { key: string; value: string }[]): { key: string; value: string }[] {
   return [...new Map(env.map(({ key, value }) => [key, { key, value }])).values()];
 }
@@ -142,7 +139,7 @@ function sharingOf(mount: Extract<MountRequest, { type: 'bind' | 'named' }>) {
   };
 }
 
-/** Only what the contract names: the value, its source and its vault path have no way through here. */
+/** The value, its source and its vault path are left out. */
 function showSecret(entry: SecretEntry, fallback: SecretEntry['on_violation']) {
   const { headers = true, basic_auth = true, query_params = false, body = false } = entry.injection ?? {};
   const onViolation = entry.on_violation ?? fallback;
@@ -167,7 +164,7 @@ function showViolation(action: NonNullable<SecretEntry['on_violation']>) {
     : { type: action.type };
 }
 
-/** The requests say `nofile` and `qcow2`, the answers `Nofile` and `Qcow2`. */
+/** Requests have `nofile` and `qcow2`, answers `Nofile` and `Qcow2`. */
 function capitalized(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }

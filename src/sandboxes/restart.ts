@@ -16,9 +16,8 @@ import { TRANSITIONS } from './state.js';
 import { requestStop } from './stop.js';
 
 /**
- * Ends the run under way and admits one to follow it; a sandbox at rest is started. Admitted once, for both: the run that
- * follows keeps the place of the one that ends. It stands in the store until the run has ended, and begins in the
- * transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
+ * Ends the current run and admits its successor, or starts a settled sandbox. The successor keeps the quota of the current
+ * run. It begins in the transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
  */
 export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
@@ -45,7 +44,7 @@ export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Pr
   });
 }
 
-/** Admits a run of a sandbox that is stopping, whose row the transaction holds. One that was admitted before is joined. */
+/** Admits the run after a stop. The transaction has locked the sandbox. A second call joins the first. */
 export async function queueRun(
   ctx: Context,
   tx: Sql,

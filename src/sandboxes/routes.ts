@@ -154,7 +154,6 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     },
   );
 
-  // By id and by name alike: the same operations under both addresses.
   addressed(
     '/v1/sandboxes/:sandbox_id',
     { params: byId, get: 'get_sandbox', suffix: '_sandbox' },
@@ -175,7 +174,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     { params, get, suffix }: { params: typeof byId | typeof byName; get: string; suffix: string },
     nameOf: (params: unknown) => SandboxKey,
   ): void {
-    // A key that is narrowed to labels finds only sandboxes that have them.
+    // A key with required labels finds only sandboxes that have them.
     const keyOf = (request: FastifyRequest): SandboxKey => ({
       ...nameOf(request.params),
       requiredLabels: callerOf(request).access.labels,

@@ -13,8 +13,8 @@ import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';
 
 /**
- * Admits a new run. A start that is under way is joined. `queue`: of a sandbox that is stopping the run is admitted to
- * follow; otherwise it is refused. Returns without waiting for it to run.
+ * Admits a run, or joins a start in flight. `queue`: the run of a stopping sandbox follows its stop; otherwise it is
+ * refused.
  */
 export async function start(
   ctx: Context,

@@ -1,34 +1,29 @@
 import type { SandboxStatus } from './spec/schema.js';
 
-/**
- * The lifecycle of a sandbox: what each event does in each status. Pure, and complete by its type: a status or an event
- * without an answer does not compile.
- */
+/** The lifecycle: the effect of each event in each status. The types require every combination. */
 
-/** What callers ask for. */
 export const OPERATIONS = ['start', 'stop', 'restart', 'destroy'] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
-/** What happens to the run under way, as the runtime recorded it. */
+/** Events of the current run, from the runtime's record. */
 export type Occurrence =
-  /** The main process runs. */
   | 'run_started'
-  /** It ended with code 0, or was ended on request. */
+  /** The exit code is 0, or the end was requested. */
   | 'run_ended'
-  /** It ended with another code, or was killed from outside. */
+  /** Another exit code, or a kill from outside. */
   | 'run_crashed'
-  /** The runtime refused to start it. */
+  /** The runtime refused the start. */
   | 'start_failed'
-  /** The runtime holds nothing of it any more, and no record of its end. */
+  /** The runtime has neither the run nor a record of its end. */
   | 'run_lost';
 
 /**
- * The next status, `same` when the event changes nothing, `gone` when the sandbox ceases, or `refused`. `queued`: the status
- * stays, and a run is admitted to follow the one that ends.
+ * `same`: no effect. `gone`: the sandbox is deleted. `queued`: the status stays, and an admitted run follows the current
+ * one.
  */
 export type Outcome = SandboxStatus | 'same' | 'queued' | 'gone' | 'refused';
 
-/** An occurrence in a status that has no run under way is a record of the past: it changes nothing. */
+/** Records of past runs have no effect. */
 const AT_REST = {
   run_started: 'same',
   run_ended: 'same',
@@ -62,15 +57,15 @@ export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, O
     run_lost: 'failed',
   },
   stopping: {
-    // A start that waits (`wait_for`) is queued like a restart.
+    // A start with `wait_for` is queued.
     start: 'refused',
     stop: 'same',
     restart: 'queued',
     destroy: 'gone',
-    // The run is opened with the time the runtime recorded; the stop that was asked for meanwhile goes on.
+    // The requested stop continues.
     run_started: 'same',
     run_ended: 'stopped',
-    // Whoever asked to stop gets what was asked for, whatever the exit code.
+    // The stop was requested, so every exit code is a success.
     run_crashed: 'stopped',
     start_failed: 'stopped',
     run_lost: 'stopped',

@@ -16,10 +16,10 @@ import { lockSandbox } from './queries.js';
 import { requestStop } from './stop.js';
 
 const BATCH = 100;
-/** Rows that the counts of an organization may go on being made of: few, as those of all are looked through each time. */
+/** Few, because each check reads all rows of an organization. */
 const MOST_PARTS = 16;
 
-/** Folds what the sandboxes of organizations are counted by. */
+/** Folds the rows that count the sandboxes of organizations. */
 export async function foldAllCounts(ctx: Context, signal: AbortSignal): Promise<void> {
   for (const orgId of await orgsToFold(ctx.pool, MOST_PARTS)) {
     let folded = MOST_FOLDED;
@@ -27,7 +27,7 @@ export async function foldAllCounts(ctx: Context, signal: AbortSignal): Promise<
   }
 }
 
-/** Stops what runs of organizations whose hours of the month are used up, where that is a wall. */
+/** Stops the sandboxes of organizations that have used up a hard cap of hours. */
 export async function enforcePools(ctx: Context, signal: AbortSignal): Promise<void> {
   for (const orgId of await orgsAtRisk(ctx.pool)) {
     if (signal.aborted) return;

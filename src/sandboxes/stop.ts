@@ -14,10 +14,7 @@ import { refuseForeign, refuseTransition } from './refuse.js';
 import { presentSandbox, type SandboxResponse, type SandboxRow } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';
 
-/**
- * Asks the run to end, and returns at once. A sandbox that has ended or is ending stays as it is; a run that was admitted to
- * follow is given up.
- */
+/** Asks the run to end. A settled or stopping sandbox stays as it is. The stop cancels an admitted successor. */
 export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, batch) => {
@@ -32,14 +29,11 @@ export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promi
   });
 }
 
-/** Why a run is asked to end, in the audit trail and as its end reason. */
+/** In audit events and as the end reason of the run. */
 export type StopReason =
   'requested' | 'restart' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted';
 
-/**
- * Writes that the run is to end, of a sandbox whose row the transaction holds. `reason`: why, for the audit trail. `next`: the
- * run that is to follow it.
- */
+/** Writes the request to end a run. The transaction has locked the sandbox. `next`: the successor of the run. */
 export async function requestStop(
   target: EventTarget,
   sandbox: LockedSandbox,

@@ -23,7 +23,7 @@ import { refuseTaken } from './refuse.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 import type { UpdateSandboxRequest } from './spec/schema.js';
 
-/** Renames and relabels a sandbox, in whatever status. What is left out or null stays; labels are replaced as a whole. */
+/** Changes the name, slug or labels in any status. Null and missing fields stay. */
 export async function update(
   ctx: Context,
   caller: Writer,
@@ -56,7 +56,7 @@ export async function update(
   }
 }
 
-/** Undefined when it is called so already. */
+/** Undefined: no change. */
 async function rename(
   tx: EventSql,
   { orgId, actor }: Writer,
@@ -74,7 +74,7 @@ async function rename(
   return { ...sandbox, ...after };
 }
 
-/** Undefined when it has these labels already. What runs goes on; its usage counts under the new ones from now on. */
+/** Undefined: no change. Usage counts under the new labels from now on. */
 async function relabel(
   tx: EventSql,
   { orgId, actor }: Writer,

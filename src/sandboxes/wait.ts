@@ -8,10 +8,7 @@ import type { Settings } from '../settings.js';
 import { getSandbox } from './queries.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 
-/**
- * Notifications wake, and all are woken when the connection for them is back after it was down. This is for what nobody
- * has thought of, in milliseconds.
- */
+/** A fallback: notifications wake all waiters, and so does a new notification connection. */
 const LOOK_EVERY_MS = 15_000;
 
 export interface WaitQuery {
@@ -20,8 +17,8 @@ export interface WaitQuery {
 }
 
 /**
- * Holds requests until a sandbox is what they wait for, or will not become it. Bounded, because each held request costs a connection and memory; one
- * organization has half of the places.
+ * Holds requests until their sandbox settles. Bounded, because each request costs a connection and memory. An organization
+ * gets half of the slots.
  */
 export class Waiters {
   private readonly places: Places;
@@ -31,8 +28,8 @@ export class Waiters {
   }
 
   /**
-   * Runs `operation` and, when the request asks to, waits for the sandbox that it returns. The place among the waiters is
-   * taken first: a request that cannot wait changes nothing.
+   * Runs `operation`, and waits for its sandbox if the request asks for it. A request without a free slot is refused before
+   * `operation`.
    */
   async hold(
     ctx: Context,
@@ -62,7 +59,7 @@ export class Waiters {
       const sandbox = await operation();
       if (caller.keyed?.settled) return sandbox;
       const { answer, pending } = await wait(ctx, caller, sandbox, query, gone.signal);
-      // Who was cut off has not been answered: the same request waits again.
+      // A cut-off caller has no answer yet, so its retry waits again.
       const cutOff = pending && (gone.signal.aborted || ctx.stopping.aborted);
       return cutOff ? answer : await settle(ctx, caller, answer);
     } finally {
@@ -71,10 +68,7 @@ export class Waiters {
   }
 }
 
-/**
- * Waits until the sandbox is no longer on its way, the budget (seconds) is used up, the client has left or the service
- * stops. Returns it as it is then: the client decides by its status.
- */
+/** Waits until the sandbox settles, the time is up, the client has left, or the service stops. Returns its current state. */
 async function wait(
   ctx: Context,
   { orgId, access }: Writer,
@@ -83,7 +77,7 @@ async function wait(
   gone: AbortSignal,
 ): Promise<{ answer: SandboxResponse; pending: boolean }> {
   const millis = Math.min((wait_timeout ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
-  // Not AbortSignal.timeout: joined with others it is forgotten by the garbage collector, on Node 20, and never ends.
+  // On Node 20 the garbage collector drops an AbortSignal.timeout inside AbortSignal.any.
   const over = new AbortController();
   const budgetEnds = setTimeout(() => over.abort(), millis);
   const ends = AbortSignal.any([gone, ctx.stopping, over.signal]);

@@ -4,19 +4,19 @@ import type { Runtime } from '../runtimes/runtime.js';
 import { hasEnded, makeHolder } from './process-identity.js';
 import { endLease, lockEpoch, readHolder, takeLease, type WorkerIdentity } from './queries.js';
 
-/** The lease was lost while something was under way that only its holder may do. Nothing was written. */
+/** Another process may have the lease. The transaction wrote nothing. */
 export class LeaseLostError extends Error {
   constructor() {
     super('the lease on the worker was lost');
   }
 }
 
-/** How long before the lease runs out its holder stops by itself, as a share of it: clocks drift, and calls take time. */
+/** The share of the lease that its holder does not use: clocks drift, and calls take time. */
 const MARGIN = 0.3;
 
 /**
- * The time in which this process acts on an engine without a break. Once over it stays over, also when the lease is got
- * back: in between another may have acted, and what was seen before does not hold any more.
+ * An unbroken time of this process as the holder of the lease. It does not resume after its end, because another holder may
+ * have acted since.
  */
 export class Term {
   private readonly controller = new AbortController();
@@ -28,25 +28,22 @@ export class Term {
     readonly epoch: number,
   ) {}
 
-  /** May this process touch the engine now? */
   get valid(): boolean {
-    // The monotonic clock stands still while the machine is suspended, the other may be set back: both must agree.
+    // The monotonic clock stops while the machine is suspended, and the wall clock may be set back.
     const inTime = performance.now() < this.until.monotonic && Date.now() < this.until.wall;
     if (!inTime) this.end();
     return !this.controller.signal.aborted;
   }
 
-  /** Aborts when the term ends. */
   get signal(): AbortSignal {
     return this.controller.signal;
   }
 
-  /** Throws LeaseLostError unless the lease is still that of this term; it stays so until the transaction ends. */
+  /** Throws LeaseLostError unless the lease is that of this term. The lock keeps it so until the transaction ends. */
   async assertHeld(tx: Sql): Promise<void> {
     if (!(await lockEpoch(tx, this.workerId, this.epoch))) throw new LeaseLostError();
   }
 
-  /** It lasts until then, on both clocks of this process. */
   extend(until: { monotonic: number; wall: number }): void {
     this.until = until;
     clearTimeout(this.timer);
@@ -60,20 +57,17 @@ export class Term {
 }
 
 /**
- * The right to act on an engine, which one process at a time has. It runs out unless renewed, so a process that is cut
- * off from the database loses it; and it is fenced:
- * - a term is judged by this process's own clocks from before the renewal was sent, so the holder has stopped touching
- *   the engine when the next one begins;
- * - what the holder writes is bound to its epoch, which a successor raises.
+ * The exclusive right to act on an engine. It expires unless renewed, and is fenced in two ways. The holder stops by its own
+ * clocks, counted from before the renewal was sent. Its writes need its epoch, a fencing token that the next holder raises.
  */
 export class WorkerLease {
-  /** The term under way; undefined while another process has the lease. */
+  /** Undefined while another process has the lease. */
   term: Term | undefined;
   private readonly holder = makeHolder();
 
   constructor(private readonly ctx: Pick<Context, 'pool' | 'runtime' | 'settings'>) {}
 
-  /** Takes or renews the lease. True when this process has it. */
+  /** True when this process has the lease. */
   async renew(): Promise<boolean> {
     const { pool, runtime, settings } = this.ctx;
     const ttlMs = settings.workerLeaseMs;
@@ -91,7 +85,7 @@ export class WorkerLease {
     return true;
   }
 
-  /** Gives it back, so that a successor need not wait. */
+  /** Ends the lease, so that the next holder need not wait. */
   async release(): Promise<void> {
     const { term } = this;
     this.term = undefined;
@@ -99,7 +93,7 @@ export class WorkerLease {
     if (term) await endLease(this.ctx.pool, this.ctx.runtime.engineId, term.epoch);
   }
 
-  /** The holder, if it can be told that it has ended. */
+  /** The holder, when its process is known to have ended. */
   private async endedHolder(): Promise<string | null> {
     const holder = await readHolder(this.ctx.pool, this.ctx.runtime.engineId);
     return holder !== undefined && hasEnded(holder) ? holder : null;

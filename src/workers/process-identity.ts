@@ -2,9 +2,8 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { v7 as uuidv7 } from 'uuid';
 
 /**
- * A name for the holder of a lease that no other has, here or elsewhere, now or later. It says which process it is in, by
- * machine boot, process-id namespace, process id and start time (proc(5)): so any process of the same machine can tell
- * whether it still lives, and the lease of a dead one need not run out first. Without /proc nobody can tell.
+ * A unique name of a lease holder: machine boot, process-id namespace, process id and start time (proc(5)). Processes of the
+ * same machine can tell that the holder has ended, so its lease need not expire. Without /proc they cannot.
  */
 export function makeHolder(): string {
   const place = placeOf();
@@ -12,7 +11,6 @@ export function makeHolder(): string {
   return [uuidv7(), ...(place && started ? [place, process.pid, started] : [])].join('/');
 }
 
-/** True only when the process is known to have ended. */
 export function hasEnded(holder: string): boolean {
   const match = /^[0-9a-f-]{36}\/(.+)\/(\d+)\/(\d+)$/.exec(holder);
   if (!match || match[1] !== placeOf()) return false;
@@ -28,11 +26,11 @@ function placeOf(): string | undefined {
   }
 }
 
-/** In clock ticks since boot; undefined for a process that is gone or dead and not yet reaped. */
+/** In clock ticks since boot; undefined when the process has ended. */
 function startTimeOf(pid: number): string | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name in parentheses may hold anything, so fields are counted from its end.
+    // The process name in parentheses may have spaces, so fields count from its end.
     const [state, ...rest] = text.slice(text.lastIndexOf(')') + 2).split(' ');
     return state === 'Z' || state === 'X' ? undefined : rest[18];
   } catch {

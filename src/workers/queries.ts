@@ -1,7 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 
-/** What a worker is, as its engine says. */
 export interface WorkerIdentity {
   id: string;
   runtime: string;
@@ -14,8 +13,8 @@ export interface WorkerIdentity {
 }
 
 /**
- * Takes or renews the lease of a worker in one statement, by the clock of the database. Returns its epoch, or undefined
- * when another process has it. `ended`: a holder that is known to have ended, whose lease need not run out first.
+ * Takes or renews the lease by the clock of the database. Returns its epoch, or undefined when another process has it.
+ * `ended`: a holder that is known to have ended.
  */
 export async function takeLease(
   sql: Sql,
@@ -40,7 +39,7 @@ export async function takeLease(
   return rows[0]?.epoch;
 }
 
-/** Who has the lease of a worker, whether or not it has run out. */
+/** Also of an expired lease. */
 export async function readHolder(sql: Sql, workerId: string): Promise<string | undefined> {
   const { rows } = await sql.query<{ holder: string }>('select holder from workers where id = $1', [
     workerId,
@@ -48,7 +47,6 @@ export async function readHolder(sql: Sql, workerId: string): Promise<string | u
   return rows[0]?.holder;
 }
 
-/** Lets the lease run out now, if it is still ours. */
 export async function endLease(sql: Sql, workerId: string, epoch: number): Promise<void> {
   await sql.query('update workers set expires_at = clock_timestamp() where id = $1 and epoch = $2', [
     workerId,
@@ -56,10 +54,7 @@ export async function endLease(sql: Sql, workerId: string, epoch: number): Promi
   ]);
 }
 
-/**
- * Is the lease still that of this epoch? The answer holds until the transaction ends: the row is locked against whoever
- * would take the lease over.
- */
+/** The shared lock keeps the epoch until the transaction ends. */
 export async function lockEpoch(tx: Sql, workerId: string, epoch: number): Promise<boolean> {
   const { rowCount } = await tx.query('select from workers where id = $1 and epoch = $2 for share', [
     workerId,
@@ -83,7 +78,7 @@ export interface WorkerRow {
   capabilities: string[];
 }
 
-/** Workers of a runtime, or all, with what is placed on each. */
+/** The workers of a runtime, or all, with the sums of their runs and disks. */
 export async function listWorkers(sql: Sql, runtime: string | null): Promise<WorkerRow[]> {
   const { rows } = await sql.query<WorkerRow & Record<string, unknown>>(
     `select w.id, w.runtime, w.name, w.vcpus, w.memory_mib, w.disk_mib, w.capabilities,
@@ -107,7 +102,6 @@ export async function listWorkers(sql: Sql, runtime: string | null): Promise<Wor
   return rows;
 }
 
-/** The names of the workers that a service acts on now. */
 export async function liveWorkers(sql: Sql): Promise<string[]> {
   const { rows } = await sql.query<{ name: string }>(
     'select name from workers where expires_at > clock_timestamp() order by name',
@@ -115,7 +109,7 @@ export async function liveWorkers(sql: Sql): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Locks a worker, so that nobody takes its lease meanwhile. */
+/** Blocks the lease of the worker. */
 export async function lockWorker(tx: Sql, id: string): Promise<{ alive: boolean; name: string } | undefined> {
   const { rows } = await tx.query<{ alive: boolean; name: string }>(
     'select expires_at > clock_timestamp() as alive, name from workers where id = $1 for update',

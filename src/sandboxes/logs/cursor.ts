@@ -1,15 +1,14 @@
 import { badParameter } from '../../http/errors.js';
 import type { LogQuery } from '../../runtimes/runtime.js';
 
-/** How far a log was followed: of each stream, the time of the last piece in nanoseconds since 1970. */
+/** The position in a log: the time of the last piece of each stream, in nanoseconds since 1970. */
 export type LogCursor = LogQuery['after'];
 
-/** The form clients check: a count of log files, then of each a generation and an offset, both u64 little-endian. */
+/** The form that clients check: a count of files, then a generation and an offset of each, both u64 little-endian. */
 const FILES = ['stdout', 'stderr'] as const;
 const FILE_BYTES = 16;
 const GENERATION = 1n;
 
-/** The `id` of an event. */
 export function encodeCursor(cursor: LogCursor): string {
   const bytes = Buffer.alloc(1 + FILES.length * FILE_BYTES);
   bytes[0] = FILES.length;
@@ -20,7 +19,7 @@ export function encodeCursor(cursor: LogCursor): string {
   return bytes.toString('base64');
 }
 
-/** Reads the id that a client had last. None: from the beginning. */
+/** Undefined: from the beginning. */
 export function decodeCursor(id: string | undefined): LogCursor {
   if (id === undefined || id === '') return {};
   const bytes = Buffer.from(id, 'base64');

@@ -11,7 +11,7 @@ import type { Settings } from '../../settings.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { encodeCursor, type LogCursor } from './cursor.js';
 
-/** A notification can be lost while the database connection is down: look at least this often, in milliseconds. */
+/** A notification gets lost while the database connection is down. */
 const LOOK_EVERY_MS = 1_000;
 
 type Labels = NonNullable<SandboxKey['requiredLabels']>;
@@ -21,7 +21,7 @@ interface Subject {
   id: string;
 }
 
-/** Follows the logs of sandboxes. Bounded, because each costs a connection to the client and one to the engine. */
+/** Bounded, because each follower holds a client connection and an engine connection. */
 export class LogFollowers {
   private readonly places: Places;
 
@@ -30,9 +30,8 @@ export class LogFollowers {
   }
 
   /**
-   * The log as server-sent events. It ends with the event `end` when the run is over; without it when the service stops or
-   * the engine fails, so that a client knows that it has not seen everything. What is read from the engine waits for the
-   * client, and stops when the client leaves.
+   * Server-sent events of the log. The event `end` follows the end of the run. A stream without `end` is incomplete. The
+   * engine is read at the pace of the client.
    */
   async follow(
     ctx: Context,
@@ -54,7 +53,7 @@ export class LogFollowers {
   }
 }
 
-/** Aborts when the sandbox loses one of these labels: then the key does not open its log any more. */
+/** Aborts when the sandbox loses one of these labels, and with it the access of the key. */
 function leaving(
   { pool, changes, log }: Context,
   { orgId, id }: Subject,
@@ -64,7 +63,7 @@ function leaving(
   const left = new AbortController();
   const loop = startLoop(
     async () => {
-      // One that has been removed keeps its log until the end of it.
+      // A removed sandbox keeps its log until the end of its run.
       const isThere = await getWorkerOf(pool, orgId, { id });
       if (isThere && !(await getWorkerOf(pool, orgId, { id, requiredLabels }))) left.abort();
     },
@@ -90,7 +89,7 @@ async function* follow(
   query: LogQuery,
   signal: AbortSignal,
 ): AsyncIterable<string> {
-  // The first bytes are what sends the headers off.
+  // The first bytes make the server send the headers.
   yield ': following\n\n';
   const reached: LogCursor = { ...query.after };
   try {
@@ -117,13 +116,12 @@ async function* lines(
   if (!signal.aborted) yield* ctx.runtime.logs(subject.id, query, signal);
 }
 
-/** Before a sandbox has started there is no log that could be followed. */
 async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: AbortSignal): Promise<void> {
   let wake: () => void = () => undefined;
   const unsubscribe = ctx.changes.subscribe(id, () => wake());
   try {
     while (!signal.aborted) {
-      // Before the look, so that no change falls between the two.
+      // Subscribed before the read, so that no change falls between them.
       const changed = new Promise<void>((resolve) => (wake = resolve));
       const place = await getWorkerOf(ctx.pool, orgId, { id });
       if (place?.status !== 'starting') {
@@ -148,7 +146,6 @@ function refuseElsewhere(ctx: Context, workerId: string | null): void {
   );
 }
 
-/** One event. `reached` moves on with it: its id says from where to go on. */
 function render({ source, ts, text }: LogChunk, reached: LogCursor): string {
   if (source === 'stdout' || source === 'stderr') reached[source] = nanosOf(ts);
   return `event: log\nid: ${encodeCursor(reached)}\ndata: ${JSON.stringify({ source, ts, text })}\n\n`;

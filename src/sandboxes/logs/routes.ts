@@ -24,7 +24,6 @@ const querystring = Type.Object(
   { additionalProperties: false },
 );
 
-/** What a sandbox writes, as it writes it. */
 export function logRoutes(app: App, ctx: Shared): void {
   const followers = new LogFollowers(ctx.settings);
 
@@ -52,7 +51,7 @@ export function logRoutes(app: App, ctx: Shared): void {
     app.get(
       path,
       {
-        // It would follow the log for nobody.
+        // A HEAD request would follow the log without a reader.
         exposeHeadRoute: false,
         schema: {
           operationId,

@@ -42,7 +42,7 @@ export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<
   }
 }
 
-/** Makes the job that logs when starts wait for room, each minute while they wait, and when the last wait ends. */
+/** Makes the job that logs waiting starts, once a minute, and the end of the last wait. */
 export function makeWaitLog(): (ctx: Context) => Promise<void> {
   let loggedAt: number | undefined;
   return async function logWaiting({ pool, runtime, log }) {

@@ -1,6 +1,6 @@
 import type { Sql } from '../../db/pool.js';
 
-/** The waiting runs of a runtime. `worker_id`: the worker with the disks of their sandboxes; null: any worker. */
+/** `worker_id`: the worker with the disks of the sandboxes; null: any worker. */
 export interface WaitingTotals {
   runtime: string;
   worker_id: string | null;
@@ -9,7 +9,6 @@ export interface WaitingTotals {
   memory_mib: number;
 }
 
-/** Runs `r` without a worker, of sandboxes `s` that are starting. */
 const WAITING = `runs r join sandboxes s
   on s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id and s.status = 'starting' and s.removed_at is null
   where r.worker_id is null and r.started_at is null and r.end_reason is null`;
@@ -35,7 +34,7 @@ export interface LongWait {
   disk_mib: number;
 }
 
-/** Locks the sandboxes of waiting runs without a mark that were admitted before this time. Skips locked sandboxes. */
+/** Locks the sandboxes of unmarked runs that were admitted before this time. Skips locked sandboxes. */
 export async function lockLongWaits(
   tx: Sql,
   runtime: string,
@@ -53,7 +52,7 @@ export async function lockLongWaits(
   return rows;
 }
 
-/** The lowest id of this millisecond. Ids of runs are UUIDs of version 7, in order of admission. */
+/** The lowest UUID of version 7 of this millisecond. The ids of runs are in order of admission. */
 function firstIdOf(millis: number): string {
   const hex = millis.toString(16).padStart(12, '0');
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;

@@ -4,9 +4,9 @@ import type { Term } from '../../workers/lease.js';
 export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
 
 /**
- * How many calls of a kind may be under way at once, of all organizations and of one: whoever waits for a slow registry,
- * or stops a thousand sandboxes that do not want to end, keeps nobody else from starting or ending theirs. A stop only
- * waits for its grace, and a start that takes long for its image; the others keep the engine busy.
+ * Concurrency limits by kind of call, of all organizations and of each. A slow registry or a thousand slow stops of one
+ * organization then delay no other. A stop waits for its grace and a start for its image; the other calls keep the engine
+ * busy.
  */
 const AT_ONCE: Record<CallKind, { all: number; each: number }> = {
   start: { all: 1_000, each: 64 },
@@ -22,17 +22,16 @@ interface Call {
   done: Promise<void>;
 }
 
-/** The calls to the runtime that are under way, one a sandbox at a time. */
+/** The calls to the runtime in flight, at most one for a sandbox. */
 export class Calls {
   private readonly busy = new Map<string, Call>();
 
   constructor(
     private readonly ctx: Context,
-    /** Called when a call has ended and another look is due. */
+    /** Called after each call: another pass is due. */
     private readonly again: () => void,
   ) {}
 
-  /** The sandboxes for which a call is under way now. */
   get underWay(): Set<string> {
     return new Set(this.busy.keys());
   }
@@ -41,15 +40,15 @@ export class Calls {
     return this.busy.has(sandboxId);
   }
 
-  /** Abandons the start of a sandbox, if one is under way. */
+  /** Aborts the start of a sandbox, if one is in flight. */
   abandonStart(sandboxId: string): void {
     const call = this.busy.get(sandboxId);
     if (call?.kind === 'start') call.controller.abort();
   }
 
   /**
-   * Begins a call without waiting for it, unless the term is over or too many are under way: then a later look does. A
-   * call that fails is begun again by a later look, too.
+   * Begins a call without waiting for it. After the term, or at a concurrency limit, a later pass begins it. A later pass
+   * also retries a failed call.
    */
   begin(
     term: Term,
@@ -67,7 +66,7 @@ export class Calls {
     this.busy.set(sandboxId, { kind, orgId, controller, done });
   }
 
-  /** Waits for the calls under way; starts that only wait for an image are abandoned. */
+  /** Aborts the starts that wait for an image, and waits for all calls. */
   async close(): Promise<void> {
     for (const { controller } of this.busy.values()) controller.abort();
     await Promise.allSettled([...this.busy.values()].map(({ done }) => done));

@@ -1,22 +1,21 @@
 import type { Holding } from '../../runtimes/runtime.js';
 import type { SandboxStatus } from '../spec/schema.js';
 
-/** What the store says of a sandbox that the reconciler looks at. */
+/** The state of a sandbox in the store. */
 export interface Wanted {
   status: SandboxStatus;
   removed: boolean;
   runId: string | null;
-  /** Has the run under way been recorded as started? */
+  /** The store has the start of the current run. */
   runStarted: boolean;
-  /** Is the run under way in the store, that is, not closed? */
+  /** The store has no end of the current run. */
   runOpen: boolean;
-  /** Has the run under way a place on this worker? */
+  /** The current run has this worker. */
   placed: boolean;
-  /** Can no start of it be under way at the engine any more, one that a process which was killed had begun? */
+  /** The engine has carried out a kill, so no start by a killed process is in flight. */
   quiet: boolean;
 }
 
-/** The one thing to do next for a sandbox. */
 export type Step =
   | 'nothing'
   | 'start'
@@ -29,17 +28,14 @@ export type Step =
   | 'record_lost'
   | 'record_destroyed';
 
-/**
- * Compares what should be with what is. Level-triggered: it needs no history, so a step that was lost or done twice is
- * found at the next look.
- */
+/** Compares the wanted state with the held one. Level-triggered: the next pass finds a lost or repeated step again. */
 export function decide(wanted: Wanted, held: Holding | undefined): Step {
   const current = held !== undefined && held.runId === wanted.runId;
 
-  // The end of a run is recorded before anything else happens to what holds the record.
+  // First, because other steps may delete the engine's record of the end.
   if (wanted.runOpen && current && held.state === 'exited') return 'record_exit';
 
-  // What has not started may still: the engine answers the kill when it is done with a start that was under way.
+  // A start by a killed process may be in flight. The engine answers a kill after it.
   const mayStart = current && held.state === 'prepared' && wanted.runOpen && !wanted.quiet;
 
   if (wanted.removed) {
@@ -62,7 +58,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
     case 'created':
     case 'stopped':
     case 'failed':
-      // Somebody started it behind our back: the store says it rests.
+      // Somebody else started it.
       return held?.state === 'running' ? 'kill' : 'nothing';
   }
 }

@@ -1,8 +1,8 @@
 import type { Activity } from '../../runtimes/runtime.js';
 
-/** Using less than this share of one CPU between two looks is no activity: servers that wait tick a little. */
+/** Waiting servers use some CPU time, so less than this share of one CPU counts as idle. */
 const IDLE_CPU_SHARE = 0.005;
-/** How often a sandbox is looked at: ten times in its timeout, but not more often than that, in milliseconds. */
+/** Ten observations per timeout, at most one a second. */
 const LOOKS_PER_TIMEOUT = 10;
 const SHORTEST_LOOK_MS = 1_000;
 
@@ -13,13 +13,13 @@ interface Clock {
 }
 
 /**
- * How long runs have been idle. Kept in memory: after a restart of the worker every run begins anew, so that none is
- * ended for a time in which nobody looked. All times are milliseconds of one monotonic clock.
+ * How long runs have been idle, in milliseconds of a monotonic clock. In memory: after a restart each run starts at zero, as
+ * nobody observed it.
  */
 export class IdleClocks {
   private clocks = new Map<string, Clock>();
 
-  /** Which of these running sandboxes it is time to look at. Forgets all runs that are not among them. */
+  /** The runs that are due for an observation. Forgets runs that are not in `running`. */
   due<T extends { runId: string; timeoutSecs: number }>(running: readonly T[], now: number): T[] {
     this.clocks = new Map(
       running.flatMap(({ runId }) => {
@@ -34,7 +34,7 @@ export class IdleClocks {
     });
   }
 
-  /** Notes what a run has done until now; returns for how long it has been idle. */
+  /** Returns the idle time of the run. */
   observe(runId: string, { cpuMicros }: Activity, now: number): number {
     const before = this.clocks.get(runId);
     const busy =

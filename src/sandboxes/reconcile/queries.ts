@@ -7,29 +7,26 @@ import { LOCKED_COLUMNS, withSpecs, type LockedSandbox, type UnparsedRow } from 
 import { parseSpec } from '../spec/text.js';
 import type { Wanted } from './decide.js';
 
-/** What the reconciler needs to know of a sandbox. */
 export interface ReconcileRow {
   orgId: string;
   sandboxId: string;
   maxDurationSecs: number | null;
   idleTimeoutSecs: number | null;
   startedAt: Instant | null;
-  /** Why the run was asked to end; null when nobody asked. */
+  /** Null: nobody asked the run to end. */
   stopReason: string | null;
   wanted: Omit<Wanted, 'quiet'>;
 }
 
-/** Columns that two branches of the look give alike, so that a sandbox of both comes once. */
+/** The same columns in each branch, so that `union` removes duplicates. */
 const CANDIDATE = 's.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at';
 
 /**
- * The sandboxes of a worker that are not at rest, oldest change first, and those of `held`, which its engine holds. Those
- * that were never placed come too when they are to end, as any worker of the runtime can see to that. Sandboxes at rest
- * that nothing is held of do not come.
+ * The unsettled sandboxes of a worker, oldest change first, and those of `held`. Unplaced sandboxes that must end come too:
+ * any worker of the runtime may end them.
  *
- * Whatever the planner takes their number to be, it has no table to join them with as a whole: `limit` and `offset` have each run and each
- * sandbox that is held looked up. To find 300 of 100,000 sandboxes again by their ids it read all of them, with two processes more, in
- * each pass; and of 2,000 that had just been made, in a store that had 1,000 before, it took 500 ms to find what now takes 40.
+ * Without SEPARATE the planner read all 100,000 sandboxes in each pass to find 300 held ones, and took 500 ms for 2,000 new
+ * ones, which take 40 ms. `npm run bench -- hints` prints the first case.
  */
 export async function sandboxesToReconcile(
   sql: Sql,
@@ -95,10 +92,7 @@ export async function sandboxesToReconcile(
   }));
 }
 
-/**
- * What a sandbox was resolved to run, and whether it has secrets. Large, and needed only to start it: not part of the look at all
- * of them.
- */
+/** Only for a start: the specification is too large for each pass. */
 export async function readRunSpec(
   sql: Sql,
   orgId: string,
@@ -116,7 +110,7 @@ export async function readRunSpec(
   return { run_spec: parseSpec(run_spec) as RunSpec, has_secrets };
 }
 
-/** Ephemeral sandboxes that ended before `before`; locked, passing over those another worker holds. */
+/** Locks ephemeral sandboxes that ended before `before`. Skips locked sandboxes. */
 export async function lockLingering(sql: Sql, before: Instant, limit: number): Promise<LockedSandbox[]> {
   const { rows } = await sql.query<UnparsedRow<LockedSandbox>>(
     `select ${LOCKED_COLUMNS} from sandboxes s
@@ -130,7 +124,7 @@ export async function lockLingering(sql: Sql, before: Instant, limit: number): P
   return rows.map((row) => withSpecs<LockedSandbox>(row));
 }
 
-/** How many sandboxes that are not at rest belong to runtimes other than this one, which nobody here reconciles. */
+/** The numbers of unsettled sandboxes of other runtimes, which this service does not reconcile. */
 export async function leftToOtherRuntimes(
   sql: Sql,
   runtime: string,
@@ -145,7 +139,7 @@ export async function leftToOtherRuntimes(
   return rows;
 }
 
-/** Locks the sandboxes of a worker. `run_id`: of the open run on this worker. */
+/** `run_id`: of the open run on this worker. */
 export async function lockSandboxesOn(
   tx: Sql,
   workerId: string,
@@ -162,7 +156,7 @@ export async function lockSandboxesOn(
   return rows;
 }
 
-/** Detaches every sandbox from a worker that is given up. Removed sandboxes become destroyed, as their disks are gone. */
+/** Detaches all sandboxes of a worker that is given up. Removed ones become destroyed, as their disks are gone. */
 export async function detachSandboxes(tx: Sql, workerId: string, at: Instant): Promise<void> {
   await tx.query(
     `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2,

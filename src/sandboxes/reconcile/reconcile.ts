@@ -16,7 +16,7 @@ import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.
 import { recordObservations, type Observation } from './record.js';
 import { markDestroyed } from './record-queries.js';
 
-/** How exact the end of a run is known whose container vanished with its record, in milliseconds. */
+/** The precision of the end of a run whose container disappeared with its record. */
 const TOUCH_INTERVAL_MS = 10_000;
 /** Observations of one transaction. */
 const BATCH = 200;
@@ -25,19 +25,19 @@ const NO_SECRETS: RunSecrets = { registry: null, values: {} };
 
 type SandboxKey = { orgId: string; sandboxId: string };
 
-/** What a pass has seen, to be written when it has looked at all. */
+/** The results of a pass, written together at its end. */
 interface Seen {
   observations: Observation[];
   destroyed: SandboxKey[];
 }
 
 /**
- * Closes the difference between what the store says should be and what the runtime says is. Each pass looks at both
- * anew, so it makes no difference what a killed predecessor had begun. It acts only in a term of its lease.
+ * Closes the gap between the store and the runtime, in a term of the worker's lease. Each pass reads both, so it needs no
+ * memory of earlier passes.
  */
 export class Reconciler {
   private readonly calls: Calls;
-  /** Runs that had not started when the engine had carried out a kill. */
+  /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
   private lastTouch = 0;
   private readonly idle = new IdleClocks();
@@ -45,7 +45,7 @@ export class Reconciler {
 
   constructor(
     private readonly ctx: Context,
-    /** Called when a call to the runtime has ended, or something was written, and another look is due. */
+    /** Called when another pass is due: after a call to the runtime or a write. */
     private readonly again: () => void,
   ) {
     this.calls = new Calls(ctx, again);
@@ -53,7 +53,7 @@ export class Reconciler {
 
   async pass(term: Term): Promise<void> {
     const { ctx } = this;
-    // What a call does while we look may or may not be in what we see: those sandboxes have to wait for the next look.
+    // The list may or may not show the effect of a call in flight, so the next pass handles its sandbox.
     const unsure = this.calls.underWay;
     const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
     const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
@@ -76,10 +76,10 @@ export class Reconciler {
       recordObservations(ctx, tx, batch),
     );
     await this.write(term, seen.destroyed, async (tx, batch) => markDestroyed(tx, batch, ctx.now()));
-    // What could not be written waits for the next pass: to look again at once would find it just the same.
+    // An immediate pass would fail in the same way.
     if (written > 0) this.again();
     this.lookForIdle(term, running);
-    // What is left belongs to no sandbox of the store: a destroy that was killed after its last write, say.
+    // The store does not know the others: a destroy may have been killed after its last write.
     for (const orphan of holdings.values()) {
       if (this.calls.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
       ctx.log.warn(
@@ -90,12 +90,11 @@ export class Reconciler {
     }
   }
 
-  /** Waits for the calls under way; starts that only wait for an image are abandoned. */
   async close(): Promise<void> {
     await Promise.all([this.calls.close(), this.idleLook]);
   }
 
-  /** Is a call to the runtime under way? A start that is no longer wanted is abandoned. */
+  /** True while a call is in flight. Aborts a start that is no longer wanted. */
   private isBusy({ sandboxId, wanted }: ReconcileRow): boolean {
     if (wanted.status !== 'starting' || wanted.removed) this.calls.abandonStart(sandboxId);
     return this.calls.has(sandboxId);
@@ -187,8 +186,8 @@ export class Reconciler {
   }
 
   /**
-   * Many at once: a transaction for each costs several times as much. Of those of which one cannot be written, each half is
-   * tried by itself, so that one takes few with it. Returns how many were written.
+   * Writes in batches, because transactions are expensive. It splits a failed batch in halves, so that one bad item fails
+   * alone. Returns the number of written items.
    */
   private async write<Item extends SandboxKey>(
     term: Term,
@@ -203,7 +202,7 @@ export class Reconciler {
         await this.inTerm(term, (tx) => work(tx, batch));
         written += batch.length;
       } catch (error) {
-        // Neither is about one of them: the others would fail as well, one after the other. What took too long may wait for the row of one.
+        // These errors would hit the other items too. A time-out may come from one locked row.
         if (error instanceof LeaseLostError || isUnreachable(error)) throw error;
         if (batch.length === 1) this.logFailure(error, batch[0]!);
         else written += await this.write(term, batch, work, Math.ceil(batch.length / 2));
@@ -212,12 +211,11 @@ export class Reconciler {
     return written;
   }
 
-  /** One sandbox that cannot be dealt with must not keep all others from it. */
   private logFailure(error: unknown, { sandboxId }: SandboxKey): void {
     this.ctx.log.error({ err: error, sandboxId }, 'a sandbox could not be reconciled');
   }
 
-  /** A transaction that commits only within the term. */
+  /** Commits only within the term. */
   private async inTerm(term: Term, work: (tx: EventSql) => Promise<void>): Promise<void> {
     await inTransaction(this.ctx.pool, async (tx) => {
       await term.assertHeld(tx);
@@ -225,7 +223,7 @@ export class Reconciler {
     });
   }
 
-  /** Ends a run that has used up its `max_duration_secs`. */
+  /** Ends a run at its `max_duration_secs`. */
   private async expire(term: Term, row: ReconcileRow): Promise<void> {
     const { ctx } = this;
     const { maxDurationSecs, startedAt, wanted } = row;
@@ -234,14 +232,14 @@ export class Reconciler {
     await this.endRun(term, row, 'max_duration_exceeded');
   }
 
-  /** Not waited for: an engine that is slow to say what its sandboxes do must not hold up what else there is to do. */
+  /** Not awaited: a slow engine must not delay the pass. */
   private lookForIdle(term: Term, running: { row: ReconcileRow; held: Holding | undefined }[]): void {
     this.idleLook ??= this.endIdle(term, running)
       .catch((error: unknown) => this.ctx.log.error({ err: error }, 'it cannot be told who is idle'))
       .finally(() => (this.idleLook = undefined));
   }
 
-  /** Ends runs that have done nothing for their `idle_timeout_secs`. */
+  /** Ends runs at their `idle_timeout_secs`. */
   private async endIdle(
     term: Term,
     running: { row: ReconcileRow; held: Holding | undefined }[],
@@ -296,20 +294,20 @@ function observationOf(
   return { orgId, sandboxId, runId, occurrence: 'run_ended', ...nothing };
 }
 
-/** By the convention of shells and container runtimes. */
+/** The convention of shells and container runtimes. */
 const EXIT_HINTS: Record<number, string> = {
   126: 'the command is not executable',
   127: 'there is no such command in the image',
   137: 'it was killed',
 };
 
-/** Why the run was asked to end; undefined when nobody asked. */
+/** The reason for the end; undefined when nobody asked for it. */
 function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
   if (stopReason !== null) return stopReason;
   return wanted.removed ? 'destroyed' : undefined;
 }
 
-/** An exit that was asked for, or with code 0, is in order. */
+/** A requested exit, or one with code 0, is no crash. */
 function exitOf(
   { startedAt, finishedAt: stoppedAt, exit }: Holding,
   asked: string | undefined,

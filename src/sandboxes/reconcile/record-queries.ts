@@ -4,7 +4,6 @@ import { write, type WriteTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import type { LockedSandbox } from '../queries.js';
 
-/** What is known of a sandbox when its run is observed. */
 export type ObservedSandbox = Pick<
   LockedSandbox,
   | 'org_id'
@@ -20,7 +19,7 @@ export type ObservedSandbox = Pick<
   | 'stopped_at'
 > & { changed_at: Instant };
 
-/** Locks these sandboxes, removed ones too, always in the same order. */
+/** Locks in a fixed order, against deadlocks. Removed sandboxes too. */
 export async function lockObserved(
   tx: Sql,
   observed: readonly { orgId: string; sandboxId: string }[],
@@ -39,7 +38,7 @@ export async function lockObserved(
   return rows;
 }
 
-/** Writes what became of sandboxes that the transaction has locked. */
+/** The transaction has locked the rows. */
 export async function writeObserved(
   target: WriteTarget,
   sandboxes: readonly ObservedSandbox[],
@@ -65,7 +64,7 @@ export async function writeObserved(
   );
 }
 
-/** Notes that nothing is left of removed sandboxes. */
+/** The worker holds nothing of these removed sandboxes. */
 export async function markDestroyed(
   sql: Sql,
   sandboxes: readonly { orgId: string; sandboxId: string }[],

@@ -14,36 +14,35 @@ import { admittedRun } from '../request-run.js';
 import { TRANSITIONS, type Occurrence } from '../state.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 
-/** What the runtime's record says of one run. */
+/** The runtime's record of one run. */
 export interface Observation {
   orgId: string;
   sandboxId: string;
   runId: string;
   occurrence: Occurrence;
-  /** From the runtime's record; null when the run never started. */
+  /** Null: the run never started. */
   startedAt: Instant | null;
   stoppedAt: Instant | null;
-  /** Why it ended: a word for machines. */
+  /** The reason for its end, as a code. */
   reason: string | null;
-  /** Why it failed: a sentence for people. */
+  /** The reason for its failure, as a sentence. */
   message: string | null;
   exit: Exit | null;
 }
 
 type RunEvent = NewEvent<`sandbox_${'started' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
 
-/** What becomes of a sandbox and its run. */
 interface Recorded {
   sandbox: ObservedSandbox;
   run: RunTimes;
   events: RunEvent[];
-  /** The run that was admitted to follow, where this one has ended. */
+  /** The run that follows. */
   next?: NewRun;
 }
 
 /**
- * Writes down what the runtime recorded of runs, one of a sandbox: run, status and audit event in the transaction `tx`. An
- * observation that was written before, or that is of an older run, changes nothing.
+ * Writes the observations with their audit events in the transaction `tx`. A repeated observation, or one of an older run,
+ * has no effect.
  */
 export async function recordObservations(
   ctx: Pick<Context, 'now'>,
@@ -51,9 +50,9 @@ export async function recordObservations(
   observations: readonly Observation[],
 ): Promise<void> {
   const sandboxes = new Map((await lockObserved(tx, observations)).map((row) => [keyOf(row), row]));
-  // Not before the sandboxes are held: whoever starts or ends a run holds its sandbox.
+  // After the sandboxes are locked: every change of a run locks its sandbox.
   const runs = new Map((await readRunTimes(tx, observations)).map((row) => [keyOf(row), row]));
-  // One time for all, so that no clock that is set back puts the end of a run before its start.
+  // One time for all, so that a clock that is set back cannot order an end before its start.
   const at = ctx.now();
   const recorded: Recorded[] = [];
   const started: Observation[] = [];
@@ -65,7 +64,7 @@ export async function recordObservations(
     const opened = startOf({ sandbox, run, events: [] }, observation, at);
     if (opened) started.push(observation);
     const current = opened ?? { sandbox, run, events: [] };
-    // Also of a run whose end is seen at the same time: what has started is in the audit trail before it ends.
+    // An end seen together with the start has both events.
     const ended = observation.occurrence === 'run_started' ? undefined : endOf(current, observation, at);
     const last = ended ?? opened;
     if (last) recorded.push(followed(last, at));
@@ -80,7 +79,7 @@ export async function recordObservations(
     batch,
     recorded.map(({ sandbox }) => sandbox),
   );
-  // The image is there: what it took to get it was for this once.
+  // The image is there, so the registry credentials are no longer needed.
   if (started.length > 0) await deleteSecretsOf(batch, started, REGISTRY);
   await recordEvents(
     batch,
@@ -91,13 +90,13 @@ export async function recordObservations(
     recorded.map(({ sandbox }) => sandbox.id),
   );
   await batch.send();
-  // Not before the end of the one that it follows is written: a sandbox has one open run at most.
+  // After the end of the previous run: a sandbox has at most one open run.
   const next = new WriteBatch(tx);
   for (const { next: run } of recorded) if (run) await insertRun(next, run);
   await next.send();
 }
 
-/** Begins the run that was admitted to follow, when the one under way has ended. */
+/** Begins the admitted run that follows an ended one. */
 function followed(recorded: Recorded, at: Instant): Recorded {
   const { sandbox, events } = recorded;
   if (sandbox.status !== 'stopped' || sandbox.next_run === null || sandbox.removed_at) return recorded;
@@ -105,7 +104,7 @@ function followed(recorded: Recorded, at: Instant): Recorded {
   return { ...recorded, sandbox: { ...sandbox, ...admitted }, events: [...events, event], next: run };
 }
 
-/** Undefined for a run that is open or closed already: it stays as it is. */
+/** Undefined when the run has a start or an end already. */
 function startOf(
   { sandbox, run, events }: Recorded,
   { startedAt }: Observation,
@@ -138,7 +137,7 @@ function startOf(
   };
 }
 
-/** Undefined for one that is closed already. */
+/** Undefined when the run has an end already. */
 function endOf(
   { sandbox, run, events }: Recorded,
   observation: Observation,
@@ -148,7 +147,7 @@ function endOf(
   const outcome = sandbox.removed_at ? 'gone' : TRANSITIONS[sandbox.status][occurrence];
   if (outcome === 'same' || run.end_reason !== null) return undefined;
   const reason = observation.reason ?? occurrence;
-  // Of a run whose record has no end it is known until when it was seen. One that never started has neither.
+  // Without a recorded end, the time at which the run was last seen counts.
   const stoppedAt = latest(run.started_at, observation.stoppedAt ?? run.seen_at);
   const ended = outcome === 'stopped' || outcome === 'failed' ? outcome : null;
   const event: RunEvent = {

@@ -7,11 +7,9 @@ import { detachSandboxes, lockSandboxesOn } from './queries.js';
 import { recordObservations, type Observation } from './record.js';
 
 /**
- * Gives up a worker whose machine does not return. Its running sandboxes become `failed`, with the run closed at the time
- * it was last seen. Their disks are lost, and they can start on another worker. A machine that does return destroys its
- * sandboxes. Throws ExplainedError while a process holds the lease of the worker.
- *
- * Returns the number of its sandboxes, or undefined without such a worker.
+ * Gives up a worker whose machine does not return. Its running sandboxes become `failed`; their runs end at the time they
+ * were last seen. Their disks are lost. Throws ExplainedError while a process holds the lease. Returns the number of its
+ * sandboxes.
  */
 export async function removeWorker(pool: Pool, id: string): Promise<number | undefined> {
   return inTransaction(

@@ -1,4 +1,4 @@
-/** Mounts: what is asked for, and what is shown (contract section 2.2). The shown ones have no host path and no volume id. */
+/** Mounts of requests and of answers (contract section 2.2). Answers have no host path and no volume id. */
 import { Type, type Static } from 'typebox';
 import { Int32, Named, Nullable, Variants, Words } from '../../http/schema.js';
 

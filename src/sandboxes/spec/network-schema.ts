@@ -1,4 +1,4 @@
-/** The network part of a sandbox: what is asked for, and what is shown (contract section 2.2). */
+/** The network of requests and of answers (contract section 2.2). */
 import { Type, type Static } from 'typebox';
 import {
   AnyObject,
@@ -92,7 +92,7 @@ const NetworkPolicy = Named(
 );
 export type NetworkPolicy = Static<typeof NetworkPolicy>;
 
-// In both.
+// Requests and answers:
 
 const PublishedPort = Named(
   'PublishedPortSpec',
@@ -187,7 +187,7 @@ const TlsConfig = Named(
   'The interception of TLS connections of a sandbox.',
 );
 
-// What is asked for.
+// Requests:
 
 const HostPattern = Variants(
   'type',
@@ -343,7 +343,7 @@ export const NetworkRequest = Named(
 export type NetworkRequest = Static<typeof NetworkRequest>;
 export type SecretEntry = Static<typeof SecretEntry>;
 
-// What is shown.
+// Answers:
 
 const SandboxSecret = Named(
   'SandboxSecretResponse',

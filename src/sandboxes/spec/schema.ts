@@ -113,7 +113,7 @@ const rlimitValues = {
   hard: Uint64({ description: 'The ceiling of `soft`. 18446744073709551615 is no limit.' }),
 };
 
-// What is shown.
+// Answers:
 
 export const SandboxSpec = Named(
   'SandboxSpecResponse',
@@ -184,7 +184,7 @@ export const SandboxSpec = Named(
 );
 export type SandboxSpec = Static<typeof SandboxSpec>;
 
-// What is asked for.
+// Requests:
 
 const guestPath = (description: string) => Type.String({ description });
 const mode = Type.Optional(
@@ -278,7 +278,7 @@ const RegistrySelection = Variants(
   { title: 'RegistrySelection', description: 'The credentials with which the image is pulled.' },
 );
 
-/** In the order of the numbers that Linux gives them. */
+/** In the order of Linux's numbers. */
 export const RLIMIT_NAMES = [
   ...(['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'] as const),
   ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),

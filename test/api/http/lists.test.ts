@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { insertEvent } from '../../../src/audit/events/queries.js';
 import type { Sql } from '../../../src/db/pool.js';
 import { instantFromMicros, microsOf, shortInstant } from '../../../src/lib/instant.js';
-import { listSandboxes, positionOf, walking, type Sort } from '../../../src/sandboxes/list-queries.js';
+import { listSandboxes, positionOf, mergingLabels, type Sort } from '../../../src/sandboxes/list-queries.js';
 import type { SandboxStatus } from '../../../src/sandboxes/spec/schema.js';
 import type { Client } from '../../support/client.js';
 import { dropEvents } from '../../support/event-log.js';
@@ -164,7 +164,7 @@ describe('sandboxes', () => {
             const { pool } = service.ctx;
             const [one, other] = await Promise.all([
               list(pool, false),
-              walking(pool, (tx) => list(tx, true)),
+              mergingLabels(pool, (tx) => list(tx, true)),
             ]);
             expect(other).toEqual(one);
             more = one.length === limit;

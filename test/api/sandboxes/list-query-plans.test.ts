@@ -5,7 +5,7 @@ import {
   COUNTED,
   countLabels,
   listSandboxes,
-  walking,
+  mergingLabels,
   type SandboxFilter,
 } from '../../../src/sandboxes/list-queries.js';
 import { readSandbox, readSandboxes } from '../../../src/sandboxes/queries.js';
@@ -242,7 +242,7 @@ describe(`with ${SANDBOXES} sandboxes`, () => {
       'are merged in step: %s, %s',
       async (name, how) => {
         const { text, values } = await statementOf(walks[name]!);
-        const explained = await walking(requests.of(client.org.id).pool, async (tx) => {
+        const explained = await mergingLabels(requests.of(client.org.id).pool, async (tx) => {
           await tx.query(
             `set local plan_cache_mode = force_${how === 'prepared' ? 'generic' : 'custom'}_plan`,
           );
