@@ -46,7 +46,7 @@ const ctx: ServiceContext = {
 const app = await buildApp(ctx, {
   ...(arm === 'no authentication'
     ? {
-        doorOf: async () =>
+        makeAuthentication: async () =>
           Promise.resolve(async (request) => {
             request.caller = { orgId, actor: operator('bench'), access: FULL_ACCESS };
             return Promise.resolve();

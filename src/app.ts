@@ -1,5 +1,5 @@
-import { makeDoor } from './access/authenticate.js';
-import { giveContexts } from './access/request-context.js';
+import { makeAuthenticationHook } from './access/authenticate.js';
+import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
@@ -54,7 +54,9 @@ const EXAMPLES = {
 /** Registers every route. The bench replaces `doorOf` to measure the cost of authentication. */
 export async function buildApp(
   ctx: ServiceContext,
-  { doorOf = makeDoor }: { doorOf?: typeof makeDoor } = {},
+  {
+    makeAuthentication = makeAuthenticationHook,
+  }: { makeAuthentication?: typeof makeAuthenticationHook } = {},
 ): Promise<App> {
   const app = makeServer(ctx.log, ctx.settings);
   const routes = new Map<string, Set<string>>();
@@ -68,8 +70,8 @@ export async function buildApp(
   landingRoute(app);
   healthRoutes(app, ctx);
   await app.register(async (api) => {
-    api.addHook('onRequest', await doorOf(api, ctx));
-    giveContexts(api, ctx);
+    api.addHook('onRequest', await makeAuthentication(api, ctx));
+    addRequestContexts(api, ctx);
     // Unknown query parameters are refused, also where a route has none.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);

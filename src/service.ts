@@ -34,7 +34,7 @@ import { checkKeys } from './secrets/secrets.js';
 import { settingsOf, webhookSettings } from './settings.js';
 import { notePriceBook } from './usage/price-book-change.js';
 import { VolumeStore } from './volumes/storage/store.js';
-import { noteReach } from './webhooks/served-reach.js';
+import { saveDestinationPolicy } from './webhooks/destination-policy.js';
 import { startWorker } from './worker.js';
 
 /** Orchestrators commonly kill a process 30 seconds after they ask it to stop. */
@@ -262,7 +262,7 @@ async function openVolumes({ volumesDir }: ServiceOptions): Promise<VolumeStore>
 /** Commands judge addresses by the note; the service does not need it. */
 function noteReachFor(options: ServiceOptions, log: Logger): void {
   try {
-    noteReach(options.dataDir, webhookSettings(options).reach);
+    saveDestinationPolicy(options.dataDir, webhookSettings(options).reach);
   } catch (error) {
     log.warn({ err: error }, 'cannot store the reach of webhooks for commands');
   }

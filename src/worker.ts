@@ -3,7 +3,7 @@ import { startSealing } from './audit/log/seal-loop.js';
 import { enforceWithClockCheck } from './audit/retention/enforce.js';
 import type { WorkerContext } from './context.js';
 import { forgetKeys } from './idempotency/jobs.js';
-import { endKeys } from './keys/jobs.js';
+import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { placeWaiting } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
@@ -61,7 +61,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(forgetKeys, FORGET_KEYS_EVERY_MS),
-    job(endKeys, SWEEP_EVERY_MS),
+    job(recordExpiredKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),
     job(enforceWithClockCheck, EVENT_MONTHS_EVERY_MS),

@@ -19,7 +19,7 @@ import { now } from '../../src/lib/instant.js';
 import { makeLog } from '../../src/lib/log.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { createOrg } from '../../src/orgs/create.js';
-import { foldCounts } from '../../src/quotas/queries.js';
+import { compactCounts } from '../../src/quotas/queries.js';
 import { setQuotas } from '../../src/quotas/set.js';
 import { SimulatedRuntime } from '../../src/runtimes/simulated/runtime.js';
 import { create } from '../../src/sandboxes/create.js';
@@ -87,7 +87,7 @@ export async function pgbench({ program, clients, seconds }: PgbenchOptions): Pr
 /** As those do who create: else each adds up all that were made before it. */
 async function foldWhile({ pool }: Store, orgId: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    await foldCounts(pool, orgId);
+    await compactCounts(pool, orgId);
     await sleep(FOLD_EVERY_MS, signal);
   }
 }

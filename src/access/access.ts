@@ -1,20 +1,19 @@
 import type { Instant } from '../lib/instant.js';
 import type { Scope } from './scopes.js';
 
-/** What a key opens. */
+/** What a key may do. */
 export interface Access {
   scopes: readonly Scope[];
-  /** Only sandboxes that have all of these. Of a key that is narrowed to none: empty. */
+  /** The key applies only to sandboxes with all of these labels. Empty: to everything. */
   labels: Readonly<Record<string, string>>;
-  /** Only from these networks; from everywhere when empty. */
+  /** The networks from which the key is accepted. Empty: from everywhere. */
   cidrs: readonly string[];
-  /** Only until then; null is for ever. */
+  /** Null: never. */
   expiresAt: Instant | null;
-  /** Asked for with a secret that was replaced and works on for a while. */
+  /** Whether the request used a replaced secret, which stays valid for a while. */
   replaced: boolean;
 }
 
-/** Everything in the organization, as the first key has it. */
 export const FULL_ACCESS: Access = {
   scopes: ['org:admin'],
   labels: {},

@@ -2,44 +2,45 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { ApiError, type Details } from '../http/errors.js';
 import type { App } from '../http/route.js';
-import { includesAddress } from '../lib/cidr.js';
+import { CidrSet } from '../lib/cidr.js';
 import type { Access } from './access.js';
 import { KeyCache } from './key-cache.js';
-import { deadBecause } from './key-lookup.js';
+import { refusalReasonOf } from './key-lookup.js';
 import { accessOf } from './key-queries.js';
 import { KeyUses } from './key-uses.js';
 import { makeLimits } from './rate-limit.js';
 import { requireScope } from './required-scope.js';
-import { watchOpenAnswers } from './revocation.js';
+import { makeRevocationWatch } from './revocation-watch.js';
 import { covers } from './scopes.js';
 
 /**
- * The door of the API, to be passed by every request before anything else of it is looked at: whose key it is, whether it is
- * taken from this address and at this rate, and whether it has the scope of the route. A key that is malformed, unknown, expired
- * or revoked gets one answer; a request without a key is also shown which header is missing.
+ * Makes the `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the address
+ * of the client, the rate and the scope of the route. A malformed, unknown, expired or revoked key gets the same answer; a
+ * request without a key is also told the missing header.
  */
-export async function makeDoor(
+export async function makeAuthenticationHook(
   app: App,
   ctx: Context,
 ): Promise<(request: FastifyRequest, reply: FastifyReply) => Promise<void>> {
   const keys = new KeyCache(ctx.pool, ctx.changes);
   const uses = new KeyUses(ctx);
   const limits = await makeLimits(app, ctx.settings);
-  const answers = watchOpenAnswers(ctx);
-  // Who revoked a key over this process finds it refused at once, whenever the notification comes.
+  const revocations = makeRevocationWatch(ctx);
+  const isAllowedAddress = makeAddressCheck();
+  // This process refuses a key that it has just revoked without waiting for the notification.
   app.addHook('onRoute', (route) => {
     if (route.schema?.scope !== 'keys:write') return;
     route.onSend = (_request, reply, _payload, done) => {
-      if (reply.statusCode < 300) keys.forget();
+      if (reply.statusCode < 300) keys.invalidate();
       done();
     };
   });
   app.addHook('onResponse', (_request, reply, done) => {
-    answers.done(reply);
+    revocations.unwatch(reply);
     done();
   });
   app.addHook('onClose', async () => {
-    answers.close();
+    revocations.close();
     keys.close();
     await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
   });
@@ -47,14 +48,14 @@ export async function makeDoor(
   return async (request, reply) => {
     const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
     const secret = match?.[1] ?? '';
-    // Of the socket, which forgets it when it is closed.
+    // A closed socket has no address.
     const { ip }: { ip: string | undefined } = request;
-    const key = keys.remembered(secret) ?? (await keys.find(secret));
+    const key = keys.cached(secret) ?? (await keys.find(secret));
     const at = ctx.now();
-    const dead = key && deadBecause(key, at);
-    if (!key || dead !== undefined) {
-      if (key && dead !== undefined) uses.refused(key, dead);
-      await limits.ofFailures(request);
+    const reason = key && refusalReasonOf(key, at);
+    if (!key || reason !== undefined) {
+      if (key && reason !== undefined) uses.recordRefusal(key, reason);
+      await limits.countFailure(request);
       throw match ? invalidKey() : missingKey();
     }
     const access = accessOf(key);
@@ -64,37 +65,43 @@ export async function makeDoor(
       access,
       key,
     };
-    if (!isNear(access, ip)) {
-      uses.refused(key, 'address');
-      await limits.ofFailures(request);
+    if (!isAllowedAddress(access, ip)) {
+      uses.recordRefusal(key, 'address');
+      await limits.countFailure(request);
       throw new ApiError('address_not_allowed');
     }
-    await limits.ofKey(request, reply);
+    await limits.countRequest(request, reply);
     const scope = request.routeOptions.schema!.scope!;
-    if (!covers(access.scopes, scope)) uses.refused(key, 'scope');
+    if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
     requireScope(request.caller, scope);
-    uses.used(key, at);
-    // What ends keys asks again itself (keys/lock-caller-key.ts), and must not cut off its own answer: the new secret is nowhere else.
+    uses.recordUse(key, at);
+    // An operation that ends keys checks the key again itself (keys/lock-caller-key.ts). The watch must not cut its response
+    // off: only that response has the new secret.
     if (scope === 'keys:write') return;
-    answers.watch(reply, async () => {
-      const now = await keys.find(secret);
-      if (!now || deadBecause(now, ctx.now()) !== undefined) return false;
-      return isNear(accessOf(now), ip) && covers(now.scopes, scope);
+    revocations.watch(reply, async () => {
+      const current = await keys.find(secret);
+      if (!current || refusalReasonOf(current, ctx.now()) !== undefined) return false;
+      return isAllowedAddress(accessOf(current), ip) && covers(current.scopes, scope);
     });
   };
 }
 
-/** `ip`: of a socket that is closed there is none. */
-function isNear({ cidrs }: Access, ip: string | undefined): boolean {
-  return cidrs.length === 0 || (ip !== undefined && includesAddress(cidrs, ip));
+function makeAddressCheck(): (access: Access, ip: string | undefined) => boolean {
+  const sets = new WeakMap<readonly string[], CidrSet>();
+  return ({ cidrs }, ip) => {
+    if (cidrs.length === 0) return true;
+    const set = sets.get(cidrs) ?? new CidrSet(cidrs);
+    sets.set(cidrs, set);
+    return ip !== undefined && set.includes(ip);
+  };
 }
 
-/** One answer for every key that is not taken, whatever is wrong with it. */
+/** The same error for every key that is refused, whatever the reason. */
 export function invalidKey(details: Details | null = null): ApiError {
   return new ApiError('invalid_api_key', undefined, details, { headers: { 'www-authenticate': 'Bearer' } });
 }
 
-/** The same answer with the header that carries the key: a request without a key learns nothing of any key from it. */
+/** The same error with the expected header. It reveals nothing about any key. */
 function missingKey(): ApiError {
   return invalidKey({ header: 'Authorization', expected: 'Bearer <API key>' });
 }

@@ -3,13 +3,12 @@ import type { EventActor } from '../audit/events/schema.js';
 import type { Access } from './access.js';
 import type { SecretRow } from './key-queries.js';
 
-/** Whose request it is. Everything an operation touches is looked up under `orgId`. */
+/** The authenticated caller of a request. Operations select every row by `orgId`. */
 export interface Caller {
   orgId: string;
   actor: EventActor;
-  /** What its key opens. */
   access: Access;
-  /** With which of its secrets it was asked. */
+  /** The key and the secret of it that the request used. */
   key?: Pick<SecretRow, 'id' | 'secret_prefix' | 'hash'>;
 }
 
@@ -19,7 +18,6 @@ declare module 'fastify' {
   }
 }
 
-/** The caller of a request that has passed the door. */
 export function callerOf(request: FastifyRequest): Caller {
   if (!request.caller) throw new Error('the route was called without authentication');
   return request.caller;

@@ -6,28 +6,27 @@ import type { SecretRow } from './key-queries.js';
 import { hashTextOf, isWellFormedKey } from './key-secret.js';
 
 /**
- * The longest a key is remembered, in milliseconds: were a notification lost although the connection for them stands, a
- * revoked key is still refused within a second.
+ * The longest time that a key is cached, in milliseconds. If a notification is lost on a live connection, the service still
+ * refuses a revoked key within a second.
  */
-const REMEMBER_MS = 900;
-const MOST = 10_000;
+const TTL_MS = 900;
+const MAX_ENTRIES = 10_000;
 /**
- * How many looks at the database are under way at once, and of how many keys each. Whoever makes keys up, and from wherever,
- * takes no more of the connections that all else needs, and holds a good key up for no longer than a look takes.
+ * How many lookups run at once, and the most keys of each. Clients with made-up keys thus take few database connections, and
+ * delay a valid key by one lookup at most.
  */
-const LOOKS = { atOnce: 4, most: 200 };
+const LOOKUPS = { concurrency: 4, maxBatch: 200 };
 
 /**
- * Finds keys, and remembers those it found for a moment: a client that polls costs one look at the database a second.
- * Every change of any key makes it forget all (migrations/0007_keys.sql announces it), and while the connection for
- * notifications is down nothing is remembered.
+ * Finds keys and caches them for a moment, so that a client that polls costs one lookup a second. A notification of any
+ * changed key empties the cache (migrations/0007_keys.sql). Nothing is cached while the connection for notifications is down.
  */
 export class KeyCache {
-  /** By the hash: nobody who reads the memory of the service gets the keys from here. */
-  private readonly found = new Map<string, { key: SecretRow; generation: number; until: number }>();
-  /** Looks at the database that are under way, of this generation. */
-  private readonly looking = new Map<string, { at: number; key: Promise<SecretRow | undefined> }>();
-  /** Grows with every change: what was read before it is not used after it. */
+  /** By hash, so that the memory of the service reveals no keys. */
+  private readonly entries = new Map<string, { key: SecretRow; generation: number; until: number }>();
+  /** The lookups of this generation that are in flight. */
+  private readonly inFlight = new Map<string, { at: number; key: Promise<SecretRow | undefined> }>();
+  /** Every change increments it. An entry of an earlier generation is stale. */
   private generation = 0;
   private readonly findKey: (secret: string) => Promise<SecretRow | undefined>;
   private readonly unsubscribe: () => void;
@@ -36,50 +35,50 @@ export class KeyCache {
     sql: Sql,
     private readonly changes: Changes,
   ) {
-    this.findKey = inBatches((secrets: readonly string[]) => findKeys(sql, secrets), LOOKS);
-    this.unsubscribe = changes.subscribe(undefined, () => this.forget(), 'key');
+    this.findKey = inBatches((secrets: readonly string[]) => findKeys(sql, secrets), LOOKUPS);
+    this.unsubscribe = changes.subscribe(undefined, () => this.invalidate(), 'key');
   }
 
-  /** The same as `find`, when it can be told at once. */
-  remembered(secret: string): SecretRow | undefined {
-    const known = this.found.get(hashTextOf(secret));
-    if (known?.generation !== this.generation || known.until <= performance.now() || !this.changes.live) {
+  /** The key from the cache, without waiting. */
+  cached(secret: string): SecretRow | undefined {
+    const entry = this.entries.get(hashTextOf(secret));
+    if (entry?.generation !== this.generation || entry.until <= performance.now() || !this.changes.live) {
       return undefined;
     }
-    return known.key;
+    return entry.key;
   }
 
-  /** The key that a secret is of, in whatever state; undefined for every kind of text that is no secret alike. */
+  /** The key of a secret, also an expired or revoked one. */
   async find(secret: string): Promise<SecretRow | undefined> {
     if (!isWellFormedKey(secret)) return undefined;
-    const known = this.remembered(secret);
-    if (known) return known;
-    const place = hashTextOf(secret);
+    const cached = this.cached(secret);
+    if (cached) return cached;
+    const hash = hashTextOf(secret);
     const at = performance.now();
-    const under = this.looking.get(place);
-    if (under && under.at + REMEMBER_MS > at && this.changes.live) return under.key;
-    const key = this.look(secret, place, at).finally(() => {
-      if (this.looking.get(place)?.key === key) this.looking.delete(place);
+    const lookup = this.inFlight.get(hash);
+    if (lookup && lookup.at + TTL_MS > at && this.changes.live) return lookup.key;
+    const key = this.load(secret, hash, at).finally(() => {
+      if (this.inFlight.get(hash)?.key === key) this.inFlight.delete(hash);
     });
-    this.looking.set(place, { at, key });
+    this.inFlight.set(hash, { at, key });
     return key;
   }
 
-  forget(): void {
+  invalidate(): void {
     this.generation += 1;
-    this.looking.clear();
+    this.inFlight.clear();
   }
 
   close(): void {
     this.unsubscribe();
   }
 
-  private async look(secret: string, place: string, at: number): Promise<SecretRow | undefined> {
+  private async load(secret: string, hash: string, at: number): Promise<SecretRow | undefined> {
     const { generation } = this;
     const key = await this.findKey(secret);
     if (key) {
-      if (this.found.size >= MOST) this.found.clear();
-      this.found.set(place, { key, generation, until: this.changes.live ? at + REMEMBER_MS : at });
+      if (this.entries.size >= MAX_ENTRIES) this.entries.clear();
+      this.entries.set(hash, { key, generation, until: this.changes.live ? at + TTL_MS : at });
     }
     return key;
   }

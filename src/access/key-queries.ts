@@ -8,7 +8,7 @@ export interface KeyRow {
   org_id: string;
   id: string;
   name: string;
-  /** Of its newest secret. */
+  /** The prefix of the newest secret. */
   prefix: string;
   scopes: Scope[];
   labels: Record<string, string>;
@@ -27,7 +27,6 @@ export const KEY_COLUMNS = `org_id, id, name, prefix, scopes, labels, cidrs, exp
   revoked_at`;
 export const K_COLUMNS = KEY_COLUMNS.replace(/\w+/g, 'k.$&');
 
-/** `until`: of a secret that was replaced. */
 export function accessOf({
   scopes,
   labels,
@@ -38,13 +37,10 @@ export function accessOf({
   return { scopes, labels, cidrs, expiresAt: expires_at, replaced: until !== null };
 }
 
-/** A key and one of its secrets. `until`: of a secret that was replaced, when it stops working. */
+/** A key and one of its secrets. `until`: when a replaced secret stops working. */
 export type SecretRow = KeyRow & { secret_prefix: string; hash: Buffer; until: Instant | null };
 
-/**
- * The keys, revoked and expired ones too, that have a secret with one of these prefixes. The one question that names no
- * organization: it is what tells which it is.
- */
+/** Finds secrets by prefix, also of expired and revoked keys. No query is bound to an organization before this one. */
 export async function findSecrets(sql: Sql, prefixes: readonly string[]): Promise<SecretRow[]> {
   const { rows } = await sql.query<SecretRow & Row>(
     `select ${K_COLUMNS}, k.prefix as secret_prefix, k.hash, null::timestamptz as until from api_keys k
@@ -71,7 +67,7 @@ export interface KeyName {
   prefix: string;
 }
 
-/** Writes when keys were last used, where that is a minute or more after what is written. Returns those used first. */
+/** Updates the last use of keys, unless the stored one is less than a minute older. Returns keys used for the first time. */
 export async function setUsed(sql: Sql, uses: readonly KeyUse[]): Promise<(KeyName & { at: Instant })[]> {
   const { rows } = await sql.query<KeyName & { at: Instant; first: boolean } & Record<string, unknown>>(
     `with used as (
@@ -93,7 +89,7 @@ export async function setUsed(sql: Sql, uses: readonly KeyUse[]): Promise<(KeyNa
   return rows.filter(({ first }) => first);
 }
 
-/** False when it was written less than an hour ago that the key is refused often. */
+/** Undefined if frequent refusals of the key were recorded less than an hour ago. */
 export async function setRefusalsRecorded(
   sql: Sql,
   orgId: string,

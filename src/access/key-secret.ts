@@ -6,19 +6,19 @@ const SCHEME = 'skp_';
 const RANDOM_LENGTH = 32;
 const CHECKSUM_LENGTH = 6;
 const PATTERN = /^skp_[0-9A-Za-z]{38}$/;
-/** Characters by which a key is found and recognised; the others stay unknown. */
+/** These characters are stored and shown; the others are not. */
 const PREFIX_LENGTH = 12;
 
 /**
- * Makes an API key: `skp_`, 32 random base62 characters (190 bits), and the CRC-32 of all that in 6 base62 characters,
- * by which a mistyped or made-up key is refused without asking the database, and found by secret scanners.
+ * Makes an API key: `skp_`, 32 random base62 characters (190 bits), and their CRC-32 in 6 base62 characters. By the checksum the
+ * service refuses mistyped keys without a query, and secret scanners recognize keys.
  */
 export function makeKey(): string {
   const body = SCHEME + randomBase62(RANDOM_LENGTH);
   return body + checksum(body);
 }
 
-/** Could this be a key? Says nothing of whether it is one. */
+/** Checks the form and the checksum. */
 export function isWellFormedKey(key: string): boolean {
   return PATTERN.test(key) && checksum(key.slice(0, -CHECKSUM_LENGTH)) === key.slice(-CHECKSUM_LENGTH);
 }
@@ -27,12 +27,12 @@ export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_LENGTH);
 }
 
-/** What is stored instead of the key. A fast hash is right here: there is no guessing 190 random bits. */
+/** The stored hash. A fast function suffices, because 190 random bits cannot be guessed. */
 export function hashOf(key: string): Buffer {
   return hash('sha256', key, 'buffer');
 }
 
-/** The same as text, which takes a third of the time: to find it by. */
+/** The hash as text, for use as a map key. It takes a third of the time of a Buffer. */
 export function hashTextOf(key: string): string {
   return hash('sha256', key, 'base64');
 }

@@ -6,28 +6,24 @@ import type { Instant } from '../lib/instant.js';
 import { startLoop, type Loop } from '../lib/loop.js';
 import { setRefusalsRecorded, setUsed, type KeyUse } from './key-queries.js';
 
-/** What is known of a key when it is used or refused. */
-type Known = Pick<KeyUse, 'org_id' | 'id'>;
+type KeyId = Pick<KeyUse, 'org_id' | 'id'>;
 export type RefusalReason = 'revoked' | 'expired' | 'address' | 'scope';
 
-/** Between two notes of the use of a key, and the time in which refusals are counted, in milliseconds. */
+/** The interval between two writes for one key, and the window in which refusals are counted, in milliseconds. */
 const MINUTE_MS = 60_000;
-/** So many refusals in a minute are often. */
-const OFTEN = 20;
+/** This many refusals in a window are recorded as an event. */
+const FREQUENT_REFUSALS = 20;
 
-interface Refusals extends Known {
+interface Refusals extends KeyId {
   since: number;
   count: number;
   reasons: Set<RefusalReason>;
 }
 
-/**
- * Which keys are used and refused, written down off the path of requests. What a killed process had not written yet is lost:
- * it is at most a minute of `last_used_at`.
- */
+/** Records uses and refusals of keys in the background. A process that is killed loses at most a minute of `last_used_at`. */
 export class KeyUses {
   private readonly pending = new Map<string, KeyUse>();
-  /** When this process last wrote the use of a key. */
+  /** When this process last wrote the use of each key. */
   private readonly written = new Map<string, number>();
   private readonly refusals = new Map<string, Refusals>();
   private readonly loop: Loop;
@@ -35,15 +31,15 @@ export class KeyUses {
   constructor(private readonly ctx: Context) {
     this.loop = startLoop(() => this.write({ all: false }), {
       intervalMs: ctx.settings.keyUseWriteMs,
-      onError: (error) => ctx.log.warn({ err: error }, 'the use of keys could not be written'),
+      onError: (error) => ctx.log.warn({ err: error }, 'writing the use of keys failed'),
     });
   }
 
-  used({ org_id, id }: Known, at: Instant): void {
+  recordUse({ org_id, id }: KeyId, at: Instant): void {
     this.pending.set(id, { org_id, id, at });
   }
 
-  refused({ org_id, id }: Known, reason: RefusalReason): void {
+  recordRefusal({ org_id, id }: KeyId, reason: RefusalReason): void {
     const now = performance.now();
     const known = this.refusals.get(id);
     const refusals =
@@ -55,7 +51,7 @@ export class KeyUses {
     this.refusals.set(id, refusals);
   }
 
-  /** Writes what there is, and ends. */
+  /** Writes everything that is pending, then stops. */
   async close(): Promise<void> {
     await this.loop.stop();
     await this.write({ all: true });
@@ -71,7 +67,7 @@ export class KeyUses {
         this.written.set(id, now);
       }
       await this.writeUses(due).catch((error: unknown) => {
-        // It is tried again; what came meanwhile is newer.
+        // Retry with the next write. A use that was added meanwhile is newer.
         for (const use of due) {
           this.written.delete(use.id);
           if (!this.pending.has(use.id)) this.pending.set(use.id, use);
@@ -81,8 +77,8 @@ export class KeyUses {
     }
     for (const [id, refusals] of this.refusals) {
       const over = all || now - refusals.since >= MINUTE_MS;
-      if (refusals.count < OFTEN && !over) continue;
-      if (refusals.count >= OFTEN) await this.writeRefusals(refusals);
+      if (refusals.count < FREQUENT_REFUSALS && !over) continue;
+      if (refusals.count >= FREQUENT_REFUSALS) await this.writeRefusals(refusals);
       this.refusals.delete(id);
     }
   }

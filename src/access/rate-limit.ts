@@ -3,28 +3,25 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { actorId } from '../audit/events/actor.js';
 import { ApiError } from '../http/errors.js';
 import type { App } from '../http/route.js';
-import { plainAddress } from '../lib/cidr.js';
+import { normalizeAddress } from '../lib/cidr.js';
 import type { Settings } from '../settings.js';
 import { callerOf } from './caller.js';
 
 const KEY_WINDOW_SECS = 10;
 const ADDRESS_WINDOW_SECS = 60;
-/** How many keys and addresses are counted at once; of more, the longest unseen are forgotten. */
-const ROOM = { cache: 20_000 };
+/** The most keys, and the most addresses, that are counted. Beyond that the least recently seen are evicted. */
+const MAX_COUNTED = { cache: 20_000 };
 
 export interface Limits {
-  /** Counts a request of a key. Throws `rate_limited` when there were too many. */
-  ofKey(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /**
-   * Counts a request without a key that opens something. Throws `rate_limited` when there were too many of its address; of
-   * IPv6, of the 64 bits that a customer is given.
-   */
-  ofFailures(request: FastifyRequest): Promise<void>;
+  /** Counts a request by its key. Throws `rate_limited`. */
+  countRequest(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a failed authentication by address, or by IPv6 network of 64 bits. Throws `rate_limited`. */
+  countFailure(request: FastifyRequest): Promise<void>;
 }
 
 /**
- * Limits for the requests of a key and for the failures of an address, by the fields `RateLimit` and `RateLimit-Policy`
- * (draft-ietf-httpapi-ratelimit-headers). Each process counts for itself: several let through as many times more.
+ * Limits the requests of a key and the failed authentications of an address. Responses have the fields `RateLimit` and
+ * `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers). Every process counts separately.
  */
 export async function makeLimits(
   app: App,
@@ -35,20 +32,20 @@ export async function makeLimits(
   const countKey = app.createRateLimit({
     max: quota,
     timeWindow: KEY_WINDOW_SECS * 1000,
-    ...ROOM,
+    ...MAX_COUNTED,
     keyGenerator: (request) => actorId(callerOf(request).actor),
   });
   const countFailure = app.createRateLimit({
     max: perMinute,
     timeWindow: ADDRESS_WINDOW_SECS * 1000,
-    ...ROOM,
+    ...MAX_COUNTED,
     keyGenerator: networkOf,
   });
   const keyPolicy = `"key";q=${quota};w=${KEY_WINDOW_SECS}`;
   const failurePolicy = `"failures";q=${perMinute};w=${ADDRESS_WINDOW_SECS}`;
 
   return {
-    async ofKey(request, reply) {
+    async countRequest(request, reply) {
       if (perSecond === 0) return;
       const count = await countKey(request);
       if (count.isAllowed) return;
@@ -56,7 +53,7 @@ export async function makeLimits(
       void reply.headers(fields);
       if (count.isExceeded) refuse('the key', fields, count.ttlInSeconds);
     },
-    async ofFailures(request) {
+    async countFailure(request) {
       if (perMinute === 0) return;
       const count = await countFailure(request);
       if (count.isAllowed || !count.isExceeded) return;
@@ -66,9 +63,9 @@ export async function makeLimits(
   };
 }
 
-/** A socket that is closed has no address any more. */
+/** A closed socket has no address. */
 function networkOf({ ip }: { ip: string | undefined }): string {
-  return normalizeIP(plainAddress(ip ?? ''));
+  return normalizeIP(normalizeAddress(ip ?? ''));
 }
 
 function fieldsOf(policy: string, policies: string, remaining: number, secs: number): Record<string, string> {

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
-import { makeStreamed } from '../access/snapshot-answer.js';
+import { makeSnapshotStreamer } from '../access/snapshot-stream.js';
 import type { Shared } from '../context.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { preferredType } from '../http/preferred-type.js';
@@ -161,7 +161,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request, reply) => {
-      const events = await stream(contextOf(request), places, request, reply, request.query);
+      const events = await stream(contextOf(request), limit, request, reply, request.query);
       return sendEvents(reply, events, ctx.settings.usageStallMs);
     },
   );

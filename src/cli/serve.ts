@@ -20,7 +20,7 @@ export function serveCommand(): Command {
       'serve the runtime of --runtime although sandboxes of another one exist; they stay as they are until theirs is served again',
     )
     .action(async (options: ServeOptions) => {
-      keepHeapSmall();
+      limitHeapGrowth();
       const stopped = stopOnSignal();
       // Loaded only here: other commands should not wait a second for the web framework.
       const { startService } = await import('../service.js');

@@ -1,3 +1,5 @@
+import { isUuid } from '../lib/uuid.js';
+
 /** A table before it is laid out. */
 export interface Grid {
   head: readonly string[];
@@ -22,7 +24,6 @@ export interface Fitted extends Grid {
   shortened: boolean;
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const FRACTION = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z/g;
 
 /**
@@ -57,7 +58,7 @@ export function fitTable(whole: Grid, fit: Fit): Fitted {
 function* shortenings(optional: readonly string[]): Generator<(grid: Grid) => Grid> {
   yield (grid) => mapCells(grid, (cell) => cell.replace(FRACTION, '$1Z'));
   // The beginning of an id is the time at which it was made: only the end tells two of the same minute apart.
-  yield (grid) => mapCells(grid, (cell) => (UUID.test(cell) ? `…${cell.slice(-8)}` : cell));
+  yield (grid) => mapCells(grid, (cell) => (isUuid(cell) ? `…${cell.slice(-8)}` : cell));
   for (const heading of optional) yield (grid) => withoutColumn(grid, grid.head.indexOf(heading));
   yield (grid) => grid;
 }

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net';
 import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { hostOf, mayReach, type Reach } from '../outbound/destination.js';
-import { servedReach } from '../webhooks/served-reach.js';
+import { hostOf, isAllowedAddress, type DestinationPolicy } from '../outbound/destination.js';
+import { readDestinationPolicy } from '../webhooks/destination-policy.js';
 
 /** Undefined without a value: the reach of the service applies. */
 export interface ReachOptions extends Pick<Config, 'dataDir'> {
@@ -11,8 +11,8 @@ export interface ReachOptions extends Pick<Config, 'dataDir'> {
 }
 
 /** Where webhooks may lead: as the command says, else as the service on this data directory was last started. */
-export function reachOf({ dataDir, webhookAllow, webhookHttp }: ReachOptions): Reach {
-  const served = servedReach(dataDir);
+export function reachOf({ dataDir, webhookAllow, webhookHttp }: ReachOptions): DestinationPolicy {
+  const served = readDestinationPolicy(dataDir);
   return {
     allow: webhookAllow ?? served?.allow ?? [],
     http: webhookHttp ?? served?.http ?? false,
@@ -30,7 +30,7 @@ export function judgeReach(url: string, options: ReachOptions): void {
       `${lack.why}: start "sandkeep serve" with ${lack.flag}, and pass it to this command where the service has another --data-dir`,
     );
   }
-  const served = servedReach(options.dataDir);
+  const served = readDestinationPolicy(options.dataDir);
   const unserved = served && lackOf(url, served);
   if (!unserved) return;
   process.stderr.write(
@@ -39,13 +39,13 @@ export function judgeReach(url: string, options: ReachOptions): void {
 }
 
 /** A URL that cannot be read lacks no flag: the API's own check refuses it. */
-function lackOf(text: string, reach: Reach): { why: string; flag: string } | undefined {
+function lackOf(text: string, reach: DestinationPolicy): { why: string; flag: string } | undefined {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
   if (url.protocol === 'http:' && !reach.http) {
     return { why: 'url must begin with https://', flag: '--webhook-http' };
   }
   const host = hostOf(url);
-  if (isIP(host) === 0 || mayReach(host, reach)) return undefined;
+  if (isIP(host) === 0 || isAllowedAddress(host, reach)) return undefined;
   return { why: `${host} is not a public address`, flag: `--webhook-allow ${host}` };
 }

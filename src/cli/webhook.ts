@@ -22,9 +22,9 @@ import {
   type DeliveryResponse,
   type WebhookResponse,
 } from '../webhooks/schema.js';
-import { tryWebhook } from '../webhooks/send-test.js';
-import { changeWebhook, removeWebhook } from '../webhooks/update.js';
-import type { By, Means } from '../webhooks/webhook-context.js';
+import { sendTest } from '../webhooks/send-test.js';
+import { updateWebhookSettings, removeWebhook } from '../webhooks/update.js';
+import type { WebhookCaller, WebhookContext } from '../webhooks/webhook-context.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { explained } from './explained.js';
@@ -111,7 +111,7 @@ function updateCommand(): Command {
         }
         const changed = await operate(options, 'update', (means, by) => {
           if (url !== undefined) judgeReach(url, options);
-          return changeWebhook(means, by, named(id), request);
+          return updateWebhookSettings(means, by, named(id), request);
         });
         print(options, changed, webhookTable([changed], options));
       },
@@ -152,7 +152,7 @@ function testCommand(): Command {
     .action(async (id: string, options: WebhookOptions) => {
       const delivery = await operate(options, 'test', async (means, by) => {
         await checkSeal(means, options);
-        return tryWebhook(means, by, named(id));
+        return sendTest(means, by, named(id));
       });
       print(options, delivery, deliveryTable([delivery], options));
       if (delivery.status !== 'delivered') process.exitCode = 1;
@@ -203,12 +203,12 @@ function reaching(command: Command): Command {
 async function operate<T>(
   options: WebhookOptions,
   command: string,
-  work: (means: Means, by: By) => Promise<T>,
+  work: (means: WebhookContext, by: WebhookCaller) => Promise<T>,
 ): Promise<T> {
   return withDatabase(options, `webhook ${command}`, async (pool) => {
     const orgId = await namedOrg(pool, options.org);
     const keyring = openKeyring(keySourceOf(options));
-    const means: Means = { pool, now, keyring, settings: { webhooks: settingsOf(options) } };
+    const means: WebhookContext = { pool, now, keyring, settings: { webhooks: settingsOf(options) } };
     return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(inWords);
   });
 }
@@ -232,7 +232,7 @@ function inWords(error: unknown): never {
 }
 
 /** Of a command that seals a secret or opens one: it has the keys of the services, or does nothing. */
-async function checkSeal({ pool, keyring }: Means, options: WebhookOptions): Promise<void> {
+async function checkSeal({ pool, keyring }: WebhookContext, options: WebhookOptions): Promise<void> {
   await checkKeys(pool, keyring(), describeSource(keySourceOf(options)));
 }
 

@@ -23,7 +23,7 @@ export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): vo
       const current = await isSchemaCurrent(ctx.pool);
       return asked.map(() => current);
     },
-    { atOnce: 2, most: Infinity },
+    { concurrency: 2, maxBatch: Infinity },
   );
 
   /** The process answers. Says nothing of the database, so that an orchestrator does not restart us for its sake. */

@@ -1,8 +1,7 @@
-/** What routes share whose answer goes on for as long as somebody listens: server-sent events. */
 import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { makePlaces } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { sleep } from '../lib/sleep.js';
 import { ApiError } from './errors.js';
 
@@ -22,27 +21,27 @@ export const FollowHeaders = Type.Object({
   ),
 });
 
-/** Room for so many who listen at once, half as many of one organization: each has a connection, and more. */
-export class Places {
-  private readonly places;
+/** Limits the open streams, because each holds a connection. One organization may have half of them. */
+export class StreamLimit {
+  private readonly limit;
 
   constructor(
-    most: number,
+    total: number,
     private readonly refusal: string,
   ) {
-    this.places = makePlaces({ total: most, each: Math.ceil(most / 2) });
+    this.limit = makeConcurrencyLimit({ total, each: Math.ceil(total / 2) });
   }
 
-  /** Takes a place until the client leaves, which the signal tells. Throws when there is none. */
-  take(orgId: string, reply: FastifyReply): AbortSignal {
-    const giveBack = this.places.take(orgId);
-    if (!giveBack) {
+  /** Holds a slot until the client leaves. The returned signal aborts then. Throws `rate_limited` if there is no slot. */
+  acquire(orgId: string, reply: FastifyReply): AbortSignal {
+    const release = this.limit.acquire(orgId);
+    if (!release) {
       throw new ApiError('rate_limited', this.refusal, null, { headers: { 'retry-after': '5' } });
     }
     const gone = new AbortController();
     const leave = () => {
       if (gone.signal.aborted) return;
-      giveBack();
+      release();
       gone.abort();
     };
     reply.raw.once('close', leave);
@@ -52,59 +51,62 @@ export class Places {
 }
 
 /**
- * Sends events as they come. No more is asked for than the client takes; with `stallMs` one that takes nothing for so many
- * milliseconds is cut off.
+ * Sends server-sent events with backpressure. With `stallMs`, a client that reads nothing for that many milliseconds is
+ * disconnected.
  */
 export function sendEvents(
   reply: FastifyReply,
   events: AsyncIterable<string>,
   stallMs?: number,
 ): FastifyReply {
-  const cut = () => {
-    reply.log.info('a reader that took too long was cut off');
+  const disconnect = () => {
+    reply.log.info('a slow reader was disconnected');
     reply.raw.destroy();
   };
-  const stream = Readable.from(stallMs === undefined ? events : watched(events, stallMs, cut), {
-    objectMode: false,
-    highWaterMark: BUFFER_BYTES,
-  });
-  // For whoever stands between: pass on what comes, and keep none of it.
+  const source = stallMs === undefined ? events : withStallTimeout(events, stallMs, disconnect);
+  const stream = Readable.from(source, { objectMode: false, highWaterMark: BUFFER_BYTES });
   void reply.headers({
+    // Proxies must not buffer the stream.
     'cache-control': 'no-store, no-transform',
     'x-accel-buffering': 'no',
-    // A service that stops would otherwise wait until the client lets go of the connection.
+    // Otherwise a service that stops would wait until the client closes the connection.
     connection: 'close',
   });
   return reply.type(EVENT_STREAM).send(stream);
 }
 
-async function* watched(
-  events: AsyncIterable<string>,
+/** Calls `onStall` if the consumer does not ask for the next item within `millis`. */
+async function* withStallTimeout(
+  items: AsyncIterable<string>,
   millis: number,
-  cut: () => void,
+  onStall: () => void,
 ): AsyncIterable<string> {
-  for await (const event of events) {
-    const timer = setTimeout(cut, millis);
+  for await (const item of items) {
+    const timer = setTimeout(onStall, millis);
     try {
-      yield event;
+      yield item;
     } finally {
       clearTimeout(timer);
     }
   }
 }
 
-export const QUIET = Symbol('quiet');
+export const IDLE_MARK = Symbol('idle');
 
-/** Passes on what comes, and says so when nothing has come for a while. */
-export async function* quietly<T>(items: AsyncIterable<T>, millis: number): AsyncIterable<T | typeof QUIET> {
+/** Yields the items, and IDLE_MARK whenever none has come for `millis`. */
+export async function* withIdleMarks<T>(
+  items: AsyncIterable<T>,
+  millis: number,
+): AsyncIterable<T | typeof IDLE_MARK> {
   const iterator = items[Symbol.asyncIterator]();
   let next = iterator.next();
   try {
     for (;;) {
-      const pause = new AbortController();
-      const result = await Promise.race([next, sleep(millis, pause.signal).then((): typeof QUIET => QUIET)]);
-      pause.abort();
-      if (result === QUIET) yield QUIET;
+      const timer = new AbortController();
+      const idle = sleep(millis, timer.signal).then((): typeof IDLE_MARK => IDLE_MARK);
+      const result = await Promise.race([next, idle]);
+      timer.abort();
+      if (result === IDLE_MARK) yield IDLE_MARK;
       else if (result.done === true) return;
       else {
         yield result.value;

@@ -5,6 +5,7 @@ import type { TSchema } from 'typebox';
 import { rounded } from '../lib/exact-json.js';
 import { suggestion } from '../lib/nearest.js';
 import { findUnstorable } from '../lib/storable-text.js';
+import { UUID_PATTERN } from '../lib/uuid.js';
 import { ApiError } from './errors.js';
 import { NO_EFFECT } from './schema.js';
 
@@ -19,7 +20,7 @@ const coercing = withFormats(new Ajv({ ...common, coerceTypes: 'array' }));
 function withFormats(ajv: Ajv): Ajv {
   formats.default(ajv);
   // The library's own takes urn:uuid:… too, which PostgreSQL does not.
-  ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i);
+  ajv.addFormat('uuid', UUID_PATTERN);
   ajv.addFormat('password', true);
   ajv.addKeyword(NO_EFFECT);
   return ajv;

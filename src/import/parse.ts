@@ -7,6 +7,7 @@ import { isUint64 } from '../http/schema.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
+import { isUuid } from '../lib/uuid.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../sandboxes/spec/text.js';
 import { findInexact } from './inexact-payload.js';
 import { Line, type Kind } from './schema.js';
@@ -179,11 +180,9 @@ function ordered(fromName: string, from: Instant | null, toName: string, to: Ins
   if (to !== null && to < from) throw new BadLine(`${toName} is before ${fromName}`);
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-
 function resourceOf(payload: unknown): string | null {
   if (typeof payload !== 'object' || payload === null) return null;
   const { resource_id, sandbox_id, volume_id, api_key_id } = payload as Record<string, unknown>;
   const id = resource_id ?? sandbox_id ?? volume_id ?? api_key_id;
-  return typeof id === 'string' && UUID.test(id) ? id.toLowerCase() : null;
+  return typeof id === 'string' && isUuid(id) ? id.toLowerCase() : null;
 }

@@ -8,7 +8,7 @@ import { claimExpired, deleteEndedSecrets } from './queries.js';
 const BATCH = 100;
 
 /** Writes down which keys have expired (they are refused without it), and deletes replaced secrets that have ended. */
-export async function endKeys(ctx: Context, signal: AbortSignal): Promise<void> {
+export async function recordExpiredKeys(ctx: Context, signal: AbortSignal): Promise<void> {
   let count: number;
   do {
     count = await inTransaction(ctx.pool, async (tx) => {

@@ -1,7 +1,7 @@
 import type { Access } from '../access/access.js';
 import { invalidKey } from '../access/authenticate.js';
 import { type Caller } from '../access/caller.js';
-import { deadBecause } from '../access/key-lookup.js';
+import { refusalReasonOf } from '../access/key-lookup.js';
 import { accessOf, findSecrets } from '../access/key-queries.js';
 import type { Transaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
@@ -12,7 +12,7 @@ import { lockKeys } from './queries.js';
  * there, which may be long ago: what makes keys or ends them would outlive a revocation or a new secret that came between.
  * `changed`: another key that is locked as well, to be changed. Throws ApiError when the key is not taken any more.
  */
-export async function holdKey(
+export async function lockCallerKey(
   tx: Transaction,
   { orgId, key }: Caller,
   at: Instant,
@@ -24,6 +24,6 @@ export async function holdKey(
   const present = (await findSecrets(tx, [key.secret_prefix])).find(
     ({ id, hash }) => id === key.id && hash.equals(key.hash),
   );
-  if (!present || deadBecause(present, at) !== undefined) throw invalidKey();
+  if (!present || refusalReasonOf(present, at) !== undefined) throw invalidKey();
   return accessOf(present);
 }

@@ -1,7 +1,7 @@
 import { isNarrowed, type Access } from '../access/access.js';
 import { covers, type Scope } from '../access/scopes.js';
 import { ApiError } from '../http/errors.js';
-import { isNetwork, liesWithin } from '../lib/cidr.js';
+import { isCidr, isSubnetOfAny } from '../lib/cidr.js';
 import { parseInstant, type Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
 
@@ -45,14 +45,14 @@ export function readAccess(asked: Asked, at: Instant): Access {
   if (cidrs.length > MOST_NETWORKS) {
     throw refusal('cidrs', `a key can be bound to at most ${MOST_NETWORKS} networks`);
   }
-  const badNetwork = cidrs.findIndex((network) => !isNetwork(network));
+  const badNetwork = cidrs.findIndex((network) => !isCidr(network));
   if (badNetwork !== -1) {
     throw refusal(
       `cidrs[${badNetwork}]`,
       'a network is written like 10.0.0.0/8, 2001:db8::/32, or as an address',
     );
   }
-  const mapped = cidrs.findIndex((network) => liesWithin(network, [IPV4_IN_IPV6]));
+  const mapped = cidrs.findIndex((network) => isSubnetOfAny(network, [IPV4_IN_IPV6]));
   if (mapped !== -1) {
     throw refusal(
       `cidrs[${mapped}]`,
@@ -81,12 +81,12 @@ function readExpiry(text: string | null, at: Instant): Instant | null {
  * none: it cannot have the scope.) Nor is anything made with a secret that was replaced: who still has it, and should not,
  * would stay when it ends.
  */
-export function refuseMore(own: Access, other: Access): void {
+export function refuseBroaderAccess(own: Access, other: Access): void {
   if (own.replaced)
     throw exceeding('expires_at', 'its secret was replaced and ends soon, so use the new one');
   const scope = other.scopes.find((each) => !covers(own.scopes, each));
   if (scope !== undefined) throw exceeding('scopes', `it does not have the scope ${scope}`);
-  const wider = other.cidrs.find((network) => !liesWithin(network, own.cidrs));
+  const wider = other.cidrs.find((network) => !isSubnetOfAny(network, own.cidrs));
   if (own.cidrs.length > 0 && (other.cidrs.length === 0 || wider !== undefined)) {
     throw exceeding('cidrs', `it is itself bound to the networks ${own.cidrs.join(', ')}`);
   }

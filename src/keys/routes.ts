@@ -14,10 +14,10 @@ import { WriteHeaders } from '../idempotency/schema.js';
 import { inWrite } from '../idempotency/write.js';
 import { toPage } from '../lib/page.js';
 import { addKey } from './create.js';
-import { holdKey } from './lock-caller-key.js';
+import { lockCallerKey } from './lock-caller-key.js';
 import { presentKey } from './present.js';
 import { getKey, pageKeys } from './queries.js';
-import { readAccess, refuseMore } from './requested-access.js';
+import { readAccess, refuseBroaderAccess } from './requested-access.js';
 import { revokeLocked } from './revoke.js';
 import { DEFAULT_OVERLAP_SECS, rotateLocked } from './rotate.js';
 import {
@@ -78,7 +78,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
       const access = readAccess(request.body, at);
       const { orgId, actor } = caller;
       return withSecret(contextOf(request), caller, async (tx) => {
-        refuseMore(await holdKey(tx, caller, ctx.now()), access);
+        refuseBroaderAccess(await lockCallerKey(tx, caller, ctx.now()), access);
         return addKey(tx, { orgId, name, access, actor, at });
       });
     },
@@ -130,11 +130,11 @@ export function keyRoutes(app: App, ctx: Shared): void {
       const { overlap_secs = DEFAULT_OVERLAP_SECS } = request.body;
       return withSecret(contextOf(request), caller, async (tx) => {
         const { id } = request.params;
-        const own = await holdKey(tx, caller, ctx.now(), id);
+        const own = await lockCallerKey(tx, caller, ctx.now(), id);
         const key = await getKey(tx, caller.orgId, id);
         if (!key) throw new ApiError('key_not_found');
         // The new secret would open all that the key opens.
-        refuseMore(own, accessOf(key));
+        refuseBroaderAccess(own, accessOf(key));
         return rotateLocked(tx, key, caller.actor, overlap_secs, ctx.now());
       });
     },
@@ -158,7 +158,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
       const caller = writerOf(request, reply);
       return inWrite(contextOf(request), caller, async (tx) => {
         const { id } = request.params;
-        await holdKey(tx, caller, ctx.now(), id);
+        await lockCallerKey(tx, caller, ctx.now(), id);
         const key = await getKey(tx, caller.orgId, id);
         if (!key) throw new ApiError('key_not_found');
         await revokeLocked(tx, key, caller.actor, ctx.now());

@@ -5,22 +5,20 @@ interface Waiter<T, R> {
 }
 
 /**
- * Does the same work for items that come one by one: at once while fewer than `atOnce` are under way, else together with the
- * others that wait, `most` in one. Nobody waits for more than the work that was under way and what came before.
- *
- * `work` gives a result for each item, in their order; when it throws, it does so for all of them.
+ * Batches calls for single items. While `concurrency` batches are in flight, items queue; the next batch takes up to `maxBatch`.
+ * `work` returns a result for each item, in order. An error of `work` rejects all items of the batch.
  */
 export function inBatches<T, R>(
   work: (items: readonly T[]) => Promise<readonly R[]>,
-  { atOnce, most }: { atOnce: number; most: number },
+  { concurrency, maxBatch }: { concurrency: number; maxBatch: number },
 ): (item: T) => Promise<R> {
-  const waiting: Waiter<T, R>[] = [];
+  const queue: Waiter<T, R>[] = [];
   let running = 0;
 
   async function run(): Promise<void> {
     running += 1;
-    while (waiting.length > 0) {
-      const batch = waiting.splice(0, most);
+    while (queue.length > 0) {
+      const batch = queue.splice(0, maxBatch);
       try {
         const results = await work(batch.map(({ item }) => item));
         batch.forEach(({ resolve }, index) => resolve(results[index]!));
@@ -33,7 +31,7 @@ export function inBatches<T, R>(
 
   return async (item) =>
     new Promise((resolve, reject) => {
-      waiting.push({ item, resolve, reject });
-      if (running < atOnce) void run();
+      queue.push({ item, resolve, reject });
+      if (running < concurrency) void run();
     });
 }

@@ -6,8 +6,8 @@ interface Network {
   family: 'ipv4' | 'ipv6';
 }
 
-/** Reads `10.0.0.0/8`, `2001:db8::/32`, or an address alone, which stands for itself. Undefined for anything else. */
-function parseNetwork(text: string): Network | undefined {
+/** Reads `10.0.0.0/8`, `2001:db8::/32`, or an address alone. Undefined for any other text. */
+function parseCidr(text: string): Network | undefined {
   const match = /^([0-9A-Fa-f:.]+)(?:\/(\d{1,3}))?$/.exec(text);
   const address = match?.[1] ?? '';
   const version = isIP(address);
@@ -18,54 +18,53 @@ function parseNetwork(text: string): Network | undefined {
   return { address, bits, family: version === 4 ? 'ipv4' : 'ipv6' };
 }
 
-export function isNetwork(text: string): boolean {
-  return parseNetwork(text) !== undefined;
+/** Is the text a CIDR block or an IP address? An address with a zone is neither: it is valid on one machine only. */
+export function isCidr(text: string): boolean {
+  return parseCidr(text) !== undefined;
 }
 
-function listOf({ address, bits, family }: Network): BlockList {
-  const list = new BlockList();
-  list.addSubnet(address, bits, family);
-  return list;
-}
-
-/** Does one of the networks have all addresses of this one? */
-export function liesWithin(network: string, networks: readonly string[]): boolean {
-  const inner = parseNetwork(network);
+/** Is the network a part of one of the others? */
+export function isSubnetOfAny(network: string, networks: readonly string[]): boolean {
+  const inner = parseCidr(network);
   if (!inner) return false;
   return networks.some((text) => {
-    const outer = parseNetwork(text);
-    return (
-      outer?.family === inner.family &&
-      outer.bits <= inner.bits &&
-      listOf(outer).check(inner.address, inner.family)
-    );
+    const outer = parseCidr(text);
+    if (outer?.family !== inner.family || outer.bits > inner.bits) return false;
+    return blockListOf([outer]).check(inner.address, inner.family);
   });
 }
 
-/** Made once for each list: to read a hundred networks takes two milliseconds. */
-const blockLists = new WeakMap<readonly string[], Record<Network['family'], BlockList>>();
-
-/** Is the address of a socket in one of the networks? IPv4 over a socket of IPv6 counts as IPv4. */
-export function includesAddress(networks: readonly string[], socketAddress: string): boolean {
-  const address = plainAddress(socketAddress);
-  const version = isIP(address);
-  if (version === 0) return false;
-  let lists = blockLists.get(networks);
-  if (!lists) {
-    // One for each family: in one together ::/0 would have all of IPv4 in it.
-    lists = { ipv4: new BlockList(), ipv6: new BlockList() };
-    for (const text of networks) {
-      const network = parseNetwork(text);
-      if (network) lists[network.family].addSubnet(network.address, network.bits, network.family);
-    }
-    blockLists.set(networks, lists);
-  }
-  const family = version === 4 ? 'ipv4' : 'ipv6';
-  return lists[family].check(address, family);
+function blockListOf(networks: readonly Network[]): BlockList {
+  const list = new BlockList();
+  for (const { address, bits, family } of networks) list.addSubnet(address, bits, family);
+  return list;
 }
 
-/** The address of a socket without what the socket adds to it: IPv4 in IPv6, the zone of a link-local one. */
-export function plainAddress(socketAddress: string): string {
+/** Networks in a form that is fast to search. Parsing a hundred networks takes two milliseconds. */
+export class CidrSet {
+  /** A list for each family: in a common one `::/0` would include all of IPv4. */
+  private readonly lists: Record<Network['family'], BlockList>;
+
+  constructor(texts: readonly string[]) {
+    const networks = texts.map(parseCidr).filter((network) => network !== undefined);
+    this.lists = {
+      ipv4: blockListOf(networks.filter(({ family }) => family === 'ipv4')),
+      ipv6: blockListOf(networks.filter(({ family }) => family === 'ipv6')),
+    };
+  }
+
+  /** IPv4 in IPv6, as some sockets report it, counts as IPv4. */
+  includes(socketAddress: string): boolean {
+    const address = normalizeAddress(socketAddress);
+    const version = isIP(address);
+    if (version === 0) return false;
+    const family = version === 4 ? 'ipv4' : 'ipv6';
+    return this.lists[family].check(address, family);
+  }
+}
+
+/** Removes what a socket adds to an address: the prefix of IPv4 in IPv6 and the zone of a link-local address. */
+export function normalizeAddress(socketAddress: string): string {
   const address = socketAddress.replace(/%.*$/, '');
   const mapped = /^::ffff:([\d.]+)$/i.exec(address)?.[1];
   return mapped !== undefined && isIPv4(mapped) ? mapped : address;

@@ -1,23 +1,32 @@
-/** Room for so many things at once, and for so many of one key. Nobody waits. */
-export interface Places {
-  /** What gives the place back; undefined when there is none. */
-  take(key: string): (() => void) | undefined;
+/** Limits how many things run at once, in total and for each key. Nothing waits. */
+export interface ConcurrencyLimit {
+  /** Returns a function that releases the slot, to be called once; undefined if there is no free slot. */
+  acquire(key: string): (() => void) | undefined;
+  /** The number of slots that a key has. */
+  heldBy(key: string): number;
 }
 
-export function makePlaces({ total, each }: { total: number; each: number }): Places {
-  const taken = new Map<string, number>();
+export interface Slots {
+  total: number;
+  /** The most slots of one key. */
+  each: number;
+}
+
+export function makeConcurrencyLimit({ total, each }: Slots): ConcurrencyLimit {
+  const held = new Map<string, number>();
   let all = 0;
+  const heldBy = (key: string) => held.get(key) ?? 0;
   return {
-    take(key) {
-      const own = taken.get(key) ?? 0;
-      if (all >= total || own >= each) return undefined;
+    heldBy,
+    acquire(key) {
+      if (all >= total || heldBy(key) >= each) return undefined;
       all += 1;
-      taken.set(key, own + 1);
+      held.set(key, heldBy(key) + 1);
       return () => {
         all -= 1;
-        const left = taken.get(key)! - 1;
-        if (left === 0) taken.delete(key);
-        else taken.set(key, left);
+        const left = heldBy(key) - 1;
+        if (left === 0) held.delete(key);
+        else held.set(key, left);
       };
     },
   };

@@ -1,96 +1,100 @@
+import { makeConcurrencyLimit, type Slots } from './concurrency-limit.js';
 import { sleep } from './sleep.js';
 
-/** Who has a place, or wants one. */
-export interface Holder {
-  /** For how long it has done nothing with its place, in milliseconds. */
+/** A client of the queue that has a slot or wants one. */
+export interface SlotHolder {
+  /** How long the holder has not used its slot, in milliseconds. */
   idleMs(): number;
-  /** Makes it give its place back, soon. */
+  /** Makes the holder release its slot soon. */
   cutOff(): void;
-  /** Aborts when it does not want its place any more. */
+  /** Aborts when the holder no longer wants a slot. */
   gone: AbortSignal;
 }
 
-/** Room for a bounded number of things at once, and for fewer of each key. */
-export interface Turns {
-  /** Resolves to what gives the place back, or to undefined when there was none. */
-  take(key: string, holder: Holder): Promise<(() => void) | undefined>;
+/** A concurrency limit with a queue. A free slot goes to the waiting key that has the fewest slots. */
+export interface FairQueue {
+  /** Resolves to a function that releases the slot, or to undefined if the caller gets none. */
+  acquire(key: string, holder: SlotHolder): Promise<(() => void) | undefined>;
 }
 
-export interface TurnsOptions {
-  /** How many places there are, and how many of them one key may have. */
-  places: { total: number; each: number };
-  /** How many may wait for a place, and how many of one key. Nobody else waits at all. */
-  waiting: { total: number; each: number };
-  /** How long to wait for a place, in milliseconds. */
-  patienceMs: number;
-  /** After how long of doing nothing a holder has to leave when somebody waits for its place, in milliseconds. */
+export interface FairQueueOptions {
+  slots: Slots;
+  /** How many may wait. A caller beyond that gets no slot at once. */
+  waiting: Slots;
+  /** The longest wait for a slot, in milliseconds. */
+  maxWaitMs: number;
+  /** A holder that has been idle for this long is cut off while others wait, in milliseconds. */
   idleMs: number;
 }
 
 interface Waiter {
   key: string;
-  holder: Holder;
-  leave: (() => void) | undefined;
-  over: AbortController;
+  holder: SlotHolder;
+  release: (() => void) | undefined;
+  done: AbortController;
 }
 
-/** How often who waits looks for a holder that does nothing, in milliseconds. */
-const LOOK_EVERY_MS = 200;
+const IDLE_CHECK_INTERVAL_MS = 200;
 
-export function makeTurns({ places, waiting, patienceMs, idleMs }: TurnsOptions): Turns {
-  const taken = new Map<Holder, { key: string; leaving: boolean }>();
+export function makeFairQueue({ slots, waiting, maxWaitMs, idleMs }: FairQueueOptions): FairQueue {
+  const running = makeConcurrencyLimit(slots);
+  const queued = makeConcurrencyLimit(waiting);
+  const holders = new Map<SlotHolder, { key: string; isCutOff: boolean }>();
   const queue = new Set<Waiter>();
 
-  const takenBy = (key: string) => [...taken.values()].filter((place) => place.key === key).length;
-  const waitingOf = (key: string) => [...queue].filter((waiter) => waiter.key === key).length;
-
-  function enter(key: string, holder: Holder): (() => void) | undefined {
-    if (taken.size >= places.total || takenBy(key) >= places.each) return undefined;
-    taken.set(holder, { key, leaving: false });
+  function enter(key: string, holder: SlotHolder): (() => void) | undefined {
+    const release = running.acquire(key);
+    if (!release) return undefined;
+    holders.set(holder, { key, isCutOff: false });
     return () => {
-      if (taken.delete(holder)) admit();
+      if (!holders.delete(holder)) return;
+      release();
+      admit();
     };
   }
 
-  /** Who has fewest places goes first, so that nobody has to wait until the long queue of another is through; then in order of arrival. */
+  /** Among keys with equally many slots, the order is that of arrival. */
   function admit(): void {
-    for (const waiter of [...queue].toSorted((a, b) => takenBy(a.key) - takenBy(b.key))) {
-      if (waiter.leave || waiter.holder.gone.aborted) continue;
-      waiter.leave = enter(waiter.key, waiter.holder);
-      if (waiter.leave) waiter.over.abort();
+    for (const waiter of [...queue].toSorted((a, b) => running.heldBy(a.key) - running.heldBy(b.key))) {
+      if (waiter.release || waiter.holder.gone.aborted) continue;
+      waiter.release = enter(waiter.key, waiter.holder);
+      if (waiter.release) waiter.done.abort();
     }
   }
 
-  /** Of the places that would help, takes away the one that has been of no use for longest. */
-  function makeRoom(key: string): void {
-    const own = takenBy(key) >= places.each;
-    const helpful = [...taken].filter(([, place]) => !own || place.key === key);
-    // One after the other: the place that is about to be free may be enough.
-    if (helpful.some(([, { leaving }]) => leaving)) return;
-    const [longest] = helpful
-      .map(([holder, place]) => ({ holder, place, idle: holder.idleMs() }))
+  /** Cuts off the holder that has been idle for longest, if its slot would help the key. */
+  function evictFor(key: string): void {
+    const atOwnLimit = running.heldBy(key) >= slots.each;
+    const candidates = [...holders].filter(([, slot]) => !atOwnLimit || slot.key === key);
+    // One at a time: the slot that is about to be released may be enough.
+    if (candidates.some(([, { isCutOff }]) => isCutOff)) return;
+    const [longest] = candidates
+      .map(([holder, slot]) => ({ holder, slot, idle: holder.idleMs() }))
       .toSorted((a, b) => b.idle - a.idle);
     if (!longest || longest.idle < idleMs) return;
-    longest.place.leaving = true;
+    longest.slot.isCutOff = true;
     longest.holder.cutOff();
   }
 
   return {
-    async take(key, holder) {
+    async acquire(key, holder) {
       if (holder.gone.aborted) return undefined;
       const entered = enter(key, holder);
-      if (entered || queue.size >= waiting.total || waitingOf(key) >= waiting.each) return entered;
-      const waiter: Waiter = { key, holder, leave: undefined, over: new AbortController() };
+      if (entered) return entered;
+      const leaveQueue = queued.acquire(key);
+      if (!leaveQueue) return undefined;
+      const waiter: Waiter = { key, holder, release: undefined, done: new AbortController() };
       queue.add(waiter);
-      const giveUp = () => waiter.over.abort();
+      const giveUp = () => waiter.done.abort();
       holder.gone.addEventListener('abort', giveUp);
-      makeRoom(key);
-      const look = setInterval(() => makeRoom(key), LOOK_EVERY_MS);
-      await sleep(patienceMs, waiter.over.signal);
-      clearInterval(look);
+      evictFor(key);
+      const timer = setInterval(() => evictFor(key), IDLE_CHECK_INTERVAL_MS);
+      await sleep(maxWaitMs, waiter.done.signal);
+      clearInterval(timer);
       holder.gone.removeEventListener('abort', giveUp);
       queue.delete(waiter);
-      return waiter.leave;
+      leaveQueue();
+      return waiter.release;
     },
   };
 }

@@ -1,30 +1,29 @@
 import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
-import { includesAddress } from '../lib/cidr.js';
+import { CidrSet } from '../lib/cidr.js';
 import { SPECIAL } from '../lib/special-addresses.js';
 import type { Resolve } from './resolve.js';
 
-/** What the operator lets webhooks reach beside the public internet by https. */
-export interface Reach {
-  /** CIDR blocks (or addresses) that are not public and may be reached. */
+/** The destinations that the operator allows besides public addresses over https. */
+export interface DestinationPolicy {
+  /** CIDR blocks or addresses that are allowed although they are not public. */
   allow: readonly string[];
-  /** Whether `http` will do. */
+  /** Whether `http` is allowed. */
   http: boolean;
 }
 
-/** Why nothing is sent: told to who made the webhook. */
+/** A refusal whose message is shown to the owner of the webhook. */
 class DestinationRefused extends Error {}
 
-const NOT_PUBLIC = [...SPECIAL.v4, ...SPECIAL.v6];
+const NOT_PUBLIC = new CidrSet([...SPECIAL.v4, ...SPECIAL.v6]);
 
-/** May webhooks connect to this address? */
-export function mayReach(address: string, { allow }: Reach): boolean {
+export function isAllowedAddress(address: string, { allow }: DestinationPolicy): boolean {
   if (isIP(address) === 0) return false;
-  return !includesAddress(NOT_PUBLIC, address) || includesAddress(allow, address);
+  return !NOT_PUBLIC.includes(address) || new CidrSet(allow).includes(address);
 }
 
-/** Checks what can be told of a URL without asking for its name, and gives its normal form. */
-export function checkUrl(text: string, reach: Reach): string {
+/** Checks a URL without resolving its host name. Returns its normal form. */
+export function checkUrl(text: string, policy: DestinationPolicy): string {
   const refuse = (message: string) => new ApiError('invalid_request', message, { field: 'url' });
   let url: URL;
   try {
@@ -32,19 +31,20 @@ export function checkUrl(text: string, reach: Reach): string {
   } catch {
     throw refuse('url must be an absolute URL, such as https://example.com/hooks');
   }
-  if (!isAllowed(url, reach)) throw refuse('url must begin with https://; only the operator can allow http');
+  if (!isAllowedScheme(url, policy))
+    throw refuse('url must begin with https://; only the operator can allow http');
   if (url.username !== '' || url.password !== '') throw refuse('url must not have a user name or password');
   const host = hostOf(url);
-  if (isIP(host) !== 0 && !mayReach(host, reach)) throw refuse(notAllowed(host));
+  if (isIP(host) !== 0 && !isAllowedAddress(host, policy)) throw refuse(notAllowed(host));
   url.hash = '';
   return url.href;
 }
 
-function isAllowed({ protocol }: URL, { http }: Reach): boolean {
+function isAllowedScheme({ protocol }: URL, { http }: DestinationPolicy): boolean {
   return protocol === 'https:' || (protocol === 'http:' && http);
 }
 
-/** An IPv6 address without its brackets. */
+/** An IPv6 address is returned without its brackets. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[(.*)\]$/, '$1');
 }
@@ -53,24 +53,28 @@ export interface Destination {
   /** A name or an address. */
   host: string;
   isName: boolean;
-  /** What it may be connected to: checked. */
+  /** The checked addresses. */
   addresses: string[];
 }
 
 /**
- * Where a URL leads, asked for again at each attempt: what the operator allowed when the webhook was made need not be allowed
- * any more. Every address that the name has must be one that may be reached: who mixes them wants to get in. The caller
- * connects to the very addresses that were checked, so that a name which changes its mind gains nothing. Throws
- * DestinationRefused.
+ * Resolves and checks the host of a URL. Every attempt does so again, because the operator may have changed the policy. A name
+ * is refused if any of its addresses is. The sender must connect to one of the returned addresses: a name whose records
+ * change after the check (DNS rebinding) then gains nothing. Throws DestinationRefused.
  */
-export async function findDestination(url: URL, reach: Reach, resolve: Resolve): Promise<Destination> {
-  if (!isAllowed(url, reach)) {
+export async function findDestination(
+  url: URL,
+  policy: DestinationPolicy,
+  resolve: Resolve,
+): Promise<Destination> {
+  if (!isAllowedScheme(url, policy)) {
     throw new DestinationRefused('the URL does not begin with https://, and the operator has not allowed it');
   }
   const host = hostOf(url);
   const isName = isIP(host) === 0;
   const addresses = isName ? await resolveOrRefuse(host, resolve) : [host];
-  if (!addresses.every((address) => mayReach(address, reach))) throw new DestinationRefused(notAllowed(host));
+  if (!addresses.every((address) => isAllowedAddress(address, policy)))
+    throw new DestinationRefused(notAllowed(host));
   return { host, isName, addresses };
 }
 
@@ -82,7 +86,7 @@ async function resolveOrRefuse(host: string, resolve: Resolve) {
   return found;
 }
 
-/** The address itself is left out: it would tell what the names of the operator's network stand for. */
+/** The message leaves the address out, because it could reveal names of the operator's internal network. */
 function notAllowed(host: string): string {
   return `${host} is not a public address, and the operator has not allowed it`;
 }

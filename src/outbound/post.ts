@@ -1,7 +1,7 @@
 import { request as requestHttp, type IncomingMessage, type RequestOptions } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP, type LookupFunction, type TcpNetConnectOpts } from 'node:net';
-import { findDestination, type Destination, type Reach } from './destination.js';
+import { findDestination, type Destination, type DestinationPolicy } from './destination.js';
 import type { Resolve } from './resolve.js';
 
 /** So much of an answer is kept, and so much is read before the connection is cut. */
@@ -19,7 +19,7 @@ export interface Posted {
 }
 
 export interface Sender {
-  reach: Reach;
+  reach: DestinationPolicy;
   resolve: Resolve;
   /** The longest that name, connection, request and answer may take together. */
   timeoutMs: number;

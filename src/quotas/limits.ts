@@ -46,7 +46,7 @@ export function exhaustedPool(
 }
 
 /** Can the pools of the organization be used up at all? When not, nobody needs to add up what was used. */
-export function hasWall({ hard_cap, ...limits }: Limits): boolean {
+export function canExhaustPool({ hard_cap, ...limits }: Limits): boolean {
   const { included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours } = limits;
   const pools = [included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours];
   return hard_cap && pools.some((pool) => pool !== null);

@@ -83,14 +83,14 @@ export async function getQuotas(
 }
 
 /** Rows folded at once. */
-export const MOST_FOLDED = 1_000;
+export const COMPACT_BATCH = 1_000;
 
 /**
  * Makes one row of those that the counts of an organization are made of, so many at most; returns of how many. Waits for nobody:
  * whoever comes while another folds, until his transaction ends, leaves it to him. Of many that fold the same rows each would walk
  * past those that the others hold, in every create, until nothing else is done.
  */
-export async function foldCounts(sql: Sql, orgId: string): Promise<number> {
+export async function compactCounts(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     prepared(
       `with alone as materialized (
@@ -105,14 +105,14 @@ export async function foldCounts(sql: Sql, orgId: string): Promise<number> {
        select $1, sum(existing), sum(ephemeral_running), sum(persistent_running) from folded having count(*) > 0
      )
      select count(*)::int as count from folded`,
-      [orgId, MOST_FOLDED],
+      [orgId, COMPACT_BATCH],
     ),
   );
   return rows[0]!.count;
 }
 
 /** The organizations whose counts are made of more than `most` rows. */
-export async function orgsToFold(sql: Sql, most: number): Promise<string[]> {
+export async function orgsToCompact(sql: Sql, most: number): Promise<string[]> {
   const { rows } = await sql.query<{ org_id: string }>(
     'select org_id from sandbox_counts group by org_id having count(*) > $1',
     [most],

@@ -5,8 +5,8 @@ import { Overtaken } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import type { RunSpec } from '../runtimes/runtime.js';
-import { exhaustedPool, hasWall, storageLimit, type Limit, type Limits } from './limits.js';
-import { foldCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
+import { exhaustedPool, canExhaustPool, storageLimit, type Limit, type Limits } from './limits.js';
+import { compactCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
 
 /** What a transaction is about to take. */
 export interface Reservation {
@@ -65,7 +65,7 @@ export async function reserve(tx: Sql, caller: Caller, wanted: Reservation): Pro
     roomy.delete(asked);
     throw error;
   });
-  if (limits.parts > MOST_PARTS) await foldCounts(tx, orgId);
+  if (limits.parts > MOST_PARTS) await compactCounts(tx, orgId);
   if (isHeld) return heldTogether(limits, room);
   // Twice: it shrinks until the lock is had, and who begins anew for want of room is not to come here again.
   if (isShared && room > 2 * limits.most_at_once) {
@@ -181,7 +181,7 @@ async function refuseStart(tx: Sql, caller: Caller, limits: Limits, at: Instant)
       details,
     );
   }
-  if (!hasWall(limits)) return;
+  if (!canExhaustPool(limits)) return;
   const pool = exhaustedPool(limits, await poolUsage(tx, caller.orgId, startOfMonth(at), at));
   if (!pool) return;
   refuseTotal(

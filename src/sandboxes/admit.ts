@@ -1,6 +1,6 @@
-import { isIP } from 'node:net';
 import { ApiError } from '../http/errors.js';
 import { isUint64 } from '../http/schema.js';
+import { isCidr } from '../lib/cidr.js';
 import { checkLabels } from '../lib/labels.js';
 import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
@@ -217,18 +217,6 @@ function checkDestinationKeys(destination: object, field: string): void {
   if (keys.length > 1) {
     refuse(field, `a destination has one key, not ${keys.join(' and ')}: make a rule for each`);
   }
-}
-
-function isCidr(text: string): boolean {
-  const [address = '', prefix, ...rest] = text.split('/');
-  // An address with a zone has a meaning on one machine only.
-  if (address.includes('%')) return false;
-  const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-  return (
-    rest.length === 0 &&
-    bits > 0 &&
-    (prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits))
-  );
 }
 
 function checkSecret(entry: SecretEntry, index: number): void {

@@ -1,4 +1,4 @@
-import { liesWithin } from '../lib/cidr.js';
+import { isSubnetOfAny } from '../lib/cidr.js';
 import { GROUPS } from '../lib/special-addresses.js';
 import { blocksEverything, isOnlyDns, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
 import type { Capability, Runtime } from '../runtimes/runtime.js';
@@ -158,7 +158,7 @@ function guardedDemand(rule: Rule, index: number): Demand | false {
     what: `open ${group === 'host' ? 'the host' : 'metadata services'} to sandboxes`,
     remedy: `the operator opens ${group === 'host' ? 'it' : 'them'} with --docker-allow ${group}`,
   });
-  if ('cidr' in destination) return liesWithin(destination.cidr, METADATA) && demand('metadata', 'cidr');
+  if ('cidr' in destination) return isSubnetOfAny(destination.cidr, METADATA) && demand('metadata', 'cidr');
   if (!('group' in destination)) return false;
   const { group } = destination;
   return (group === 'host' || group === 'metadata') && demand(group, 'group');

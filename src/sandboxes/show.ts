@@ -37,7 +37,7 @@ type Lookup = (key: SandboxKey) => Promise<SandboxTextRow | undefined>;
  * second. At 32 connections sharing saves a sixth of the CPU time in Node and half of it in PostgreSQL;
  * `npm run bench -- --only "get one"` prints the current times.
  */
-const LIMITS = { atOnce: 2, most: 100 };
+const LIMITS = { concurrency: 2, maxBatch: 100 };
 
 /** The lookups in flight, by organization: each context belongs to one. */
 export class SandboxLookups {

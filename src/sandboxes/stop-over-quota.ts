@@ -4,12 +4,12 @@ import { inTransaction } from '../db/transaction.js';
 import { startOfMonth } from '../lib/instant.js';
 import { exhaustedPool } from '../quotas/limits.js';
 import {
-  foldCounts,
+  compactCounts,
   getLimits,
   listRunning,
-  MOST_FOLDED,
+  COMPACT_BATCH,
   orgsAtRisk,
-  orgsToFold,
+  orgsToCompact,
   poolUsage,
 } from '../quotas/queries.js';
 import { lockSandbox } from './queries.js';
@@ -21,9 +21,9 @@ const MOST_PARTS = 16;
 
 /** Folds the rows that count the sandboxes of organizations. */
 export async function foldAllCounts(ctx: Context, signal: AbortSignal): Promise<void> {
-  for (const orgId of await orgsToFold(ctx.pool, MOST_PARTS)) {
-    let folded = MOST_FOLDED;
-    while (folded === MOST_FOLDED && !signal.aborted) folded = await foldCounts(ctx.pool, orgId);
+  for (const orgId of await orgsToCompact(ctx.pool, MOST_PARTS)) {
+    let folded = COMPACT_BATCH;
+    while (folded === COMPACT_BATCH && !signal.aborted) folded = await compactCounts(ctx.pool, orgId);
   }
 }
 

@@ -3,7 +3,7 @@ import type { Context } from '../context.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
-import { makePlaces, type Places } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit, type ConcurrencyLimit } from '../lib/concurrency-limit.js';
 import type { Settings } from '../settings.js';
 import { getSandbox } from './queries.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
@@ -21,10 +21,10 @@ export interface WaitQuery {
  * gets half of the slots.
  */
 export class Waiters {
-  private readonly places: Places;
+  private readonly limit: ConcurrencyLimit;
 
   constructor({ maxWaiters }: Pick<Settings, 'maxWaiters'>) {
-    this.places = makePlaces({ total: maxWaiters, each: Math.ceil(maxWaiters / 2) });
+    this.limit = makeConcurrencyLimit({ total: maxWaiters, each: Math.ceil(maxWaiters / 2) });
   }
 
   /**
@@ -42,8 +42,8 @@ export class Waiters {
       if (query.wait_timeout === undefined) return operation();
       throw badParameter('wait_timeout', 'wait_timeout is valid only with wait_for');
     }
-    const giveBack = this.places.take(caller.orgId);
-    if (!giveBack) {
+    const release = this.limit.acquire(caller.orgId);
+    if (!release) {
       throw new ApiError(
         'rate_limited',
         'too many requests are waiting for sandboxes: poll, or try again',
@@ -63,7 +63,7 @@ export class Waiters {
       const cutOff = pending && (gone.signal.aborted || ctx.stopping.aborted);
       return cutOff ? answer : await settle(ctx, caller, answer);
     } finally {
-      giveBack();
+      release();
     }
   }
 }

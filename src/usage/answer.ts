@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
-import { makeStreamed } from '../access/snapshot-answer.js';
+import { makeSnapshotStreamer } from '../access/snapshot-stream.js';
 import type { Shared } from '../context.js';
 import type { Transaction } from '../db/transaction.js';
 import { preferredType } from '../http/preferred-type.js';
@@ -23,9 +23,9 @@ export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Form
 
 /** Sends usage as it is read, JSON or CSV as the caller asks. */
 export function makeAnswer(ctx: Shared): Answer {
-  const streamed = makeStreamed(ctx, { most: ctx.settings.maxUsageStreams, what: 'usage' });
+  const streamSnapshot = makeSnapshotStreamer(ctx, { total: ctx.settings.maxUsageStreams, content: 'usage' });
   return (request, reply, produce) => {
     const format = chooseFormat(request, reply);
-    return streamed(request, reply, (tx) => produce(tx, format));
+    return streamSnapshot(request, reply, (tx) => produce(tx, format));
   };
 }

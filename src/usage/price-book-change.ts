@@ -13,7 +13,7 @@ import { listOrgIds } from './queries.js';
  * Notes which price book a service begins with, or that it has none. When it is another than before, every organization is
  * told: from now on its usage costs something else.
  */
-export async function notePriceBook(pool: Pool, book: PriceBook | null): Promise<void> {
+export async function recordPriceBook(pool: Pool, book: PriceBook | null): Promise<void> {
   const sha256 = book && hashOf(book);
   await inTransaction(pool, async (tx) => {
     const previous = await exchangePriceBook(tx, sha256);

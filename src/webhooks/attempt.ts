@@ -5,7 +5,7 @@ import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { VERSION } from '../lib/version.js';
 import { post, storable } from '../outbound/post.js';
 import type { Keyring } from '../secrets/keyring.js';
-import { noteOutcome, outcomeOf, type Outcome } from './circuit-breaker.js';
+import { recordOutcome, outcomeOf, type AttemptOutcome } from './circuit-breaker.js';
 import {
   finishAttempt,
   lockDelivery,
@@ -17,13 +17,13 @@ import { getWebhook, type WebhookRow } from './queries.js';
 import { readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
 import { openSecrets, signatures } from './secret.js';
-import type { Means } from './webhook-context.js';
+import type { WebhookContext } from './webhook-context.js';
 
 /** Of what went wrong so much is kept: a certificate can bring along any number of names. */
 const ERROR_LENGTH = 500;
 
 interface Sent {
-  outcome: Outcome;
+  outcome: AttemptOutcome;
   begun: Instant;
   result: AttemptResponse;
   /** How long the receiver asks not to be sent it again, in milliseconds. */
@@ -35,7 +35,7 @@ interface Sent {
  * else has the delivery; rejects when it was interrupted. A test is sent to a disabled one, too.
  */
 export async function attempt(
-  ctx: Means,
+  ctx: WebhookContext,
   delivery: Claimed,
   signal?: AbortSignal,
 ): Promise<DeliveryRow | undefined> {
@@ -57,7 +57,7 @@ export async function attempt(
 }
 
 async function send(
-  ctx: Means,
+  ctx: WebhookContext,
   keyring: Keyring,
   { webhook, event, seq }: { webhook: WebhookRow; event: EventRow; seq: number | null },
   signal: AbortSignal | undefined,
@@ -96,14 +96,14 @@ async function send(
   }
 }
 
-function failed(outcome: Outcome, at: Instant, duration_ms: number, message: string): Sent {
+function failed(outcome: AttemptOutcome, at: Instant, duration_ms: number, message: string): Sent {
   const error = storable(message.slice(0, ERROR_LENGTH));
   const result = { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
   return { outcome, begun: at, result, restMs: 0 };
 }
 
 async function settle(
-  ctx: Means,
+  ctx: WebhookContext,
   tx: Transaction,
   delivery: Claimed,
   sent: Sent,
@@ -112,7 +112,7 @@ async function settle(
   const { org_id: orgId, webhook_id: webhookId } = delivery;
   const { outcome, result } = sent;
   const at = ctx.now();
-  await noteOutcome(ctx, tx, delivery, { ...sent, status: result.response_status }, at);
+  await recordOutcome(ctx, tx, delivery, { ...sent, status: result.response_status }, at);
   if (outcome === 'delivered') return finishAttempt(tx, delivery, result, settledAs('delivered', at));
   // Somebody may have asked meanwhile for it to be sent again.
   const row = await lockDelivery(tx, orgId, webhookId, delivery.id);

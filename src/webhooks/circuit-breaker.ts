@@ -5,7 +5,7 @@ import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import type { Claimed } from './delivery-queries.js';
 import { originOf } from './present.js';
 import { countFailure, disableWebhook, noteAnswer, setResume, type WebhookRow } from './queries.js';
-import type { Means } from './webhook-context.js';
+import type { WebhookContext } from './webhook-context.js';
 
 /** So many deliveries in a row whose first attempt failed, and the receiver is taken to be down. */
 const DOWN_AFTER = 5;
@@ -20,9 +20,9 @@ const ABOUT_THE_RECEIVER = new Set([401, 403, 404, 405, 408, 429]);
 const ASK_FOR_REST = new Set([429, 503]);
 
 /** What came of an attempt. `refused` is about this event, `failed` about the receiver, `unsent` about neither. */
-export type Outcome = 'delivered' | 'refused' | 'failed' | 'gone' | 'unsent';
+export type AttemptOutcome = 'delivered' | 'refused' | 'failed' | 'gone' | 'unsent';
 
-export function outcomeOf(status: number): Outcome {
+export function outcomeOf(status: number): AttemptOutcome {
   if (status >= 200 && status < 300) return 'delivered';
   if (status === GONE) return 'gone';
   return status >= 400 && status < 500 && !ABOUT_THE_RECEIVER.has(status) ? 'refused' : 'failed';
@@ -37,7 +37,7 @@ export function isDown(failures: number): boolean {
  * How long nothing is sent to a receiver that is down, in milliseconds; 0 while it is not. A thousand deliveries that wait for
  * their next attempt do not all have to run into the same wall.
  */
-export function lookDelay(failures: number): number {
+export function probeDelay(failures: number): number {
   return isDown(failures) ? Math.min(FIRST_LOOK_MS * 2 ** (failures - DOWN_AFTER), LONGEST_LOOK_MS) : 0;
 }
 
@@ -46,11 +46,11 @@ export function lookDelay(failures: number): number {
  * way with others when the rest began is what it began for. Of a delivery only the first attempt counts, while the receiver is
  * not down: an event that it cannot cope with fails every time. A test tells nothing, but that all is well again.
  */
-export async function noteOutcome(
-  ctx: Pick<Means, 'settings'>,
+export async function recordOutcome(
+  ctx: Pick<WebhookContext, 'settings'>,
   tx: Transaction,
   { org_id: orgId, webhook_id: id, seq, attempts, tried_before }: Claimed,
-  sent: { outcome: Outcome; status: number | null; begun: Instant; restMs: number },
+  sent: { outcome: AttemptOutcome; status: number | null; begun: Instant; restMs: number },
   at: Instant,
 ): Promise<void> {
   const { outcome, status, begun } = sent;
@@ -67,7 +67,7 @@ export async function noteOutcome(
     return disable(tx, orgId, id, 'failing', at);
   }
   const asked = status !== null && ASK_FOR_REST.has(status) ? sent.restMs : 0;
-  const rest = Math.max(asked, counted ? lookDelay(counted.failures) : 0);
+  const rest = Math.max(asked, counted ? probeDelay(counted.failures) : 0);
   if (rest > 0) await setResume(tx, orgId, id, addMillis(at, rest));
 }
 

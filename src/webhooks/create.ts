@@ -8,15 +8,15 @@ import { originOf, presentWebhook } from './present.js';
 import { countWebhooks, insertWebhook } from './queries.js';
 import type { CreateWebhookRequest, WebhookWithSecret } from './schema.js';
 import { makeSecret, sealSecret } from './secret.js';
-import type { By, Means } from './webhook-context.js';
+import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
 /** Each follows the log by itself, so there are not any number of them. */
 const MOST = 20;
 
 /** Makes a webhook, which is sent what happens from now on. The answer is the only place where its secret is seen. */
 export async function createWebhook(
-  ctx: Means,
-  { orgId, actor }: By,
+  ctx: WebhookContext,
+  { orgId, actor }: WebhookCaller,
   request: CreateWebhookRequest,
 ): Promise<WebhookWithSecret> {
   const { description = null, event_types = [] } = request;

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
-import { makePlaces } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { addMillis } from '../lib/instant.js';
 import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';
@@ -15,9 +15,9 @@ import {
   releaseClaim,
   type Claimed,
 } from './delivery-queries.js';
-import { follow } from './follow.js';
+import { enqueueDeliveries } from './enqueue-deliveries.js';
 import { forgetOldSecrets, listActive, listDeleted, removeDeleted, type WebhookRow } from './queries.js';
-import { Turns } from './served-webhooks.js';
+import { RoundRobin } from './round-robin.js';
 
 /** A notification can be lost, and retries come due: look at least this often, in milliseconds. */
 const LOOK_EVERY_MS = 1_000;
@@ -38,10 +38,10 @@ type Served = Pick<WebhookRow, 'org_id' | 'id' | 'failures'>;
 export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const serving = new Map<string, { webhook: Served; work: Promise<void> }>();
   const { served, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
-  const places = makePlaces(served);
+  const limit = makeConcurrencyLimit(served);
   let waiting = false;
   const givesWay = (begun: number) => waiting && performance.now() - begun >= turnMs;
-  const turns = new Turns();
+  const roundRobin = new RoundRobin();
   const cut = new AbortController();
   // Everything that is under way listens, and leaves when it is done.
   setMaxListeners(0, cut.signal);
@@ -65,7 +65,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     let down = isDown(failures);
     const begun = performance.now();
     while (!signal.aborted && !givesWay(begun)) {
-      const more = await follow(ctx, orgId, id);
+      const more = await enqueueDeliveries(ctx, orgId, id);
       const at = ctx.now();
       const until = addMillis(at, timeoutMs + claimMarginMs);
       const claim = { at, until, claim: uuidv7(), expiresAt: addMillis(at, keepTryingMs) };
@@ -104,13 +104,13 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
       const active = (await listActive(ctx.pool, ctx.now())).filter(({ id }) => !serving.has(id));
       const served = [...serving.values()].map(({ webhook }) => webhook);
       let leftOut = false;
-      for (const webhook of turns.order(active, served)) {
-        const leave = places.take(webhook.org_id);
+      for (const webhook of roundRobin.order(active, served)) {
+        const leave = limit.acquire(webhook.org_id);
         if (!leave) {
           leftOut = true;
           continue;
         }
-        turns.note(webhook);
+        roundRobin.recordServed(webhook);
         const work = occupy(webhook, leave, signal);
         serving.set(webhook.id, { webhook, work });
       }

@@ -6,12 +6,12 @@ import { lockDelivery, makeDue } from './delivery-queries.js';
 import { presentDelivery } from './present.js';
 import { lockWebhook } from './queries.js';
 import type { DeliveryResponse } from './schema.js';
-import type { By, Means } from './webhook-context.js';
+import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
 /** Sends a delivery again, whatever became of it, and tries as long as with a new one. */
 export async function redeliver(
-  ctx: Means,
-  { orgId, actor }: By,
+  ctx: WebhookContext,
+  { orgId, actor }: WebhookCaller,
   webhookId: string,
   id: string,
 ): Promise<DeliveryResponse> {

@@ -6,7 +6,7 @@ import { originOf, presentWebhook } from './present.js';
 import { lockWebhook, replaceSecrets } from './queries.js';
 import { DEFAULT_OVERLAP_SECS, type RotateWebhookSecretRequest, type WebhookWithSecret } from './schema.js';
 import { makeSecret, replacedSecrets, sealSecret } from './secret.js';
-import type { By, Means } from './webhook-context.js';
+import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
 /** So many replaced secrets sign at most: each is a signature in a header of every delivery. */
 const MOST_OLD = 4;
@@ -17,8 +17,8 @@ const MOST_OLD = 4;
  * has still signs.
  */
 export async function rotateSecret(
-  ctx: Means,
-  { orgId, actor }: By,
+  ctx: WebhookContext,
+  { orgId, actor }: WebhookCaller,
   id: string,
   { overlap_secs = DEFAULT_OVERLAP_SECS }: RotateWebhookSecretRequest,
 ): Promise<WebhookWithSecret> {

@@ -5,7 +5,7 @@ import type { Shared } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
-import { makePlaces } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { createWebhook } from './create.js';
 import { list, listLog } from './list.js';
 import { presentWebhook } from './present.js';
@@ -23,8 +23,8 @@ import {
   WebhookResponse,
   WebhookWithSecret,
 } from './schema.js';
-import { tryWebhook } from './send-test.js';
-import { changeWebhook, removeWebhook } from './update.js';
+import { sendTest } from './send-test.js';
+import { updateWebhookSettings, removeWebhook } from './update.js';
 
 /** A webhook hands on what any key of the organization may not read: the whole audit trail, for as long as it is there. */
 const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
@@ -32,7 +32,7 @@ const params = Type.Object({ webhook_id: Field(Uuid, 'The id of the webhook.') }
 
 export function webhookRoutes(app: App, ctx: Shared): void {
   // Each holds a request until the receiver answers.
-  const tests = makePlaces(ctx.settings.webhooks.tests);
+  const testLimit = makeConcurrencyLimit(ctx.settings.webhooks.tests);
 
   app.get(
     '/v1/webhooks',
@@ -103,7 +103,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
       },
     },
     (request) =>
-      changeWebhook(contextOf(request), callerOf(request), request.params.webhook_id, request.body),
+      updateWebhookSettings(contextOf(request), callerOf(request), request.params.webhook_id, request.body),
   );
 
   app.delete(
@@ -156,13 +156,13 @@ export function webhookRoutes(app: App, ctx: Shared): void {
     },
     async (request) => {
       const caller = callerOf(request);
-      const leave = tests.take(caller.orgId);
-      if (!leave) {
+      const release = testLimit.acquire(caller.orgId);
+      if (!release) {
         throw new ApiError('rate_limited', 'too many webhooks are being tested: try again later', null, {
           headers: { 'retry-after': '5' },
         });
       }
-      return tryWebhook(contextOf(request), caller, request.params.webhook_id).finally(leave);
+      return sendTest(contextOf(request), caller, request.params.webhook_id).finally(release);
     },
   );
 

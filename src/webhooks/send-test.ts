@@ -8,13 +8,17 @@ import { claimOne, insertDeliveries } from './delivery-queries.js';
 import { originOf, presentDelivery } from './present.js';
 import { lockWebhook } from './queries.js';
 import type { DeliveryResponse } from './schema.js';
-import type { By, Means } from './webhook-context.js';
+import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
 /**
  * Sends the event that the webhook is being tested, at once, once, and also while it is disabled or sends other types. Returns
  * what came of it.
  */
-export async function tryWebhook(ctx: Means, { orgId, actor }: By, id: string): Promise<DeliveryResponse> {
+export async function sendTest(
+  ctx: WebhookContext,
+  { orgId, actor }: WebhookCaller,
+  id: string,
+): Promise<DeliveryResponse> {
   const claimed = await inTransaction(ctx.pool, async (tx) => {
     const webhook = await lockWebhook(tx, orgId, id);
     if (!webhook) throw new ApiError('sandbox_not_found');

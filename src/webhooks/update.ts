@@ -6,12 +6,12 @@ import { checkTypes } from './event-types.js';
 import { originOf, presentWebhook } from './present.js';
 import { lockWebhook, markDeleted, updateWebhook, type WebhookRow } from './queries.js';
 import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
-import type { By, Means } from './webhook-context.js';
+import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
 /** Changes what is said and leaves the rest. One that is made active again goes on in the log where it stopped. */
-export async function changeWebhook(
-  ctx: Means,
-  { orgId, actor }: By,
+export async function updateWebhookSettings(
+  ctx: WebhookContext,
+  { orgId, actor }: WebhookCaller,
   id: string,
   request: UpdateWebhookRequest,
 ): Promise<WebhookResponse> {
@@ -60,7 +60,11 @@ function spokenOf({ url, description, event_types, status }: WebhookRow) {
 }
 
 /** Nothing is sent to it from now on. Its deliveries go later: of a busy one there are more than a request has time for. */
-export async function removeWebhook(ctx: Means, { orgId, actor }: By, id: string): Promise<void> {
+export async function removeWebhook(
+  ctx: WebhookContext,
+  { orgId, actor }: WebhookCaller,
+  id: string,
+): Promise<void> {
   await inTransaction(ctx.pool, async (tx) => {
     const webhook = await lockWebhook(tx, orgId, id);
     if (!webhook) throw new ApiError('sandbox_not_found');

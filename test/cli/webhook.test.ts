@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { noteReach } from '../../src/webhooks/served-reach.js';
+import { saveDestinationPolicy } from '../../src/webhooks/destination-policy.js';
 import { expectRefused, NO_DOCKER, run, runJson, urlOf } from '../support/cli.js';
 import type { Client } from '../support/client.js';
 import { startTestService, type TestService } from '../support/service.js';
@@ -69,7 +69,7 @@ describe('the allowed addresses of webhooks', () => {
     const directory = join(service.directory, 'served');
     const keys = ['--secret-keys-file', join(service.directory, 'secret-keys')];
     const events = ['--event-keys-file', join(service.directory, 'event-keys')];
-    noteReach(directory, { allow: ['10.0.0.0/8'], http: false });
+    saveDestinationPolicy(directory, { allow: ['10.0.0.0/8'], http: false });
     const made = await atHome(directory, 'https://10.1.2.3/', ...keys, ...events);
     expect(made).toMatchObject({ code: 0, err: '' });
     expectRefused(await atHome(directory, 'http://10.1.2.3/', ...keys, ...events), '--webhook-http');
@@ -78,7 +78,7 @@ describe('the allowed addresses of webhooks', () => {
       code: 0,
       err: `sandkeep: the service was last started without --webhook-http: it sends nothing to ${HTTP} until it is\n`,
     });
-    noteReach(directory, { allow: [], http: true });
+    saveDestinationPolicy(directory, { allow: [], http: true });
     expect(await atHome(directory, HTTP, ...keys, ...events)).toMatchObject({ code: 0, err: '' });
     expectRefused(
       await atHome(directory, 'https://10.1.2.3/', ...keys, ...events),

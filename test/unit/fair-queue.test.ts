@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { makeTurns, type Holder, type TurnsOptions } from '../../src/lib/fair-queue.js';
+import { makeFairQueue, type FairQueueOptions, type SlotHolder } from '../../src/lib/fair-queue.js';
 import { until } from '../support/polling.js';
 
-const OPTIONS: TurnsOptions = {
-  places: { total: 3, each: 2 },
+const OPTIONS: FairQueueOptions = {
+  slots: { total: 3, each: 2 },
   waiting: { total: 4, each: 2 },
-  patienceMs: 20_000,
+  maxWaitMs: 20_000,
   idleMs: 1_000,
 };
 
@@ -30,7 +30,7 @@ test('the next slot goes to the waiting key with the fewest slots', async () => 
   const other = await turns.take('b', someone());
   const order: string[] = [];
   const waiting = ['a', 'b', 'c'].map(async (key) => {
-    const leave = await turns.take(key, someone());
+    const leave = await queue.acquire(key, someone());
     order.push(key);
     return leave;
   });
@@ -40,27 +40,27 @@ test('the next slot goes to the waiting key with the fewest slots', async () => 
     (length) => length > 0,
   );
   expect(order).toEqual(['b']);
-  places[0]!();
+  slots[0]!();
   await until(
     () => Promise.resolve(order.length),
     (length) => length > 1,
   );
   expect(order).toEqual(['b', 'c']);
-  places[1]!();
+  slots[1]!();
   await Promise.all(waiting);
 });
 
 test('the queue cuts off the longest idle holder among those whose slot helps a waiting key', async () => {
   const turns = makeTurns(OPTIONS);
   const [idle, idler, idlest] = [someone(2_000), someone(3_000), someone(4_000)];
-  const leave = await turns.take('a', idle);
-  const leaveToo = await turns.take('a', idler);
-  await turns.take('b', idlest);
-  const waiting = turns.take('a', someone());
+  const leave = await queue.acquire('a', idle);
+  const leaveToo = await queue.acquire('a', idler);
+  await queue.acquire('b', idlest);
+  const waiting = queue.acquire('a', someone());
   expect([idle, idler, idlest].map(({ wasCutOff }) => wasCutOff)).toEqual([false, true, false]);
   leaveToo!();
   expect(await waiting).toBeTypeOf('function');
-  const next = turns.take('c', someone());
+  const next = queue.acquire('c', someone());
   expect([idle, idlest].map(({ wasCutOff }) => wasCutOff)).toEqual([false, true]);
   leave!();
   expect(await next).toBeTypeOf('function');
@@ -69,8 +69,8 @@ test('the queue cuts off the longest idle holder among those whose slot helps a 
 test('a busy holder keeps its slot until the wait of others times out', async () => {
   const turns = makeTurns({ ...OPTIONS, patienceMs: 50 });
   const busy = [someone(), someone(900)];
-  for (const holder of busy) await turns.take('a', holder);
-  expect(await turns.take('a', someone())).toBeUndefined();
+  for (const holder of busy) await queue.acquire('a', holder);
+  expect(await queue.acquire('a', someone())).toBeUndefined();
   expect(busy.some(({ wasCutOff }) => wasCutOff)).toBe(false);
 });
 
@@ -79,12 +79,12 @@ test('the queue is limited in total and for each key, and a leaving waiter frees
   const leave = await turns.take('a', someone());
   await turns.take('a', someone());
   const [leaver, stayer] = [someone(), someone()];
-  const left = turns.take('a', leaver);
-  const stayed = turns.take('a', stayer);
-  expect(await turns.take('a', someone())).toBeUndefined();
+  const left = queue.acquire('a', leaver);
+  const stayed = queue.acquire('a', stayer);
+  expect(await queue.acquire('a', someone())).toBeUndefined();
   leaver.leaving.abort();
   expect(await left).toBeUndefined();
-  const late = turns.take('a', someone());
+  const late = queue.acquire('a', someone());
   leave!();
   const leaveToo = await stayed;
   leaveToo!();

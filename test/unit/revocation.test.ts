@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, type AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { watchOpenAnswers } from '../../src/access/revocation.js';
+import { makeRevocationWatch } from '../../src/access/revocation-watch.js';
 import { makeLog } from '../../src/lib/log.js';
 import { until } from '../support/polling.js';
 

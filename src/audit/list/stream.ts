@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import type { Context } from '../../context.js';
 import { badParameter } from '../../http/errors.js';
-import { QUIET, quietly, type Places } from '../../http/sse.js';
+import { IDLE_MARK, withIdleMarks, type StreamLimit } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { EventFilter } from '../events/queries.js';
 import { findSpan, readEndSeq, readLog, type StoredEntry } from '../log/log-queries.js';
@@ -18,7 +18,7 @@ const POLL_MS = 1_000;
 /** Default position: the end of the log, or with `since` the first event that passes. Any process of the service accepts the `id`. */
 export async function stream(
   ctx: Context,
-  places: Places,
+  limit: StreamLimit,
   request: FastifyRequest,
   reply: FastifyReply,
   query: FilterQuery & { cursor?: string },

@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { isNarrowed } from '../../access/access.js';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { Places, QUIET, quietly } from '../../http/sse.js';
+import { IDLE_MARK, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { startLoop } from '../../lib/loop.js';
 import { sleep } from '../../lib/sleep.js';
 import { nanosOf } from '../../runtimes/docker/log-stream.js';
@@ -23,10 +23,10 @@ interface Subject {
 
 /** Bounded, because each follower holds a client connection and an engine connection. */
 export class LogFollowers {
-  private readonly places: Places;
+  private readonly limit: StreamLimit;
 
   constructor({ maxLogFollowers }: Pick<Settings, 'maxLogFollowers'>) {
-    this.places = new Places(maxLogFollowers, 'too many logs are followed: try again later');
+    this.limit = new StreamLimit(maxLogFollowers, 'too many logs are followed: try again later');
   }
 
   /**
@@ -44,7 +44,7 @@ export class LogFollowers {
     if (!place) throw new ApiError('sandbox_not_found');
     refuseElsewhere(ctx, place.worker_id);
     const subject = { orgId, id: place.id };
-    const gone = this.places.take(orgId, reply);
+    const gone = this.limit.acquire(orgId, reply);
     const signals = [gone, ctx.stopping];
     const { requiredLabels } = key;
     if (requiredLabels && isNarrowed({ labels: requiredLabels }))
@@ -93,9 +93,9 @@ async function* follow(
   yield ': following\n\n';
   const reached: LogCursor = { ...query.after };
   try {
-    for await (const line of quietly(lines(ctx, subject, query, signal), ctx.settings.logKeepAliveMs)) {
+    for await (const line of withIdleMarks(lines(ctx, subject, query, signal), ctx.settings.logKeepAliveMs)) {
       if (signal.aborted) return;
-      yield line === QUIET ? ': nothing new\n\n' : render(line, reached);
+      yield line === IDLE_MARK ? ': nothing new\n\n' : render(line, reached);
     }
   } catch (error) {
     if (!signal.aborted) {

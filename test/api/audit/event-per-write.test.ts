@@ -169,7 +169,8 @@ test('every organization gets one event about a changed price book', async () =>
   const book = (price: string) =>
     parsePriceBook(JSON.stringify({ currency: 'EUR', prices: { vcpu_hour: price } }), 'the test');
   const { pool } = service.ctx;
-  for (const next of [null, book('0.05'), book('0.050'), book('0.06'), null]) await notePriceBook(pool, next);
+  for (const next of [null, book('0.05'), book('0.050'), book('0.06'), null])
+    await recordPriceBook(pool, next);
   const { body } = await client.get('/v1/events', { event_type: 'price_book_changed' });
   const changes = body.data.map(({ payload }: any) => payload).toReversed();
   expect(changes.map(({ currency }: any) => currency)).toEqual(['EUR', 'EUR', null]);

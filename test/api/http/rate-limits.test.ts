@@ -115,7 +115,7 @@ test.each([
 test('the addresses of one IPv6 customer share one limit, and other addresses do not evict its count', async () => {
   const limits = await makeLimits(Fastify(), { ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
   const fail = (ip: string) =>
-    limits.ofFailures({ ip, routeOptions: { config: {} } } as FastifyRequest).then(
+    limits.countFailure({ ip, routeOptions: { config: {} } } as FastifyRequest).then(
       () => 'counted',
       () => 'refused',
     );

@@ -3,7 +3,13 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { connectAlone } from '../../../src/db/pool.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import { foldCounts, getQuotas, lockQuotas, MOST_FOLDED, updateLimits } from '../../../src/quotas/queries.js';
+import {
+  compactCounts,
+  getQuotas,
+  lockQuotas,
+  COMPACT_BATCH,
+  updateLimits,
+} from '../../../src/quotas/queries.js';
 import { setQuotas } from '../../../src/quotas/set.js';
 import { foldAllCounts } from '../../../src/sandboxes/stop-over-quota.js';
 import { clientOf, importAll, line } from '../../support/import-lines.js';
@@ -57,7 +63,7 @@ test('the stored counters equal the sandboxes during concurrent changes, folds a
     const target = made[some(made.length + 1)];
     switch (some(8)) {
       case 0:
-        return foldCounts(pool, orgId);
+        return compactCounts(pool, orgId);
       case 1:
         return target && client.delete(`/v1/sandboxes/${target}`);
       case 2:
@@ -71,7 +77,7 @@ test('the stored counters equal the sandboxes during concurrent changes, folds a
             orgId,
             target ?? orgId,
           ]);
-          await foldCounts(tx, orgId);
+          await compactCounts(tx, orgId);
           throw new Error('given up');
         }).catch(() => undefined);
       default: {
@@ -89,7 +95,7 @@ test('the stored counters equal the sandboxes during concurrent changes, folds a
   );
   expect(made.length).toBeGreaterThan(20);
   expect(await kept(orgId)).toEqual(await counted(orgId));
-  await foldCounts(pool, orgId);
+  await compactCounts(pool, orgId);
   expect(await kept(orgId)).toEqual(await counted(orgId));
   expect((await getQuotas(pool, orgId))!.parts).toBe(1);
 });
@@ -207,10 +213,10 @@ test('one transaction folds at a time, and others skip the fold without waiting'
   const { org } = await service.newOrg();
   await addParts(org.id, 2_500);
   await inTransaction(pool, async (tx) => {
-    expect(await foldCounts(tx, org.id)).toBe(MOST_FOLDED);
-    expect(await foldCounts(pool, org.id)).toBe(0);
+    expect(await compactCounts(tx, org.id)).toBe(COMPACT_BATCH);
+    expect(await compactCounts(pool, org.id)).toBe(0);
   });
-  expect(await foldCounts(pool, org.id)).toBe(MOST_FOLDED);
+  expect(await compactCounts(pool, org.id)).toBe(COMPACT_BATCH);
 });
 
 test('a request sums the counters only for limits that are set and apply to it', async () => {
@@ -231,7 +237,7 @@ test('summing the counters does not visit deleted rows that vacuum has not remov
   await pool.query('alter table sandbox_counts set (autovacuum_enabled = false)');
   for (let round = 0; round < 20; round += 1) {
     await addParts(org.id, 999);
-    await foldCounts(pool, org.id);
+    await compactCounts(pool, org.id);
   }
   const [statement] = await sentDuring(() => getQuotas(requests.of(org.id).pool, org.id));
   const { rows } = await pool.query<{ pages: number }>(

@@ -4,12 +4,12 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { addMillis, now } from '../../../src/lib/instant.js';
-import { checkUrl, findDestination, mayReach } from '../../../src/outbound/destination.js';
+import { checkUrl, findDestination, isAllowedAddress } from '../../../src/outbound/destination.js';
 import { post } from '../../../src/outbound/post.js';
 import { addressesIn, type Resolve } from '../../../src/outbound/resolve.js';
 import { checkKeys } from '../../../src/secrets/secrets.js';
 import { webhookSettings } from '../../../src/settings.js';
-import { lookDelay, outcomeOf } from '../../../src/webhooks/circuit-breaker.js';
+import { probeDelay, outcomeOf } from '../../../src/webhooks/circuit-breaker.js';
 import { readRetryAfter, retryDelay } from '../../../src/webhooks/retry.js';
 import { expectRefused, run, runJson, urlOf } from '../../support/cli.js';
 import type { Client } from '../../support/client.js';
@@ -38,15 +38,12 @@ describe('the reach of webhooks', () => {
 
   test('is the public internet, and the addresses that the operator allows', () => {
     for (const address of ['1.1.1.1', '8.8.8.8', '172.32.0.1', '2606:4700::1111']) {
-      expect(mayReach(address, closed)).toBe(true);
+      expect(isAllowedAddress(address, closed)).toBe(true);
     }
     const some = { allow: ['10.1.0.0/16', 'fd00:1::/32'], http: false };
-    expect(['10.1.2.3', '10.2.0.1', 'fd00:1::5', 'fd00:2::5'].map((each) => mayReach(each, some))).toEqual([
-      true,
-      false,
-      true,
-      false,
-    ]);
+    expect(
+      ['10.1.2.3', '10.2.0.1', 'fd00:1::5', 'fd00:2::5'].map((each) => isAllowedAddress(each, some)),
+    ).toEqual([true, false, true, false]);
   });
 
   test.each([
@@ -190,7 +187,7 @@ test('retry delays triple up to four hours, vary by a fifth, and allow thirteen 
   let [sum, attempts] = [0, 0];
   while (sum < 86_400_000) sum += pauses[Math.min(attempts++, 13)]!;
   expect(attempts).toBe(13);
-  expect([lookDelay(4), lookDelay(5), lookDelay(7), lookDelay(50)]).toEqual([0, 10_000, 40_000, 900_000]);
+  expect([probeDelay(4), probeDelay(5), probeDelay(7), probeDelay(50)]).toEqual([0, 10_000, 40_000, 900_000]);
   const at = Date.parse('2026-11-21T10:00:00Z');
   const asked = [
     undefined,

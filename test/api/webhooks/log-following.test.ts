@@ -5,7 +5,7 @@ import { insertEvent } from '../../../src/audit/events/queries.js';
 import { sealEvents } from '../../../src/audit/log/seal.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { webhookSettings } from '../../../src/settings.js';
-import { follow } from '../../../src/webhooks/follow.js';
+import { enqueueDeliveries } from '../../../src/webhooks/enqueue-deliveries.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -35,7 +35,7 @@ async function write({ org }: Client, event_type: string, occurred_at: string): 
 
 async function followed(client: Client, id: string): Promise<string[]> {
   await sealEvents(service.ctx, new AbortController().signal);
-  while (await follow(service.ctx, client.org.id, id));
+  while (await enqueueDeliveries(service.ctx, client.org.id, id));
   const { body } = await client.get(`/v1/webhooks/${id}/deliveries`, { limit: 100 });
   return body.data.map(({ event_type }: { event_type: string }) => event_type);
 }
@@ -73,10 +73,10 @@ test('the log is read further once half of the found events were tried', async (
       [id, count],
     );
   await tryAll(49);
-  expect(await follow(service.ctx, client.org.id, id)).toBe(false);
+  expect(await enqueueDeliveries(service.ctx, client.org.id, id)).toBe(false);
   expect(await followed(client, id)).toHaveLength(100);
   await tryAll(1);
-  await follow(service.ctx, client.org.id, id);
+  await enqueueDeliveries(service.ctx, client.org.id, id);
   const { rows } = await service.ctx.pool.query<{ count: number }>(
     'select count(*) from webhook_deliveries where webhook_id = $1',
     [id],

@@ -5,6 +5,6 @@ import { setFlagsFromString } from 'node:v8';
  * a thousand requests at once leave behind they leave in the old space. At 1,000 connections that is 240 MiB in place of 170, with as many
  * requests a second.
  */
-export function keepHeapSmall(): void {
+export function limitHeapGrowth(): void {
   setFlagsFromString('--heap-growing-percent=100');
 }

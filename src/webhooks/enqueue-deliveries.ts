@@ -21,7 +21,7 @@ const CLOCKS_APART_MS = 60_000;
  * Makes deliveries of what is next in the log, as many as there is room for, and notes how far it has looked. True when there
  * may be more.
  */
-export async function follow(ctx: Context, orgId: string, id: string): Promise<boolean> {
+export async function enqueueDeliveries(ctx: Context, orgId: string, id: string): Promise<boolean> {
   return inTransaction(ctx.pool, async (tx) => {
     const webhook = await lockFreeWebhook(tx, orgId, id);
     if (webhook?.status !== 'active') return false;

@@ -5,29 +5,33 @@ import { ReaderGone, streamSnapshot, type StreamOptions } from '../db/stream.js'
 import type { Transaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { watchReader } from '../http/slow-reader.js';
-import { makeTurns } from '../lib/fair-queue.js';
+import { makeFairQueue } from '../lib/fair-queue.js';
 import { callerOf } from './caller.js';
 import { contextOf } from './request-context.js';
 
-/** Sends what `produce` yields as it is read, from one snapshot, once it is its turn. What it refuses before that is the answer. */
-export type Streamed = (
+/** Streams the text that `produce` yields from one snapshot. An error before the first text becomes the response. */
+export type StreamSnapshot = (
   request: FastifyRequest,
   reply: FastifyReply,
   produce: (tx: Transaction) => AsyncIterable<string>,
 ) => Promise<Readable>;
 
 /**
- * Makes the sender of one kind of answers. Each under way has a database connection, so there are `most` of them at a time, and
- * half as many of one organization; who does not read gives way to who waits. `what`: for messages, such as `usage`.
+ * Makes the streamer of one kind of response. Each stream holds a database connection, so `total` of them run at once, half of
+ * them for one organization. An idle reader is cut off while others wait. `content`: for messages, such as `usage`.
  */
-export function makeStreamed(
+export function makeSnapshotStreamer(
   { settings }: Shared,
-  { most, what, beforeSnapshot }: { most: number; what: string } & Pick<StreamOptions, 'beforeSnapshot'>,
-): Streamed {
-  const turns = makeTurns({
-    places: { total: most, each: Math.ceil(most / 2) },
+  {
+    total,
+    content,
+    beforeSnapshot,
+  }: { total: number; content: string } & Pick<StreamOptions, 'beforeSnapshot'>,
+): StreamSnapshot {
+  const queue = makeFairQueue({
+    slots: { total, each: Math.ceil(total / 2) },
     waiting: { total: 1_000, each: 200 },
-    patienceMs: settings.usagePatienceMs,
+    maxWaitMs: settings.usagePatienceMs,
     idleMs: settings.usageIdleMs,
   });
 
@@ -37,16 +41,16 @@ export function makeStreamed(
       stallMs: settings.usageStallMs,
       limitMs: settings.usageLimitMs,
     });
-    const leave = await turns.take(orgId, reader);
-    if (!leave) {
-      throw new ApiError('rate_limited', `too much ${what} is being read: try again later`, null, {
+    const release = await queue.acquire(orgId, reader);
+    if (!release) {
+      throw new ApiError('rate_limited', `too much ${content} is being read: try again later`, null, {
         headers: { 'retry-after': '5' },
       });
     }
     const onEnd = (error?: unknown) => {
-      leave();
+      release();
       if (error === undefined || error instanceof ApiError) return;
-      request.log.error({ err: error, orgId, what }, 'reading a stream failed');
+      request.log.error({ err: error, orgId, content }, 'reading a stream failed');
     };
     const onBreak = () => {
       if (reply.raw.headersSent) reader.cutOff();
@@ -58,7 +62,7 @@ export function makeStreamed(
         produce,
       );
     } catch (error) {
-      // Nobody hears it, and nothing is wrong on our side.
+      // The client does not receive this error, but the log must not show an internal one.
       if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');
       throw error;
     }
