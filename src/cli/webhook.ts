@@ -10,6 +10,7 @@ import { describeSource, keySourceOf, openKeyring } from '../secrets/key-file.js
 import { checkKeys } from '../secrets/secrets.js';
 import { webhookSettings, type WebhookSettings } from '../settings.js';
 import { createWebhook } from '../webhooks/create.js';
+import { deleteWebhook } from '../webhooks/delete.js';
 import { listDeliveries } from '../webhooks/delivery-queries.js';
 import { presentDelivery, presentWebhook } from '../webhooks/present.js';
 import { getWebhook, listWebhooks } from '../webhooks/queries.js';
@@ -23,7 +24,7 @@ import {
   type WebhookResponse,
 } from '../webhooks/schema.js';
 import { sendTest } from '../webhooks/send-test.js';
-import { updateWebhookSettings, removeWebhook } from '../webhooks/update.js';
+import { updateWebhookSettings } from '../webhooks/update.js';
 import type { WebhookCaller, WebhookContext } from '../webhooks/webhook-context.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
@@ -123,7 +124,7 @@ function deleteCommand(): Command {
     .description('delete a webhook and the log of its deliveries')
     .argument('<id>', 'id of the webhook')
     .action(async (id: string, options: WebhookOptions) => {
-      await operate(options, 'delete', (means, by) => removeWebhook(means, by, named(id)));
+      await operate(options, 'delete', (means, by) => deleteWebhook(means, by, named(id)));
       print(options, { id, deleted: true }, `the webhook ${id} is deleted`);
     });
 }

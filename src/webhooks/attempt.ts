@@ -16,23 +16,23 @@ import {
 import { getWebhook, type WebhookRow } from './queries.js';
 import { readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
-import { openSecrets, signatures } from './secret.js';
+import { signingSecrets, signatures } from './secret.js';
 import type { WebhookContext } from './webhook-context.js';
 
-/** Of what went wrong so much is kept: a certificate can bring along any number of names. */
+/** The longest stored error message: one about a certificate may list many names. */
 const ERROR_LENGTH = 500;
 
 interface Sent {
   outcome: AttemptOutcome;
   begun: Instant;
   result: AttemptResponse;
-  /** How long the receiver asks not to be sent it again, in milliseconds. */
-  restMs: number;
+  /** From `Retry-After`, in milliseconds. */
+  retryAfterMs: number;
 }
 
 /**
- * Sends one delivery and notes what came of it. Undefined when the webhook has gone or was disabled meanwhile, or somebody
- * else has the delivery; rejects when it was interrupted. A test is sent to a disabled one, too.
+ * Sends one delivery and stores the outcome. Undefined if the webhook was removed or disabled, or if another process took the
+ * delivery over. Rejects if `signal` aborts. A test is sent to a disabled webhook too.
  */
 export async function attempt(
   ctx: WebhookContext,
@@ -47,13 +47,13 @@ export async function attempt(
     return undefined;
   }
   const event = await getEvent(ctx.pool, orgId, delivery.event_id);
-  // Outside of what is told to callers: what is wrong with the keys is for the operator.
+  // Not inside `send`, whose errors callers see: a fault of the keyring is for the operator.
   const keyring = ctx.keyring();
   const sent = event
     ? await send(ctx, keyring, { webhook, event, seq: delivery.seq }, signal)
     : failed('unsent', ctx.now(), 0, 'retention has dropped the event');
   signal?.throwIfAborted();
-  return inTransaction(ctx.pool, (tx) => settle(ctx, tx, delivery, sent, event !== undefined));
+  return inTransaction(ctx.pool, (tx) => storeOutcome(ctx, tx, delivery, sent, event !== undefined));
 }
 
 async function send(
@@ -67,9 +67,9 @@ async function send(
   const spent = () => Math.round(performance.now() - begun);
   let secrets: string[];
   try {
-    secrets = openSecrets(keyring, webhook, at);
+    secrets = signingSecrets(keyring, webhook, at);
   } catch (error) {
-    // What is wrong with our keys tells nothing of the receiver.
+    // A fault of our keys must not count against the receiver.
     return failed('unsent', at, 0, (error as Error).message);
   }
   const data = presentEvent(event);
@@ -78,7 +78,7 @@ async function send(
   const headers = {
     'content-type': 'application/json; charset=utf-8',
     'user-agent': `Sandkeep/${VERSION}`,
-    // The same whenever the event is sent, so that a receiver can tell what it has had already.
+    // The same in every attempt, so that a receiver can ignore duplicates.
     'webhook-id': event.id,
     'webhook-timestamp': String(timestamp),
     'webhook-signature': signatures(secrets, { id: event.id, timestamp, body }),
@@ -89,7 +89,7 @@ async function send(
     return {
       ...{ outcome: outcomeOf(answer.status), begun: at },
       result: { at: shortInstant(at), duration_ms: spent(), ...answered },
-      restMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())),
+      retryAfterMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())),
     };
   } catch (error) {
     return failed('failed', at, spent(), (error as Error).message);
@@ -99,10 +99,10 @@ async function send(
 function failed(outcome: AttemptOutcome, at: Instant, duration_ms: number, message: string): Sent {
   const error = storable(message.slice(0, ERROR_LENGTH));
   const result = { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
-  return { outcome, begun: at, result, restMs: 0 };
+  return { outcome, begun: at, result, retryAfterMs: 0 };
 }
 
-async function settle(
+async function storeOutcome(
   ctx: WebhookContext,
   tx: Transaction,
   delivery: Claimed,
@@ -114,16 +114,16 @@ async function settle(
   const at = ctx.now();
   await recordOutcome(ctx, tx, delivery, { ...sent, status: result.response_status }, at);
   if (outcome === 'delivered') return finishAttempt(tx, delivery, result, settledAs('delivered', at));
-  // Somebody may have asked meanwhile for it to be sent again.
+  // A caller may have requested a redelivery meanwhile.
   const row = await lockDelivery(tx, orgId, webhookId, delivery.id);
   if (!row) return undefined;
   const expiresAt = row.expires_at ?? delivery.expires_at;
   if (!exists || at >= expiresAt) return finishAttempt(tx, delivery, result, settledAs('failed', at));
-  const pause = retryDelay(row.attempts - row.tried_before, ctx.settings.webhooks.firstRetryMs);
-  const next = addMillis(at, Math.max(pause, sent.restMs));
+  const delay = retryDelay(row.attempts - row.tried_before, ctx.settings.webhooks.firstRetryMs);
+  const next = addMillis(at, Math.max(delay, sent.retryAfterMs));
   return finishAttempt(tx, delivery, result, {
     status: 'pending',
-    // The last attempt is made when it expires.
+    // The last attempt is made at expiry.
     dueAt: next < expiresAt ? next : expiresAt,
     settledAt: null,
     refused: outcome === 'refused',

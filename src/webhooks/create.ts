@@ -10,10 +10,10 @@ import type { CreateWebhookRequest, WebhookWithSecret } from './schema.js';
 import { makeSecret, sealSecret } from './secret.js';
 import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
-/** Each follows the log by itself, so there are not any number of them. */
-const MOST = 20;
+/** Bounded, because every webhook reads the log separately. */
+const MAX_WEBHOOKS = 20;
 
-/** Makes a webhook, which is sent what happens from now on. The answer is the only place where its secret is seen. */
+/** Creates a webhook for events from now on. Only the returned value contains its secret. */
 export async function createWebhook(
   ctx: WebhookContext,
   { orgId, actor }: WebhookCaller,
@@ -27,9 +27,9 @@ export async function createWebhook(
   const secret = makeSecret();
   return inTransaction(ctx.pool, async (tx) => {
     const count = await countWebhooks(tx, orgId);
-    if (count >= MOST) {
-      throw new ApiError('quota_exceeded', `an organization has at most ${MOST} webhooks`, {
-        limit: MOST,
+    if (count >= MAX_WEBHOOKS) {
+      throw new ApiError('quota_exceeded', `an organization has at most ${MAX_WEBHOOKS} webhooks`, {
+        limit: MAX_WEBHOOKS,
         used: count,
       });
     }

@@ -12,32 +12,31 @@ export interface DeliveryRow {
   seq: number | null;
   status: DeliveryResponse['status'];
   attempts: number;
-  /** Of the attempts, those made before somebody asked for it to be sent again. */
+  /** The number of attempts before the last request for redelivery. */
   tried_before: number;
   results: AttemptResponse[];
-  /** What the receiver answered last is that it does not want this event. */
+  /** Whether the receiver refused this event in the last attempt. */
   refused: boolean;
   due_at: Instant | null;
-  /** Null until it is tried first. */
+  /** Null until the first attempt. */
   expires_at: Instant | null;
   created_at: Instant;
   settled_at: Instant | null;
 }
 
-/** A delivery whose attempt is under way, and by whom. */
+/** A delivery with a running attempt. `claim` is its fencing token. */
 export type Claimed = DeliveryRow & { claim: string; expires_at: Instant };
 
 const COLUMNS =
   'org_id, webhook_id, id, event_id, event_type, seq, status, attempts, tried_before, results, refused, due_at, expires_at, created_at, settled_at';
-/** So many attempts of one delivery are remembered. */
-const RESULTS = 20;
+const MAX_RESULTS = 20;
 
 type NewDelivery = Pick<
   DeliveryRow,
   'org_id' | 'webhook_id' | 'id' | 'event_id' | 'event_type' | 'seq' | 'created_at' | 'expires_at'
 >;
 
-/** Adds deliveries of one webhook, due at once. One that is there already stays as it is. */
+/** Inserts deliveries of one webhook, due at once. Existing ones stay unchanged. */
 export async function insertDeliveries(tx: Sql, deliveries: readonly NewDelivery[]): Promise<void> {
   const [first] = deliveries;
   if (!first) return;
@@ -55,14 +54,14 @@ export async function insertDeliveries(tx: Sql, deliveries: readonly NewDelivery
   );
 }
 
-/** How many are not settled yet, but for what the receiver refused; `fresh` of them were never tried. */
+/** Counts the pending deliveries, except those that the receiver refused. */
 export async function countPending(
   sql: Sql,
   orgId: string,
   webhookId: string,
-): Promise<{ pending: number; fresh: number }> {
-  const { rows } = await sql.query<{ pending: number; fresh: number }>(
-    `select count(*) as pending, count(*) filter (where attempts = 0) as fresh
+): Promise<{ pending: number; untried: number }> {
+  const { rows } = await sql.query<{ pending: number; untried: number }>(
+    `select count(*) as pending, count(*) filter (where attempts = 0) as untried
      from webhook_deliveries
      where org_id = $1 and webhook_id = $2 and status = 'pending' and not refused`,
     [orgId, webhookId],
@@ -72,25 +71,24 @@ export async function countPending(
 
 export interface Claim {
   at: Instant;
-  /** Whoever has not answered by then counts as gone, and another one tries. */
+  /** The claim expires then, and another process may retry. */
   until: Instant;
   claim: string;
-  /** Until then one is tried that was not tried before. */
+  /** The expiry of deliveries that were not tried before. */
   expiresAt: Instant;
 }
 
 /**
- * Takes deliveries that are due, in the order of the log, while the webhook is active and its receiver is not resting. What was
- * refused comes last. Nobody else gets them until `until`. A test is only sent by who was asked for it, unless somebody wants it
- * sent again. `rarest`: those first that were tried the fewest times, so that a receiver which only cannot cope with some events
- * is not taken to be down for them.
+ * Claims due deliveries in the order of the log, refused ones last, if the webhook is active and its circuit allows it. A test is
+ * not claimed unless it is redelivered. `leastTriedFirst`: for probes, so that events which the receiver cannot process do not keep
+ * the circuit open.
  */
 export async function claimDue(
   sql: Sql,
   orgId: string,
   webhookId: string,
   { at, until, claim, expiresAt }: Claim,
-  { limit, rarest }: { limit: number; rarest: boolean },
+  { limit, leastTriedFirst }: { limit: number; leastTriedFirst: boolean },
 ): Promise<Claimed[]> {
   const { rows } = await sql.query<Claimed & Record<string, unknown>>(
     `with due as materialized (
@@ -99,7 +97,7 @@ export async function claimDue(
          and (seq is not null or expires_at > $3)
          and exists (select from webhooks where org_id = $1 and id = $2 and status = 'active'
            and (resume_at is null or resume_at <= $3))
-       order by refused, ${rarest ? 'attempts - tried_before, ' : ''}due_at, seq
+       order by refused, ${leastTriedFirst ? 'attempts - tried_before, ' : ''}due_at, seq
        limit $6
        for update skip locked
      )
@@ -114,7 +112,7 @@ export async function claimDue(
   return rows.toSorted((a, b) => (a.seq ?? 0) - (b.seq ?? 0));
 }
 
-/** Takes a test, to try it now. */
+/** Claims a test. */
 export async function claimOne(
   sql: Sql,
   orgId: string,
@@ -131,7 +129,7 @@ export async function claimOne(
   return rows[0]!;
 }
 
-/** Notes what came of an attempt, unless somebody else has taken it over. `dueAt`: null when it is settled. */
+/** Stores the result of an attempt. Undefined if another process holds the claim. `dueAt`: null if settled. */
 export async function finishAttempt(
   sql: Sql,
   { org_id, webhook_id, id, claim }: Claimed,
@@ -146,13 +144,13 @@ export async function finishAttempt(
      returning ${COLUMNS}`,
     [
       ...[org_id, webhook_id, id, claim, next.status, next.dueAt, next.settledAt, next.refused],
-      ...[JSON.stringify([result]), RESULTS],
+      ...[JSON.stringify([result]), MAX_RESULTS],
     ],
   );
   return rows[0];
 }
 
-/** Gives back what was claimed and not tried. */
+/** Releases a delivery that was claimed and not tried. */
 export async function releaseClaim(sql: Sql, { org_id, webhook_id, id, claim }: Claimed, at: Instant) {
   await sql.query(
     `update webhook_deliveries set due_at = $5, claim = null, attempts = attempts - 1
@@ -176,10 +174,7 @@ export async function lockDelivery(
   return rows[0];
 }
 
-/**
- * Makes it due at once, settled or not, as if it had not been tried before. An attempt that is under way stays the one there
- * is, and is the first.
- */
+/** Makes a delivery due at once with all its attempts ahead. A running attempt counts as the first. */
 export async function makeDue(
   tx: Sql,
   { org_id, webhook_id, id }: DeliveryRow,
@@ -196,7 +191,7 @@ export async function makeDue(
   return rows[0]!;
 }
 
-/** Newest first, after `after` (created_at, id). */
+/** Newest first, after the key `after` (created_at, id). */
 export async function listDeliveries(
   sql: Sql,
   orgId: string,
@@ -220,7 +215,7 @@ export async function listDeliveries(
   return rows;
 }
 
-/** Gives up tests whose process was killed. Of all organizations. */
+/** Fails tests of all organizations whose process was killed. */
 export async function failLostTests(sql: Sql, at: Instant): Promise<void> {
   await sql.query(
     `update webhook_deliveries set status = 'failed', due_at = null, claim = null, settled_at = $1
@@ -229,8 +224,8 @@ export async function failLostTests(sql: Sql, at: Instant): Promise<void> {
   );
 }
 
-/** Forgets some that were settled before `before`, of all organizations. Returns how many. */
-export async function forgetSettled(sql: Sql, before: Instant, limit: number): Promise<number> {
+/** Deletes deliveries of all organizations that were settled before `before`. Returns their number. */
+export async function deleteSettled(sql: Sql, before: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(
     `delete from webhook_deliveries
      where ctid = any (array(
@@ -243,7 +238,7 @@ export async function forgetSettled(sql: Sql, before: Instant, limit: number): P
   return rowCount ?? 0;
 }
 
-/** Deletes some of a webhook, settled or not. Returns how many. */
+/** Returns the number of deleted rows. */
 export async function deleteDeliveries(
   sql: Sql,
   orgId: string,

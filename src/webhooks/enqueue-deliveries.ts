@@ -4,26 +4,22 @@ import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { addMillis } from '../lib/instant.js';
 import { countPending, insertDeliveries } from './delivery-queries.js';
-import { lockFreeWebhook, setPosition, type WebhookRow } from './queries.js';
+import { lockWebhookIfFree, setPosition, type WebhookRow } from './queries.js';
 
-/** Entries of the log that are looked at together. */
+/** Entries of the log that are read at once. */
 const BATCH = 500;
-/** So many that were never tried, and the log waits. */
-const MOST_FRESH = 100;
-/** So many that are not settled, and the log waits: what a receiver that is down misses stays in the log. */
-const MOST_PENDING = 1_000;
-/** The log is looked at when there is room for so many: each look reads a batch of it. */
-const LEAST_ROOM = MOST_FRESH / 2;
-/** What came just before a webhook is for it, too: an event has the time of the process that wrote it, whose clock may be behind. */
-const CLOCKS_APART_MS = 60_000;
+const MAX_UNTRIED = 100;
+/** Beyond this, the events for a receiver that is down stay in the log only. */
+const MAX_PENDING = 1_000;
+/** The log is read only when there is room for this many, because each read fetches a whole batch. */
+const MIN_ROOM = MAX_UNTRIED / 2;
+/** Events from just before the webhook are sent too: the clock of the process that wrote them may be behind. */
+const CLOCK_SKEW_MS = 60_000;
 
-/**
- * Makes deliveries of what is next in the log, as many as there is room for, and notes how far it has looked. True when there
- * may be more.
- */
+/** Inserts deliveries for the next entries of the log, and advances the position. True if the log may have more. */
 export async function enqueueDeliveries(ctx: Context, orgId: string, id: string): Promise<boolean> {
   return inTransaction(ctx.pool, async (tx) => {
-    const webhook = await lockFreeWebhook(tx, orgId, id);
+    const webhook = await lockWebhookIfFree(tx, orgId, id);
     if (webhook?.status !== 'active') return false;
     const { pending, fresh } = await countPending(tx, orgId, id);
     const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
@@ -44,7 +40,7 @@ export async function enqueueDeliveries(ctx: Context, orgId: string, id: string)
         expires_at: null,
       })),
     );
-    // What was left for want of room is looked at again.
+    // Entries that did not fit are read again later.
     const last = wanted.length === room ? wanted.at(-1) : entries.at(-1);
     if (last) await setPosition(tx, orgId, id, last.seq);
     return more && wanted.length < room;
@@ -52,8 +48,8 @@ export async function enqueueDeliveries(ctx: Context, orgId: string, id: string)
 }
 
 /**
- * What was long before the webhook is not for it: it may come into the log later, as what is imported does. What retention
- * dropped cannot be sent, and a test has been sent already.
+ * Leaves out events that retention dropped, events from before the webhook (imports append old ones to the log), and its own tests,
+ * which were sent already.
  */
 function isWanted({ id, event_types, created_at }: WebhookRow, { event }: StoredEntry): boolean {
   if (!event || event.occurred_at < addMillis(created_at, -CLOCKS_APART_MS)) return false;
@@ -61,7 +57,7 @@ function isWanted({ id, event_types, created_at }: WebhookRow, { event }: Stored
   return matches(event_types, event.event_type);
 }
 
-/** Any of the types that do not begin with `!` (when there are some), none of those that do. */
+/** Types with a leading `!` are excluded. Without any other type, all others match. */
 function matches(eventTypes: readonly string[], type: string): boolean {
   if (eventTypes.includes(`!${type}`)) return false;
   const included = eventTypes.filter((each) => !each.startsWith('!'));

@@ -6,118 +6,117 @@ import { addMillis } from '../lib/instant.js';
 import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';
 import { attempt } from './attempt.js';
-import { isDown } from './circuit-breaker.js';
+import { isOpen } from './circuit-breaker.js';
 import {
   claimDue,
   deleteDeliveries,
+  deleteSettled,
   failLostTests,
-  forgetSettled,
   releaseClaim,
   type Claimed,
 } from './delivery-queries.js';
 import { enqueueDeliveries } from './enqueue-deliveries.js';
-import { forgetOldSecrets, listActive, listDeleted, removeDeleted, type WebhookRow } from './queries.js';
+import { deleteExpiredSecrets, listActive, listDeleted, removeDeleted, type WebhookRow } from './queries.js';
 import { RoundRobin } from './round-robin.js';
 
-/** A notification can be lost, and retries come due: look at least this often, in milliseconds. */
-const LOOK_EVERY_MS = 1_000;
-/** What is sent to a webhook at once. */
-const ABREAST = 4;
-/** What is under way when the service stops has so long to end, in milliseconds. */
-const LAST_MS = 3_000;
-const FORGET_BATCH = 1_000;
+/** The longest interval between two polls: a notification can be lost, and retries become due without one. */
+const POLL_INTERVAL_MS = 1_000;
+/** The deliveries of one webhook that are sent at once. */
+const CONCURRENT_DELIVERIES = 4;
+/** How long a stop waits for running attempts, in milliseconds. */
+const DRAIN_TIMEOUT_MS = 3_000;
+const SETTLED_BATCH = 1_000;
 const DELETE_BATCH = 2_000;
 
 type Served = Pick<WebhookRow, 'org_id' | 'id' | 'failures'>;
 
 /**
- * Sends to webhooks what the log of their organization has for them. Any number of processes do this together: a delivery is
- * claimed by one of them at a time. A receiver that is slow or down holds up no other: an organization has some of the places
- * only, and whoever has one for long gives it up while others wait.
+ * Sends the events of the log to webhooks. Any number of processes share the work, because a delivery is claimed by one of them.
+ * A slow receiver delays no other: organizations have limited slots, and a webhook yields a slot it has had for long while others
+ * wait.
  */
 export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const serving = new Map<string, { webhook: Served; work: Promise<void> }>();
   const { served, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
   const limit = makeConcurrencyLimit(served);
-  let waiting = false;
-  const givesWay = (begun: number) => waiting && performance.now() - begun >= turnMs;
+  let othersWait = false;
+  const mustYield = (begun: number) => othersWait && performance.now() - begun >= turnMs;
   const roundRobin = new RoundRobin();
-  const cut = new AbortController();
-  // Everything that is under way listens, and leaves when it is done.
-  setMaxListeners(0, cut.signal);
+  const interrupt = new AbortController();
+  // One listener for each running attempt.
+  setMaxListeners(0, interrupt.signal);
   const { log } = ctx;
 
-  async function occupy(webhook: Served, leave: () => void, signal: AbortSignal): Promise<void> {
-    let broken = false;
+  async function serveInSlot(webhook: Served, release: () => void, signal: AbortSignal): Promise<void> {
+    let failed = false;
     try {
       await serve(webhook, signal);
     } catch (error) {
-      broken = true;
+      failed = true;
       log.error({ err: error, webhookId: webhook.id }, 'serving a webhook failed');
     }
     serving.delete(webhook.id);
-    leave();
-    // What cannot be served at all, as without keys, is not tried again and again because others wait.
-    if (waiting && !broken) loop.wake();
+    release();
+    // After a failure, such as missing keys, the next poll is soon enough.
+    if (othersWait && !failed) loop.wake();
   }
 
   async function serve({ org_id: orgId, id, failures }: Served, signal: AbortSignal): Promise<void> {
-    let down = isDown(failures);
+    let isProbe = isOpen(failures);
     const begun = performance.now();
-    while (!signal.aborted && !givesWay(begun)) {
+    while (!signal.aborted && !mustYield(begun)) {
       const more = await enqueueDeliveries(ctx, orgId, id);
       const at = ctx.now();
       const until = addMillis(at, timeoutMs + claimMarginMs);
       const claim = { at, until, claim: uuidv7(), expiresAt: addMillis(at, keepTryingMs) };
-      // Of a receiver that was down, one delivery finds out whether it is back.
-      const which = { limit: down ? 1 : ABREAST, rarest: down };
+      const which = { limit: isProbe ? 1 : CONCURRENT_DELIVERIES, leastTriedFirst: isProbe };
       const claimed = await claimDue(ctx.pool, orgId, id, claim, which);
       if (claimed.length === 0) {
         if (more) continue;
         return;
       }
-      // All of them, so that none is under way when somebody else comes here.
+      // Waits for all, so that no attempt runs after the slot is released.
       const ended = await Promise.allSettled(claimed.map(attemptOne));
       const thrown = ended.find((each) => each.status === 'rejected');
       if (thrown) throw thrown.reason;
-      // Who does not answer waits until the next look, and who is down longer.
+      // A receiver that does not respond waits for the next poll.
       if (!ended.some((each) => each.status === 'fulfilled' && each.value)) return;
-      down = false;
+      isProbe = false;
     }
   }
 
-  /** Whether the receiver is there. */
+  /** Returns whether the receiver responded. */
   async function attemptOne(delivery: Claimed): Promise<boolean> {
     try {
-      const settled = await attempt(ctx, delivery, cut.signal);
+      const settled = await attempt(ctx, delivery, interrupt.signal);
       return settled !== undefined && (settled.status === 'delivered' || settled.refused);
     } catch (error) {
-      // Else it would wait until the claim runs out.
+      // Otherwise the delivery would wait until its claim expires.
       await releaseClaim(ctx.pool, delivery, ctx.now()).catch(() => undefined);
-      if (!cut.signal.aborted) throw error;
+      if (!interrupt.signal.aborted) throw error;
       return false;
     }
   }
 
   const loop = startLoop(
     async (signal) => {
-      const active = (await listActive(ctx.pool, ctx.now())).filter(({ id }) => !serving.has(id));
-      const served = [...serving.values()].map(({ webhook }) => webhook);
+      const waiting = (await listActive(ctx.pool, ctx.now())).filter(({ id }) => !serving.has(id));
+      const slotHolders = [...serving.values()].map(({ webhook }) => webhook);
       let leftOut = false;
-      for (const webhook of roundRobin.order(active, served)) {
-        const leave = limit.acquire(webhook.org_id);
-        if (!leave) {
+      for (const webhook of roundRobin.order(waiting, slotHolders)) {
+        const release = limit.acquire(webhook.org_id);
+        if (!release) {
           leftOut = true;
           continue;
         }
         roundRobin.recordServed(webhook);
-        const work = occupy(webhook, leave, signal);
+        const work = serveInSlot(webhook, release, signal);
         serving.set(webhook.id, { webhook, work });
       }
-      waiting = leftOut;
+      othersWait = leftOut;
     },
     {
-      intervalMs: LOOK_EVERY_MS,
+      intervalMs: POLL_INTERVAL_MS,
       onError: (error) => log.error({ err: error, loop: 'webhooks' }, 'a loop failed'),
     },
   );
@@ -127,31 +126,28 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     async stop() {
       unsubscribe();
       await loop.stop();
-      const ended = new AbortController();
-      const patience = sleep(LAST_MS, ended.signal).then(() => cut.abort());
+      const drained = new AbortController();
+      const timeout = sleep(DRAIN_TIMEOUT_MS, drained.signal).then(() => interrupt.abort());
       await Promise.all([...serving.values()].map(({ work }) => work));
-      ended.abort();
-      await patience;
+      drained.abort();
+      await timeout;
     },
   };
 }
 
-/**
- * Gives up tests whose process was killed; forgets secrets that have ended, what was settled long ago, and webhooks that were
- * deleted, with their deliveries.
- */
+/** Fails tests of killed processes, and deletes expired secrets, old deliveries, and deleted webhooks with their deliveries. */
 export async function sweepDeliveries(ctx: Context, signal: AbortSignal): Promise<void> {
   const at = ctx.now();
   const { pool } = ctx;
   const { keepMs } = ctx.settings.webhooks;
   await failLostTests(pool, at);
-  await forgetOldSecrets(pool, at);
-  const many = async (batch: number, forget: (limit: number) => Promise<number>) => {
-    while (!signal.aborted && (await forget(batch)) === batch);
+  await deleteExpiredSecrets(pool, at);
+  const inBatchesOf = async (size: number, deleteSome: (limit: number) => Promise<number>) => {
+    while (!signal.aborted && (await deleteSome(size)) === size);
   };
-  await many(FORGET_BATCH, (limit) => forgetSettled(pool, addMillis(at, -keepMs), limit));
+  await inBatchesOf(SETTLED_BATCH, (limit) => deleteSettled(pool, addMillis(at, -keepMs), limit));
   for (const { org_id: orgId, id } of await listDeleted(pool)) {
-    await many(DELETE_BATCH, (limit) => deleteDeliveries(pool, orgId, id, limit));
+    await inBatchesOf(DELETE_BATCH, (limit) => deleteDeliveries(pool, orgId, id, limit));
     await removeDeleted(pool, orgId, id);
   }
 }

@@ -12,7 +12,6 @@ interface PageQuery {
   limit?: number;
 }
 
-/** A page of the webhooks of an organization, oldest first. */
 export async function list(
   ctx: Context,
   orgId: string,
@@ -29,7 +28,6 @@ export async function list(
   );
 }
 
-/** A page of what was sent to a webhook, or is going to be, newest first. */
 export async function listLog(
   ctx: Context,
   orgId: string,

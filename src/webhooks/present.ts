@@ -3,7 +3,7 @@ import type { DeliveryRow } from './delivery-queries.js';
 import type { WebhookRow } from './queries.js';
 import type { DeliveryResponse, WebhookResponse } from './schema.js';
 
-/** `at`: now; a secret whose time is over is not spoken of. */
+/** `at`: the current time, at which replaced secrets may have expired. */
 export function presentWebhook(row: WebhookRow, at: Instant): WebhookResponse {
   const { id, org_id, url, description, event_types, status, disabled_reason, created_by } = row;
   return {
@@ -29,7 +29,7 @@ function orNull(instant: Instant | null): string | null {
   return instant === null ? null : shortInstant(instant);
 }
 
-/** What the audit trail says of an address: paths and queries of webhooks have secrets in them. */
+/** Audit events contain only the origin of a URL: paths and queries of webhooks contain secrets. */
 export function originOf(url: string): string {
   return new URL(url).origin;
 }

@@ -4,7 +4,6 @@ import type { Instant } from '../lib/instant.js';
 import type { Sealed } from '../secrets/keyring.js';
 import type { WebhookResponse } from './schema.js';
 
-/** The webhooks themselves; `delivery-queries.ts` has what is sent to them. */
 export interface WebhookRow {
   org_id: string;
   id: string;
@@ -14,7 +13,7 @@ export interface WebhookRow {
   status: WebhookResponse['status'];
   disabled_reason: WebhookResponse['disabled_reason'];
   sealed: Sealed | null;
-  /** Those that were replaced, newest first. They sign as well until `old_until`. */
+  /** Replaced secrets, newest first. They sign too until `old_until`. */
   old_sealed: Sealed[];
   old_until: Instant | null;
   position: number;
@@ -46,8 +45,8 @@ function toRow({ key_id, sealed, old_key_ids, old_sealed, ...row }: RawRow): Web
 }
 
 /**
- * It begins with what is written to the log from now on. When its clock is ahead, who makes it takes the time of the database:
- * what others write until then would count as what was before.
+ * The webhook starts at the end of the log. `created_at` is never later than the database clock: a clock that is ahead would make
+ * new events count as older than the webhook.
  */
 export async function insertWebhook(
   tx: Sql,
@@ -71,7 +70,7 @@ export async function insertWebhook(
   return toRow(rows[0]!);
 }
 
-/** How many an organization has. Its row is locked until the transaction ends, so that none is added meanwhile. */
+/** Locks the organization until the transaction ends, so that no other webhook is added meanwhile. */
 export async function countWebhooks(tx: Sql, orgId: string): Promise<number> {
   await tx.query('select 1 from orgs where id = $1 for update', [orgId]);
   const { rows } = await tx.query<{ count: number }>(
@@ -89,8 +88,8 @@ export async function lockWebhook(tx: Sql, orgId: string, id: string): Promise<W
   return first(tx, orgId, id, 'for update');
 }
 
-/** Undefined also when somebody else has it locked: whoever that is does what we wanted to do. */
-export async function lockFreeWebhook(tx: Sql, orgId: string, id: string): Promise<WebhookRow | undefined> {
+/** Undefined also if another transaction holds the lock: that one does the same work. */
+export async function lockWebhookIfFree(tx: Sql, orgId: string, id: string): Promise<WebhookRow | undefined> {
   return first(tx, orgId, id, 'for update skip locked');
 }
 
@@ -119,7 +118,7 @@ export async function listWebhooks(
   return rows.map(toRow);
 }
 
-/** Those that something can be sent to, of all organizations. */
+/** The webhooks of all organizations that have something to send now. */
 export async function listActive(
   sql: Sql,
   at: Instant,
@@ -132,7 +131,7 @@ export async function listActive(
          or exists (
            select from webhook_deliveries d
            where d.org_id = w.org_id and d.webhook_id = w.id and d.status = 'pending' and d.due_at <= $1
-             -- Each by the index: it may have any number that are not due.
+             -- Both values by the index: the webhook may have any number of deliveries that are not due.
              and d.refused in (false, true)))`,
     [at],
   );
@@ -143,7 +142,7 @@ export async function updateWebhook(
   tx: Sql,
   { org_id, id, url, description, event_types, status, disabled_reason, updated_at }: WebhookRow,
 ): Promise<WebhookRow> {
-  // Whoever changes it wants to see it tried.
+  // A change also closes the circuit, so that it is tried at once.
   const { rows } = await tx.query<RawRow>(
     `update webhooks
      set url = $3, description = $4, event_types = $5, status = $6, disabled_reason = $7, updated_at = $8,
@@ -179,7 +178,7 @@ export async function replaceSecrets(
   return toRow(rows[0]!);
 }
 
-/** Nobody finds it any more, and it does not keep where it led and what signed. */
+/** Hides the webhook and erases its URL and secrets. */
 export async function markDeleted(tx: Sql, orgId: string, id: string, at: Instant): Promise<void> {
   await tx.query(
     `update webhooks
@@ -190,7 +189,7 @@ export async function markDeleted(tx: Sql, orgId: string, id: string, at: Instan
   );
 }
 
-/** Those that were deleted and may have deliveries left. Of all organizations. */
+/** The deleted webhooks of all organizations, which may have deliveries left. */
 export async function listDeleted(sql: Sql): Promise<Pick<WebhookRow, 'org_id' | 'id'>[]> {
   const { rows } = await sql.query<Pick<WebhookRow, 'org_id' | 'id'>>(
     'select org_id, id from webhooks where deleted_at is not null',
@@ -198,7 +197,7 @@ export async function listDeleted(sql: Sql): Promise<Pick<WebhookRow, 'org_id' |
   return rows;
 }
 
-/** Removes one that was deleted, unless there are deliveries left. */
+/** Deletes the row of a deleted webhook unless it has deliveries left. */
 export async function removeDeleted(sql: Sql, orgId: string, id: string): Promise<void> {
   await sql.query(
     `delete from webhooks w
@@ -212,8 +211,13 @@ export async function setPosition(tx: Sql, orgId: string, id: string, position: 
   await tx.query('update webhooks set position = $3 where org_id = $1 and id = $2', [orgId, id, position]);
 }
 
-/** The receiver is there. An attempt that began before the end of a rest does not end it; null: whatever there is. */
-export async function noteAnswer(sql: Sql, orgId: string, id: string, begun: Instant | null): Promise<void> {
+/** Closes the circuit, unless the attempt `begun` is from before the current delay. `begun` null: closes it always. */
+export async function closeCircuit(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  begun: Instant | null,
+): Promise<void> {
   await sql.query(
     `update webhooks set failures = 0, failing_since = null, resume_at = null
      where org_id = $1 and id = $2 and (failures > 0 or resume_at is not null)
@@ -223,26 +227,26 @@ export async function noteAnswer(sql: Sql, orgId: string, id: string, begun: Ins
 }
 
 /**
- * Counts a failure. Returns how many there are, and since when; undefined when it does not count: the attempt began before the
- * end of a rest, was not the first of its delivery while fewer than `downAfter` had failed, or the webhook is not active.
+ * Returns the number of failures and the time of the first. Undefined if the failure does not count: the attempt is from before the
+ * current delay, it is a retry while the circuit is closed, or the webhook is not active.
  */
 export async function countFailure(
   tx: Sql,
   orgId: string,
   id: string,
-  { at, begun, isFirst, downAfter }: { at: Instant; begun: Instant; isFirst: boolean; downAfter: number },
+  { at, begun, isFirst, openAfter }: { at: Instant; begun: Instant; isFirst: boolean; openAfter: number },
 ): Promise<{ failures: number; failing_since: Instant } | undefined> {
   const { rows } = await tx.query<{ failures: number; failing_since: Instant }>(
     `update webhooks set failures = failures + 1, failing_since = coalesce(failing_since, $3)
      where org_id = $1 and id = $2 and status = 'active'
        and (resume_at is null or resume_at <= $4) and ($5 or failures >= $6)
      returning failures, failing_since`,
-    [orgId, id, at, begun, isFirst, downAfter],
+    [orgId, id, at, begun, isFirst, openAfter],
   );
   return rows[0];
 }
 
-/** Until then nothing is sent; a longer rest stays. */
+/** Nothing is sent until `at`, or until a later time that was set already. */
 export async function setResume(tx: Sql, orgId: string, id: string, at: Instant): Promise<void> {
   await tx.query(
     `update webhooks set resume_at = greatest(resume_at, $3::timestamptz)
@@ -251,7 +255,7 @@ export async function setResume(tx: Sql, orgId: string, id: string, at: Instant)
   );
 }
 
-/** Undefined when it is not active. */
+/** Undefined if it is not active. */
 export async function disableWebhook(
   tx: Sql,
   orgId: string,
@@ -268,7 +272,7 @@ export async function disableWebhook(
   return rows[0];
 }
 
-/** Locks some webhooks with a secret that is sealed under another key than this one, of whatever organization. */
+/** Locks webhooks of all organizations that have a secret sealed under another key. */
 export async function lockSealedElsewhere(tx: Sql, keyId: string, limit: number): Promise<WebhookRow[]> {
   const { rows } = await tx.query<RawRow>(
     `select ${COLUMNS} from webhooks where key_id <> $1 or $1 <> any (old_key_ids) limit $2 for update`,
@@ -277,15 +281,15 @@ export async function lockSealedElsewhere(tx: Sql, keyId: string, limit: number)
   return rows.map(toRow);
 }
 
-/** Forgets the replaced secrets that do not sign any more. Of all organizations. */
-export async function forgetOldSecrets(sql: Sql, at: Instant): Promise<void> {
+/** Deletes expired replaced secrets of all organizations. */
+export async function deleteExpiredSecrets(sql: Sql, at: Instant): Promise<void> {
   await sql.query(
     `update webhooks set old_key_ids = '{}', old_sealed = '{}', old_until = null where old_until <= $1`,
     [at],
   );
 }
 
-/** Forgets every secret there is. What cannot sign is sent nothing until it is given a new one. Returns whose they were. */
+/** Erases all secrets and disables their webhooks, which cannot sign until they get new secrets. */
 export async function clearSecrets(tx: Sql, at: Instant): Promise<WebhookRow[]> {
   const { rows } = await tx.query<RawRow>(
     `update webhooks

@@ -8,7 +8,7 @@ import { lockWebhook } from './queries.js';
 import type { DeliveryResponse } from './schema.js';
 import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
-/** Sends a delivery again, whatever became of it, and tries as long as with a new one. */
+/** Makes a delivery pending again, in any status, with as many retries as a new one. */
 export async function redeliver(
   ctx: WebhookContext,
   { orgId, actor }: WebhookCaller,

@@ -8,13 +8,12 @@ import { DEFAULT_OVERLAP_SECS, type RotateWebhookSecretRequest, type WebhookWith
 import { makeSecret, replacedSecrets, sealSecret } from './secret.js';
 import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
-/** So many replaced secrets sign at most: each is a signature in a header of every delivery. */
-const MOST_OLD = 4;
+/** Bounded, because every replaced secret adds a signature to each delivery. */
+const MAX_REPLACED = 4;
 
 /**
- * Gives a webhook a new secret. The one before signs as well for a time, so that the receiver can change over without refusing
- * anything; those that still sign by then go on with it. Who lost the answer can rotate again, and the secret that the receiver
- * has still signs.
+ * Gives a webhook a new secret. Previous secrets sign too during the overlap, so that the receiver refuses nothing while it changes
+ * over. A caller that lost the response can rotate again.
  */
 export async function rotateSecret(
   ctx: WebhookContext,
@@ -33,7 +32,7 @@ export async function rotateSecret(
     const row = await replaceSecrets(tx, {
       ...{ org_id: orgId, id },
       sealed: sealSecret(keyring, webhook, secret),
-      old_sealed: overlap_secs === 0 ? [] : replaced.slice(0, MOST_OLD),
+      old_sealed: overlap_secs === 0 ? [] : replaced.slice(0, MAX_REPLACED),
       old_until: until,
     });
     await recordEvent(tx, {

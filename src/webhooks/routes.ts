@@ -7,6 +7,7 @@ import { answers, answersToBody, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
 import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { createWebhook } from './create.js';
+import { deleteWebhook } from './delete.js';
 import { list, listLog } from './list.js';
 import { presentWebhook } from './present.js';
 import { getWebhook } from './queries.js';
@@ -24,14 +25,14 @@ import {
   WebhookWithSecret,
 } from './schema.js';
 import { sendTest } from './send-test.js';
-import { updateWebhookSettings, removeWebhook } from './update.js';
+import { updateWebhookSettings } from './update.js';
 
-/** A webhook hands on what any key of the organization may not read: the whole audit trail, for as long as it is there. */
+/** A webhook exposes the whole audit trail to its receiver, which only administrators may allow. */
 const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
 const params = Type.Object({ webhook_id: Field(Uuid, 'The id of the webhook.') });
 
 export function webhookRoutes(app: App, ctx: Shared): void {
-  // Each holds a request until the receiver answers.
+  // Bounded, because a test holds its request until the receiver responds.
   const testLimit = makeConcurrencyLimit(ctx.settings.webhooks.tests);
 
   app.get(
@@ -119,7 +120,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request) => {
-      await removeWebhook(contextOf(request), callerOf(request), request.params.webhook_id);
+      await deleteWebhook(contextOf(request), callerOf(request), request.params.webhook_id);
       return { message: 'webhook deleted' };
     },
   );

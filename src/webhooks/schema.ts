@@ -6,7 +6,6 @@ const WEBHOOK_STATUSES = ['active', 'disabled'] as const;
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 const URL_LENGTH = 2_000;
 const MAX_TYPES = 50;
-/** A week: by then every receiver has been given the new secret, or nobody is going to. */
 export const LONGEST_OVERLAP_SECS = 7 * 86_400;
 export const DEFAULT_OVERLAP_SECS = 86_400;
 

@@ -10,10 +10,7 @@ import { lockWebhook } from './queries.js';
 import type { DeliveryResponse } from './schema.js';
 import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
-/**
- * Sends the event that the webhook is being tested, at once, once, and also while it is disabled or sends other types. Returns
- * what came of it.
- */
+/** Sends one event of type `webhook_tested` at once, without retries, even if the webhook is disabled. */
 export async function sendTest(
   ctx: WebhookContext,
   { orgId, actor }: WebhookCaller,
@@ -32,11 +29,11 @@ export async function sendTest(
     await insertDeliveries(tx, [
       {
         ...{ org_id: orgId, webhook_id: id, id: delivery, event_id: eventId, event_type: type, seq: null },
-        // Failing once is all there is to know.
+        // Expired at once, so that there is no retry.
         ...{ created_at: at, expires_at: at },
       },
     ]);
-    // Nobody else takes it; when this process is killed, it is given up.
+    // If this process is killed, `failLostTests` settles the delivery.
     const { timeoutMs, claimMarginMs } = ctx.settings.webhooks;
     const until = addMillis(at, timeoutMs + claimMarginMs);
     return claimOne(tx, orgId, id, delivery, { until, claim: uuidv7() });

@@ -4,11 +4,11 @@ import { ApiError } from '../http/errors.js';
 import { checkUrl } from '../outbound/destination.js';
 import { checkTypes } from './event-types.js';
 import { originOf, presentWebhook } from './present.js';
-import { lockWebhook, markDeleted, updateWebhook, type WebhookRow } from './queries.js';
+import { lockWebhook, updateWebhook, type WebhookRow } from './queries.js';
 import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
 import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
-/** Changes what is said and leaves the rest. One that is made active again goes on in the log where it stopped. */
+/** Changes the given fields. A webhook that becomes active again continues in the log at its position. */
 export async function updateWebhookSettings(
   ctx: WebhookContext,
   { orgId, actor }: WebhookCaller,
@@ -46,8 +46,8 @@ export async function updateWebhookSettings(
       at,
       payload: {
         webhook_id: id,
-        before: spokenOf(before),
-        after: spokenOf(row),
+        before: auditedFields(before),
+        after: auditedFields(row),
         url_changed: before.url !== row.url,
       },
     });
@@ -55,28 +55,6 @@ export async function updateWebhookSettings(
   });
 }
 
-function spokenOf({ url, description, event_types, status }: WebhookRow) {
+function auditedFields({ url, description, event_types, status }: WebhookRow) {
   return { destination: originOf(url), description, event_types, status };
-}
-
-/** Nothing is sent to it from now on. Its deliveries go later: of a busy one there are more than a request has time for. */
-export async function removeWebhook(
-  ctx: WebhookContext,
-  { orgId, actor }: WebhookCaller,
-  id: string,
-): Promise<void> {
-  await inTransaction(ctx.pool, async (tx) => {
-    const webhook = await lockWebhook(tx, orgId, id);
-    if (!webhook) throw new ApiError('sandbox_not_found');
-    const at = ctx.now();
-    await markDeleted(tx, orgId, id, at);
-    await recordEvent(tx, {
-      orgId,
-      type: 'webhook_deleted',
-      actor,
-      resourceId: id,
-      at,
-      payload: { webhook_id: id, destination: originOf(webhook.url) },
-    });
-  });
 }

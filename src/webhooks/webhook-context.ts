@@ -1,10 +1,9 @@
 import type { Caller } from '../access/caller.js';
 import type { Context } from '../context.js';
 
-/** What operations on webhooks need: the service has it, and so has a command. */
+/** The part of the context that operations on webhooks use, which commands can provide too. */
 export type WebhookContext = Pick<Context, 'pool' | 'now' | 'keyring'> & {
   settings: Pick<Context['settings'], 'webhooks'>;
 };
 
-/** For whom, and who does it. */
 export type WebhookCaller = Pick<Caller, 'orgId' | 'actor'>;

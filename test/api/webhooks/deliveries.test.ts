@@ -1,3 +1,4 @@
+import { Webhook } from 'standardwebhooks';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
@@ -77,6 +78,7 @@ describe('a webhook', () => {
     for (const { headers, body, text } of messages) {
       expect(verify(secret, headers, text)).toBe(true);
       expect(verify(secret, headers, `${text} `)).toBe(false);
+      expect(new Webhook(secret).verify(text, headers as Record<string, string>)).toEqual(body);
       expect(headers['content-type']).toBe('application/json; charset=utf-8');
       expect(headers['webhook-id']).toBe(body.data.id);
       expect(Math.abs(Number(headers['webhook-timestamp']) * 1000 - Date.now())).toBeLessThan(60_000);
