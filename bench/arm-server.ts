@@ -15,6 +15,7 @@ import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
 import { openRequests } from '../src/db/request-connections.js';
 import { listen } from '../src/http/listen.js';
+import { BoundedSet } from '../src/lib/bounded-set.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
@@ -36,6 +37,7 @@ const ctx: ServiceContext = {
   activeKeys,
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
+  roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(key, 'the bench'),

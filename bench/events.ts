@@ -11,6 +11,7 @@ import { verifyStore } from '../src/audit/verify/verify-store.js';
 import { table } from '../src/cli/table.js';
 import { type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
+import { BoundedSet } from '../src/lib/bounded-set.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
@@ -59,6 +60,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     ...{ pool, reads: pool, now, settings: DEFAULT_SETTINGS },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
+    roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     ...{ eventKeys, activeKeys },
     seenHeads: new SeenHeads(join(directory, 'event-heads')),

@@ -14,6 +14,7 @@ import { openEventKeys } from '../src/audit/log/signing-key.js';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
+import { BoundedSet } from '../src/lib/bounded-set.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
@@ -52,6 +53,7 @@ const app = await buildApp({
   ...{ pool, reads: pool, requests: unserved, now, settings: DEFAULT_SETTINGS },
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
+  roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   ...{ eventKeys, activeKeys },
   seenHeads: new SeenHeads(join(directory, 'event-heads')),

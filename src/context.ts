@@ -5,6 +5,7 @@ import type { SeenHeads } from './audit/log/seen-heads.js';
 import type { Changes } from './db/changes.js';
 import type { PgPool, Pool, Sql } from './db/pool.js';
 import type { Requests } from './db/request-connections.js';
+import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Runtime } from './runtimes/runtime.js';
@@ -45,6 +46,8 @@ export interface Shared {
   seenHeads: SeenHeads;
   /** Notifications of changed sandboxes, from every process. */
   changes: Changes;
+  /** Quotas that had much room when they were last read (quotas/reserve.ts). */
+  roomyQuotas: BoundedSet;
   now: () => Instant;
   log: Logger;
   settings: Settings;

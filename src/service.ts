@@ -17,6 +17,7 @@ import { openRequests, type Requests } from './db/request-connections.js';
 import { listen } from './http/listen.js';
 import type { App } from './http/route.js';
 import { createFirstKey, type FirstKey } from './keys/first-key.js';
+import { BoundedSet } from './lib/bounded-set.js';
 import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
@@ -109,7 +110,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
 
   const ctx: ServiceContext = {
     ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
-    ...{ eventKeys, activeKeys, seenHeads },
+    ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet<string>() },
     ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
   };
   const app = await modules.buildApp(ctx);

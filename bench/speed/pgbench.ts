@@ -13,6 +13,7 @@ import { listenForChanges } from '../../src/db/changes.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import type { Statement } from '../../src/db/pool.js';
+import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { ExplainedError } from '../../src/lib/explained-error.js';
 import { now } from '../../src/lib/instant.js';
@@ -176,6 +177,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
+    roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),

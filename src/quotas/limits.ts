@@ -1,4 +1,4 @@
-/** What an organization may be limited in, by the names of the API. Null is unlimited. */
+/** The limits of an organization. Null: unlimited. */
 export const LIMITS = [
   'max_sandboxes',
   'max_concurrent_ephemeral_running',
@@ -20,14 +20,14 @@ export type Switch = (typeof SWITCHES)[number];
 
 export type Limits = Record<Limit, number | null> & Record<Switch, boolean>;
 
-/** What the runs of a UTC month have used so far. */
+/** The hours that runs have used in a UTC month. */
 export interface PoolUsage {
   vcpu_hours_used: number;
   memory_gib_hours_used: number;
   disk_gib_hours_used: number;
 }
 
-/** The hours that are a wall and are used up: the first of them, with its figures. */
+/** The first pool of included hours that is used up under `hard_cap`. */
 export function exhaustedPool(
   limits: Limits,
   used: PoolUsage,
@@ -45,14 +45,14 @@ export function exhaustedPool(
   return undefined;
 }
 
-/** Can the pools of the organization be used up at all? When not, nobody needs to add up what was used. */
+/** If false, the usage need not be added up. */
 export function canExhaustPool({ hard_cap, ...limits }: Limits): boolean {
   const { included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours } = limits;
   const pools = [included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours];
   return hard_cap && pools.some((pool) => pool !== null);
 }
 
-/** The most that all caps of volumes may be together, in GiB. What is included is a wall where it is one for the hours. */
+/** The limit for the sum of all caps, in GiB. The included storage counts under `hard_cap`. */
 export function storageLimit({
   hard_cap,
   max_total_storage_gib,

@@ -7,12 +7,11 @@ import { LIMITS, SWITCHES, type Limit, type Limits, type PoolUsage } from './lim
 
 const COLUMNS = [...LIMITS, ...SWITCHES].join(', ');
 
-/** The quotas of a new organization: none. */
 export async function insertQuotas(sql: Sql, orgId: string, at: Instant): Promise<void> {
   await sql.query('insert into quotas (org_id, updated_at) values ($1, $2)', [orgId, at]);
 }
 
-/** For organizations that come by import. */
+/** Adds the missing rows of imported organizations. */
 export async function completeQuotas(sql: Sql, at: Instant): Promise<void> {
   await sql.query(
     'insert into quotas (org_id, updated_at) select id, $1 from orgs on conflict (org_id) do nothing',
@@ -25,55 +24,50 @@ export async function getLimits(sql: Sql, orgId: string): Promise<Limits | undef
   return rows[0];
 }
 
-/** How many there are. */
 interface Counts {
-  /** All that exist, whatever their status. */
+  /** Sandboxes in any status. */
   existing: number;
-  /** The starting and running ones. Imported ones do not run here. */
+  /** Starting and running sandboxes, without imported ones. */
   ephemeral_running: number;
   persistent_running: number;
 }
 
 export interface QuotaRow extends Limits, Counts {
-  /** How many rows the counts are made of. */
-  parts: number;
-  /** How many transactions the database can have at once. */
+  /** The number of rows that were added up. */
+  count_rows: number;
+  /** The most transactions that the database runs at once. */
   most_at_once: number;
 }
 
 /**
- * Where the rows begin that the counts of an organization are made of. Before them are those that were folded and are not cleared away
- * yet: a look for the first goes by the index itself, which marks them as gone for those who come next. A sum goes by a bitmap of
- * the index, which marks nothing, and would look each of them up. There is none, and nothing to add up, unless `condition` holds.
+ * The first live row of the counts, if `condition` holds. Dead rows of earlier compactions are before it. This index scan marks them
+ * dead in the index for later scans. The sum runs as a bitmap scan, which marks nothing and would visit every dead row.
  */
-const oldest = (condition: string) =>
+const firstRow = (condition: string) =>
   `(select id from sandbox_counts where org_id = $1 and (${condition}) order by id limit 1)`;
 
-const ON_COUNTS = [
+const COUNTED_LIMITS = [
   'max_sandboxes',
   'max_concurrent_ephemeral_running',
   'max_concurrent_persistent_running',
 ] as const satisfies readonly Limit[];
 
-/**
- * The limits of an organization with what it has: all that was committed when the statement began. With `concerned` only where one
- * of these is limited: else nothing is added up, and the counts are 0.
- */
+/** The limits and the committed counts. With `concerned`, counts are added up only if one of these is limited, else they are 0. */
 export async function getQuotas(
   sql: Sql,
   orgId: string,
   concerned: readonly Limit[] | null = null,
 ): Promise<QuotaRow | undefined> {
-  const limited = ON_COUNTS.map((limit) => `('${limit}' = any ($2) and q.${limit} is not null)`);
+  const limited = COUNTED_LIMITS.map((limit) => `('${limit}' = any ($2) and q.${limit} is not null)`);
   const { rows } = await sql.query<QuotaRow & Record<string, unknown>>(
     prepared(
       `select ${COLUMNS}, counts.*, current_setting('max_connections')::int as most_at_once
      from quotas q
      cross join lateral (
-       select count(*)::int as parts, coalesce(sum(existing), 0)::int as existing,
+       select count(*)::int as count_rows, coalesce(sum(existing), 0)::int as existing,
          coalesce(sum(ephemeral_running), 0)::int as ephemeral_running,
          coalesce(sum(persistent_running), 0)::int as persistent_running
-       from sandbox_counts where org_id = $1 and id >= ${oldest(`$2::text[] is null or ${limited.join(' or ')}`)}
+       from sandbox_counts where org_id = $1 and id >= ${firstRow(`$2::text[] is null or ${limited.join(' or ')}`)}
      ) counts
      where q.org_id = $1`,
       [orgId, concerned],
@@ -82,36 +76,34 @@ export async function getQuotas(
   return rows[0];
 }
 
-/** Rows folded at once. */
 export const COMPACT_BATCH = 1_000;
 
 /**
- * Makes one row of those that the counts of an organization are made of, so many at most; returns of how many. Waits for nobody:
- * whoever comes while another folds, until his transaction ends, leaves it to him. Of many that fold the same rows each would walk
- * past those that the others hold, in every create, until nothing else is done.
+ * Adds a batch of count rows up to one; returns their number. If another transaction compacts, this one does nothing: concurrent
+ * compactions would each scan the rows that the others have locked.
  */
 export async function compactCounts(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     prepared(
-      `with alone as materialized (
+      `with own as materialized (
        select pg_try_advisory_xact_lock(hashtextextended('fold ' || $1::uuid, 0)) as held
-     ), folded as (
+     ), compacted as (
        delete from sandbox_counts where (org_id, id) in (
-         select org_id, id from sandbox_counts where org_id = $1 and id >= ${oldest('(select held from alone)')}
+         select org_id, id from sandbox_counts where org_id = $1 and id >= ${firstRow('(select held from own)')}
          order by id limit $2)
        returning existing, ephemeral_running, persistent_running
      ), kept as (
        insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
-       select $1, sum(existing), sum(ephemeral_running), sum(persistent_running) from folded having count(*) > 0
+       select $1, sum(existing), sum(ephemeral_running), sum(persistent_running) from compacted having count(*) > 0
      )
-     select count(*)::int as count from folded`,
+     select count(*)::int as count from compacted`,
       [orgId, COMPACT_BATCH],
     ),
   );
   return rows[0]!.count;
 }
 
-/** The organizations whose counts are made of more than `most` rows. */
+/** The organizations with more than `most` count rows. */
 export async function orgsToCompact(sql: Sql, most: number): Promise<string[]> {
   const { rows } = await sql.query<{ org_id: string }>(
     'select org_id from sandbox_counts group by org_id having count(*) > $1',
@@ -120,16 +112,13 @@ export async function orgsToCompact(sql: Sql, most: number): Promise<string[]> {
   return rows.map(({ org_id }) => org_id);
 }
 
-/**
- * Holds the quotas of an organization until the transaction ends. Who holds them alone waits for all others that hold them, and
- * what he counts then is all that there is.
- */
-export async function lockQuotas(tx: Sql, orgId: string, how: 'alone' | 'together'): Promise<void> {
-  const lock = how === 'alone' ? 'pg_advisory_xact_lock' : 'pg_advisory_xact_lock_shared';
+/** Takes an advisory lock until the transaction ends. Under an exclusive lock the counts include every reservation. */
+export async function lockQuotas(tx: Sql, orgId: string, mode: 'exclusive' | 'shared'): Promise<void> {
+  const lock = mode === 'exclusive' ? 'pg_advisory_xact_lock' : 'pg_advisory_xact_lock_shared';
   await tx.query(prepared(`select ${lock}(hashtextextended($1, 0))`, [`quotas ${orgId}`]));
 }
 
-/** Changes what is named, for who holds the quotas alone. */
+/** The caller must hold the exclusive lock. */
 export async function updateLimits(
   sql: Sql,
   orgId: string,
@@ -144,7 +133,7 @@ export async function updateLimits(
   ]);
 }
 
-/** All caps together, in GiB. A volume that is being deleted counts until it is purged: it can come back. */
+/** In GiB. A deleted volume counts until it is purged, because it can be restored. */
 export async function sumOfCaps(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ sum: number }>(
     `select coalesce(sum(capacity_gib), 0)::bigint as sum from volumes where org_id = $1 and removed_at is null`,
@@ -153,7 +142,7 @@ export async function sumOfCaps(sql: Sql, orgId: string): Promise<number> {
   return rows[0]!.sum;
 }
 
-/** What ran in `[since, now)`: days that are over as they are stored. Exact in integers, divided once. */
+/** The usage in `[since, now)`, exact in integers and divided once. */
 export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<PoolUsage> {
   const { vcpu_hour, memory_gib_hour, disk_gib_hour } = await computeTotals(sql, orgId, {
     since,
@@ -167,7 +156,7 @@ export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: In
   };
 }
 
-/** The organizations whose hours are a wall and that have something starting or running. */
+/** The organizations with limited hours that have a starting or running sandbox. */
 export async function orgsAtRisk(sql: Sql): Promise<string[]> {
   const { rows } = await sql.query<{ org_id: string }>(
     `select q.org_id from quotas q
@@ -180,7 +169,7 @@ export async function orgsAtRisk(sql: Sql): Promise<string[]> {
   return rows.map(({ org_id }) => org_id);
 }
 
-/** The starting and running sandboxes, by id, after `after`. */
+/** Starting and running sandboxes, by id, after `after`. */
 export async function listRunning(
   sql: Sql,
   orgId: string,

@@ -1,5 +1,6 @@
 import { isNarrowed } from '../access/access.js';
 import type { Caller } from '../access/caller.js';
+import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import { Overtaken } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
@@ -8,101 +9,96 @@ import type { RunSpec } from '../runtimes/runtime.js';
 import { exhaustedPool, canExhaustPool, storageLimit, type Limit, type Limits } from './limits.js';
 import { compactCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
 
-/** What a transaction is about to take. */
+/** The resources that a transaction is about to use. */
 export interface Reservation {
-  /** One more sandbox. */
+  /** One sandbox is created. */
   sandbox?: true;
-  /** One more that runs. `hasPlace`: it follows one that runs and is counted already. */
-  start?: { ephemeral: boolean; at: Instant; hasPlace?: boolean };
-  /** A volume whose cap becomes `gib`, and was `before` (0 for a new one or one without a cap). */
+  /** One sandbox is started. `isCounted`: it replaces a running one, which is counted already. */
+  start?: { ephemeral: boolean; at: Instant; isCounted?: boolean };
+  /** The cap of a volume changes. `before`: 0 for a new volume or one without a cap. */
   cap?: { gib: number; before: number };
 }
 
-/** Rows that the counts of an organization may be made of before who reads them folds them. A job does it long before, if one runs. */
-const MOST_PARTS = 2_000;
+/** A reader compacts the counts of an organization beyond this number of rows. Normally a job does so much earlier. */
+const MAX_COUNT_ROWS = 2_000;
 
-/**
- * What had much room when this process looked last, as an organization with the limits that were asked for: there the quotas are held
- * together at once, and what there is is read once. Where it is gone meanwhile, one begins anew.
- */
-const roomy = new Set<string>();
-const MOST_ROOMY = 10_000;
-
-/** What one of the limits says of a reservation. */
-interface Counted {
+/** One limit that applies to a reservation. */
+interface Demand {
   quota: Limit;
   more: number;
-  /** How much of it is in use. */
   used: (current: QuotaRow) => number | Promise<number>;
 }
 
 /**
- * Refuses what the quotas of the organization do not allow. What is allowed stays so until the transaction ends, as it holds
- * the quotas when one of them matters here. Without such a limit nobody waits.
+ * Refuses a reservation that exceeds a quota. An accepted one remains valid until the transaction ends, because the transaction holds
+ * an advisory lock on the quotas if a limit applies.
  *
- * Close to a limit one holds them alone, so that of many requests at once each counts what those before it have taken. Where
- * there is room for one more of every transaction that the database can have at once, they are held together: what those under
- * way add and nobody sees yet fits in any case.
+ * Close to a limit the lock is exclusive, so that concurrent requests see each other's counts. It is shared while there is room for
+ * one more reservation of every transaction that the database can run: their uncommitted counts fit in any case. If the
+ * quotas were roomy lately, the shared lock is taken first, which saves one read.
  *
- * To be called after the rows of sandboxes and volumes are locked and before any is written: all take the locks in this
- * order.
+ * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
  */
-export async function reserve(tx: Sql, caller: Caller, wanted: Reservation): Promise<Limits> {
+export async function reserve(
+  { roomyQuotas }: Pick<Context, 'roomyQuotas'>,
+  tx: Sql,
+  caller: Caller,
+  wanted: Reservation,
+): Promise<Limits> {
   const { orgId } = caller;
-  const concerned = countedBy(tx, orgId, wanted);
-  const asked = [orgId, ...concerned.map(({ quota }) => quota)].join(' ');
-  const isShared = wanted.cap === undefined;
-  const isHeld = isShared && roomy.has(asked);
-  if (isHeld) await lockQuotas(tx, orgId, 'together');
+  const demands = demandsOf(tx, orgId, wanted);
+  const name = [orgId, ...demands.map(({ quota }) => quota)].join(' ');
+  const mayShare = wanted.cap === undefined;
+  const isHeld = mayShare && roomyQuotas.has(name);
+  if (isHeld) await lockQuotas(tx, orgId, 'shared');
   const limits = await read();
   if (wanted.start) await refuseStart(tx, caller, limits, wanted.start.at);
-  if (concerned.every(({ quota }) => limitOf(limits, quota) === null)) {
-    roomy.delete(asked);
+  if (demands.every(({ quota }) => limitOf(limits, quota) === null)) {
+    roomyQuotas.delete(name);
     return limits;
   }
-  // A look without the lock, unless there was much room: who does not fit need not queue, and holds up nobody who does.
+  // Usually without the lock: a request that does not fit must not queue for it.
   const room = await check(limits).catch((error: unknown) => {
-    roomy.delete(asked);
+    roomyQuotas.delete(name);
     throw error;
   });
-  if (limits.parts > MOST_PARTS) await compactCounts(tx, orgId);
-  if (isHeld) return heldTogether(limits, room);
-  // Twice: it shrinks until the lock is had, and who begins anew for want of room is not to come here again.
-  if (isShared && room > 2 * limits.most_at_once) {
-    await lockQuotas(tx, orgId, 'together');
+  if (limits.count_rows > MAX_COUNT_ROWS) await compactCounts(tx, orgId);
+  if (isHeld) return keepShared(limits, room);
+  // Twice the room, because it may shrink until the lock is granted.
+  if (mayShare && room > 2 * limits.most_at_once) {
+    await lockQuotas(tx, orgId, 'shared');
     const held = await read();
-    return heldTogether(held, await check(held));
+    return keepShared(held, await check(held));
   }
-  await lockQuotas(tx, orgId, 'alone');
+  await lockQuotas(tx, orgId, 'exclusive');
   const held = await read();
   await check(held);
   return held;
 
-  function heldTogether(held: QuotaRow, left: number): QuotaRow {
+  function keepShared(held: QuotaRow, left: number): QuotaRow {
     if (left > held.most_at_once) {
-      if (roomy.size >= MOST_ROOMY) roomy.clear();
-      roomy.add(asked);
+      roomyQuotas.add(name);
       return held;
     }
-    roomy.delete(asked);
-    // Whoever holds them together and asks for them alone waits for others that do the same.
-    throw new Overtaken('the quotas cannot be held together any more');
+    roomyQuotas.delete(name);
+    // Two transactions that upgrade a shared lock would wait for each other, so this one starts again.
+    throw new Overtaken('the quotas have too little room for a shared lock');
   }
 
   async function read(): Promise<QuotaRow> {
     const row = await getQuotas(
       tx,
       orgId,
-      concerned.map(({ quota }) => quota),
+      demands.map(({ quota }) => quota),
     );
     if (!row) throw new ApiError('org_not_found');
     return row;
   }
 
-  /** Returns how much more there would be room for. */
+  /** Returns the room that is left after the reservation. */
   async function check(current: QuotaRow): Promise<number> {
     let least = Infinity;
-    for (const { quota, more, used: usedIn } of concerned) {
+    for (const { quota, more, used: usedIn } of demands) {
       const limit = limitOf(current, quota);
       if (limit === null) continue;
       const used = await usedIn(current);
@@ -115,19 +111,19 @@ export async function reserve(tx: Sql, caller: Caller, wanted: Reservation): Pro
   }
 }
 
-function countedBy(tx: Sql, orgId: string, { sandbox, start, cap }: Reservation): Counted[] {
-  const list: Counted[] = [];
+function demandsOf(tx: Sql, orgId: string, { sandbox, start, cap }: Reservation): Demand[] {
+  const list: Demand[] = [];
   if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, used: ({ existing }) => existing });
-  const isCounted = start !== undefined && start.hasPlace !== true;
-  if (isCounted && start.ephemeral) {
+  const needsSlot = start !== undefined && start.isCounted !== true;
+  if (needsSlot && start.ephemeral) {
     const used = ({ ephemeral_running }: QuotaRow) => ephemeral_running;
     list.push({ quota: 'max_concurrent_ephemeral_running', more: 1, used });
   }
-  if (isCounted && !start.ephemeral) {
+  if (needsSlot && !start.ephemeral) {
     const used = ({ persistent_running }: QuotaRow) => persistent_running;
     list.push({ quota: 'max_concurrent_persistent_running', more: 1, used });
   }
-  // A cap that shrinks is always allowed, also where a limit was lowered below what there is.
+  // A cap may always shrink, even if it stays above a lowered limit.
   if (cap && cap.gib > cap.before) {
     const more = cap.gib - cap.before;
     list.push({ quota: 'max_total_storage_gib', more, used: () => sumOfCaps(tx, orgId) });
@@ -139,7 +135,6 @@ function limitOf(limits: Limits, quota: Limit): number | null {
   return quota === 'max_total_storage_gib' ? storageLimit(limits) : limits[quota];
 }
 
-/** Refuses a sandbox that is larger than one of the organization may be. */
 export function checkSize(
   limits: Limits,
   { vcpus, memoryMib, diskMib }: Pick<RunSpec, 'vcpus' | 'memoryMib' | 'diskMib'>,
@@ -157,13 +152,13 @@ export function checkSize(
   }
 }
 
-/** Refuses a disk of unlimited size, where a limit is set that nothing would enforce. */
+/** Refuses an unlimited disk if there is a limit that the runtime cannot enforce. */
 export function refuseUnlimitedDisk(limit: number, runtime: string): never {
   const why = `the ${runtime} runtime cannot limit the size of a disk`;
   refuse('max_disk_size_mib_per_sandbox', limit, null, limit === 0 ? 'no disk is allowed' : why);
 }
 
-/** The longest a run may take, in seconds: the smaller of what was asked for and what is allowed. Null is for ever. */
+/** The maximum duration of a run in seconds. Null: unlimited. */
 export function effectiveDuration(
   { max_uptime_minutes_per_sandbox: minutes }: Limits,
   wantedSecs: number | null,
@@ -193,12 +188,12 @@ async function refuseStart(tx: Sql, caller: Caller, limits: Limits, at: Instant)
   );
 }
 
-/** How much all of the organization has is not for a key that sees a part of it, and the limit that was reached would tell. */
-function refuseTotal({ access }: Caller, quota: Limit, limit: number, used: number, what: string): never {
+/** A key that is narrowed to labels must not learn the totals of the organization. */
+function refuseTotal({ access }: Caller, quota: Limit, limit: number, used: number, reason: string): never {
   if (isNarrowed(access)) refuse(quota, null, null, 'the organization has used it up');
-  refuse(quota, limit, used, what);
+  refuse(quota, limit, used, reason);
 }
 
-function refuse(quota: Limit, limit: number | null, used: number | null, what: string): never {
-  throw new ApiError('quota_exceeded', `${quota}: ${what}`, { quota, limit, used });
+function refuse(quota: Limit, limit: number | null, used: number | null, reason: string): never {
+  throw new ApiError('quota_exceeded', `${quota}: ${reason}`, { quota, limit, used });
 }

@@ -7,20 +7,17 @@ import { now } from '../lib/instant.js';
 import { LIMITS, SWITCHES, type Limit, type Limits, type Switch } from './limits.js';
 import { getLimits, lockQuotas, updateLimits } from './queries.js';
 
-const LARGEST = 2_147_483_647;
-const SHORTENED = '_per_sandbox';
+const MAX_LIMIT = 2_147_483_647;
+const OPTIONAL_SUFFIX = '_per_sandbox';
 
-/**
- * Reads `max_sandboxes=10`, `max_vcpus=unlimited`, `hard_cap=true`. Of `max_vcpus_per_sandbox` the end may be left out.
- * Throws ExplainedError with what there is.
- */
+/** Reads `max_sandboxes=10`, `max_vcpus=unlimited`, `hard_cap=true`. The suffix `_per_sandbox` is optional. */
 export function parseQuotas(words: readonly string[]): Partial<Limits> {
   return Object.assign({}, ...words.map(parseQuota)) as Partial<Limits>;
 }
 
 function parseQuota(word: string): Partial<Limits> {
   const [given = '', value, ...rest] = word.split('=');
-  const name = [...LIMITS, ...SWITCHES].find((known) => known === given || known === given + SHORTENED);
+  const name = [...LIMITS, ...SWITCHES].find((known) => known === given || known === given + OPTIONAL_SUFFIX);
   if (!name) {
     throw new ExplainedError(
       `there is no quota "${given}": there are ${[...LIMITS, ...SWITCHES].join(', ')}`,
@@ -42,15 +39,12 @@ function parseSwitch(name: Switch, value: string): boolean {
 function parseLimit(name: Limit, value: string): number | null {
   if (value === 'unlimited') return null;
   const limit = /^\d{1,10}$/.test(value) ? Number(value) : NaN;
-  if (!(limit <= LARGEST))
-    throw new ExplainedError(`${name} must be "unlimited" or a whole number from 0 to ${LARGEST}`);
+  if (!(limit <= MAX_LIMIT))
+    throw new ExplainedError(`${name} must be "unlimited" or a whole number from 0 to ${MAX_LIMIT}`);
   return limit;
 }
 
-/**
- * Changes the quotas of an organization. What exists already stays, also above a limit that was lowered; what is asked
- * for from now on must fit. Returns the quotas that are different now, before and after.
- */
+/** Changes quotas. Existing sandboxes and volumes stay, even above a lowered limit. Returns the quotas that differ. */
 export async function setQuotas(
   pool: Pool,
   orgId: string,
@@ -58,7 +52,7 @@ export async function setQuotas(
   actor: EventActor,
 ): Promise<{ before: Partial<Limits>; after: Partial<Limits> }> {
   return inTransaction(pool, async (tx) => {
-    await lockQuotas(tx, orgId, 'alone');
+    await lockQuotas(tx, orgId, 'exclusive');
     const limits = await getLimits(tx, orgId);
     if (!limits) throw new ExplainedError('the organization is gone');
     const changed = Object.entries(wanted).filter(

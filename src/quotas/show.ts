@@ -4,11 +4,10 @@ import { exhaustedPool } from './limits.js';
 import { getQuotas, poolUsage } from './queries.js';
 import type { QuotaUsage } from './schema.js';
 
-/** The quotas of an organization and what of them is in use; undefined when there is no such organization. */
 export async function showQuotas(sql: Sql, orgId: string, at: Instant): Promise<QuotaUsage | undefined> {
   const row = await getQuotas(sql, orgId);
   if (!row) return undefined;
-  const { parts: _, most_at_once: __, existing, ephemeral_running, persistent_running, ...limits } = row;
+  const { count_rows: _, most_at_once: __, existing, ephemeral_running, persistent_running, ...limits } = row;
   const pool = await poolUsage(sql, orgId, startOfMonth(at), at);
   return {
     ...limits,

@@ -64,7 +64,7 @@ async function insert(
   const at = ctx.now();
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
-  const limits = await reserve(tx, caller, {
+  const limits = await reserve(ctx, tx, caller, {
     sandbox: true,
     ...(start ? { start: { ephemeral, at } } : {}),
   });

@@ -29,8 +29,8 @@ export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Pr
     if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox);
     const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
     const at = ctx.now();
-    const limits = await reserve(tx, caller, {
-      start: { ephemeral: sandbox.ephemeral, at, hasPlace: outcome === 'stopping' },
+    const limits = await reserve(ctx, tx, caller, {
+      start: { ephemeral: sandbox.ephemeral, at, isCounted: outcome === 'stopping' },
     });
     checkSize(limits, runSpec);
     const next = nextRunOf(runSpec, limits, actor);
@@ -56,7 +56,7 @@ export async function queueRun(
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
   const { org_id: orgId, id, name, run_id, status } = sandbox;
   const at = ctx.now();
-  const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+  const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
   checkSize(limits, runSpec);
   const next: NextRun = nextRunOf(runSpec, limits, caller.actor);
   await recordEvent(batch, {

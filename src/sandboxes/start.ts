@@ -32,7 +32,7 @@ export async function start(
     if (outcome === 'same') return presentSandbox(sandbox);
     const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
     const at = ctx.now();
-    const limits = await reserve(tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+    const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
     checkSize(limits, runSpec);
     const admitted = await beginRun(batch, sandbox, nextRunOf(runSpec, limits, actor), at);
     await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);

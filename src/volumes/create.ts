@@ -36,7 +36,7 @@ export async function create(
   try {
     return await inWrite(ctx, caller, async (tx) => {
       await checkCap(tx, orgId, capacity_gib);
-      if (capacity_gib !== null) await reserve(tx, caller, { cap: { gib: capacity_gib, before: 0 } });
+      if (capacity_gib !== null) await reserve(ctx, tx, caller, { cap: { gib: capacity_gib, before: 0 } });
       const row = await insertVolume(tx, {
         org_id: orgId,
         id,

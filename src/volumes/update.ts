@@ -46,7 +46,7 @@ export async function update(
     if (cap !== before.capacity_gib) await checkCap(tx, orgId, cap);
     if (cap !== null && cap !== before.capacity_gib) {
       await refuseMounted(ctx, tx, orgId, id);
-      await reserve(tx, caller, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
+      await reserve(ctx, tx, caller, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
     }
     const at = ctx.now();
     const row = await updateVolume(tx, orgId, id, after, at);

@@ -14,6 +14,7 @@ import { openPool, type Address } from '../../src/db/pool.js';
 import { openRequests } from '../../src/db/request-connections.js';
 import { listen } from '../../src/http/listen.js';
 import { createKey } from '../../src/keys/create.js';
+import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
 import { makeLog } from '../../src/lib/log.js';
@@ -107,6 +108,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ eventKeys, activeKeys, seenHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
+    roomyQuotas: new BoundedSet(),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
   };

@@ -97,7 +97,7 @@ test('the stored counters equal the sandboxes during concurrent changes, folds a
   expect(await kept(orgId)).toEqual(await counted(orgId));
   await compactCounts(pool, orgId);
   expect(await kept(orgId)).toEqual(await counted(orgId));
-  expect((await getQuotas(pool, orgId))!.parts).toBe(1);
+  expect((await getQuotas(pool, orgId))!.count_rows).toBe(1);
 });
 
 test('imported sandboxes count as existing, not as running', async () => {
@@ -168,7 +168,7 @@ test('a limit set while a request waits for the lock applies to that request', a
   const orgId = client.org.id;
   await setQuotas(ctx.pool, orgId, { max_sandboxes: 10 }, operator('test'));
   const [asked] = await inTransaction(ctx.pool, async (tx) => {
-    await lockQuotas(tx, orgId, 'alone');
+    await lockQuotas(tx, orgId, 'exclusive');
     const request = client.request('POST', '/v1/sandboxes', {
       query: { start: 'true' },
       body: smallRequest('late'),
@@ -204,7 +204,7 @@ test('the background job folds all rows of counters that no request reads, in se
     const { org } = await service.newOrg();
     await addParts(org.id, parts);
     await foldAllCounts(ctx, new AbortController().signal);
-    expect((await getQuotas(ctx.pool, org.id))!.parts).toBe(1);
+    expect((await getQuotas(ctx.pool, org.id))!.count_rows).toBe(1);
   }
 });
 
@@ -280,7 +280,7 @@ test.each([
     };
     const before = await deadlocks();
     const creates = await inTransaction(pool, async (tx) => {
-      await lockQuotas(tx, orgId, 'alone');
+      await lockQuotas(tx, orgId, 'exclusive');
       const asked = Array.from({ length: 12 }, (_, index) =>
         client.post('/v1/sandboxes', smallRequest(`queued-${index}`)),
       );

@@ -8,6 +8,7 @@ import { readInstance } from '../../../src/db/instance-queries.js';
 import { openPool, type Address } from '../../../src/db/pool.js';
 import { openRequests } from '../../../src/db/request-connections.js';
 import { listen } from '../../../src/http/listen.js';
+import { BoundedSet } from '../../../src/lib/bounded-set.js';
 import { Cursors } from '../../../src/lib/cursor.js';
 import { instantFromMicros, type Instant } from '../../../src/lib/instant.js';
 import { makeLog } from '../../../src/lib/log.js';
@@ -64,6 +65,7 @@ async function serve(orders: Orders): Promise<void> {
     ...{ pool, reads: pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
+    roomyQuotas: new BoundedSet(),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
     activeKeys,
