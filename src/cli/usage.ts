@@ -6,7 +6,7 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { inUnits, sumOf, type Quantities } from '../prices/price.js';
 import { sandboxBreakdown } from '../usage/breakdown.js';
-import type { Scope } from '../usage/queries.js';
+import type { UsageFilter } from '../usage/queries.js';
 import { sandboxTotals, type SandboxTotal } from '../usage/summary-queries.js';
 import { totalsByDay } from '../usage/summary.js';
 import { readWindow, type Window } from '../usage/window.js';
@@ -68,7 +68,7 @@ function windowOf({ since, until }: UsageOptions): Window {
 /** What the API answers, as it comes, however long. */
 async function printRows(
   tx: Transaction,
-  scope: Scope,
+  scope: UsageFilter,
   window: Window,
   { json }: UsageOptions,
 ): Promise<void> {

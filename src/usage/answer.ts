@@ -14,14 +14,13 @@ export type Answer = (
   produce: (tx: Transaction, format: Format) => AsyncIterable<string>,
 ) => Promise<Readable>;
 
-/** Says in the headers that usage is sent as JSON or CSV, as the caller asks, and returns which. */
+/** Sets the content type that `Accept` prefers. */
 export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Format {
   const type = preferredType(request, ['application/json', 'text/csv']);
   void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
   return FORMATS[type]!;
 }
 
-/** Sends usage as it is read, JSON or CSV as the caller asks. */
 export function makeAnswer(ctx: Shared): Answer {
   const streamSnapshot = makeSnapshotStreamer(ctx, { total: ctx.settings.maxUsageStreams, content: 'usage' });
   return (request, reply, produce) => {

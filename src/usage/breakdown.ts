@@ -2,26 +2,26 @@ import { fetchAhead, rowsOf } from '../db/rows.js';
 import type { Transaction } from '../db/transaction.js';
 import { CSV_LINE_END, csvLines } from '../lib/csv.js';
 import { labelRows } from './label-queries.js';
-import { mergeRows, type LooseRow, type Positions, type StoredRow } from './merge.js';
+import { mergeRows, type SummedRow, type Positions, type StoredRow } from './merge.js';
 import {
   countOpenRuns,
-  FIRST_PLACE,
-  looseRows,
+  BEFORE_FIRST_ROW,
+  summedRows,
   SEPARATORS,
   storedRows,
   storedText,
   usedSandboxes,
   type Format,
-  type Place,
+  type RowKey,
   type Query,
-  type Scope,
+  type UsageFilter,
 } from './queries.js';
 import { storageRows, usedVolumes } from './storage-queries.js';
-import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Stretch, type Window } from './window.js';
+import { LONGEST_WINDOW_DAYS, splitWindow, type WindowPart, type TimeRange, type Window } from './window.js';
 
-/** Lines that the database puts together to one text, of about 200 bytes each. */
+/** The lines, of about 200 bytes each, that the database joins to one text. */
 const TEXT_ROWS = 4_000;
-/** About how many rows the database puts in order at once. */
+/** The approximate number of rows that the database sorts at once. */
 const SORTED_ROWS = 100_000;
 
 const POSITIONS: Record<Format, Positions> = {
@@ -29,17 +29,14 @@ const POSITIONS: Record<Format, Positions> = {
   csv: { day: 0, id: '2026-11-21,'.length },
 };
 
-/**
- * Compute used by each sandbox on each UTC day, by day, then name, as text. The directory names every sandbox that a row
- * does, removed ones too.
- */
+/** Compute by UTC day and sandbox. The list of sandboxes contains removed ones too. */
 export async function* sandboxBreakdown(
   tx: Transaction,
-  scope: Scope,
+  filter: UsageFilter,
   window: Window,
   format: Format,
 ): AsyncGenerator<string> {
-  const rows = sandboxRows(tx, scope, window, format);
+  const rows = sandboxRows(tx, filter, window, format);
   if (format === 'csv') {
     return yield* csvOf(
       ['day', 'sandbox_id', 'name', 'vcpu_seconds', 'mem_mib_seconds', 'disk_mib_seconds'],
@@ -47,27 +44,24 @@ export async function* sandboxBreakdown(
     );
   }
   yield* arrayOf('{"rows":[', rows);
-  const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
-  yield* arrayOf('],"sandboxes":[', slab ? linesOf(tx, usedSandboxes(scope, slab)) : nothing());
+  const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
+  yield* arrayOf('],"sandboxes":[', part ? linesOf(tx, usedSandboxes(filter, part)) : emptySequence());
   yield ']}';
 }
 
-/**
- * Compute used by UTC day and value of the label `key`, as it was while it ran. What ran without that label stands apart: a label may
- * have any value.
- */
+/** Compute by UTC day and value of a label. Usage without the label is separate, because a label may have any value. */
 export async function* labelBreakdown(
   tx: Transaction,
-  scope: Scope,
+  filter: UsageFilter,
   key: string,
   window: Window,
   format: Format,
 ): AsyncGenerator<string> {
-  // A row for each day at most, so they can wait until the others are out.
+  // At most one row a day, so memory holds them until the labelled rows are sent.
   const unlabelled: string[] = [];
   async function* rows(): AsyncGenerator<string[]> {
-    for (const slab of await slabsFor(tx, scope.orgId, window)) {
-      const query = labelRows(scope, key, slab, format);
+    for (const part of await windowParts(tx, filter.orgId, window)) {
+      const query = labelRows(filter, key, part, format);
       for await (const batch of rowsOf<[boolean, string]>(tx, 'label_rows', query)) {
         if (format === 'csv') yield batch.map(([, line]) => line);
         else {
@@ -87,7 +81,7 @@ export async function* labelBreakdown(
   yield `],"unlabelled":[${unlabelled.join(',')}]}`;
 }
 
-/** Storage used by each volume on each UTC day. A volume that is gone has rows but no entry in the directory. */
+/** Storage by UTC day and volume. Deleted volumes have rows, but are not in the list of volumes. */
 export async function* storageBreakdown(
   tx: Transaction,
   orgId: string,
@@ -101,56 +95,50 @@ export async function* storageBreakdown(
   yield ']}';
 }
 
-/**
- * Days that are over are read as they are stored; only what is open or cut by the window is summed. Up to the first day of which
- * something has to be summed nothing is looked at, only passed on.
- */
+/** Past days are read as stored; only open runs and cut days are summed. Stored rows before the first summed day need no merge. */
 async function* sandboxRows(
   tx: Transaction,
-  scope: Scope,
+  filter: UsageFilter,
   window: Window,
   format: Format,
 ): AsyncGenerator<string[]> {
-  const slabs = await slabsFor(tx, scope.orgId, window);
-  async function* batches(): AsyncGenerator<LooseRow[]> {
-    for (const slab of slabs) yield* rowsOf<LooseRow>(tx, 'loose_rows', looseRows(scope, slab, format));
+  const parts = await windowParts(tx, filter.orgId, window);
+  async function* batches(): AsyncGenerator<SummedRow[]> {
+    for (const part of parts) yield* rowsOf<SummedRow>(tx, 'summed_rows', summedRows(filter, part, format));
   }
-  const loose = await peekFirst(batches());
-  const days = slabs[0]?.wholeOfWindow;
-  let stored: AsyncIterable<StoredRow[]> = nothing();
+  const summed = await peekFirst(batches());
+  const days = parts[0]?.wholeOfWindow;
+  let stored: AsyncIterable<StoredRow[]> = emptySequence();
   if (days) {
-    const day = loose.first?.[0]?.[0];
+    const day = summed.first?.[0]?.[0];
     const mixed =
       day === undefined ? days.to : [days.from, `${day}T00:00:00.000000Z`, days.to].toSorted()[1]!;
-    if (days.from < mixed) yield* storedLines(tx, scope, { from: days.from, to: mixed }, days, format);
+    if (days.from < mixed) yield* storedLines(tx, filter, { from: days.from, to: mixed }, days, format);
     if (mixed < days.to) {
-      stored = rowsOf(tx, 'stored_rows', storedRows(scope, { from: mixed, to: days.to }, days, format));
+      stored = rowsOf(tx, 'stored_rows', storedRows(filter, { from: mixed, to: days.to }, days, format));
     }
   }
-  yield* mergeRows(stored, loose.all, POSITIONS[format]);
+  yield* mergeRows(stored, summed.all, POSITIONS[format]);
 }
 
-/**
- * A part of the stored days, which need not be compared with anything. Of all the sandboxes they come as finished text, many lines in one row
- * (docs/performance.md: handing over each by itself took most of the time).
- */
+/** Stored days without a merge. Without a filter, the database joins many lines to one row, which is faster (docs/performance.md). */
 async function* storedLines(
   tx: Transaction,
-  scope: Scope,
-  part: Stretch,
-  days: Stretch,
+  filter: UsageFilter,
+  part: TimeRange,
+  days: TimeRange,
   format: Format,
 ): AsyncGenerator<string[]> {
-  if (scope.sandboxIds !== undefined || Object.keys(scope.labels).length > 0) {
-    for await (const rows of rowsOf<StoredRow>(tx, 'stored_lines', storedRows(scope, part, days, format))) {
+  if (filter.sandboxIds !== undefined || Object.keys(filter.labels).length > 0) {
+    for await (const rows of rowsOf<StoredRow>(tx, 'stored_lines', storedRows(filter, part, days, format))) {
       yield rows.map(([line]) => line);
     }
     return;
   }
-  type Text = [text: string, count: number, ...last: Place];
+  type Text = [text: string, count: number, ...last: RowKey];
   const fetch = async (before: Text | undefined): Promise<Text> => {
-    const [, , ...after] = before ?? ['', 0, ...FIRST_PLACE];
-    const query = storedText(scope.orgId, part, format, after, TEXT_ROWS);
+    const [, , ...after] = before ?? ['', 0, ...BEFORE_FIRST_ROW];
+    const query = storedText(filter.orgId, part, format, after, TEXT_ROWS);
     const { rows } = await tx.query<Text>({ ...query, values: [...query.values], rowMode: 'array' });
     return rows[0]!;
   };
@@ -159,12 +147,12 @@ async function* storedLines(
   }
 }
 
-/** The first of a sequence, and the sequence with it. */
+/** Returns the first item, and the sequence including it. */
 async function peekFirst<T>(
   sequence: AsyncGenerator<T>,
 ): Promise<{ first: T | undefined; all: AsyncIterable<T> }> {
   const { done, value } = await sequence.next();
-  if (done === true) return { first: undefined, all: nothing() };
+  if (done === true) return { first: undefined, all: emptySequence() };
   async function* all(): AsyncGenerator<T> {
     yield value as T;
     yield* sequence;
@@ -172,10 +160,10 @@ async function peekFirst<T>(
   return { first: value, all: all() };
 }
 
-/** The window in pieces for which the database does not have to sort too much. */
-async function slabsFor(tx: Transaction, orgId: string, window: Window): Promise<Slab[]> {
+/** Splits the window so that the database sorts about SORTED_ROWS rows at once. */
+async function windowParts(tx: Transaction, orgId: string, window: Window): Promise<WindowPart[]> {
   const open = await countOpenRuns(tx, orgId);
-  return slabsOf(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
+  return splitWindow(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
 }
 
 async function* linesOf(tx: Transaction, query: Query): AsyncGenerator<string[]> {
@@ -197,8 +185,7 @@ async function* csvOf(columns: string[], batches: AsyncIterable<string[]>): Asyn
   for await (const lines of batches) if (lines.length > 0) yield lines.join(SEPARATORS.csv) + CSV_LINE_END;
 }
 
-// A sequence without an element has nothing to yield.
 // oxlint-disable-next-line require-yield
-async function* nothing(): AsyncGenerator<never> {
+async function* emptySequence(): AsyncGenerator<never> {
   await Promise.resolve();
 }

@@ -1,9 +1,9 @@
-/** A row whose place among others is known: UTC day, name, id, and how it leaves. */
-export type LooseRow = [day: string, name: string, id: string, line: string];
-/** One of the stored days, in order. */
+/** A row summed from runs, with its sort key. */
+export type SummedRow = [day: string, name: string, id: string, line: string];
+/** A stored row. Its day and id are read from the line. */
 export type StoredRow = [line: string, name: string];
 
-/** Where day and id stand in a line. */
+/** The offsets of the day and the id in a line. */
 export interface Positions {
   day: number;
   id: number;
@@ -12,19 +12,16 @@ export interface Positions {
 const DAY_LENGTH = 10;
 const ID_LENGTH = 36;
 
-/**
- * Two ordered sequences as one. Where both have a row of the same day and id, the loose one stands for both. Nothing but the
- * day of a stored row is looked at as long as it is before that of the next loose one.
- */
+/** Merges two ordered sequences. A summed row replaces the stored row of the same day and id, which it includes. */
 export async function* mergeRows(
   stored: AsyncIterable<StoredRow[]>,
-  loose: AsyncIterable<LooseRow[]>,
+  summed: AsyncIterable<SummedRow[]>,
   positions: Positions,
 ): AsyncGenerator<string[]> {
-  const later = loose[Symbol.asyncIterator]();
-  let batch: LooseRow[] = [];
+  const later = summed[Symbol.asyncIterator]();
+  let batch: SummedRow[] = [];
   let at = 0;
-  const next = async (): Promise<LooseRow | undefined> => {
+  const next = async (): Promise<SummedRow | undefined> => {
     if (at === batch.length) {
       const { done, value } = await later.next();
       if (done === true) return undefined;
@@ -54,15 +51,15 @@ export async function* mergeRows(
   }
 }
 
-function compareRow(name: string, line: string, loose: LooseRow, { day, id }: Positions): number {
+function compareRow(name: string, line: string, summed: SummedRow, { day, id }: Positions): number {
   const stored = line.slice(day, day + DAY_LENGTH);
-  if (stored !== loose[0]) return stored < loose[0] ? -1 : 1;
-  if (name !== loose[1]) return compareNames(name, loose[1]);
+  if (stored !== summed[0]) return stored < summed[0] ? -1 : 1;
+  if (name !== summed[1]) return compareNames(name, summed[1]);
   const storedId = line.slice(id, id + ID_LENGTH);
-  return storedId === loose[2] ? 0 : storedId < loose[2] ? -1 : 1;
+  return storedId === summed[2] ? 0 : storedId < summed[2] ? -1 : 1;
 }
 
-/** As the database orders: by the bytes of UTF-8. */
+/** In the order of the database: by the bytes of UTF-8. */
 function compareNames(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }

@@ -1,14 +1,13 @@
 import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import { CSV_LINE_END, csvFieldSql } from '../lib/csv.js';
-import type { Slab, Stretch } from './window.js';
+import type { WindowPart, TimeRange } from './window.js';
 
-/** Whose usage is asked for, and of which of its sandboxes. */
-export interface Scope {
+export interface UsageFilter {
   orgId: string;
-  /** All of them unless said. */
+  /** Undefined: all sandboxes. */
   sandboxIds: readonly string[] | undefined;
-  /** What ran while the sandbox had all of these. */
+  /** Only the time in which a sandbox had all of these labels. */
   labels: Readonly<Record<string, string>>;
 }
 
@@ -21,7 +20,7 @@ export interface Query {
 
 const seconds = (micros: string) => `(${micros} * 0.000001)::float8`;
 
-/** How a row leaves. `row`: what has its columns. The day and the id come first, each of a fixed length. */
+/** The text of a row. The day and the id come first and have fixed lengths: `merge.ts` compares them in the text. */
 const LINES: Record<Format, (row: string) => string> = {
   json: (row) =>
     `'{"day":"' || ${row}.day || 'T00:00:00Z","sandbox_id":"' || ${row}.sandbox_id
@@ -34,25 +33,24 @@ const LINES: Record<Format, (row: string) => string> = {
       || ',' || ${seconds(`${row}.disk_mib_micros`)}`,
 };
 
-/** The same of a stored day (u), which has it ready. */
+/** The text of a stored day, which has its JSON in a column. */
 const STORED_LINES: Record<Format, string> = { json: 'u.json', csv: LINES.csv('u') };
 
-/** What stands between two lines. */
 export const SEPARATORS: Record<Format, string> = { json: ',', csv: CSV_LINE_END };
 
 /**
- * Which sandboxes are meant and when they had the labels. `whole`: all the time of `days`, so that stored days stand for
- * them. Undefined: all sandboxes, always.
+ * A CTE of the selected sandboxes and the times at which they had the labels. `whole`: they had them during all of `days`, so that
+ * their stored days apply. Undefined if the filter selects everything.
  */
-export function pickedSandboxes(
+export function selectedSandboxes(
   c: Conditions,
-  { orgId, sandboxIds, labels }: Scope,
-  days: Stretch | undefined,
+  { orgId, sandboxIds, labels }: UsageFilter,
+  days: TimeRange | undefined,
 ): string | undefined {
   const pairs = Object.entries(labels);
   if (pairs.length === 0) {
     if (sandboxIds === undefined) return undefined;
-    return `picked (sandbox_id, times, whole) as materialized (
+    return `selected (sandbox_id, times, whole) as materialized (
       select distinct id, '{(,)}'::tstzmultirange, true from unnest(${c.parameter(sandboxIds)}::uuid[]) as id)`;
   }
   const keys = c.parameter(pairs.map(([key]) => key));
@@ -65,18 +63,18 @@ export function pickedSandboxes(
         on p.key = wanted.key and p.value = wanted.value
       where p.org_id = ${c.parameter(orgId)} ${among}
       group by p.sandbox_id, p.key
-    ), picked (sandbox_id, times, whole) as materialized (
+    ), selected (sandbox_id, times, whole) as materialized (
       select sandbox_id, range_intersect_agg(times), ${covers(c, 'range_intersect_agg(times)', days)}
       from had group by sandbox_id having count(*) = ${c.parameter(pairs.length)})`;
 }
 
-/** When sandboxes had a label of this key, and which. `picked`: only while they were meant. */
+/** CTEs of the times at which sandboxes had each value of the label. `selected`: intersected with the selected times. */
 export function labelledSandboxes(
   c: Conditions,
   orgId: string,
   key: string,
-  picked: boolean,
-  days: Stretch | undefined,
+  selected: boolean,
+  days: TimeRange | undefined,
 ): string {
   return `labelled (sandbox_id, value, times) as (
       select p.sandbox_id, p.value, range_agg(tstzrange(p.from_at, p.to_at))
@@ -84,59 +82,59 @@ export function labelledSandboxes(
       where p.org_id = ${c.parameter(orgId)} and p.key = ${c.parameter(key)}
       group by p.sandbox_id, p.value
     ), held (sandbox_id, value, times, whole) as materialized (
-      select l.sandbox_id, l.value, l.times ${picked ? '* k.times' : ''},
-        ${covers(c, 'l.times', days)} ${picked ? 'and k.whole' : ''}
-      from labelled l ${picked ? 'join picked k on k.sandbox_id = l.sandbox_id' : ''})`;
+      select l.sandbox_id, l.value, l.times ${selected ? '* k.times' : ''},
+        ${covers(c, 'l.times', days)} ${selected ? 'and k.whole' : ''}
+      from labelled l ${selected ? 'join selected k on k.sandbox_id = l.sandbox_id' : ''})`;
 }
 
-/** Without whole days there are no stored ones to stand for anything. */
-function covers(c: Conditions, times: string, days: Stretch | undefined): string {
+function covers(c: Conditions, times: string, days: TimeRange | undefined): string {
   if (!days) return 'false';
   return `${times} @> tstzrange(${c.parameter(days.from)}, ${c.parameter(days.to)})`;
 }
 
 /**
- * Stretches of runs that no stored sum stands for: open ones, those around the whole days, and those of sandboxes that
- * did not have the labels all the time.
+ * The periods of runs that no stored day covers: open runs, runs on the days that the window cuts, and runs of sandboxes that had the
+ * labels only for a part of the time.
  */
-export function looseStretches(
+export function periodsToSum(
   c: Conditions,
   orgId: string,
-  slab: Slab,
-  /** Where it stands which sandboxes are meant, and when; all of them unless said. */
-  among?: 'picked' | 'held',
+  part: WindowPart,
+  /** The CTE to join. Undefined: all sandboxes. */
+  among?: 'selected' | 'held',
 ): string {
   const join = among
     ? `join ${among} k on k.sandbox_id = r.sandbox_id cross join lateral unnest(k.times) as had`
     : '';
   const value = among === 'held' ? 'k.value,' : '';
   const cut = among ? { from: ', lower(had)', to: ', upper(had)' } : { from: '', to: '' };
-  const runs = ({ from, to }: Stretch, condition: string) => {
+  const runs = ({ from, to }: TimeRange, condition: string) => {
     const [begin, end] = [`${c.parameter(from)}::timestamptz`, `${c.parameter(to)}::timestamptz`];
     return `select ${value} r.sandbox_id, r.vcpus, r.memory_mib, r.disk_mib,
         greatest(r.started_at, ${begin}${cut.from}) as from_at, least(r.stopped_at, ${end}${cut.to}) as to_at
       from runs r ${join}
       where r.org_id = ${c.parameter(orgId)} and r.started_at < ${end} and ${condition}`;
   };
-  const closed = (part: Stretch, more = '') =>
-    runs(part, `r.started_at is not null and r.stopped_at > ${c.parameter(part.from)}::timestamptz ${more}`);
+  const closed = (range: TimeRange, more = '') =>
+    runs(
+      range,
+      `r.started_at is not null and r.stopped_at > ${c.parameter(range.from)}::timestamptz ${more}`,
+    );
   return [
-    runs(slab, 'r.end_reason is null'),
-    ...slab.edges.map((edge) => closed(edge)),
-    ...(among && slab.whole ? [closed(slab.whole, 'and not k.whole')] : []),
+    runs(part, 'r.end_reason is null'),
+    ...part.edges.map((edge) => closed(edge)),
+    ...(among && part.whole ? [closed(part.whole, 'and not k.whole')] : []),
   ].join('\n      union all ');
 }
 
-/** Sums of what `looseStretches` gives. */
-const LOOSE_SUMS = `
+const SUMS_BY_SANDBOX = `
   select d.day, t.sandbox_id, sum(d.micros::numeric * t.vcpus) as vcpu_micros,
     sum(d.micros::numeric * t.memory_mib) as memory_mib_micros, sum(d.micros::numeric * t.disk_mib) as disk_mib_micros
-  from stretches t
+  from periods t
   cross join lateral days_of(t.from_at, t.to_at) d
   group by d.day, t.sandbox_id`;
 
-/** The condition that takes the stored days of a slab. */
-export function storedDays(c: Conditions, orgId: string, { from, to }: Stretch): string {
+export function storedDays(c: Conditions, orgId: string, { from, to }: TimeRange): string {
   return `u.org_id = ${c.parameter(orgId)} and u.day >= ${dateOf(c, from)} and u.day < ${dateOf(c, to)}`;
 }
 
@@ -144,30 +142,27 @@ function dateOf(c: Conditions, instant: string): string {
   return `${c.parameter(instant.slice(0, 10))}::date`;
 }
 
-/**
- * Finished rows (day, name, id, line), by day, name and id, wherever a run has to be looked at. What is stored of the same
- * day is in them.
- */
-export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
+/** Rows (day, name, id, line) summed from runs, by day, name and id. They include the stored part of the same day. */
+export function summedRows(filter: UsageFilter, part: WindowPart, format: Format): Query {
   const c = new Conditions();
-  const picked = pickedSandboxes(c, scope, slab.wholeOfWindow);
-  const stretches = looseStretches(c, scope.orgId, slab, picked === undefined ? undefined : 'picked');
-  const whole = picked
-    ? 'and exists (select from picked k where k.sandbox_id = u.sandbox_id and k.whole)'
+  const selected = selectedSandboxes(c, filter, part.wholeOfWindow);
+  const periods = periodsToSum(c, filter.orgId, part, selected === undefined ? undefined : 'selected');
+  const whole = selected
+    ? 'and exists (select from selected k where k.sandbox_id = u.sandbox_id and k.whole)'
     : '';
-  const stored = slab.whole
-    ? // Cut off from the planner, which would read a month to save some look-ups.
+  const stored = part.whole
+    ? // "offset 0" keeps the planner from joining: it would read a month to save some lookups.
       `left join lateral (select u.* from usage_days u
-         where ${storedDays(c, scope.orgId, slab.whole)} and u.sandbox_id = l.sandbox_id and u.day = l.day ${whole}
+         where ${storedDays(c, filter.orgId, part.whole)} and u.sandbox_id = l.sandbox_id and u.day = l.day ${whole}
          offset 0) u on true`
     : '';
   const sum = (column: string) =>
-    `l.${column}${slab.whole ? ` + coalesce(u.${column}, 0)` : ''} as ${column}`;
-  const text = `with ${picked ? `${picked}, ` : ''}stretches as (${stretches}), loose as (${LOOSE_SUMS}),
+    `l.${column}${part.whole ? ` + coalesce(u.${column}, 0)` : ''} as ${column}`;
+  const text = `with ${selected ? `${selected}, ` : ''}periods as (${periods}), summed as (${SUMS_BY_SANDBOX}),
     finished as (
       select l.day, s.name, l.sandbox_id, ${['vcpu_micros', 'memory_mib_micros', 'disk_mib_micros'].map(sum).join(', ')}
-      from loose l
-      join sandboxes s on s.org_id = ${c.parameter(scope.orgId)} and s.id = l.sandbox_id
+      from summed l
+      join sandboxes s on s.org_id = ${c.parameter(filter.orgId)} and s.id = l.sandbox_id
       ${stored})
     select f.day::text, f.name, f.sandbox_id::text, ${LINES[format]('f')}
     from finished f
@@ -175,34 +170,30 @@ export function looseRows(scope: Scope, slab: Slab, format: Format): Query {
   return { text, values: c.values };
 }
 
-/** Rows (line, name) of a part of the stored `days` of a window, by day, name and id: the order they are stored in. */
-export function storedRows(scope: Scope, part: Stretch, days: Stretch, format: Format): Query {
+/** Rows (line, name) of stored days, by day, name and id, which is the order of the index. */
+export function storedRows(filter: UsageFilter, part: TimeRange, days: TimeRange, format: Format): Query {
   const c = new Conditions();
-  const picked = pickedSandboxes(c, scope, days);
-  const text = `${picked ? `with ${picked}` : ''}
+  const selected = selectedSandboxes(c, filter, days);
+  const text = `${selected ? `with ${selected}` : ''}
     select ${STORED_LINES[format]}, u.name
     from usage_days u
-    where ${storedDays(c, scope.orgId, part)}
-      ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}
+    where ${storedDays(c, filter.orgId, part)}
+      ${selected ? 'and u.sandbox_id in (select k.sandbox_id from selected k where k.whole)' : ''}
     order by u.day, u.name, u.sandbox_id`;
   return { text, values: c.values };
 }
 
-/** Where a stored row stands among the others. */
-export type Place = readonly [day: string, name: string, id: string];
+/** The sort key of a stored row. */
+export type RowKey = readonly [day: string, name: string, id: string];
 
-/** Before every row. */
-export const FIRST_PLACE: Place = ['-infinity', '', '00000000-0000-0000-0000-000000000000'];
+export const BEFORE_FIRST_ROW: RowKey = ['-infinity', '', '00000000-0000-0000-0000-000000000000'];
 
-/**
- * One row: the lines of the next `count` stored days after a place, put together by the database, how many they are, and
- * the place of the last one.
- */
+/** One row: the joined lines of the next `count` stored days after a key, their number, and the key of the last. */
 export function storedText(
   orgId: string,
-  whole: Stretch,
+  whole: TimeRange,
   format: Format,
-  [day, name, id]: Place,
+  [day, name, id]: RowKey,
   count: number,
 ): Query {
   const c = new Conditions();
@@ -220,25 +211,25 @@ export function storedText(
   return { text, values: c.values };
 }
 
-/** The identities (one JSON object a row) of all sandboxes that have a row, removed ones too. */
-export function usedSandboxes(scope: Scope, slab: Slab): Query {
+/** One JSON object for each sandbox that has a row, also for removed ones. */
+export function usedSandboxes(filter: UsageFilter, part: WindowPart): Query {
   const c = new Conditions();
-  const picked = pickedSandboxes(c, scope, slab.wholeOfWindow);
-  const stretches = looseStretches(c, scope.orgId, slab, picked === undefined ? undefined : 'picked');
-  const stored = slab.whole
-    ? `union all select u.sandbox_id from usage_days u where ${storedDays(c, scope.orgId, slab.whole)}
-       ${picked ? 'and u.sandbox_id in (select k.sandbox_id from picked k where k.whole)' : ''}`
+  const selected = selectedSandboxes(c, filter, part.wholeOfWindow);
+  const periods = periodsToSum(c, filter.orgId, part, selected === undefined ? undefined : 'selected');
+  const stored = part.whole
+    ? `union all select u.sandbox_id from usage_days u where ${storedDays(c, filter.orgId, part.whole)}
+       ${selected ? 'and u.sandbox_id in (select k.sandbox_id from selected k where k.whole)' : ''}`
     : '';
-  const text = `with ${picked ? `${picked}, ` : ''}stretches as (${stretches})
+  const text = `with ${selected ? `${selected}, ` : ''}periods as (${periods})
     select '{"id":"' || s.id || '","name":' || to_json(s.name) || ',"slug":' || to_json(s.slug) || '}'
     from sandboxes s
-    where s.org_id = ${c.parameter(scope.orgId)}
-      and s.id in (select t.sandbox_id from stretches t where t.from_at < t.to_at ${stored})
+    where s.org_id = ${c.parameter(filter.orgId)}
+      and s.id in (select t.sandbox_id from periods t where t.from_at < t.to_at ${stored})
     order by s.name, s.id`;
   return { text, values: c.values };
 }
 
-/** How many runs are under way: each has a row on every day of a window since it began. */
+/** An open run has a row on every day of the window since its start. */
 export async function countOpenRuns(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     'select count(*) from runs where org_id = $1 and end_reason is null',

@@ -9,7 +9,7 @@ import { answers, type App } from '../http/route.js';
 import { Repeatable, Uuid } from '../http/schema.js';
 import { chooseFormat, makeAnswer } from './answer.js';
 import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
-import type { Scope } from './queries.js';
+import type { UsageFilter } from './queries.js';
 import { LabelUsage, SandboxUsage, StorageUsage, UsageSummary } from './schema.js';
 import { presentSummary, readMonth, summarize } from './summary.js';
 import { readWindow } from './window.js';
@@ -74,7 +74,7 @@ export function usageRoutes(app: App, ctx: Shared): void {
       const period = readMonth(request.query.month, now);
       const { orgId } = callerOf(request);
       const format = chooseFormat(request, reply);
-      // A few rows, whole before they are sent: nobody who reads slowly holds anything.
+      // The few rows are read before they are sent, so that a slow reader holds no connection.
       const summary = await inTransaction(contextOf(request).pool, async (tx) => {
         await tx.query('set transaction isolation level repeatable read, read only');
         return summarize(tx, orgId, period, now, ctx.settings.priceBook);
@@ -100,8 +100,8 @@ export function usageRoutes(app: App, ctx: Shared): void {
     },
     (request, reply) => {
       const window = readWindow(request.query, ctx.now());
-      const scope = scopeOf(callerOf(request).orgId, request.query);
-      return answer(request, reply, (tx, format) => sandboxBreakdown(tx, scope, window, format));
+      const filter = filterOf(callerOf(request).orgId, request.query);
+      return answer(request, reply, (tx, format) => sandboxBreakdown(tx, filter, window, format));
     },
   );
 
@@ -130,8 +130,8 @@ export function usageRoutes(app: App, ctx: Shared): void {
     (request, reply) => {
       const window = readWindow(request.query, ctx.now());
       const { key } = request.query;
-      const scope = scopeOf(callerOf(request).orgId, request.query);
-      return answer(request, reply, (tx, format) => labelBreakdown(tx, scope, key, window, format));
+      const filter = filterOf(callerOf(request).orgId, request.query);
+      return answer(request, reply, (tx, format) => labelBreakdown(tx, filter, key, window, format));
     },
   );
 
@@ -158,11 +158,11 @@ export function usageRoutes(app: App, ctx: Shared): void {
   );
 }
 
-function scopeOf(orgId: string, query: { sandbox_id?: string[]; labels?: string }): Scope {
+function filterOf(orgId: string, query: { sandbox_id?: string[]; labels?: string }): UsageFilter {
   return { orgId, sandboxIds: query.sandbox_id, labels: readLabels('labels', query.labels) };
 }
 
-/** An answer that is sent while it is read. For `HEAD` it would be read for nobody: those routes do not take it. */
+/** A streamed report. These routes have no `HEAD`, for which the report would be computed in vain. */
 function streamed<T extends TSchema>(schema: T) {
   return {
     ...answers(schema),

@@ -8,10 +8,10 @@ const LINES: Record<Format, string> = {
 };
 
 /**
- * Readings that overlap the window, cut to it. Those that are made here stand for 48 hours at most (two of the longest intervals), so
- * only what ends soon after the window is looked at, however long the history; the few imported ones that are longer have their own index.
+ * Accruals that overlap the window, cut to it. An accrual of this service covers at most 48 hours, so the query reads only those that
+ * end soon after the window. Longer imported ones have an index of their own.
  */
-export const READINGS_CUT = `
+export const ACCRUALS_IN_WINDOW = `
   cut as (
     select volume_id, used_mib, greatest(from_at, $2::timestamptz) as from_at,
       least(to_at, $4::timestamptz, $3::timestamptz) as to_at
@@ -24,9 +24,9 @@ export const READINGS_CUT = `
       where org_id = $1 and to_at > $2 and to_at - from_at > interval '48 hours') a
     where from_at < least($3::timestamptz, $4::timestamptz))`;
 
-/** Rows (line) for each volume and UTC day on which something was stored, by day, then name; volumes that are gone last. */
+/** Rows (line) by UTC day and volume name; deleted volumes are last. */
 export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
-  const text = `with ${READINGS_CUT}, sums as (
+  const text = `with ${ACCRUALS_IN_WINDOW}, sums as (
       select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
       from cut c
       cross join lateral days_of(c.from_at, c.to_at) d
@@ -40,9 +40,9 @@ export function storageRows(orgId: string, { since, until, now }: Window, format
   return { text, values: [orgId, since, until, now] };
 }
 
-/** The identities (one JSON object a row) of those volumes with a row that still exist. */
+/** One JSON object for each existing volume that has a row. */
 export function usedVolumes(orgId: string, { since, until, now }: Window): Query {
-  const text = `with ${READINGS_CUT}
+  const text = `with ${ACCRUALS_IN_WINDOW}
     select '{"id":"' || v.id || '","name":' || coalesce(to_json(v.name)::text, 'null') || '}'
     from volumes v
     where v.org_id = $1 and v.removed_at is null

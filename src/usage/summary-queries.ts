@@ -2,13 +2,12 @@ import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import { addMillis, type Instant } from '../lib/instant.js';
 import { type Metric, sumOf, type Quantities } from '../prices/price.js';
-import { looseStretches, storedDays } from './queries.js';
-import { READINGS_CUT } from './storage-queries.js';
-import { LONGEST_WINDOW_DAYS, slabsOf, type Slab, type Stretch, type Window } from './window.js';
+import { periodsToSum, storedDays } from './queries.js';
+import { ACCRUALS_IN_WINDOW } from './storage-queries.js';
+import { LONGEST_WINDOW_DAYS, splitWindow, type WindowPart, type TimeRange, type Window } from './window.js';
 
 const DAY_MS = 86_400_000;
 
-/** What sandboxes metered, in integers. */
 type Compute = Omit<Quantities, 'storage_gib_hour'>;
 type ComputeRow = Record<keyof Compute, string>;
 
@@ -23,52 +22,49 @@ function computeOf({ vcpu_hour, memory_gib_hour, disk_gib_hour }: ComputeRow): C
   };
 }
 
-/** What each sandbox of an organization used by UTC day, in parts: stored days, and what has to be summed. */
-function computeParts(c: Conditions, orgId: string, slab: Slab): string {
-  const stored = slab.whole
+/** CTEs of the compute by UTC day and sandbox: stored days, and summed periods. */
+function computeCtes(c: Conditions, orgId: string, part: WindowPart): string {
+  const stored = part.whole
     ? `union all
        select u.day, u.sandbox_id, u.vcpu_micros, u.memory_mib_micros, u.disk_mib_micros from usage_days u
-       where ${storedDays(c, orgId, slab.whole)}`
+       where ${storedDays(c, orgId, part.whole)}`
     : '';
-  return `stretches as (${looseStretches(c, orgId, slab)}),
+  return `periods as (${periodsToSum(c, orgId, part)}),
      parts (day, sandbox_id, vcpu, memory, disk) as (
        select d.day, t.sandbox_id, d.micros::numeric * t.vcpus, d.micros::numeric * t.memory_mib,
          d.micros::numeric * t.disk_mib
-       from stretches t cross join lateral days_of(t.from_at, t.to_at) d
+       from periods t cross join lateral days_of(t.from_at, t.to_at) d
        ${stored})`;
 }
 
-/**
- * What all sandboxes used, by UTC day, in order: what is kept of each day, and what has to be summed. It takes as long as there are
- * days and open runs, however many closed ones.
- */
+/** Compute by UTC day, from the daily totals. The cost depends on the number of days and open runs, not on closed runs. */
 export async function computeDays(
   sql: Sql,
   orgId: string,
   window: Window,
 ): Promise<{ day: string; used: Compute }[]> {
-  const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
-  if (!slab) return [];
+  const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
+  if (!part) return [];
   const c = new Conditions();
-  const today = beginningOfDay(slab, window.now);
-  const loose = looseStretches(c, orgId, { ...slab, edges: slab.edges.filter((edge) => edge !== today) });
+  const today = partOfToday(part, window.now);
+  const periods = periodsToSum(c, orgId, { ...part, edges: part.edges.filter((edge) => edge !== today) });
   const kept = today
-    ? { from: slab.whole?.from ?? today.from, to: addMillis(today.from, DAY_MS) }
-    : slab.whole;
+    ? { from: part.whole?.from ?? today.from, to: addMillis(today.from, DAY_MS) }
+    : part.whole;
   const parts = [
     `select d.day, d.micros::numeric, d.micros::numeric * t.vcpus, d.micros::numeric * t.memory_mib,
        d.micros::numeric * t.disk_mib
-     from stretches t cross join lateral days_of(t.from_at, t.to_at) d`,
+     from periods t cross join lateral days_of(t.from_at, t.to_at) d`,
     ...(kept
       ? [
           `select u.day, u.micros, u.vcpu_micros, u.memory_mib_micros, u.disk_mib_micros from usage_totals u
            where ${storedDays(c, orgId, kept)}`,
         ]
       : []),
-    ...(today ? [notYet(c, orgId, today)] : []),
+    ...(today ? [closedAfterNow(c, orgId, today)] : []),
   ];
   const { rows } = await sql.query<ComputeRow & { day: string }>(
-    `with stretches as (${loose}),
+    `with periods as (${periods}),
      parts (day, micros, vcpu, memory, disk) as (
        ${parts.join('\n union all ')})
      select p.day::text, ${SUMS} from parts p group by p.day having sum(p.micros) > 0 order by p.day`,
@@ -77,14 +73,14 @@ export async function computeDays(
   return rows.map((row) => ({ day: row.day, used: computeOf(row) }));
 }
 
-/** The day that is not over: what of a slab lies in it, if that is its beginning up to now. */
-function beginningOfDay({ edges }: Slab, now: Instant): Stretch | undefined {
+/** The range from midnight until now, if the window has all of it. */
+function partOfToday({ edges }: WindowPart, now: Instant): TimeRange | undefined {
   const last = edges.at(-1);
   return last?.to === now && last.from.endsWith('T00:00:00.000000Z') ? last : undefined;
 }
 
-/** To be taken from what is kept of today: what runs have closed at a time that is after now. Few have, if any. */
-function notYet(c: Conditions, orgId: string, today: Stretch): string {
+/** Subtracts runs whose end is later than `now`, by a clock that is ahead, from the total of today. */
+function closedAfterNow(c: Conditions, orgId: string, today: TimeRange): string {
   const now = `${c.parameter(today.to)}::timestamptz`;
   return `select d.day, -d.micros::numeric, -d.micros::numeric * r.vcpus, -d.micros::numeric * r.memory_mib,
        -d.micros::numeric * r.disk_mib
@@ -93,7 +89,6 @@ function notYet(c: Conditions, orgId: string, today: Stretch): string {
        and d.day = ${c.parameter(today.from.slice(0, 10))}::date`;
 }
 
-/** What all sandboxes of an organization used in a window. */
 export async function computeTotals(sql: Sql, orgId: string, window: Window): Promise<Quantities> {
   return sumOf((await computeDays(sql, orgId, window)).map(({ used }) => used));
 }
@@ -103,18 +98,18 @@ export interface SandboxTotal {
   used: Compute;
 }
 
-/** The `limit` sandboxes that used most, of `count` that used anything. */
+/** The `limit` sandboxes with the most usage, of `count`. */
 export async function sandboxTotals(
   sql: Sql,
   orgId: string,
   window: Window,
   limit: number,
 ): Promise<{ totals: SandboxTotal[]; count: number }> {
-  const [slab] = slabsOf(window, LONGEST_WINDOW_DAYS);
-  if (!slab) return { totals: [], count: 0 };
+  const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
+  if (!part) return { totals: [], count: 0 };
   const c = new Conditions();
   const { rows } = await sql.query<ComputeRow & { name: string; count: number }>(
-    `with ${computeParts(c, orgId, slab)},
+    `with ${computeCtes(c, orgId, part)},
      totals as (select p.sandbox_id, ${SUMS}, sum(p.vcpu) as most from parts p group by p.sandbox_id)
      select s.name, t.vcpu_hour, t.memory_gib_hour, t.disk_gib_hour, count(*) over () as count
      from totals t join sandboxes s on s.org_id = ${c.parameter(orgId)} and s.id = t.sandbox_id
@@ -128,14 +123,14 @@ export async function sandboxTotals(
   };
 }
 
-/** MiB times microseconds that all volumes held, by UTC day; rounded to a whole one, as a reading is no whole number of MiB. */
+/** Storage by UTC day, in MiB times microseconds, rounded to an integer. */
 export async function storageDays(
   sql: Sql,
   orgId: string,
   { since, until, now }: Window,
 ): Promise<{ day: string; storage: string }[]> {
   const { rows } = await sql.query<{ day: string; storage: string }>(
-    `with ${READINGS_CUT}
+    `with ${ACCRUALS_IN_WINDOW}
      select d.day::text, round(sum(d.micros::numeric * c.used_mib))::text as storage
      from cut c
      cross join lateral days_of(c.from_at, c.to_at) d
@@ -146,7 +141,7 @@ export async function storageDays(
   return rows;
 }
 
-/** Bytes in all volumes by their last readings; null when none was taken. */
+/** The bytes in all volumes by their last samples; null if there are none. */
 export async function storedBytes(sql: Sql, orgId: string): Promise<number | null> {
   const { rows } = await sql.query<{ bytes: number | null }>(
     `select sum(used_bytes)::bigint as bytes from volumes
@@ -158,7 +153,7 @@ export async function storedBytes(sql: Sql, orgId: string): Promise<number | nul
 
 type IncludedHours = Partial<Record<Metric, number | null>>;
 
-/** The hours that the quotas of an organization include in a month. Null: those of the price book. */
+/** The included hours by quota. Null: the price book applies. */
 export async function includedHours(sql: Sql, orgId: string): Promise<IncludedHours> {
   const { rows } = await sql.query<IncludedHours>(
     `select included_vcpu_hours as vcpu_hour, included_memory_gib_hours as memory_gib_hour,

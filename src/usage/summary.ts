@@ -24,7 +24,7 @@ export interface Period {
   end: Instant;
 }
 
-/** Reads `2026-11`; the current month unless said. */
+/** Reads `2026-11`. Default: the current month. */
 export function readMonth(text: string | undefined, now: Instant): Period {
   if (text !== undefined && !/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) {
     throw badParameter('month', 'month must be a UTC month such as 2026-11');
@@ -39,9 +39,8 @@ export function readMonth(text: string | undefined, now: Instant): Period {
 }
 
 /**
- * What was used in a month and what it costs. Each line is rounded by itself and the total is the sum of the lines, so that it can
- * be added up on paper. What is projected are the quantities: what is included is used up before anything costs. Without a price book
- * everything costs nothing.
+ * The usage and the cost of a month. Every line is rounded, and the total is the sum of the rounded lines. The projection
+ * extrapolates quantities, not amounts, because included quantities are used up first. Without a price book the cost is 0.
  */
 export async function summarize(
   tx: Sql,
@@ -88,7 +87,7 @@ export async function summarize(
   };
 }
 
-/** What an organization used on each UTC day of a window, in the order of the days. Days without anything are left out. */
+/** Quantities by UTC day, in order. Days without usage are left out. */
 export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promise<Map<string, Quantities>> {
   const parts = [
     ...(await computeDays(tx, orgId, window)),
@@ -104,7 +103,7 @@ export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promi
   return days;
 }
 
-/** The summary as text; as CSV its lines. */
+/** CSV has only the line items. */
 export function presentSummary(summary: UsageSummary, format: Format): string {
   if (format === 'json') return JSON.stringify(summary);
   const currency = summary.currency ?? '';
@@ -117,7 +116,7 @@ export function presentSummary(summary: UsageSummary, format: Format): string {
   ]);
 }
 
-/** Hours that the quotas of an organization include take the place of the price book's. */
+/** The included hours of quotas override those of the price book. */
 async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<PriceBook> {
   const hours = await includedHours(tx, orgId);
   const own = Object.entries(hours).filter(([, value]) => value !== null);
@@ -127,7 +126,7 @@ async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<Pric
   return { ...book, included: { ...book.included, ...included } };
 }
 
-/** More minor units than a JSON number counts is a mistake in the price book, and no number to print. */
+/** A larger amount is a mistake in the price book. */
 function toNumber(amount: bigint): number {
   if (amount > BigInt(Number.MAX_SAFE_INTEGER))
     throw new Error('an amount is out of the exact range of a number');

@@ -2,7 +2,7 @@ import { badParameter } from '../http/errors.js';
 import { readDay } from '../http/parameters.js';
 import { instantFromMicros, microsOf, startOfMonth, type Instant } from '../lib/instant.js';
 
-/** `[since, until)`, and the moment up to which open runs count. */
+/** `[since, until)`. Open runs count until `now`. */
 export interface Window {
   since: Instant;
   until: Instant;
@@ -10,17 +10,17 @@ export interface Window {
 }
 
 /** `[from, to)` */
-export interface Stretch {
+export interface TimeRange {
   from: Instant;
   to: Instant;
 }
 
 const LONGEST_DAYS = 366;
-/** UTC days that a window can touch: one that begins in the middle of a day touches one more. */
+/** The most UTC days that a window can touch. */
 export const LONGEST_WINDOW_DAYS = LONGEST_DAYS + 1;
 const MICROS_PER_DAY = 86_400_000_000n;
 
-/** Reads the time range of a usage request: from the start of the current UTC month until now unless said. */
+/** Default: from the start of the current UTC month until now. */
 export function readWindow({ since, until }: { since?: string; until?: string }, now: Instant): Window {
   const window = {
     since: readDay('since', since) ?? startOfMonth(now),
@@ -28,7 +28,7 @@ export function readWindow({ since, until }: { since?: string; until?: string },
     now,
   };
   if (window.since >= window.until) {
-    // Name the one that was given: the other is a default.
+    // Name the given parameter; the other one is a default.
     throw badParameter(
       since === undefined ? 'until' : 'since',
       `since (${window.since}) must be before until (${window.until})`,
@@ -43,33 +43,30 @@ export function readWindow({ since, until }: { since?: string; until?: string },
   return window;
 }
 
-/** A piece of a window: whole UTC days that are over, and what lies around them. Either may be missing. */
-export interface Slab extends Stretch {
-  whole: Stretch | undefined;
-  /** All whole days of the window, of which `whole` is a part. */
-  wholeOfWindow: Stretch | undefined;
-  edges: Stretch[];
+/** A part of a window: past whole UTC days, and the cut days around them. Either may be missing. */
+export interface WindowPart extends TimeRange {
+  whole: TimeRange | undefined;
+  /** All past whole days of the window. */
+  wholeOfWindow: TimeRange | undefined;
+  edges: TimeRange[];
 }
 
-/**
- * What of the window is over by `now`, in pieces of at most `days` UTC days. Nothing lies after `now`, so a day counts as
- * whole only when it is over by the clock of the request, whatever other clocks say.
- */
-export function slabsOf({ since, until, now }: Window, days: number): Slab[] {
+/** Splits the part of the window before `now` into parts of at most `days` UTC days. A day is whole if it is over by `now`. */
+export function splitWindow({ since, until, now }: Window, days: number): WindowPart[] {
   const begin = microsOf(since);
   const end = microsOf(until < now ? until : now);
   const first = startOfDay(begin + MICROS_PER_DAY - 1n);
   const last = startOfDay(end);
-  const wholeOfWindow = stretch(first, last);
-  const slabs: Slab[] = [];
+  const wholeOfWindow = nonEmptyRange(first, last);
+  const parts: WindowPart[] = [];
   const length = BigInt(days) * MICROS_PER_DAY;
   for (let from = begin; from < end;) {
     const to = smaller(startOfDay(from) + length, end);
-    const whole = stretch(larger(from, first), smaller(to, last));
+    const whole = nonEmptyRange(larger(from, first), smaller(to, last));
     const edges = whole
-      ? [stretch(from, larger(from, first)), stretch(smaller(to, last), to)]
-      : [stretch(from, to)];
-    slabs.push({
+      ? [nonEmptyRange(from, larger(from, first)), nonEmptyRange(smaller(to, last), to)]
+      : [nonEmptyRange(from, to)];
+    parts.push({
       from: instantFromMicros(from),
       to: instantFromMicros(to),
       whole,
@@ -78,14 +75,14 @@ export function slabsOf({ since, until, now }: Window, days: number): Slab[] {
     });
     from = to;
   }
-  return slabs;
+  return parts;
 }
 
-function stretch(from: bigint, to: bigint): Stretch | undefined {
+function nonEmptyRange(from: bigint, to: bigint): TimeRange | undefined {
   return from < to ? { from: instantFromMicros(from), to: instantFromMicros(to) } : undefined;
 }
 
-/** Also before 1970, where the remainder is negative. */
+/** The remainder is negative before 1970. */
 function startOfDay(micros: bigint): bigint {
   const rest = micros % MICROS_PER_DAY;
   return micros - (rest < 0n ? rest + MICROS_PER_DAY : rest);

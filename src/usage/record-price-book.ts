@@ -9,10 +9,7 @@ import { now } from '../lib/instant.js';
 import { METRICS, type Decimal, type PriceBook } from '../prices/price.js';
 import { listOrgIds } from './queries.js';
 
-/**
- * Notes which price book a service begins with, or that it has none. When it is another than before, every organization is
- * told: from now on its usage costs something else.
- */
+/** Stores the hash of the price book of a service that starts. If it differs from the previous one, every organization gets an event. */
 export async function recordPriceBook(pool: Pool, book: PriceBook | null): Promise<void> {
   const sha256 = book && hashOf(book);
   await inTransaction(pool, async (tx) => {
@@ -32,7 +29,7 @@ export async function recordPriceBook(pool: Pool, book: PriceBook | null): Promi
   });
 }
 
-/** The same for the same amounts, however they are written. */
+/** Equal amounts have equal hashes, in any notation. */
 function hashOf({ currency, minorUnitDigits, prices, included }: PriceBook): string {
   const texts = (amounts: PriceBook['prices']) =>
     Object.fromEntries(METRICS.map((metric) => [metric, textOf(amounts[metric])]));
