@@ -70,7 +70,7 @@ interface Startup {
 
 /** Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const log = makeLog(options.logLevel, inTurns(pino.destination({ fd: 2, sync: true })));
+  const log = makeLog(options.logLevel, batchedByTurn(pino.destination({ fd: 2, sync: true })));
   const resources = new Resources(CLOSE_TIMEOUT_MS, (error) => log.error({ err: error }, 'closing failed'));
   const stopping = new AbortController();
   const stop = async () => {

@@ -2,7 +2,7 @@ import { createPartitionsAhead } from './audit/events/partitions.js';
 import { startSealing } from './audit/log/seal-loop.js';
 import { enforceWithClockCheck } from './audit/retention/enforce.js';
 import type { WorkerContext } from './context.js';
-import { forgetKeys } from './idempotency/jobs.js';
+import { deleteExpiredKeys } from './idempotency/jobs.js';
 import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { placeWaiting } from './sandboxes/placement/place.js';
@@ -60,7 +60,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
-    job(forgetKeys, FORGET_KEYS_EVERY_MS),
+    job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
     job(recordExpiredKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),
@@ -90,7 +90,7 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
       await placeWaiting(ctx, term);
       await reconciler.pass(term);
     },
-    { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, rests: true, onError: onError('reconcile') },
+    { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, halfTime: true, onError: onError('reconcile') },
   );
   const wake = () => reconcile.wake();
 

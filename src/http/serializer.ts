@@ -3,28 +3,34 @@ import type { FastifySerializerCompiler } from 'fastify';
 
 type Serializer = (data: unknown) => string;
 
-const made = new WeakMap<object, Serializer>();
+/** Makes Fastify's serializer compiler. A schema is compiled once for all routes, which saves 0.7 s at the start. */
+export function makeSerializerCompiler(): FastifySerializerCompiler<object> {
+  const compiled = new WeakMap<object, Serializer>();
+  return ({ schema, httpStatus }) => {
+    // The error handler renders errors itself.
+    if (Number(httpStatus) >= 400) return JSON.stringify;
+    const serializer = compiled.get(schema) ?? compile(schema);
+    compiled.set(schema, serializer);
+    return serializer;
+  };
+}
 
-/**
- * Compiles a response schema into the serializer that lets only documented fields out.
- *
- * A serializer is compiled once a schema and not once a route and status, which takes two thirds of a second off the
- * start. Errors have none: they are rendered, whole, by the error handler.
- */
-export const serializerCompiler: FastifySerializerCompiler<object> = ({ schema, httpStatus }) => {
-  return Number(httpStatus) >= 400 ? JSON.stringify : serializerOf(schema);
-};
-
-/** For what is written before it is sent. */
+/** A serializer that writes only the documented fields. The schema is compiled at its first use. */
 export function serializerOf(schema: object): Serializer {
-  const serializer = made.get(schema) ?? (build(withoutChoices(schema) as object) as Serializer);
-  made.set(schema, serializer);
-  return serializer;
+  let serialize: Serializer | undefined;
+  return (data) => {
+    serialize ??= compile(schema);
+    return serialize(data);
+  };
+}
+
+function compile(schema: object): Serializer {
+  return build(withoutChoices(schema) as object) as Serializer;
 }
 
 /**
- * The schema with `nullable` in place of a choice between an object and null. A choice makes the serializer validate the value first,
- * and its validator takes no bigint for an integer.
+ * Replaces a choice between an object and null with `nullable`. For a choice the library would validate the value, and its
+ * validator accepts no bigint as an integer.
  */
 function withoutChoices(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withoutChoices);

@@ -17,7 +17,7 @@ import { parseExact } from '../lib/exact-json.js';
 import { isDeeperThan } from '../lib/storable-text.js';
 import { ApiError, type ErrorName } from './errors.js';
 import type { App } from './route.js';
-import { serializerCompiler } from './serializer.js';
+import { makeSerializerCompiler } from './serializer.js';
 import { validatorCompiler } from './validation.js';
 
 declare module 'fastify' {
@@ -81,7 +81,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   app.setValidatorCompiler(validatorCompiler);
-  app.setSerializerCompiler(serializerCompiler);
+  app.setSerializerCompiler(makeSerializerCompiler());
   app.setErrorHandler(renderError);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);

@@ -7,24 +7,23 @@ import type { Writer } from './keyed.js';
 import { answerClaim, claimFileKey, getStored, releaseClaim, renewClaim } from './queries.js';
 import { isSameRequest, KEEP_MS } from './write.js';
 
-/** Work on files that has not been heard of for so long was cut off, in milliseconds. */
-const CUT_OFF_MS = 60_000;
-const RENEW_EVERY_MS = 15_000;
+/** A claim that was not renewed for this long has expired, in milliseconds. */
+const CLAIM_TIMEOUT_MS = 60_000;
+const RENEW_INTERVAL_MS = 15_000;
 
-/** The answer of an earlier request, or a claim to do the work. */
+/** The stored response of an earlier request, or a claim to execute this one. */
 type FileClaim<T> = { answer: T } | { done: (answer: T) => Promise<void>; failed: () => Promise<void> };
 
 /**
- * Claims the idempotency key of work that changes files and not the database. No transaction is held for it, as it may
- * take long: the key is claimed before and answered after. So of equal requests at once one is carried out and the others
- * are told to come back; one that was cut off in between is carried out once more.
+ * Claims the idempotency key of an operation on files. The operation may take long, so it runs outside a transaction. Concurrent
+ * equal requests are refused until the first one ends. After a crash in between, a retry executes the operation again.
  */
 async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promise<FileClaim<T>> {
   if (!keyed) return { done: async () => Promise.resolve(), failed: async () => Promise.resolve() };
   const { pool } = ctx;
   const claim = randomUUID();
   const at = ctx.now();
-  const limits = { at, expired: addMillis(at, -KEEP_MS), cutOff: addMillis(at, -CUT_OFF_MS) };
+  const limits = { at, expired: addMillis(at, -KEEP_MS), expiredClaim: addMillis(at, -CLAIM_TIMEOUT_MS) };
   if (!(await claimFileKey(pool, orgId, keyed, claim, limits))) {
     const stored = await getStored(pool, orgId, keyed.key);
     if (stored && !isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
@@ -38,15 +37,15 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promis
   }
   const renewing = setInterval(() => {
     renewClaim(pool, orgId, keyed.key, claim, ctx.now()).catch((error: unknown) =>
-      ctx.log.warn({ err: error }, 'an idempotency key could not be renewed'),
+      ctx.log.warn({ err: error }, 'renewing an idempotency key failed'),
     );
-  }, RENEW_EVERY_MS);
+  }, RENEW_INTERVAL_MS);
   return {
     done: async (answer) => {
       clearInterval(renewing);
       await answerClaim(pool, orgId, keyed.key, claim, withWarnings(answer, keyed.warnings));
     },
-    // A refusal leaves nothing: the next request is the first again.
+    // A refusal is not stored, so that a retry executes the request.
     failed: async () => {
       clearInterval(renewing);
       await releaseClaim(pool, orgId, keyed.key, claim);
@@ -54,7 +53,7 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promis
   };
 }
 
-/** Does work on files once a key. */
+/** Executes an operation on files once for each idempotency key. */
 export async function inFileWrite<T>(ctx: Context, caller: Writer, work: () => Promise<T>): Promise<T> {
   const claim = await claimFileWrite<T>(ctx, caller);
   if ('answer' in claim) return claim.answer;
@@ -69,28 +68,28 @@ export async function inFileWrite<T>(ctx: Context, caller: Writer, work: () => P
 }
 
 /**
- * The same for an upload, which is known as the same only when the whole body has come. `work` is given what it has to
- * call then, with the digest of the body, before anything is changed.
+ * Executes an upload once for each idempotency key. The fingerprint of the request includes the body, so `work` must call
+ * `onReceived` with the digest of the body before it changes anything.
  */
 export async function inUpload<T>(
   ctx: Context,
   callerOf: (digest: string) => Writer,
-  work: (whole: (digest: string) => Promise<void>) => Promise<T>,
+  work: (onReceived: (digest: string) => Promise<void>) => Promise<T>,
 ): Promise<T> {
   let claim: FileClaim<T> | undefined;
   try {
     const answer = await work(async (digest) => {
       claim = await claimFileWrite<T>(ctx, callerOf(digest));
-      if ('answer' in claim) throw new AnsweredBefore();
+      if ('answer' in claim) throw new AlreadyAnswered();
     });
     if (claim && 'done' in claim) await claim.done(answer);
     return answer;
   } catch (error) {
-    if (error instanceof AnsweredBefore && claim && 'answer' in claim) return claim.answer;
+    if (error instanceof AlreadyAnswered && claim && 'answer' in claim) return claim.answer;
     if (claim && 'failed' in claim) await claim.failed();
     throw error;
   }
 }
 
-/** Ends the work on an upload that needs not be done. */
-class AnsweredBefore extends Error {}
+/** Aborts an upload whose response is stored already. */
+class AlreadyAnswered extends Error {}

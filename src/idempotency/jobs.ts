@@ -5,8 +5,8 @@ import { KEEP_MS } from './write.js';
 
 const BATCH = 1_000;
 
-/** Deletes the keys whose answers are not repeated any more. */
-export async function forgetKeys(ctx: Context, signal: AbortSignal): Promise<void> {
+/** Deletes idempotency keys that have expired. */
+export async function deleteExpiredKeys(ctx: Context, signal: AbortSignal): Promise<void> {
   let deleted: number;
   do {
     deleted = await deleteExpired(ctx.pool, addMillis(ctx.now(), -KEEP_MS), BATCH);

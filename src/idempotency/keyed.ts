@@ -8,36 +8,31 @@ import type { IgnoredField } from '../http/ignored-fields.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { Keyring } from '../secrets/keyring.js';
 
-/** The headers that say what is asked for. */
+/** The headers that are a part of the request's fingerprint. */
 const HEADERS = ['x-msb-file-path', 'x-msb-file-recursive'];
 const KEY = /^[ -~]{1,255}$/;
 
-/** What `Idempotency-Key` makes of a write. */
+/** A write with an `Idempotency-Key`. */
 export interface Keyed {
-  /** What it is stored under. */
   readonly key: string;
-  /** Each tells the request from others under the same key. The first is kept; an older key of ours made the others. */
+  /** MACs of the request. The first one is stored; the others use older keys of the service. */
   readonly fingerprints: readonly [Buffer, ...Buffer[]];
-  /** The warnings of its answer. They are kept with the answer, so a repeated request gets the same ones. */
+  /** The warnings of the response, which are stored with it. */
   readonly warnings: readonly IgnoredField[];
-  /** The first answer is only that of the admission: the caller waits for what becomes of it. */
+  /** With `wait_for` the response is final only after the wait. */
   readonly waits: boolean;
-  /** The answer that was found is the last word: there is nothing to wait for. */
+  /** Whether the stored response is final. */
   settled: boolean;
-  /** To be called when the answer is that of an earlier request. */
+  /** To be called when the response is a stored one. */
   replayed(): void;
 }
 
-/** The caller of a request that writes. */
 export interface Writer extends Caller {
   /** Present when the request has an `Idempotency-Key`. */
   keyed?: Keyed;
 }
 
-/**
- * The caller of a request that writes, with what its `Idempotency-Key` asks for. A key that is none is refused. `body`:
- * what stands for the body, where that is not held in memory.
- */
+/** `body`: the body, or its digest if the body is not held in memory. Refuses a malformed `Idempotency-Key`. */
 export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unknown = request.body): Writer {
   const caller = callerOf(request);
   const key = request.headers['idempotency-key'];
@@ -47,13 +42,13 @@ export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unk
   }
   const keyed: Keyed = {
     warnings: request.warnings ?? [],
-    key: namedBy(caller.access, key),
+    key: namespaced(caller.access, key),
     fingerprints: fingerprintsOf(contextOf(request).keyring(), request, body),
     waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
     settled: false,
     replayed: () => {
       void reply.header('idempotency-replayed', 'true');
-      // The answer has its own.
+      // A stored response contains its warnings.
       if (keyed.settled) request.warnings = [];
     },
   };
@@ -61,16 +56,16 @@ export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unk
 }
 
 /**
- * API keys that are narrowed to labels have names of their own, those with the same labels together: they neither learn nor take
- * the names of others, and are not given their answers. None of theirs can be that of another: no text of a client has a line feed.
+ * Keys that are narrowed to the same labels share a namespace, so that they cannot probe or replay idempotency keys of others. The
+ * line feed makes names unique: no client can send one.
  */
-function namedBy(access: Access, key: string): string {
+function namespaced(access: Access, key: string): string {
   if (!isNarrowed(access)) return key;
-  // Hashed, as they may be longer than an index takes.
+  // Hashed, because the labels may exceed the size of an index entry.
   return `${createHash('sha256').update(JSON.stringify(access.labels)).digest('base64url')}\n${key}`;
 }
 
-/** Under keys that are not in the database, so that who reads it cannot try out what a body may have been. */
+/** The MAC keys are not in the database, so that its readers cannot guess bodies. */
 function fingerprintsOf(
   keyring: Keyring,
   { method, url, headers }: FastifyRequest,

@@ -4,13 +4,9 @@ import { parseExactBelow, stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
 
-/** What refuses a key that is taken. */
 export const KEY_CONSTRAINT = 'idempotency_keys_pkey';
 
-/**
- * Takes the key, with the answer; refused by `KEY_CONSTRAINT` when it is taken. While another transaction has it and is not done,
- * this waits for its end.
- */
+/** Violates KEY_CONSTRAINT if the key exists. Waits while another transaction has inserted the key and not ended. */
 export async function insertAnswer(
   target: WriteTarget,
   orgId: string,
@@ -25,7 +21,7 @@ export async function insertAnswer(
   );
 }
 
-/** Deletes a key that was taken before `expired`. */
+/** Deletes a key that was inserted before `expired`. */
 export async function deleteKey(sql: Sql, orgId: string, key: string, expired: Instant): Promise<void> {
   await sql.query('delete from idempotency_keys where org_id = $1 and key = $2 and created_at <= $3', [
     orgId,
@@ -52,7 +48,7 @@ export async function getStored(sql: Sql, orgId: string, key: string): Promise<S
   );
 }
 
-/** False when there is a final answer already, or the key was given to another request. */
+/** False if there is a final response already, or if another request has the key. */
 export async function storeAnswer(
   sql: Sql,
   orgId: string,
@@ -68,16 +64,13 @@ export async function storeAnswer(
   return rowCount === 1;
 }
 
-/**
- * Takes the key for work on files, which is done outside of a transaction. It is free when there is none, when it has
- * expired, or when the same request had it and has not been heard of since `cutOff`.
- */
+/** Claims a new or expired key, or that of an equal request whose claim was not renewed since `expiredClaim`. */
 export async function claimFileKey(
   sql: Sql,
   orgId: string,
   { key, fingerprints }: Keyed,
   claim: string,
-  { at, expired, cutOff }: { at: Instant; expired: Instant; cutOff: Instant },
+  { at, expired, expiredClaim }: { at: Instant; expired: Instant; expiredClaim: Instant },
 ): Promise<boolean> {
   const { rowCount } = await sql.query(
     `insert into idempotency_keys as k (org_id, key, fingerprint, claim, created_at)
@@ -87,12 +80,11 @@ export async function claimFileKey(
          answer = null, final = false
        where k.created_at <= $6
          or (k.claim is not null and not k.final and k.fingerprint = any ($8::bytea[]) and k.created_at <= $7)`,
-    [orgId, key, fingerprints[0], claim, at, expired, cutOff, fingerprints],
+    [orgId, key, fingerprints[0], claim, at, expired, expiredClaim, fingerprints],
   );
   return rowCount === 1;
 }
 
-/** Shows that the work of a claim goes on. */
 export async function renewClaim(
   sql: Sql,
   orgId: string,
@@ -106,7 +98,7 @@ export async function renewClaim(
   );
 }
 
-/** Stores the answer of a claim, unless another has taken it over. */
+/** Stores the response of a claim, unless another process has taken the key over. */
 export async function answerClaim(
   sql: Sql,
   orgId: string,
@@ -121,7 +113,7 @@ export async function answerClaim(
   );
 }
 
-/** Gives the key of a claim back whose work came to nothing. */
+/** Releases the key of a claim after a refusal. */
 export async function releaseClaim(sql: Sql, orgId: string, key: string, claim: string): Promise<void> {
   await sql.query(
     'delete from idempotency_keys where org_id = $1 and key = $2 and claim = $3 and not final',
@@ -129,7 +121,7 @@ export async function releaseClaim(sql: Sql, orgId: string, key: string, claim: 
   );
 }
 
-/** Returns how many were deleted. */
+/** Returns the number of deleted keys. */
 export async function deleteExpired(sql: Sql, expired: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(
     `delete from idempotency_keys where (org_id, key) in (

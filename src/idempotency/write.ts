@@ -5,26 +5,24 @@ import { WriteBatch } from '../db/write-batch.js';
 import { ApiError } from '../http/errors.js';
 import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
-import type { Writer } from './keyed.js';
-import type { Keyed } from './keyed.js';
+import type { Keyed, Writer } from './keyed.js';
 import { deleteKey, getStored, insertAnswer, KEY_CONSTRAINT, storeAnswer, type Stored } from './queries.js';
 
-/** How long an answer can be repeated. */
+/** How long a response is stored, in milliseconds. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
 
-/** For a key that had expired and was not forgotten yet, or that was forgotten while it was looked at. */
+/** A second attempt is needed if the key has expired, or expires meanwhile. */
 const ATTEMPTS = 3;
 
 /**
- * Runs the work of a write that a caller asked for in one transaction; see `inTransaction`. What it returns is the
- * answer. `batch`: its statements are sent together after the work has returned. Under an idempotency key the key, the
- * work and the answer commit together, so that whatever is cut off, the work is never done twice and its answer never lost.
- * A refusal leaves nothing: the next request is the first again.
+ * Executes a write in one transaction. `work` returns the response, and its statements in `writes` are sent together at the end.
+ * `kept`: the part of the response that is stored.
  *
- * The key is taken last, with the answer: a repetition does the work as well, or is refused for what the first has done, and
- * finds only then that there is an answer already. So the first, which nearly all are, is spared a look. What `work` makes must
- * leave it in its answer alone, so that nothing is handed out that was rolled back. `kept`: what of the answer is stored, and
- * repeated.
+ * Under an idempotency key, the key, the effects and the response commit together. A crash thus neither repeats the write
+ * nor loses its response. A refusal is not stored.
+ *
+ * The key is inserted last. A retry executes the work too, fails at the insert or earlier, and then reads the stored response. The first
+ * request, by far the most frequent one, thus needs no lookup. `work` must have no effect outside of the transaction.
  */
 export async function inWrite<T>(
   ctx: Context,
@@ -62,11 +60,11 @@ export async function inWrite<T>(
   }
 }
 
-/** Stores what became of a write whose caller waited for it. Returns the answer that all its repetitions get. */
+/** Stores the final response after a wait. Returns the response that all retries get. */
 export async function settle<T>(ctx: Context, { orgId, keyed }: Writer, answer: T): Promise<T> {
   if (!keyed) return answer;
-  const told = withWarnings(answer, keyed.warnings);
-  if (await storeAnswer(ctx.pool, orgId, keyed, told, true)) return answer;
+  const answerWithWarnings = withWarnings(answer, keyed.warnings);
+  if (await storeAnswer(ctx.pool, orgId, keyed, answerWithWarnings, true)) return answer;
   const stored = await getStored(ctx.pool, orgId, keyed.key);
   return stored && isSameRequest(stored, keyed) ? (stored.answer as T) : answer;
 }

@@ -1,20 +1,16 @@
 import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } from 'node:crypto';
 
-/** One component of a keyset position: what the sort column and the tie-breaker held on the last row sent. */
+/** A keyset: the values of the sort column and the tie-breaker in the last row. */
 export type Position = readonly string[];
 
-/** Why a cursor was refused. */
 export type CursorFault = 'damaged' | 'foreign';
 
 const BINDING_BYTES = 8;
 const MAC_BYTES = 16;
 
 /**
- * Signs and checks keyset positions.
- *
- * A cursor is base64url of `binding (8 bytes) | HMAC (16 bytes) | position as JSON`. The HMAC covers the owner, so a
- * cursor of another organization does not verify; the binding names the query (endpoint, sort, filters), so that one
- * replayed with another query can be told from one that was tampered with.
+ * A cursor is base64url of `binding (8 bytes) | HMAC (16 bytes) | position as JSON`. The HMAC covers the owner. The binding is a hash
+ * of the query (endpoint, sort, filters): it distinguishes a cursor of another query from a forged one.
  */
 export class Cursors {
   private readonly key: KeyObject;
@@ -31,14 +27,13 @@ export class Cursors {
 
   decode(owner: string, query: unknown, cursor: string): Position | CursorFault {
     const bytes = Buffer.from(cursor, 'base64url');
-    // Buffer skips characters that are not base64url; only the exact text that was issued is taken back.
+    // Buffer skips invalid characters, but only the issued text is accepted.
     if (bytes.toString('base64url') !== cursor || bytes.length < BINDING_BYTES + MAC_BYTES) return 'damaged';
     const binding = bytes.subarray(0, BINDING_BYTES);
     const mac = bytes.subarray(BINDING_BYTES, BINDING_BYTES + MAC_BYTES);
     const body = bytes.subarray(BINDING_BYTES + MAC_BYTES);
     if (!timingSafeEqual(mac, this.sign(owner, binding, body))) return 'damaged';
     if (!timingSafeEqual(binding, bindingOf(query))) return 'foreign';
-    // Our own signature vouches for the shape.
     return JSON.parse(body.toString()) as Position;
   }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-/** An integer of JSON: a bigint exactly where a number would be rounded. */
+/** An integer of JSON: a bigint if a number would be rounded. */
 export type Integer = number | bigint;
 
 /** Precedes the digits of a number that passes through JSON.parse or JSON.stringify as a string. Senders cannot guess it. */
@@ -23,10 +23,7 @@ export function parseExact(text: string, parse: (text: string) => unknown = JSON
   return marked === text ? parse(text) : fromMarks(parse(marked), BigInt);
 }
 
-/**
- * JSON.parse, with integers beyond 2^53 - 1 as bigint below every `key`, and rounded everywhere else: serializers of free-form
- * objects take no bigint.
- */
+/** `parseExact`, but rounds integers outside of every `key`: serializers of free-form objects accept no bigint. */
 export function parseExactBelow(key: string, text: string): unknown {
   const value = parseExact(text);
   return hasBigint(value) ? roundedOutside(key, value) : value;
@@ -40,7 +37,7 @@ function roundedOutside(key: string, value: unknown): unknown {
   );
 }
 
-/** JSON.stringify, with bigints as JSON numbers. */
+/** JSON.stringify with bigints as JSON numbers. */
 export function stringifyExact(value: unknown): string {
   if (!hasBigint(value)) return JSON.stringify(value);
   const mark = (_key: string, item: unknown) => (typeof item === 'bigint' ? `${MARK}${item}` : item);

@@ -1,2 +1,2 @@
-/** A failure that says what to do about it: shown to the operator as it is, without a stack. */
+/** An error whose message tells the operator what to do. It is printed without a stack. */
 export class ExplainedError extends Error {}

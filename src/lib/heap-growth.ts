@@ -1,9 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Has V8 collect garbage when the heap has twice what was alive the last time. Left to itself it waits for up to four times that: what
- * a thousand requests at once leave behind they leave in the old space. At 1,000 connections that is 240 MiB in place of 170, with as many
- * requests a second.
+ * Makes V8 collect garbage when the heap has doubled since the last collection; default: up to fourfold. At 1,000 connections the
+ * service then takes 170 MiB instead of 240, at the same throughput.
  */
 export function limitHeapGrowth(): void {
   setFlagsFromString('--heap-growing-percent=100');

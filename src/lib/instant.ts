@@ -1,31 +1,26 @@
 /**
- * Points in time with microsecond precision.
- *
- * JavaScript's Date stops at milliseconds, PostgreSQL and the metering do not. An instant is therefore the RFC 3339
- * text in UTC with six fractional digits (`2026-11-21T10:07:00.123456Z`). In this form text order is time order.
+ * A point in time: RFC 3339 text in UTC with six fractional digits (`2026-11-21T10:07:00.123456Z`), so that text order is time
+ * order. A Date has only milliseconds.
  */
 export type Instant = string;
 
 const PATTERN =
   /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,18}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))$/;
 
-/** In UTC, exact, and on a day that every month has: most are, and need no calendar and no arithmetic. */
+/** The most frequent form, which needs no arithmetic: in UTC, and on a day that every month has. */
 const PLAIN =
   /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?Z$/;
 
 const MICROS_PER_SECOND = 1_000_000n;
 const MICROS_PER_DAY = 86_400n * MICROS_PER_SECOND;
-/** RFC 3339 writes years 0001 to 9999; PostgreSQL needs another notation outside them. */
+/** RFC 3339 has the years 0001 to 9999; PostgreSQL needs another notation outside them. */
 const EARLIEST = BigInt(Date.parse('0001-01-01T00:00:00Z')) * 1000n;
 export const LAST_INSTANT: Instant = '9999-12-31T23:59:59.999999Z';
 const LATEST = BigInt(Date.parse('9999-12-31T23:59:59.999Z')) * 1000n + 999n;
 
 /**
- * Reads an RFC 3339 date-time with an offset.
- *
- * `round` says where digits below the microsecond go: 'down' keeps an inclusive upper bound exact, 'up' an inclusive
- * lower one. A leap second (23:59:60 in UTC) is read as the second after it, as PostgreSQL and POSIX time do. Returns
- * undefined for anything that is not such a date-time or does not exist in the calendar.
+ * Reads an RFC 3339 date-time with an offset; undefined for any other text. `round` applies to digits below the microsecond: 'down'
+ * is right for an inclusive upper bound, 'up' for a lower one. A leap second is read as the next second, as in PostgreSQL.
  */
 export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Instant | undefined {
   const plain = PLAIN.exec(text);
@@ -37,7 +32,7 @@ export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Insta
   if (Number(hour) > 23 || Number(minute) > 59 || (Number(second) > 59 && !isLeap)) return undefined;
   if (Number(offsetHours ?? 0) > 23 || Number(offsetMinutes ?? 0) > 59) return undefined;
   const date = new Date(`${year}-${month}-${day}T${hour}:${minute}:${isLeap ? '59' : second}Z`);
-  // Date rolls 30 February over to March; an instant that did not survive the trip was not a real one.
+  // Date turns 30 February into 2 March.
   if (Number.isNaN(date.getTime()) || date.getUTCDate() !== Number(day)) return undefined;
 
   let micros = BigInt(date.getTime()) * 1000n;
@@ -76,45 +71,43 @@ export function microsOf(instant: Instant): bigint {
   return BigInt(Date.parse(`${instant.slice(0, 23)}Z`)) * 1000n + BigInt(instant.slice(23, 26));
 }
 
-/** Whole microseconds, which a number holds exactly until the year 2255. */
-let lastReading = 0;
-/** The second of the last reading, and its text: most readings are of the same, and a date costs ten times the rest. */
-let second = Number.NaN;
-let secondText = '';
+/** Successive readings strictly increase, unless the system clock is set back by more than a second. */
+export const now = makeClock();
 
-/**
- * The wall clock in microseconds. Successive readings in one process are never equal and never go back (unless the
- * system clock is set back by more than a second), so records made in order also sort in order.
- */
-export function now(): Instant {
-  const wall = Date.now();
-  const fine = performance.timeOrigin + performance.now();
-  // The fine clock is not corrected when the system clock is; where they part, the system clock is right.
-  let reading = Math.round((Math.abs(fine - wall) < 2 ? fine : wall) * 1000);
-  if (reading <= lastReading && lastReading - reading < 1_000_000) reading = lastReading + 1;
-  lastReading = reading;
-  const micros = reading % 1_000_000;
-  const whole = (reading - micros) / 1_000_000;
-  if (whole !== second) {
-    second = whole;
-    secondText = new Date(whole * 1_000).toISOString().slice(0, 20);
-  }
-  return `${secondText}${String(micros).padStart(6, '0')}Z`;
+function makeClock(): () => Instant {
+  // In microseconds, which a number holds exactly until the year 2255.
+  let lastReading = 0;
+  // Most readings are of the same second, and formatting a date takes ten times as long as the rest.
+  let second = Number.NaN;
+  let secondText = '';
+  return () => {
+    const wall = Date.now();
+    const fine = performance.timeOrigin + performance.now();
+    // The fine clock ignores corrections of the system clock. After one, the system clock is right.
+    let reading = Math.round((Math.abs(fine - wall) < 2 ? fine : wall) * 1000);
+    if (reading <= lastReading && lastReading - reading < 1_000_000) reading = lastReading + 1;
+    lastReading = reading;
+    const micros = reading % 1_000_000;
+    const whole = (reading - micros) / 1_000_000;
+    if (whole !== second) {
+      second = whole;
+      secondText = new Date(whole * 1_000).toISOString().slice(0, 20);
+    }
+    return `${secondText}${String(micros).padStart(6, '0')}Z`;
+  };
 }
 
-/** The first instant of its UTC month. */
 export function startOfMonth(instant: Instant): Instant {
   return `${instant.slice(0, 7)}-01T00:00:00.000000Z`;
 }
 
-/** The beginning of a UTC month so many months before the one that begins at `month`; not before the year 1. */
+/** `month`: the start of a UTC month. The result is not before the year 1. */
 export function monthsBefore(month: Instant, months: number): Instant {
   const count = Math.max(Number(month.slice(0, 4)) * 12 + Number(month.slice(5, 7)) - 1 - months, 12);
   const [year, rest] = [Math.floor(count / 12), count % 12];
   return `${String(year).padStart(4, '0')}-${String(rest + 1).padStart(2, '0')}-01T00:00:00.000000Z`;
 }
 
-/** The beginning of the UTC month after the one that begins at `month`. That of the last one there is PostgreSQL understands. */
 export function monthAfter(month: Instant): Instant {
   return monthsBefore(month, -1);
 }
@@ -124,24 +117,21 @@ export function addMillis(instant: Instant, millis: number): Instant {
   return instantFromMicros(microsOf(instant) + BigInt(Math.round(millis)) * 1000n);
 }
 
-/** The form that leaves the service: no fraction, milliseconds or microseconds, whichever is the shortest exact one. */
+/** The form of responses: the shortest exact one of no fraction, milliseconds or microseconds. */
 export function shortInstant(instant: Instant): string {
   if (instant.endsWith('.000000Z')) return `${instant.slice(0, 19)}Z`;
   if (instant.endsWith('000Z')) return `${instant.slice(0, 23)}Z`;
   return instant;
 }
 
-/**
- * PostgreSQL's text form of a timestamptz in UTC (`2026-11-21 10:07:00.5+00`) as an instant.
- * Throws when the session is not in UTC: a silent shift would be worse.
- */
+/** Reads PostgreSQL's text of a timestamptz (`2026-11-21 10:07:00.5+00`). Throws if the session is not in UTC. */
 export function instantFromPostgres(text: string): Instant {
   const match = /^(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?\+00$/.exec(text);
   if (!match) throw new Error(`not a UTC timestamp of years 1 to 9999: ${text}`);
   return `${match[1]}T${match[2]}.${(match[3] ?? '').padEnd(6, '0')}Z`;
 }
 
-/** The same text in the form that leaves the service; see `shortInstant`. PostgreSQL has left out the zeros at the end already. */
+/** PostgreSQL's text in the form of `shortInstant`. PostgreSQL leaves out trailing zeros. */
 export function shortFromPostgres(text: string): string {
   const end = text.length - '+00'.length;
   const digits = end - '2026-11-21 10:07:00.'.length;
@@ -153,5 +143,5 @@ export function shortFromPostgres(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, end)}${zeros}Z`;
 }
 
-/** What makes so many digits, but for threes, a multiple of three. */
+/** The zeros that fill the digits up to a multiple of three. */
 const ZEROS = ['', '00', '0'] as const;

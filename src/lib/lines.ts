@@ -1,17 +1,14 @@
-/** A line of text, or why it has none. */
 export type NumberedLine =
   { number: number; text: string } | { number: number; fault: 'too long' | 'not UTF-8' };
 
 /**
- * Splits a stream of UTF-8 into lines, numbered from 1. A line longer than `longest` bytes is never held in memory
- * whole. The last line needs no line break. A byte order mark that begins a line is dropped: files that were put
- * together from others have them anywhere.
+ * Splits a stream of UTF-8 into lines, numbered from 1. A line longer than `longest` bytes is not held in memory. The last line needs no
+ * line break. A byte order mark at the start of any line is removed, because concatenated files contain them.
  */
 export async function* numberedLines(
   chunks: AsyncIterable<Buffer>,
   longest: number,
 ): AsyncGenerator<NumberedLine> {
-  // Bytes that are not UTF-8 must not become other text silently.
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let number = 0;
   let parts: Buffer[] = [];

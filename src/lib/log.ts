@@ -3,10 +3,7 @@ import { pino, type DestinationStream, type Logger } from 'pino';
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/**
- * JSON lines. The messages are constant and the data is in fields. Secrets are kept out by what is passed on: of an
- * error only the fields below, of a request never headers, body or query.
- */
+/** Logs JSON lines. Messages are constant. Only the fields of errors below are logged, and of requests no headers, body or query. */
 export function makeLog(level: LogLevel, destination: DestinationStream): Logger {
   return pino(
     { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: describe } },
@@ -15,11 +12,10 @@ export function makeLog(level: LogLevel, destination: DestinationStream): Logger
 }
 
 /**
- * Writes the lines of one turn of the event loop together: a write takes longer than all else a line does, and under load a turn
- * has many. A line is out before anything later is begun, and when the process ends; of one that is killed the lines of the
- * turn it was in are lost, as are its answers.
+ * Writes the lines of one turn of the event loop together, because the write is the most expensive part of a line. A process that is killed
+ * loses only the lines of its last turn, whose responses are lost too.
  */
-export function inTurns(destination: DestinationStream): DestinationStream {
+export function batchedByTurn(destination: DestinationStream): DestinationStream {
   let lines = '';
   const write = () => {
     const text = lines;
@@ -35,7 +31,7 @@ export function inTurns(destination: DestinationStream): DestinationStream {
   };
 }
 
-/** PostgreSQL adds the values of rows in `detail` and `where`: they stay out. So do keys, wherever they turn up. */
+/** Leaves out `detail` and `where` of PostgreSQL errors, which contain values of rows, and redacts keys. */
 function describe(error: unknown): unknown {
   if (!(error instanceof Error)) return { message: redact(String(error)) };
   const { code, constraint } = error as Error & { code?: unknown; constraint?: unknown };

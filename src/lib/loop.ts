@@ -1,28 +1,24 @@
 import { sleep } from './sleep.js';
 
-/**
- * A background loop: runs `pass` again and again, sooner when woken, later after a failure, until it is stopped.
- */
+/** A background loop that repeats a pass until it is stopped, with back-off after failures. */
 export interface Loop {
-  /** Runs the next pass at once instead of after the pause. A wake during a pass leads to one more pass. */
+  /** Ends the pause. A wake during a pass leads to one more pass. */
   wake: () => void;
-  /** Lets the pass that is under way finish, then ends. Resolves when it has ended. */
+  /** Resolves when the running pass has ended. */
   stop: () => Promise<void>;
 }
 
 export interface LoopOptions {
-  /** Pause between two passes, in milliseconds. */
   intervalMs: number;
-  /** Longest pause after repeated failures, in milliseconds. */
   maxBackoffMs?: number;
-  /** A pass that was woken begins only when the one before is over for as long as it took, so that wakes never take up all the time. */
-  rests?: boolean;
+  /** Pauses after each pass for as long as it took, so that wakes use at most half of the time. */
+  halfTime?: boolean;
   onError: (error: unknown) => void;
 }
 
 export function startLoop(
   pass: (signal: AbortSignal) => Promise<void>,
-  { intervalMs, maxBackoffMs = 30_000, rests = false, onError }: LoopOptions,
+  { intervalMs, maxBackoffMs = 30_000, halfTime = false, onError }: LoopOptions,
 ): Loop {
   const controller = new AbortController();
   let woken = false;
@@ -51,10 +47,10 @@ export function startLoop(
         if (controller.signal.aborted) break;
         failures += 1;
         onError(error);
-        // A wake must not turn a failing pass into a busy loop.
+        // Otherwise wakes would turn a failing pass into a busy loop.
         woken = false;
       }
-      if (rests) await sleep(Math.min(performance.now() - begun, intervalMs), controller.signal);
+      if (halfTime) await sleep(Math.min(performance.now() - begun, intervalMs), controller.signal);
       await pause(failures === 0 ? intervalMs : Math.min(intervalMs * 2 ** failures, maxBackoffMs));
     }
   }

@@ -1,14 +1,10 @@
-/** One page of a list and where the next begins. */
 export interface Page<T> {
   data: T[];
   has_more: boolean;
   next_cursor: string | null;
 }
 
-/**
- * Makes a page of `rows`, which were read with one more than `limit`: the one too many only tells that there is more.
- * `cursorAt` gives the cursor that continues after a row.
- */
+/** `rows`: read with a limit of one more than `limit`, which shows whether another page follows. */
 export function toPage<Row, T>(
   rows: readonly Row[],
   limit: number,
@@ -18,7 +14,6 @@ export function toPage<Row, T>(
   return makePage(rows.slice(0, limit), rows.length > limit, present, cursorAt);
 }
 
-/** Makes a page of `shown`, of which there is at least one when there is more. */
 function makePage<Row, T>(
   shown: readonly Row[],
   has_more: boolean,
@@ -28,7 +23,7 @@ function makePage<Row, T>(
   return { data: shown.map(present), has_more, next_cursor: has_more ? cursorAt(shown.at(-1)!) : null };
 }
 
-/** The same as JSON text, of items that are JSON text. */
+/** `toPage` for items that are JSON text. */
 export function pageText<Row>(
   rows: readonly Row[],
   limit: number,

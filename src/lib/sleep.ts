@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Waits; resolves early and without an error when the signal aborts. */
+/** Resolves early, without an error, if the signal aborts. */
 export async function sleep(millis: number, signal?: AbortSignal): Promise<void> {
   await delay(millis, undefined, signal ? { signal } : {}).catch((error: unknown) => {
     if (!signal?.aborted) throw error;

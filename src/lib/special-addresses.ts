@@ -1,10 +1,10 @@
 /**
- * What each group of addresses is. Sources: IANA's registries of special-purpose addresses for IPv4 and IPv6, and the
- * documentation of the cloud providers for their metadata services. `metadata` goes before the range it lies in.
+ * Sources: IANA's registries of special-purpose addresses, and the documentation of cloud providers for their metadata services.
+ * `metadata` takes precedence over the range that contains it.
  */
 export const GROUPS = {
   loopback: { v4: ['127.0.0.0/8'], v6: ['::1/128'] },
-  // Carriers' shared space is private too: it is what overlay networks number their machines from.
+  // Including the shared space of carriers, which overlay networks use.
   private: { v4: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10'], v6: ['fc00::/7'] },
   link_local: { v4: ['169.254.0.0/16'], v6: ['fe80::/10'] },
   metadata: {
@@ -22,8 +22,8 @@ export const GROUPS = {
   multicast: { v4: ['224.0.0.0/4'], v6: ['ff00::/8'] },
 } as const satisfies Record<string, { v4: readonly string[]; v6: readonly string[] }>;
 
-/** Ranges in no group that are not public either. */
-const NOWHERE = {
+/** Ranges that are not public and belong to no group. */
+const UNGROUPED = {
   v4: [
     '0.0.0.0/8', // this network
     '192.0.0.0/24', // protocol assignments
@@ -35,8 +35,8 @@ const NOWHERE = {
     '240.0.0.0/4', // reserved, and the broadcast address
   ],
   v6: [
-    // Only 2000::/3 is given out. Outside lie the unspecified address, those that have an IPv4 address in them (mapped,
-    // NAT64 with 64:ff9b::/96), discard (100::/64) and segment routing (5f00::/16).
+    // Only 2000::/3 is allocated. Outside are the unspecified address, IPv4-mapped addresses, NAT64 (64:ff9b::/96), discard
+    // (100::/64) and segment routing (5f00::/16).
     '::/3',
     '4000::/2',
     '8000::/1',
@@ -47,8 +47,8 @@ const NOWHERE = {
   ],
 };
 
-/** Everything that is not public. */
+/** All addresses that are not public. */
 export const SPECIAL = {
-  v4: [...NOWHERE.v4, ...Object.values(GROUPS).flatMap(({ v4 }) => [...v4])],
-  v6: [...NOWHERE.v6, ...Object.values(GROUPS).flatMap(({ v6 }) => [...v6])],
+  v4: [...UNGROUPED.v4, ...Object.values(GROUPS).flatMap(({ v4 }) => [...v4])],
+  v6: [...UNGROUPED.v6, ...Object.values(GROUPS).flatMap(({ v6 }) => [...v6])],
 };

@@ -1,34 +1,33 @@
 import { request as requestHttp, type IncomingMessage, type RequestOptions } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP, type LookupFunction, type TcpNetConnectOpts } from 'node:net';
+import { toStorable } from '../lib/storable-text.js';
 import { findDestination, type Destination, type DestinationPolicy } from './destination.js';
 import type { Resolve } from './resolve.js';
 
-/** So much of an answer is kept, and so much is read before the connection is cut. */
-const KEPT_BYTES = 1_024;
-const READ_BYTES = 64 * 1_024;
-/** So long one address of several is tried alone, in milliseconds. */
-const ADDRESS_MS = 1_000;
+const STORED_BYTES = 1_024;
+/** The connection is closed after this much of a response. */
+const MAX_READ_BYTES = 64 * 1_024;
+/** How long one of several addresses is tried before the next, in milliseconds. */
+const ADDRESS_TIMEOUT_MS = 1_000;
 
 export interface Posted {
   status: number;
-  /** The first KiB of the answer, as text. */
+  /** The first KiB of the response. */
   body: string;
-  /** As the receiver says it. */
   retryAfter: string | undefined;
 }
 
 export interface Sender {
   reach: DestinationPolicy;
   resolve: Resolve;
-  /** The longest that name, connection, request and answer may take together. */
+  /** The limit for name resolution, connection, request and response together. */
   timeoutMs: number;
 }
 
 /**
- * Posts to an address that may be reached and to no other: the name is resolved once, checked, and connected to as checked.
- * Redirects are answers like any other, and no proxy is asked. Rejects with an Error whose message can be shown to who made the
- * webhook.
+ * Posts to an allowed address. The name is resolved once, and the connection uses the checked addresses. Redirects are not followed,
+ * and no proxy is used. Rejects with an Error whose message may be shown to the owner of the webhook.
  */
 export async function post(
   { reach, resolve, timeoutMs }: Sender,
@@ -38,8 +37,8 @@ export async function post(
   signal?: AbortSignal,
 ): Promise<Posted> {
   signal?.throwIfAborted();
-  // Not AbortSignal.any: on Node 20 a timeout that is joined is forgotten by the garbage collector and never ends, and the
-  // signal of the service would keep every body that was ever posted.
+  // Not AbortSignal.any: on Node 20 the garbage collector drops a joined timeout, which then never fires. The signal of the
+  // service would also keep every posted body alive.
   const over = new AbortController();
   const timer = setTimeout(() => over.abort(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
   const stop = () => over.abort(signal!.reason);
@@ -48,7 +47,7 @@ export async function post(
   const sent = findDestination(url, reach, resolve).then((destination) =>
     exchange(url, destination, headers, body, over.signal),
   );
-  // A name server that is silent cannot be interrupted: nobody waits for it any more.
+  // A query to a silent name server cannot be interrupted, so the race abandons it.
   const ended = new Promise<never>((_, reject) => {
     over.signal.addEventListener('abort', () => reject(over.signal.reason as Error), { once: true });
   });
@@ -56,7 +55,7 @@ export async function post(
     return await Promise.race([sent, ended]);
   } catch (error) {
     sent.catch(() => undefined);
-    // That the request was aborted is not the reason.
+    // The reason of the abort explains more than the resulting error.
     throw over.signal.aborted ? over.signal.reason : error;
   } finally {
     clearTimeout(timer);
@@ -79,51 +78,46 @@ async function exchange(
       port: url.port,
       path: `${url.pathname}${url.search}`,
       headers: { ...headers, host: url.host, 'content-length': Buffer.byteLength(body) },
-      // Its own connection: one that is kept would be one that nobody has checked.
+      // No pooled connection, whose address would not have been checked.
       agent: false,
       signal,
-      ...(isName ? { lookup: onlyTo(addresses), servername: host } : {}),
+      ...(isName ? { lookup: lookupOf(addresses), servername: host } : {}),
       autoSelectFamily: true,
-      autoSelectFamilyAttemptTimeout: ADDRESS_MS,
+      autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT_MS,
     };
   const request = url.protocol === 'https:' ? requestHttps : requestHttp;
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    const asked = request(options, resolve);
-    asked.on('error', (error) => reject(plain(error)));
-    asked.end(body);
+    const outgoing = request(options, resolve);
+    outgoing.on('error', (error) => reject(withMessage(error)));
+    outgoing.end(body);
   });
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of response) {
     chunks.push(chunk as Buffer);
     length += (chunk as Buffer).length;
-    // Leaving the loop cuts the connection.
-    if (length >= READ_BYTES) break;
+    // Leaving the loop closes the connection.
+    if (length >= MAX_READ_BYTES) break;
   }
   return {
     status: response.statusCode!,
-    body: storable(Buffer.concat(chunks).subarray(0, KEPT_BYTES).toString('utf8')),
+    body: toStorable(Buffer.concat(chunks).subarray(0, STORED_BYTES).toString('utf8')),
     retryAfter: response.headers['retry-after'],
   };
 }
 
-/** Of several addresses that all failed Node gives one error without a message. */
-function plain(error: Error): Error {
+/** If several addresses fail, Node reports an error without a message. */
+function withMessage(error: Error): Error {
   if (!(error instanceof AggregateError) || error.message !== '') return error;
   const messages = error.errors.map(({ message }: Error) => message).join(', ');
   return new Error(messages, { cause: error });
 }
 
-/** Stands in for the question to a name server: the answer is what was checked. */
-function onlyTo(addresses: readonly string[]): LookupFunction {
+/** A lookup that always returns the checked addresses. */
+function lookupOf(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIP(address) }));
   return (_host, options, answer) => {
     if (options.all) answer(null, all);
     else answer(null, all[0]!.address, all[0]!.family);
   };
-}
-
-/** What PostgreSQL can hold: a character that was cut in two, or is none, becomes U+FFFD. */
-export function storable(text: string): string {
-  return text.replaceAll('\0', '\uFFFD').toWellFormed();
 }

@@ -5,10 +5,10 @@ import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { METRICS, type Decimal, type Metric, type PriceBook } from './price.js';
 
-/** Far more than any price book needs: what is larger is another file. */
+/** A larger file is no price book. */
 const LARGEST_BYTES = 64 * 1024;
 
-/** As text: a JSON number would be rounded to a binary fraction before anybody sees it. */
+/** Text, because a JSON number would be rounded to a binary fraction. */
 const decimal = Type.String({ pattern: '^[0-9]{1,9}([.][0-9]{1,12})?$' });
 const byMetric = Type.Object(
   Object.fromEntries(METRICS.map((metric) => [metric, Type.Optional(decimal)])) as Record<
@@ -31,13 +31,13 @@ const validate = compile(File);
 
 const CURRENCIES = new Set(Intl.supportedValuesOf('currency'));
 
-/** 2 for EUR, none for JPY, 3 for KWD. */
+/** 2 for EUR, 0 for JPY, 3 for KWD. */
 function digitsOf(currency: string): number {
   return new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions()
     .maximumFractionDigits!;
 }
 
-/** Reads a price book. Throws ExplainedError, which names the file and what is wrong with it. */
+/** Throws ExplainedError. */
 export function loadPriceBook(file: string): PriceBook {
   return parsePriceBook(readText(file), file);
 }
@@ -63,11 +63,11 @@ export function parsePriceBook(text: string, file: string): PriceBook {
 
 function readText(file: string): string {
   try {
-    // A pipe that nobody writes to must not hang the start.
+    // Without O_NONBLOCK, opening a pipe would block the start.
     const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor);
-      if (!stat.isFile()) throw refused(file, 'it is no regular file');
+      if (!stat.isFile()) throw refused(file, 'it is not a regular file');
       if (stat.size > LARGEST_BYTES) throw refused(file, `it is larger than ${LARGEST_BYTES} bytes`);
       return readFileSync(descriptor, 'utf8');
     } finally {
@@ -91,7 +91,6 @@ function readDecimal(text: string): Decimal {
   return { value: BigInt(whole + fraction), scale: fraction.length };
 }
 
-/** A name that is misspelt, with those that there are. */
 function unknownName(errors: readonly ErrorObject[]): string | undefined {
   const error = errors.find(({ keyword }) => keyword === 'additionalProperties');
   if (!error) return undefined;

@@ -2,8 +2,9 @@ import { getEvent, type EventRow } from '../audit/events/queries.js';
 import { presentEvent } from '../audit/list/present.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
+import { toStorable } from '../lib/storable-text.js';
 import { VERSION } from '../lib/version.js';
-import { post, storable } from '../outbound/post.js';
+import { post } from '../outbound/post.js';
 import type { Keyring } from '../secrets/keyring.js';
 import { recordOutcome, outcomeOf, type AttemptOutcome } from './circuit-breaker.js';
 import {
@@ -97,7 +98,7 @@ async function send(
 }
 
 function failed(outcome: AttemptOutcome, at: Instant, duration_ms: number, message: string): Sent {
-  const error = storable(message.slice(0, ERROR_LENGTH));
+  const error = toStorable(message.slice(0, ERROR_LENGTH));
   const result = { at: shortInstant(at), duration_ms, response_status: null, response_body: null, error };
   return { outcome, begun: at, result, retryAfterMs: 0 };
 }

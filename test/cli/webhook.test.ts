@@ -126,7 +126,7 @@ describe('sandkeep webhook', () => {
     expect(await ask(['!sandbox_strated'])).toEqual([400, expect.stringContaining(unknown), field]);
     expect(await ask(['constructor'])).toEqual([400, expect.stringContaining('"constructor"'), field]);
     const both = ['volume_created', '!volume_created'];
-    expect(await ask(both)).toEqual([400, expect.stringContaining('names either'), field]);
+    expect(await ask(both)).toEqual([400, expect.stringContaining('must list either'), field]);
     expect(await ask(['!volume_created'])).toEqual([200, undefined, undefined]);
   });
 });

@@ -2,11 +2,11 @@ import { execFile } from 'node:child_process';
 import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { inTurns, makeLog } from '../../src/lib/log.js';
+import { batchedByTurn, makeLog } from '../../src/lib/log.js';
 
 test('the lines of one turn of the event loop are written together, in order, and nothing is written twice', async () => {
   const written: string[] = [];
-  const log = makeLog('info', inTurns({ write: (text) => void written.push(text) }));
+  const log = makeLog('info', batchedByTurn({ write: (text) => void written.push(text) }));
   log.info('one');
   log.warn('two');
   expect(written).toEqual([]);
@@ -23,9 +23,9 @@ test.each(['process.exit(3)', 'throw new Error("unforeseen")', 'process.kill(pro
     const module = new URL('../../dist/src/lib/log.js', import.meta.url).href;
     const program = `
       import { pino } from 'pino';
-      import { inTurns, makeLog } from '${module}';
+      import { batchedByTurn, makeLog } from '${module}';
       process.on('SIGTERM', () => process.exit(0));
-      const log = makeLog('info', inTurns(pino.destination({ fd: 2, sync: true })));
+      const log = makeLog('info', batchedByTurn(pino.destination({ fd: 2, sync: true })));
       for (let count = 0; count < 1_000; count += 1) log.info({ count }, 'line');
       ${end}`;
     const { stderr } = await promisify(execFile)(process.execPath, [

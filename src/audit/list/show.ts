@@ -17,7 +17,7 @@ export async function showEvent(
   const recent = await readRecent(ctx, orgId, id);
   if (recent) return renderer.render(orgId, recent);
   const row = await getEvent(ctx.pool, orgId, id);
-  return row && serializerOf(EventResponse)(presentEvent(row));
+  return row && serializeEvent(presentEvent(row));
 }
 
 /** Undefined unless the event is of the newest months and its payload is short. */

@@ -2,6 +2,8 @@ import { serializerOf } from '../../http/serializer.js';
 import { parseExactBelow } from '../../lib/exact-json.js';
 import { SandboxSpec } from './schema.js';
 
+const serializeSpec = serializerOf(SandboxSpec);
+
 /**
  * The format of a specification's text: the version of the schema that wrote it. Raise it with each change of `SandboxSpec`.
  *
@@ -13,7 +15,7 @@ export const SPEC_FORMAT = 1;
 
 /** The text for the column, in the current format. */
 export function encodeSpec(spec: unknown): string {
-  return serializerOf(SandboxSpec)(spec);
+  return serializeSpec(spec);
 }
 
 /** The JSON for callers. `format`: of `text`; null when the writer did not know the formats. */

@@ -2,7 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../../src/app.js';
 import { listen } from '../../../src/http/listen.js';
-import { forgetKeys } from '../../../src/idempotency/jobs.js';
+import { deleteExpiredKeys } from '../../../src/idempotency/jobs.js';
 import { addMillis } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { Keyring } from '../../../src/secrets/keyring.js';
@@ -314,7 +314,7 @@ describe('after a day', () => {
     await send({ method: 'POST', path: '/v1/volumes', body: { name: 'old-key' } }, 'old-key');
     await ago(DAY + 1_000);
     await send({ method: 'POST', path: '/v1/volumes', body: { name: 'young-key' } }, 'young-key');
-    await forgetKeys(service.ctx, new AbortController().signal);
+    await deleteExpiredKeys(service.ctx, new AbortController().signal);
     const { rows } = await service.ctx.pool.query(
       'select key, answer from idempotency_keys where org_id = $1',
       [client.org.id],

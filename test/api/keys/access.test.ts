@@ -298,7 +298,10 @@ describe('the use of a key', () => {
       await user.get('/v1/sandboxes');
       for (let count = 0; count < 25; count += 1) await reader.get('/v1/volumes');
       await until(
-        () => Promise.resolve(service.logs.filter((line) => line.includes('could not be written')).length),
+        () =>
+          Promise.resolve(
+            service.logs.filter((line) => line.includes('writing the use of keys failed')).length,
+          ),
         (count) => count >= 2,
       );
     } finally {

@@ -14,6 +14,9 @@ import { BARE_SPEC, clientOf, FULL_SPEC, importAll, line } from '../../support/i
 import { startTestService, type TestService } from '../../support/service.js';
 import { fullRequest, smallRequest } from '../../support/sandbox-requests.js';
 
+const serializeSandbox = serializerOf(SandboxResponse);
+const serializePage = serializerOf(PaginatedSandboxResponse);
+
 let service: TestService;
 beforeAll(async () => {
   service = await startTestService({ worker: false });
@@ -23,7 +26,7 @@ afterAll(() => service.close());
 /** The row serialized with the schema, as in answers to writes. */
 async function bySchema(client: Client, id: string): Promise<string> {
   const row = (await getSandbox(service.ctx.pool, client.org.id, { id }))!;
-  return serializerOf(SandboxResponse)(presentSandbox(row));
+  return serializeSandbox(presentSandbox(row));
 }
 
 async function storedSpec(id: string): Promise<{ spec: string; spec_format: number | null }> {
@@ -83,7 +86,7 @@ test('reads return the bytes of the schema for created, relabelled and imported 
     }
     for (const query of [{}, { limit: 1 }, { sort: 'name' }, { name_prefix: 'nobody' }]) {
       const { text, body } = await owner.get('/v1/sandboxes', query);
-      expect(text).toBe(serializerOf(PaginatedSandboxResponse)(body));
+      expect(text).toBe(serializePage(body));
     }
   }
 });

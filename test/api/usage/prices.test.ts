@@ -194,10 +194,10 @@ describe('a price book', () => {
 
   test('that is missing or not a file is refused', () => {
     expect(() => loadPriceBook(join(directory, 'none'))).toThrow('ENOENT');
-    expect(() => loadPriceBook(directory)).toThrow('no regular file');
+    expect(() => loadPriceBook(directory)).toThrow('not a regular file');
     const pipe = join(directory, 'pipe');
     execFileSync('mkfifo', [pipe]);
-    expect(() => loadPriceBook(pipe)).toThrow('no regular file');
+    expect(() => loadPriceBook(pipe)).toThrow('not a regular file');
   });
 
   test.each([
