@@ -21,7 +21,7 @@ import { BoundedSet } from './lib/bounded-set.js';
 import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
-import { inTurns, makeLog } from './lib/log.js';
+import { batchedByTurn, makeLog } from './lib/log.js';
 import { Resources } from './lib/resources.js';
 import type { PriceBook } from './prices/price.js';
 import { planRuntime } from './runtimes/plan.js';
@@ -33,7 +33,7 @@ import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js'
 import type { Keyring } from './secrets/keyring.js';
 import { checkKeys } from './secrets/secrets.js';
 import { settingsOf, webhookSettings } from './settings.js';
-import { notePriceBook } from './usage/price-book-change.js';
+import { recordPriceBook } from './usage/record-price-book.js';
 import { VolumeStore } from './volumes/storage/store.js';
 import { saveDestinationPolicy } from './webhooks/destination-policy.js';
 import { startWorker } from './worker.js';

@@ -1,5 +1,5 @@
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
-import type { Reach } from './outbound/destination.js';
+import type { DestinationPolicy } from './outbound/destination.js';
 import { resolveBySystem } from './outbound/resolve.js';
 import type { PriceBook } from './prices/price.js';
 
@@ -61,7 +61,7 @@ const FIXED_WEBHOOK_SETTINGS = {
   tests: { total: 16, each: 2 },
 };
 
-export type WebhookSettings = typeof FIXED_WEBHOOK_SETTINGS & { reach: Reach };
+export type WebhookSettings = typeof FIXED_WEBHOOK_SETTINGS & { reach: DestinationPolicy };
 
 export type Settings = typeof FIXED_SETTINGS &
   Pick<Config, SettingName> & {

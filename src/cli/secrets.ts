@@ -8,7 +8,7 @@ import { sleep } from '../lib/sleep.js';
 import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import type { Keyring } from '../secrets/keyring.js';
 import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
-import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/secret.js';
+import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/reseal.js';
 import type { Config } from '../config/options.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { OPTION_NAMES } from '../config/options.js';
 import type { FirstKey } from '../keys/first-key.js';
-import { keepHeapSmall } from '../lib/heap-limit.js';
+import { limitHeapGrowth } from '../lib/heap-growth.js';
 import { VERSION } from '../lib/version.js';
 import { capacityText } from '../runtimes/machine-capacity.js';
 import type { Runtime } from '../runtimes/runtime.js';

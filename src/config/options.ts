@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { isNetwork } from '../lib/cidr.js';
+import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
@@ -179,7 +179,7 @@ export const OPTIONS = {
   },
   webhookAllow: {
     type: list('<cidrs>', 'addresses and CIDR blocks, separated by commas', (block) =>
-      isNetwork(block) ? block : undefined,
+      isCidr(block) ? block : undefined,
     ),
     description: 'networks that are not public and that webhooks may reach, such as 10.1.0.0/16',
     default: [],

@@ -10,7 +10,7 @@ const OPTIONS: FairQueueOptions = {
 };
 
 /** A holder with this idle time, which records whether it was cut off. */
-function someone(idleMs = 0): Holder & { leaving: AbortController; wasCutOff: boolean } {
+function someone(idleMs = 0): SlotHolder & { leaving: AbortController; wasCutOff: boolean } {
   const leaving = new AbortController();
   const holder = {
     leaving,
@@ -25,9 +25,9 @@ function someone(idleMs = 0): Holder & { leaving: AbortController; wasCutOff: bo
 }
 
 test('the next slot goes to the waiting key with the fewest slots', async () => {
-  const turns = makeTurns(OPTIONS);
-  const places = [await turns.take('a', someone()), await turns.take('a', someone())];
-  const other = await turns.take('b', someone());
+  const queue = makeFairQueue(OPTIONS);
+  const slots = [await queue.acquire('a', someone()), await queue.acquire('a', someone())];
+  const other = await queue.acquire('b', someone());
   const order: string[] = [];
   const waiting = ['a', 'b', 'c'].map(async (key) => {
     const leave = await queue.acquire(key, someone());
@@ -51,7 +51,7 @@ test('the next slot goes to the waiting key with the fewest slots', async () => 
 });
 
 test('the queue cuts off the longest idle holder among those whose slot helps a waiting key', async () => {
-  const turns = makeTurns(OPTIONS);
+  const queue = makeFairQueue(OPTIONS);
   const [idle, idler, idlest] = [someone(2_000), someone(3_000), someone(4_000)];
   const leave = await queue.acquire('a', idle);
   const leaveToo = await queue.acquire('a', idler);
@@ -67,7 +67,7 @@ test('the queue cuts off the longest idle holder among those whose slot helps a 
 });
 
 test('a busy holder keeps its slot until the wait of others times out', async () => {
-  const turns = makeTurns({ ...OPTIONS, patienceMs: 50 });
+  const queue = makeFairQueue({ ...OPTIONS, maxWaitMs: 50 });
   const busy = [someone(), someone(900)];
   for (const holder of busy) await queue.acquire('a', holder);
   expect(await queue.acquire('a', someone())).toBeUndefined();
@@ -75,9 +75,9 @@ test('a busy holder keeps its slot until the wait of others times out', async ()
 });
 
 test('the queue is limited in total and for each key, and a leaving waiter frees its place', async () => {
-  const turns = makeTurns(OPTIONS);
-  const leave = await turns.take('a', someone());
-  await turns.take('a', someone());
+  const queue = makeFairQueue(OPTIONS);
+  const leave = await queue.acquire('a', someone());
+  await queue.acquire('a', someone());
   const [leaver, stayer] = [someone(), someone()];
   const left = queue.acquire('a', leaver);
   const stayed = queue.acquire('a', stayer);

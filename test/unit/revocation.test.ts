@@ -8,7 +8,7 @@ import { makeLog } from '../../src/lib/log.js';
 import { until } from '../support/polling.js';
 
 test('an answer whose client left before it was watched is not checked', async () => {
-  const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
+  const open = makeRevocationWatch({ log: makeLog('silent', { write: () => undefined }) });
   const app = Fastify();
   let looks = 0;
   const watched = new Promise<void>((resolve) => {
@@ -30,7 +30,7 @@ test('an answer whose client left before it was watched is not checked', async (
 });
 
 test('an answer queued on a connection whose client left is not checked forever', async () => {
-  const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
+  const open = makeRevocationWatch({ log: makeLog('silent', { write: () => undefined }) });
   const app = Fastify();
   let looks = 0;
   let watched = 0;
@@ -63,7 +63,7 @@ test('an answer queued on a connection whose client left is not checked forever'
 });
 
 test('an answer is cut off whatever the result of other checks', async () => {
-  const open = watchOpenAnswers({ log: makeLog('silent', { write: () => undefined }) });
+  const open = makeRevocationWatch({ log: makeLog('silent', { write: () => undefined }) });
   const app = Fastify();
   const looks: (() => Promise<boolean>)[] = [
     () => new Promise<never>(() => undefined),

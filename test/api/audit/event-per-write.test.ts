@@ -164,7 +164,7 @@ test('the code that writes names every event type of the catalogue', () => {
 });
 
 test('every organization gets one event about a changed price book', async () => {
-  const { notePriceBook } = await import('../../../src/usage/price-book-change.js');
+  const { recordPriceBook } = await import('../../../src/usage/record-price-book.js');
   const { parsePriceBook } = await import('../../../src/prices/price-book.js');
   const book = (price: string) =>
     parsePriceBook(JSON.stringify({ currency: 'EUR', prices: { vcpu_hour: price } }), 'the test');

@@ -33,7 +33,7 @@ describe('the reach of webhooks', () => {
     ...['fc00::1', 'fd00:ec2::254', 'ff02::1', '::ffff:127.0.0.1', '::ffff:10.0.0.1', '::ffff:7f00:1'],
     ...['64:ff9b::7f00:1', '2002:7f00:1::', '2001::1', '2001:db8::1', '100::1', '::127.0.0.1'],
   ])('excludes %s', (address) => {
-    expect(mayReach(address, closed)).toBe(false);
+    expect(isAllowedAddress(address, closed)).toBe(false);
   });
 
   test('is the public internet, and the addresses that the operator allows', () => {
