@@ -9,7 +9,7 @@ import { preferredType } from '../http/preferred-type.js';
 import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
-import { eventStream, FollowHeaders, Places, sendEvents } from '../http/sse.js';
+import { eventStream, FollowHeaders, StreamLimit, sendEvents } from '../http/sse.js';
 import { lockPartitions } from './events/partition-queries.js';
 import { EventResponse, PaginatedEventResponse } from './events/schema.js';
 import { startExport, EXPORT_FORMATS, exportText } from './export/export.js';
@@ -43,13 +43,13 @@ const exported = {
 };
 
 export function eventRoutes(app: App, ctx: Shared): void {
-  const exportStreamed = makeStreamed(ctx, {
-    most: ctx.settings.maxExports,
-    what: 'of the audit trail',
+  const streamExport = makeSnapshotStreamer(ctx, {
+    total: ctx.settings.maxExports,
+    content: 'of the audit trail',
     beforeSnapshot: lockPartitions,
   });
   const renderer = new EventRenderer();
-  const places = new Places(
+  const limit = new StreamLimit(
     ctx.settings.maxEventFollowers,
     'too many streams of events are open: close one, or try again later',
   );
@@ -122,7 +122,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
       const afterSeq = after_seq ?? parsePosition(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
       const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
       readEventFilter(query);
-      return exportStreamed(request, reply, async function* (tx) {
+      return streamExport(request, reply, async function* (tx) {
         const begun = await startExport(contextOf(request).pool, tx, asked, ctx.now());
         void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
         void reply.header('next-cursor', encodePosition(ctx.cursors, orgId, begun.upToSeq));

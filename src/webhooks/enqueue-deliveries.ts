@@ -21,9 +21,9 @@ export async function enqueueDeliveries(ctx: Context, orgId: string, id: string)
   return inTransaction(ctx.pool, async (tx) => {
     const webhook = await lockWebhookIfFree(tx, orgId, id);
     if (webhook?.status !== 'active') return false;
-    const { pending, fresh } = await countPending(tx, orgId, id);
-    const room = Math.min(MOST_FRESH - fresh, MOST_PENDING - pending);
-    if (room < LEAST_ROOM) return false;
+    const { pending, untried } = await countPending(tx, orgId, id);
+    const room = Math.min(MAX_UNTRIED - untried, MAX_PENDING - pending);
+    if (room < MIN_ROOM) return false;
     const { entries, more } = await readLog(tx, orgId, { afterSeq: webhook.position }, BATCH);
     const wanted = entries.filter((entry) => isWanted(webhook, entry)).slice(0, room);
     const at = ctx.now();
@@ -52,7 +52,7 @@ export async function enqueueDeliveries(ctx: Context, orgId: string, id: string)
  * which were sent already.
  */
 function isWanted({ id, event_types, created_at }: WebhookRow, { event }: StoredEntry): boolean {
-  if (!event || event.occurred_at < addMillis(created_at, -CLOCKS_APART_MS)) return false;
+  if (!event || event.occurred_at < addMillis(created_at, -CLOCK_SKEW_MS)) return false;
   if (event.event_type === 'webhook_tested' && event.resource_id === id) return false;
   return matches(event_types, event.event_type);
 }

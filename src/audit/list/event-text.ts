@@ -47,6 +47,7 @@ export async function readTextRows(sql: Sql, statement: Statement): Promise<Even
   }));
 }
 
+const serializeActor = serializerOf(EventActor);
 const MAX_ACTORS = 500;
 
 /** Writes stored events as JSON text. The text equals the serialized `presentEvent`, but payloads are not parsed. */
@@ -66,7 +67,7 @@ export class EventRenderer {
   private renderActor(stored: string): string {
     const cached = this.actors.get(stored);
     if (cached !== undefined) return cached;
-    const text = serializerOf(EventActor)(JSON.parse(stored));
+    const text = serializeActor(JSON.parse(stored));
     if (this.actors.size >= MAX_ACTORS) this.actors.clear();
     this.actors.set(stored, text);
     return text;

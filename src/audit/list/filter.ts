@@ -1,6 +1,7 @@
 import { Type, type TSchema } from 'typebox';
 import { badParameter } from '../../http/errors.js';
 import { readSince, readUntil } from '../../http/parameters.js';
+import { isUuid } from '../../lib/uuid.js';
 import { Repeatable, Words } from '../../http/schema.js';
 import { FILTER_COLUMNS, type EventFilter, type FilterColumn } from '../events/queries.js';
 
@@ -58,8 +59,6 @@ export function isEmpty({ columns, since, until }: EventFilter): boolean {
   return columns.length === 0 && since === undefined && until === undefined;
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
 function readFilter(column: FilterColumn, values: string[]): EventFilter['columns'][number] {
   const include: string[] = [];
   const exclude: string[] = [];
@@ -68,7 +67,7 @@ function readFilter(column: FilterColumn, values: string[]): EventFilter['column
     if (text === '') throw badParameter(column, `${column} must not be empty`);
     const isId = column === 'resource_id';
     const wanted = isId ? text.toLowerCase() : text;
-    if (isId && !UUID.test(wanted)) {
+    if (isId && !isUuid(wanted)) {
       throw badParameter(column, 'resource_id must be a UUID, or ! and a UUID to exclude it');
     }
     (value.startsWith('!') ? exclude : include).push(wanted);

@@ -8,6 +8,8 @@ import { recentMonths } from './month-window.js';
 import { getRecentEvent } from './page-queries.js';
 import { presentEvent } from './present.js';
 
+const serializeEvent = serializerOf(EventResponse);
+
 export async function showEvent(
   ctx: Context,
   renderer: EventRenderer,

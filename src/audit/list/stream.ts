@@ -39,7 +39,7 @@ export async function stream(
     positionIn('last-event-id', lastId) ??
     positionIn('cursor', query.cursor) ??
     (await defaultStart(ctx, orgId, filter, end));
-  const signal = AbortSignal.any([places.take(orgId, reply), ctx.stopping]);
+  const signal = AbortSignal.any([limit.acquire(orgId, reply), ctx.stopping]);
   return render(ctx, { orgId, filter, afterSeq, signal });
 }
 
@@ -67,9 +67,12 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
   let sent = afterSeq;
   const idOf = (seq: number) => `id: ${encodePosition(ctx.cursors, orgId, seq)}\n`;
   try {
-    for await (const entry of quietly(follow(ctx, subscription, scanned), ctx.settings.logKeepAliveMs)) {
+    for await (const entry of withIdleMarks(
+      follow(ctx, subscription, scanned),
+      ctx.settings.logKeepAliveMs,
+    )) {
       if (signal.aborted) return;
-      if (entry !== QUIET) {
+      if (entry !== IDLE_MARK) {
         sent = entry.seq;
         const data = JSON.stringify(presentEvent(entry.event!));
         yield `${idOf(sent)}event: ${oneLine(entry.event!.event_type)}\ndata: ${data}\n\n`;
