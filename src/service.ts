@@ -98,7 +98,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const seenHeads = new SeenHeads(seenHeadsFile(options));
   const eventKeys = await openKeysOfLog({ pool, activeKeys }, options);
   const keyring = await openSecretKeys(pool, options);
-  await notePriceBook(pool, priceBook);
+  await recordPriceBook(pool, priceBook);
   noteReachFor(options, log);
 
   const volumes = await openVolumes(options);
@@ -110,7 +110,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
 
   const ctx: ServiceContext = {
     ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
-    ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet<string>() },
+    ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
     ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
   };
   const app = await modules.buildApp(ctx);
