@@ -42,7 +42,7 @@ export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Pro
     .addCommand(importCommand())
     .addCommand(uninstallCommand());
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    // Whoever read has had enough, as `head` has.
+    // A reader such as `head` has closed the pipe.
     if (error.code === 'EPIPE') process.exit(0);
     process.stderr.write(`sandkeep: cannot write the output: ${error.message}\n`);
     process.exit(1);
@@ -59,7 +59,7 @@ function explain(error: unknown): string {
   if (error instanceof ExplainedError) return error.message;
   const { message, stack, code } = error as NodeJS.ErrnoException;
   if (isUnreachable(error)) return `cannot reach the database: ${message || code}`;
-  // Who we are, which database, what we may do there: PostgreSQL's own words say it.
+  // Authentication, the name of the database or a missing privilege: PostgreSQL names the fault.
   if (/^(28|3D000|42501)/.test(sqlState(error) ?? '')) return `the database refuses: ${message}`;
   return stack ?? String(error);
 }

@@ -1,4 +1,5 @@
 import { pino, type Logger } from 'pino';
+import type { buildApp } from './app.js';
 import { ActiveEventKeys } from './audit/events/active-keys.js';
 import { type EventKeys } from './audit/events/event-keys.js';
 import { activateKeys } from './audit/log/activate-keys.js';
@@ -24,6 +25,7 @@ import { now } from './lib/instant.js';
 import { batchedByTurn, makeLog } from './lib/log.js';
 import { Resources } from './lib/resources.js';
 import type { PriceBook } from './prices/price.js';
+import type { openRuntime } from './runtimes/choose.js';
 import { planRuntime } from './runtimes/plan.js';
 import { readInstallation } from './runtimes/queries.js';
 import type { Capacity, Runtime } from './runtimes/runtime.js';
@@ -124,7 +126,11 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   return { address, database: describe(database), runtime, fallback, firstKey };
 }
 
-type Modules = typeof import('./app.js') & typeof import('./runtimes/choose.js');
+/** The modules that load while the database starts. */
+interface Modules {
+  buildApp: typeof buildApp;
+  openRuntime: typeof openRuntime;
+}
 
 /** Loads the web framework while PostgreSQL starts in its own process. */
 async function openDatabase({
@@ -142,7 +148,7 @@ async function openDatabase({
   const database = await opening;
   resources.add('the database', () => database.close());
   await migrate(database.address, (migration, ms) => log.info({ migration, ms }, 'migration applied'));
-  return { database, modules: { ...app, ...runtimes } };
+  return { database, modules: { buildApp: app.buildApp, openRuntime: runtimes.openRuntime } };
 }
 
 async function openPools(

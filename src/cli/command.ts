@@ -30,20 +30,17 @@ export interface CommonOptions extends Pick<Config, (typeof COMMON_NAMES)[number
   wide?: true;
 }
 
-/** A command with the options that choose the database. */
 export function databaseCommand(name: string): Command {
   return withConfig(new OperatorCommand(name), COMMON_NAMES, { isCommon: true }).addOption(common(json()));
 }
 
-/** The same for a command that prints a table. */
 export function tableCommand(name: string): Command {
   return databaseCommand(name).addOption(common(wide()));
 }
 
 /**
- * Opens the database (beside a running server when there is one), brings it to this build's schema, and closes it when
- * `work` is done. Throws ExplainedError where there is no installation. `command`: what others who want the data directory
- * are told.
+ * Opens the database, together with a running service if there is one, migrates it, and closes it after `work`. Throws ExplainedError
+ * without an installation. `command`: the name of the owner that other processes see meanwhile.
  */
 export async function withDatabase<T>(
   options: CommonOptions,
@@ -82,9 +79,8 @@ export function withoutInstallation({ dataDir, databaseUrl }: CommonOptions): Ex
 }
 
 /**
- * What marks the events that a command writes; looked for when it writes the first. It makes a key only for a database that is in the
- * data directory, and that has none: any other would be one that nobody knows. Without those of the service a command works as well,
- * and says so.
+ * The keys that mark the events of a command. Only an embedded database without a key gets a new one: a second key would be unknown to
+ * the service. Without the keys of the service the command works, and warns.
  */
 async function writerKeys(pool: Pool, options: CommonOptions): Promise<EventKeys | undefined> {
   const source = eventKeySourceOf(options);
@@ -93,13 +89,13 @@ async function writerKeys(pool: Pool, options: CommonOptions): Promise<EventKeys
   const keys = isOwn ? openEventKeys(source)() : findEventKeys(source);
   if (keys ? await areOfLog(pool, keys, noted) : noted.length === 0) return keys;
   process.stderr.write(
-    `sandkeep: the event keys of the service are not in ${describeEventKeys(source)}: "sandkeep events verify" will name what this command does as put in by others\n`,
+    `sandkeep: ${describeEventKeys(source)} does not have the event keys of the service: "sandkeep events verify" will report the events of this command as forged\n`,
   );
   return undefined;
 }
 
 async function areOfLog(pool: Pool, keys: EventKeys, noted: readonly string[]): Promise<boolean> {
-  // Also one that another has replaced: the service takes for a while what it marked.
+  // The service accepts marks of a replaced key for a while.
   if (noted.includes(keys.current.id)) return true;
   try {
     await registerKey(pool, keys, now());
@@ -110,7 +106,6 @@ async function areOfLog(pool: Pool, keys: EventKeys, noted: readonly string[]): 
   }
 }
 
-/** Prints a result: JSON for programs, `text` for people. */
 export function print(options: { json?: true }, result: unknown, text: string): void {
   process.stdout.write(options.json ? `${JSON.stringify(result)}\n` : `${text}\n`);
 }

@@ -5,11 +5,10 @@ import { OPTIONS, type Option as OptionEntry, type OptionName } from '../config/
 import { unknownVariables } from '../config/unknown-variables.js';
 import { common, OperatorCommand } from './operator-command.js';
 
-/** An option of a command that the environment and the file may give, too. */
 class ConfigOption extends Option {
   constructor(
     readonly optionName: OptionName,
-    /** What the command does without a value; it has no default then. */
+    /** The effect of a missing value, for a command that ignores the default. */
     readonly unset: string | undefined,
   ) {
     const { type, description }: OptionEntry = OPTIONS[optionName];
@@ -27,7 +26,7 @@ function flagsOf(name: OptionName): string {
   return argument === undefined ? flagOf(name) : `${flagOf(name)} ${argument}`;
 }
 
-/** Adds options to a command. `unset`: what the command does without a value, where it has no default. */
+/** `unset`: the effect of a missing value, for a command that ignores the default. */
 export function withConfig(
   command: Command,
   names: readonly OptionName[],

@@ -15,8 +15,8 @@ interface KeyFinding {
 }
 
 /**
- * Compares the keys of this machine with those that the database names, and names each key file that a backup of the database does
- * not contain. Copies elsewhere are unknown to it. `stored`: undefined where the database does not run.
+ * Compares the keys of this machine with those that the database names. Also names each key file that is outside a backup of the
+ * database. `stored`: undefined where the database does not run.
  */
 export function inspectKeys(options: KeyOptions, stored: StoredInstallation | undefined): KeyFinding {
   const [secrets, events] = [keySourceOf(options), eventKeySourceOf(options)];

@@ -18,7 +18,7 @@ import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 
 interface Finding {
   check: string;
-  /** `missing`: the service works without it, but not with everything. */
+  /** `missing`: the service works, with fewer features. */
   state: 'ok' | 'missing' | 'broken';
   found: string;
 }
@@ -123,7 +123,7 @@ function checkKeys(options: DoctorOptions, stored: StoredInstallation | undefine
 
 function explainUnusable(error: unknown): string {
   const { message, code } = error as NodeJS.ErrnoException;
-  // Of several addresses that all failed, only the code says why.
+  // An error of several addresses has a code and no message.
   return error instanceof ExplainedError
     ? message
     : `cannot use the database of --database-url: ${message || code}`;

@@ -31,19 +31,19 @@ interface ExportOptions extends CommonOptions {
 
 const HELP = `
 A whole export as NDJSON can be checked by "sandkeep events verify --file"; one that is filtered, and CSV, cannot.
-The last line of NDJSON is the signed end: a file without it is not complete. --after-seq goes on behind an entry.`;
+The last line of NDJSON is the signed end: a file without it is not complete. --after-seq begins after an entry.`;
 
 export function exportCommand(): Command {
   const command = databaseCommand('export')
     .description(
-      'export audit events in the order of the log, as NDJSON or CSV; this is written down as an event',
+      'export audit events in the order of the log, as NDJSON or CSV; the export is an audit event, too',
     )
     .requiredOption('--org <slug>', 'the organization')
     .option('--since <time>', 'events at or after this RFC 3339 date-time')
     .option('--until <time>', 'events at or before it')
     .option('--after-seq <n>', 'begin after this entry of the log', whole, 0)
-    .option('--csv', 'CSV in place of NDJSON')
-    .option('--out <file>', 'to this file, which is there when it is whole (default: standard output)')
+    .option('--csv', 'print CSV (default: NDJSON)')
+    .option('--out <file>', 'write this file, which appears when it is complete (default: standard output)')
     .option('--force', 'replace the file');
   for (const [flag, what] of [
     ['--type <type>', 'event type'],
@@ -82,7 +82,7 @@ export function exportCommand(): Command {
         throw error;
       }
     });
-    const summary = `${entries} events; the next export goes on with --after-seq ${upTo}`;
+    const summary = `${entries} events; the next export begins with --after-seq ${upTo}`;
     if (out === undefined) process.stderr.write(`${summary}\n`);
     else print(options, { file: out, entries, up_to_seq: upTo }, summary);
   });
@@ -102,7 +102,7 @@ interface Target {
   discard(): Promise<void>;
 }
 
-/** Waits for who reads. */
+/** Waits for a slow reader. */
 function toStandardOutput(): Target {
   const nothing = () => Promise.resolve();
   return {
@@ -127,10 +127,10 @@ async function toFile(path: string, replace: boolean): Promise<Target> {
 }
 
 function refuseExisting(path: string): void {
-  if (existsSync(path)) throw new ExplainedError(`${path} is there already: --force replaces it`);
+  if (existsSync(path)) throw new ExplainedError(`${path} already exists: --force replaces it`);
 }
 
-/** A bar on a terminal; nothing where nobody looks. Returns how many entries came. */
+/** Shows a progress bar on a terminal. Returns the number of entries. */
 async function withProgress(
   { afterSeq, upToSeq }: StartedExport,
   work: (onEntries: (seq: number, count: number) => void) => Promise<void>,

@@ -32,7 +32,7 @@ interface VerifyOptions extends CommonOptions {
 export function verifyCommand(): Command {
   return databaseCommand('verify')
     .description(
-      'walk the log of audit events and name the first that was changed, removed, inserted or reordered',
+      'verify the log of audit events; names the first event that was changed, removed, inserted or reordered',
     )
     .option('--org <slug>', 'only this organization (default: all)')
     .addOption(
@@ -75,7 +75,7 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
   const trust = trustOf(options);
   const exported = await readExports(options, trust);
   const file = seenHeadsFile(options);
-  // Before the database is looked at: what it has then is at least this.
+  // Read before the database, whose log is then at least as long.
   const heads = readSeenHeads(file);
   const keys = findEventKeys(eventKeySourceOf(options));
   return withDatabase(options, 'events verify', async (pool) => {
@@ -133,7 +133,7 @@ async function orgsOf(pool: Pool, slug: string | undefined): Promise<{ id: strin
 }
 
 async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
-  // With a key that is named nothing of an installation is needed: who checks may be somebody else.
+  // An auditor with a public key needs no installation.
   const trust = trustOf(options);
   const results: Result[] = [];
   let before: Verified | undefined;
@@ -141,7 +141,7 @@ async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
     const { result, part } = await verifyOne(file, trust, before?.part?.promised);
     const seq = before?.part?.end?.seq;
     if (before && seq !== undefined && goesOn(before.part!, part)) {
-      // All that was wrong is that it broke off: what goes on there is signed, and so is what it is linked to.
+      // The next part is signed and linked to this one, which only lacked its end.
       if (before.result.wrong !== null) {
         Object.assign(before.result, { wrong: null, fault: null, broke_off_after: seq });
       }
@@ -156,7 +156,7 @@ async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
   return results;
 }
 
-/** Whether a part of a log begins exactly where the one before it ends. */
+/** Whether a part of a log begins exactly at the end of the previous one. */
 function goesOn({ end }: FilePart, part: FilePart | undefined): boolean {
   return (
     end !== undefined && part !== undefined && end.seq === part.after.seq && end.link.equals(part.after.link)
@@ -169,7 +169,7 @@ interface Verified {
 }
 
 async function verifyOne(file: string, trust: Trust, promised: FilePart['promised'] = []): Promise<Verified> {
-  // Loaded only here: what checks lines takes as long to load as all else.
+  // Loaded on demand: the validator takes as long to load as every other module together.
   const { verifyFile } = await import('../audit/verify/verify-file.js');
   const { verdict, part } = await withProgress(file, (onEntry) =>
     verifyFile(createReadStream(file), trust, promised, onEntry),
@@ -185,16 +185,16 @@ async function* named<T>(file: string, source: AsyncIterable<T>): AsyncGenerator
   }
 }
 
-/** What keeps a file from being judged, with the name of it. */
+/** Puts the name of the file before an error. */
 function explain(file: string, cause: unknown): never {
   if (cause instanceof ExplainedError) throw new ExplainedError(`${file}: ${cause.message}`, { cause });
   if ((cause as NodeJS.ErrnoException).syscall === undefined) throw cause;
   throw new ExplainedError(`${file} cannot be read: ${(cause as Error).message}`, { cause });
 }
 
-/** Throws ExplainedError where there is nothing to trust: a key that is made now would have signed nothing. */
+/** Throws ExplainedError without a key: a new key would have signed no log. */
 function trustOf(options: VerifyOptions): Trust {
-  // A line may have the id of the key behind it, as "sandkeep events key" prints them.
+  // "sandkeep events key" prints the id of a key after it.
   const lines = options.publicKey.flatMap((text) => text.trim().split('\n'));
   const named = lines.map((line) => parsePublicKey(line.split('  ')[0]!));
   const source = eventKeySourceOf(options);
@@ -232,7 +232,7 @@ function sentence(result: Result): string {
   return `${name}: in order: ${entries} events, ${checkpoints} signed checkpoints${notes.join('')}`;
 }
 
-/** A counter on a terminal; nothing where nobody looks. */
+/** Shows a counter on a terminal. */
 async function withProgress<T>(
   name: string,
   work: (onEntry: (seq: number) => void) => Promise<T>,

@@ -22,7 +22,7 @@ import { json } from './options.js';
 
 export function eventsCommand(): Command {
   return new Command('events')
-    .description('audit events: export them, check that nobody changed them, and say how long they are kept')
+    .description('audit events: export, verification, retention, signing keys')
     .addCommand(exportCommand())
     .addCommand(verifyCommand())
     .addCommand(retentionCommand())
@@ -31,13 +31,9 @@ export function eventsCommand(): Command {
 
 function retentionCommand(): Command {
   return databaseCommand('retention')
-    .description('say how long the events of an organization are kept')
+    .description('set how long the events of an organization are kept')
     .requiredOption('--org <slug>', 'the organization')
-    .requiredOption(
-      '--months <n>',
-      'whole months after the one in which they were written, or "forever"',
-      months,
-    )
+    .requiredOption('--months <n>', 'whole months after the month of the event, or "forever"', months)
     .action(async (options: CommonOptions & { org: string; months: number | 'forever' }) => {
       const wanted = options.months === 'forever' ? null : options.months;
       const change = await withDatabase(options, 'events retention', async (pool, _, activeKeys) =>
@@ -62,14 +58,14 @@ function months(text: string): number | 'forever' {
 function keyCommand(): Command {
   const command = new OperatorCommand('key');
   return withConfig(command, ['config', 'dataDir', 'eventKeys', 'eventKeysFile'], { isCommon: true })
-    .description('print the public key by which others can check the log, those that signed before after it')
-    .option('--rotate', 'make a new key first; of the older ones the public halves are kept')
+    .description('print the public keys that verify the log, the current one first')
+    .option('--rotate', 'create a new key first; the public halves of older keys are kept')
     .addOption(common(json()))
     .action(async (options: CommonOptions & { rotate?: true }) => {
       const source = eventKeySourceOf(options);
       if (options.rotate) {
         if ('keys' in source) {
-          throw new ExplainedError('the keys come from SANDKEEP_EVENT_KEYS: put a new one before them there');
+          throw new ExplainedError('the option event-keys has the keys: put a new key first there');
         }
         await keysThere(source, options);
         rotateEventKey(source.file);
@@ -80,7 +76,7 @@ function keyCommand(): Command {
     });
 }
 
-/** One that is made here would have signed no log. */
+/** Creates no key, as a new key has signed no log. */
 async function keysThere(
   source: EventKeySource,
   { dataDir, eventKeysFile }: CommonOptions,

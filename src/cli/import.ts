@@ -23,7 +23,7 @@ export function importCommand(): Command {
   return databaseCommand('import')
     .description('load history from elsewhere')
     .argument('<file>', 'file of JSON lines, or - for standard input')
-    .option('--skip-bad', 'load the good lines although there are bad ones')
+    .option('--skip-bad', 'load the valid lines although other lines are invalid')
     .addHelpText('after', HELP)
     .action(async (file: string, options: CommonOptions & { skipBad?: true }) => {
       const input = await openInput(file);
@@ -40,7 +40,7 @@ export function importCommand(): Command {
 
 interface Input {
   chunks: AsyncIterable<Buffer>;
-  /** Bytes; undefined when it cannot be known. */
+  /** In bytes. Undefined for a pipe. */
   size: number | undefined;
   read: () => number;
 }
@@ -73,7 +73,7 @@ async function openInput(file: string): Promise<Input> {
   return { chunks: counted(), size, read: () => bytes };
 }
 
-/** A bar on a terminal; nothing where nobody looks. */
+/** Shows a progress bar on a terminal. */
 async function withProgress<T>(
   input: Input,
   work: (onLine: (line: number) => void) => Promise<T>,

@@ -40,9 +40,9 @@ interface CreateOptions extends CommonOptions {
 
 function createCommand(): Command {
   return databaseCommand('create')
-    .description('make an API key; it is printed once and stored nowhere')
+    .description('create an API key; it is printed once and stored nowhere')
     .requiredOption('--org <slug>', 'the organization it opens')
-    .requiredOption('--name <name>', 'what it is for; shown in the audit trail')
+    .requiredOption('--name <name>', 'its purpose; shown in the audit trail')
     .addOption(keyScopes())
     .addOption(keyLabel())
     .addOption(keyCidr())
@@ -99,7 +99,7 @@ function stateOf({ revoked_at, expires_at }: KeyRow): string {
 
 function rotateCommand(): Command {
   return databaseCommand('rotate')
-    .description('give an API key a new secret; the one it had works on for a while')
+    .description('give an API key a new secret; the previous one works for a while longer')
     .argument('<id>', 'id of the key, as "sandkeep key list" shows it')
     .addOption(keyOverlap())
     .action(async (id: string, options: CommonOptions & { overlapSecs: number }) => {

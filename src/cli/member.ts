@@ -22,11 +22,11 @@ export function memberCommand(): Command {
 
 function addCommand(): Command {
   return databaseCommand('add')
-    .description('list a person as a member')
+    .description('add a person to the members')
     .requiredOption('--org <slug>', 'the organization')
     .requiredOption('--email <address>', 'the e-mail address; the audit trail has it redacted')
     .option('--name <name>', 'the name, for people')
-    .addOption(new Option('--role <role>', 'what the person is').choices(ORG_ROLES).default('member'))
+    .addOption(new Option('--role <role>', 'the role of the person').choices(ORG_ROLES).default('member'))
     .action(async (options: MemberOptions & { email: string; name?: string; role: OrgRole }) => {
       const { email, role, name = null } = options;
       const member = await withDatabase(options, 'member add', async (pool) =>
@@ -59,7 +59,7 @@ function listCommand(): Command {
 
 function removeCommand(): Command {
   return databaseCommand('remove')
-    .description('take a person off the list of members')
+    .description('remove a person from the members')
     .requiredOption('--org <slug>', 'the organization')
     .argument('<email>', 'the e-mail address')
     .action(async (email: string, options: MemberOptions) => {

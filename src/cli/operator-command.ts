@@ -2,7 +2,7 @@ import { Command, Help, Option } from 'commander';
 import type { LoadedConfig } from '../config/load.js';
 import type { OptionName } from '../config/options.js';
 
-/** Options that most commands share stand below a command's own, under this heading. */
+/** The help shows shared options below a command's own, under this heading. */
 const COMMON = 'Common options:';
 
 export function common(option: Option): Option {
@@ -10,7 +10,7 @@ export function common(option: Option): Option {
 }
 
 class OperatorHelp extends Help {
-  /** Groups stand in the order of the options that are visible: own ones first, of those the required ones. */
+  /** The order of the visible options decides the order of the groups: required, own, common. */
   override visibleOptions(command: Command): Option[] {
     const rank = ({ mandatory, helpGroupHeading }: Option) =>
       helpGroupHeading === COMMON ? 2 : mandatory ? 0 : 1;
@@ -33,7 +33,7 @@ class OperatorHelp extends Help {
 
 const MISSING = new Set(['commander.missingMandatoryOptionValue', 'commander.missingArgument']);
 
-/** A command whose help begins with its own options, and which names everything that is missing at once. */
+/** A command whose help begins with its own options, and whose error names every missing argument. */
 export class OperatorCommand extends Command {
   /** The options of the command after `applyConfig`. */
   loaded: LoadedConfig<OptionName> | undefined;

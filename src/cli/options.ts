@@ -20,12 +20,12 @@ export const webhookTypes = () =>
   );
 
 export const webhookOverlap = () =>
-  new Option('--overlap-secs <n>', 'how long the secret before, and those that sign beside it, go on')
+  new Option('--overlap-secs <n>', 'how long the previous secrets still sign')
     .default(webhookRequests.DEFAULT_OVERLAP_SECS)
     .argParser(argumentOf(integer('a number of seconds', 0, webhookRequests.LONGEST_OVERLAP_SECS)));
 
 export const keyScopes = () =>
-  new Option('--scopes <scopes>', `what the key may do, separated by commas: ${SCOPES.join(', ')}`)
+  new Option('--scopes <scopes>', `permissions of the key, separated by commas: ${SCOPES.join(', ')}`)
     .default([ADMIN], ADMIN)
     .argParser((text: string) =>
       text.split(',').map((part) => {
@@ -52,7 +52,7 @@ export const keyCidr = () =>
 export const keyExpires = () =>
   new Option(
     '--expires <time>',
-    'until when it works: a time from now such as 12h or 90d, or an RFC 3339 date-time such as 2030-01-31T00:00:00Z',
+    'its end: a time from now such as 12h or 90d, or an RFC 3339 date-time such as 2030-01-31T00:00:00Z',
   ).argParser((text: string) => {
     const match = /^(\d{1,5})([smhd])$/.exec(text);
     if (!match) {
@@ -66,7 +66,7 @@ export const keyExpires = () =>
   });
 
 export const keyOverlap = () =>
-  new Option('--overlap-secs <n>', 'how long what the key was until now still works')
+  new Option('--overlap-secs <n>', 'how long the previous secret still works')
     .default(keyRotation.DEFAULT_OVERLAP_SECS)
     .argParser(argumentOf(integer('a number of seconds', 0, keyRotation.LONGEST_OVERLAP_SECS)));
 

@@ -15,7 +15,7 @@ export function orgCommand(): Command {
 
 function createCommand(): Command {
   return databaseCommand('create')
-    .description('make an organization')
+    .description('create an organization')
     .requiredOption('--name <name>', 'its name, for people')
     .requiredOption('--slug <slug>', 'its short name for commands: lower-case letters, digits and hyphens')
     .action(async (options: CommonOptions & { name: string; slug: string }) => {

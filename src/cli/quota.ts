@@ -11,7 +11,7 @@ import { table } from './table.js';
 
 export function quotaCommand(): Command {
   return new Command('quota')
-    .description('quotas: what an organization may have')
+    .description('quotas: the limits of an organization')
     .addCommand(showCommand())
     .addCommand(setCommand());
 }
@@ -24,7 +24,7 @@ function showCommand(): Command {
       const quotas = await withDatabase(options, 'quota show', async (pool) =>
         showQuotas(pool, await namedOrg(pool, options.org), now()),
       );
-      if (!quotas) throw new ExplainedError('the organization is gone');
+      if (!quotas) throw new ExplainedError('the organization no longer exists: see "sandkeep org list"');
       const rows = Object.entries(quotas).map(([name, value]) => [name, shown(value)]);
       print(options, quotas, table(['QUOTA', 'VALUE'], rows, options));
     });

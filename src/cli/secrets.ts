@@ -19,7 +19,7 @@ type SecretsOptions = CommonOptions & Pick<Config, 'secretKeys' | 'secretKeysFil
 
 export function secretsCommand(): Command {
   return new Command('secrets')
-    .description('the keys under which secrets of sandboxes and webhooks are sealed')
+    .description('the keys that seal secrets of sandboxes and webhooks')
     .addCommand(rotateCommand())
     .addCommand(forgetCommand());
 }
@@ -31,28 +31,26 @@ function secretKeysCommand(name: string): Command {
 function rotateCommand(): Command {
   return secretKeysCommand('rotate')
     .description(
-      'put a new key before the others and seal all secrets again under it; with keys from the environment, seal them under the first',
+      'create a key and seal all secrets again under it; with keys in the option secret-keys, seal them under the first',
     )
-    .option('--drop-old', 'then forget the older keys, which open nothing any more')
+    .option('--drop-old', 'then delete the older keys, which seal nothing any more')
     .action(async (options: SecretsOptions & { dropOld?: true }) => {
       const source = keySourceOf(options);
       if ('keys' in source && options.dropOld) {
-        throw new ExplainedError(
-          'the keys come from SANDKEEP_SECRET_KEYS: take the older ones out of it yourself',
-        );
+        throw new ExplainedError('the option secret-keys has the keys: remove the older keys there');
       }
       const actor = operator('secrets rotate');
       const resealed = await withDatabase(options, 'secrets rotate', async (pool) => {
-        // A new key before others than those of the installation would seal what no service can open.
+        // Secrets under a key beside the wrong file could be opened by no service.
         await checkKeys(pool, openKeyring(source)(), describeSource(source));
         if ('file' in source) addKey(source.file);
         const keyring = openKeyring(source);
         await setSecretKey(pool, keyring().currentId);
-        const count = await everything(pool, keyring, actor);
+        const count = await resealEverything(pool, keyring, actor);
         if (!('file' in source) || !options.dropOld) return count;
-        // A request that took the older key just before the new one was there has been answered by then.
+        // Requests that read the older key are answered by then.
         await sleep(LONGEST_WRITE_MS);
-        const late = await everything(pool, keyring, actor);
+        const late = await resealEverything(pool, keyring, actor);
         dropOldKeys(source.file);
         return count + late;
       });
@@ -61,8 +59,7 @@ function rotateCommand(): Command {
     });
 }
 
-/** Secrets of sandboxes and of webhooks. */
-async function everything(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
+async function resealEverything(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   return (await resealAll(pool, keyring, actor)) + (await resealWebhooks(pool, keyring, actor));
 }
 

@@ -22,14 +22,14 @@ export function serveCommand(): Command {
     .action(async (options: ServeOptions) => {
       limitHeapGrowth();
       const stopped = stopOnSignal();
-      // Loaded only here: other commands should not wait a second for the web framework.
+      // Loaded on demand: the web framework takes a second.
       const { startService } = await import('../service.js');
       const service = await startService(options);
       announce(options, service);
       await stopped;
       await service.stop();
       if (!options.json) process.stdout.write('stopped\n');
-      // Whatever still holds the event loop has had its time.
+      // A leaked timer or socket must not keep the process alive.
       process.exit(0);
     });
 }

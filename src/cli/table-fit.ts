@@ -1,6 +1,5 @@
 import { isUuid } from '../lib/uuid.js';
 
-/** A table before it is laid out. */
 export interface Grid {
   head: readonly string[];
   rows: readonly (readonly string[])[];
@@ -13,23 +12,19 @@ export interface Fit {
   optional: readonly string[];
   /** Blanks between two columns. */
   gap: number;
-  /** How many cells of a terminal a text takes. */
+  /** The number of cells that a text takes on a terminal. */
   widthOf: (text: string) => number;
 }
 
 export interface Fitted extends Grid {
-  /** Of each column; what is longer is to be cut off. */
+  /** The width of each column; longer cells are cut off. */
   widths: number[];
-  /** Whether anything was shortened or left out. */
   shortened: boolean;
 }
 
 const FRACTION = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z/g;
 
-/**
- * Makes a table as narrow as the terminal by the first of these that suffices: times to the second, short ids, optional columns left
- * out one by one, the widest columns cut off.
- */
+/** Narrows a table to the terminal by as few steps as possible: times to the second, short ids, no optional columns, cut cells. */
 export function fitTable(whole: Grid, fit: Fit): Fitted {
   const widthsOf = ({ head, rows }: Grid) =>
     head.map((name, column) =>
@@ -42,7 +37,7 @@ export function fitTable(whole: Grid, fit: Fit): Fitted {
     if (fits(widths)) return { ...grid, widths, shortened: grid !== whole };
     grid = shorten(grid);
   }
-  // Each column keeps one cell at least; where not even those fit, the last columns go.
+  // Each column keeps one cell; the last columns go where even those do not fit.
   while (
     totalOf(
       grid.head.map(() => 1),
@@ -57,7 +52,7 @@ export function fitTable(whole: Grid, fit: Fit): Fitted {
 
 function* shortenings(optional: readonly string[]): Generator<(grid: Grid) => Grid> {
   yield (grid) => mapCells(grid, (cell) => cell.replace(FRACTION, '$1Z'));
-  // The beginning of an id is the time at which it was made: only the end tells two of the same minute apart.
+  // The beginning of an id is its time: only the end differs between ids of the same minute.
   yield (grid) => mapCells(grid, (cell) => (isUuid(cell) ? `…${cell.slice(-8)}` : cell));
   for (const heading of optional) yield (grid) => withoutColumn(grid, grid.head.indexOf(heading));
   yield (grid) => grid;

@@ -3,18 +3,15 @@ import stringWidth from 'string-width';
 import { fitTable, type Grid } from './table-fit.js';
 
 export interface TableOptions {
-  /** Prints everything, however wide the terminal is. */
+  /** Prints every column in full on any terminal. */
   wide?: true;
-  /** Headings of columns that a narrow terminal is not shown, the least important first. */
+  /** Headings of the columns that a narrow terminal omits, the least important first. */
   optional?: readonly string[];
 }
 
 const GAP = '   ';
 
-/**
- * Rows under headings, without lines: easy to read, and to cut up with other tools. Columns of numbers stand to the right. On a
- * terminal no line is wider than it; elsewhere nothing is shortened.
- */
+/** Rows under headings, without lines, so that other tools can cut them. Only a terminal shortens lines, to its width. */
 export function table(head: string[], rows: string[][], options: TableOptions = {}): string {
   const whole = { head, rows: rows.map((row) => row.map(printable)) };
   const columns = options.wide || !process.stdout.isTTY ? 0 : process.stdout.columns;
@@ -49,9 +46,8 @@ function render({ head, rows }: Grid, widths?: readonly number[]): string {
     .join('\n');
 }
 
-/** People choose names: none may move the cursor, colour what follows or begin a line of its own. */
+/** Callers choose names: a name must not move the cursor, change colours or break the line. */
 function printable(cell: string): string {
-  // Control characters are what is looked for.
   // oxlint-disable-next-line no-control-regex
   return cell.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
     const code = character.codePointAt(0)!.toString(16);

@@ -24,7 +24,7 @@ interface UninstallOptions extends CommonOptions, Pick<Config, 'dockerSocket' | 
 export function uninstallCommand(): Command {
   return withConfig(databaseCommand('uninstall'), ['dockerSocket', 'volumesDir'])
     .description(
-      'remove what the service left in the Docker engine: containers, networks, images and its program; the data directory stays',
+      'remove the objects of the installation from the Docker engine: containers, networks, images, its program; the data directory stays',
     )
     .option('--yes', 'remove it without asking')
     .action(async (options: UninstallOptions) => {
@@ -37,7 +37,7 @@ export function uninstallCommand(): Command {
     });
 }
 
-/** The embedded database is this command's alone: no service can start on it meanwhile. Throws ExplainedError when one runs. */
+/** Owns the embedded database, so that no service can start meanwhile. Throws ExplainedError when a service runs. */
 async function openWithoutService({ dataDir, databaseUrl }: UninstallOptions): Promise<Database> {
   const options = { dataDir, databaseUrl, command: 'uninstall' };
   if (databaseUrl !== undefined) return openForCommand(options);
@@ -56,7 +56,7 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
   }
 }
 
-/** An external database has no owner: a worker that has its lease is a service that runs, or was killed seconds ago. */
+/** An external database has no owner; a valid lease shows a service that runs, or was killed seconds ago. */
 async function refuseBesideService(pool: Pool): Promise<void> {
   const [name] = await liveWorkers(pool);
   if (name === undefined) return;
@@ -66,7 +66,7 @@ async function refuseBesideService(pool: Pool): Promise<void> {
 }
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
-  // Loaded only here, as the client library takes long to load.
+  // Loaded on demand: the client library takes long to load.
   const { findInstallationObjects, connectForRemoval, removeObjects } =
     await import('../runtimes/docker/installation-objects.js');
   const docker = connectForRemoval(options.dockerSocket);

@@ -22,18 +22,17 @@ interface UsageOptions extends CommonOptions {
   csv?: true;
 }
 
-/** Characters of the longest bar where the terminal is wide enough, and of the rest of its line. */
+/** In characters: the longest bar, and the other columns of its line. */
 const BAR = 40;
 const BESIDE_BAR = 45;
-/** Finance wants the file; people want the sandboxes that matter. */
 const MOST_SHOWN = 20;
 
 export function usageCommand(): Command {
   return tableCommand('usage')
-    .description('what the sandboxes of an organization used, by sandbox and by UTC day')
+    .description('show the usage of an organization by sandbox and by UTC day')
     .requiredOption('--org <slug>', 'the organization')
     .option('--since <time>', 'from this UTC date or date-time on (default: the current UTC month)')
-    .option('--until <time>', 'up to, and without, this one (default: now)')
+    .option('--until <time>', 'until before this UTC date or date-time (default: now)')
     .option('--csv', 'print CSV: a line for each sandbox and day')
     .action(async (options: UsageOptions) => {
       if (options.json && options.csv) throw new ExplainedError('choose one of --json and --csv');
@@ -53,7 +52,6 @@ export function usageCommand(): Command {
     });
 }
 
-/** A refusal of the API says what is wrong with a time here, too. */
 function windowOf({ since, until }: UsageOptions): Window {
   try {
     return readWindow(
@@ -65,7 +63,7 @@ function windowOf({ since, until }: UsageOptions): Window {
   }
 }
 
-/** What the API answers, as it comes, however long. */
+/** Streams the answer of the API. */
 async function printRows(
   tx: Transaction,
   scope: UsageFilter,
@@ -83,7 +81,7 @@ async function printPicture(
   options: UsageOptions,
 ): Promise<void> {
   const days = await totalsByDay(tx, orgId, window);
-  if (days.size === 0) return write('nothing was used\n');
+  if (days.size === 0) return write('no usage\n');
   const { totals, count } = await sandboxTotals(tx, orgId, window, MOST_SHOWN);
   if (count > 0) {
     const shown = totals.map(({ name, used }) => [name, ...hours(used)]);
@@ -101,7 +99,7 @@ function hours(used: SandboxTotal['used']): string[] {
   );
 }
 
-/** A bar for each day on which something was used; the longest stands for the most. */
+/** A bar for each day with usage. */
 function chart(days: ReadonlyMap<string, Quantities>, options: UsageOptions): string {
   const rows = [...days].map(([day, quantities]) => ({
     day,
@@ -119,7 +117,7 @@ function chart(days: ReadonlyMap<string, Quantities>, options: UsageOptions): st
   );
 }
 
-/** Waits for who reads, so that a year of usage is not in memory when a pager shows its first page. */
+/** Waits for a slow reader, so that a pager does not hold a year of usage in memory. */
 async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain');
 }

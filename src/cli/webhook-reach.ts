@@ -10,7 +10,7 @@ export interface ReachOptions extends Pick<Config, 'dataDir'> {
   webhookHttp: Config['webhookHttp'] | undefined;
 }
 
-/** Where webhooks may lead: as the command says, else as the service on this data directory was last started. */
+/** The reach that the command gives, else the reach of the last service on this data directory. */
 export function reachOf({ dataDir, webhookAllow, webhookHttp }: ReachOptions): DestinationPolicy {
   const served = readDestinationPolicy(dataDir);
   return {
@@ -20,8 +20,8 @@ export function reachOf({ dataDir, webhookAllow, webhookHttp }: ReachOptions): D
 }
 
 /**
- * Throws ExplainedError with the flag of "serve" that an address lacks. Warns on standard error where the command allows what the
- * service does not.
+ * Throws ExplainedError with the flag of "serve" that an address lacks. Warns on standard error where only the command allows the
+ * address.
  */
 export function judgeReach(url: string, options: ReachOptions): void {
   const lack = lackOf(url, reachOf(options));
@@ -38,7 +38,7 @@ export function judgeReach(url: string, options: ReachOptions): void {
   );
 }
 
-/** A URL that cannot be read lacks no flag: the API's own check refuses it. */
+/** The check of the API refuses a URL that cannot be parsed. */
 function lackOf(text: string, reach: DestinationPolicy): { why: string; flag: string } | undefined {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);

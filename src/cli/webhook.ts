@@ -55,10 +55,10 @@ export function webhookCommand(): Command {
 
 function createCommand(): Command {
   return reaching(orgCommand('create'))
-    .description('make a webhook; the secret that signs what it is sent is printed once')
-    .argument('<url>', 'where events are posted to')
+    .description('create a webhook; its signing secret is printed once')
+    .argument('<url>', 'the address that receives events')
     .addOption(option.webhookTypes())
-    .option('--description <text>', 'what it is for')
+    .option('--description <text>', 'its purpose')
     .action(async (url: string, options: WebhookOptions & { type?: string[]; description?: string }) => {
       const { type: event_types = [], description = null } = options;
       const request = checked(CreateWebhookRequest, { url, description, event_types });
@@ -89,11 +89,11 @@ function listCommand(): Command {
 
 function updateCommand(): Command {
   return reaching(orgCommand('update', tableCommand))
-    .description('change what is said; one that is made active is sent what it has missed')
+    .description('change the given fields; a webhook that becomes active receives the events that it missed')
     .argument('<id>', 'id of the webhook')
-    .option('--url <url>', 'where events are posted to')
+    .option('--url <url>', 'the address that receives events')
     .addOption(option.webhookTypes())
-    .option('--description <text>', 'what it is for')
+    .option('--description <text>', 'its purpose')
     .option('--status <status>', 'active or disabled')
     .action(
       async (
@@ -108,7 +108,7 @@ function updateCommand(): Command {
           ...(status === undefined ? {} : { status }),
         } as UpdateWebhookRequest);
         if (Object.keys(request).length === 0) {
-          throw new ExplainedError('nothing is to be changed: say --url, --type, --description or --status');
+          throw new ExplainedError('nothing is to be changed: give --url, --type, --description or --status');
         }
         const changed = await operate(options, 'update', (means, by) => {
           if (url !== undefined) judgeReach(url, options);
@@ -131,7 +131,7 @@ function deleteCommand(): Command {
 
 function rotateCommand(): Command {
   return orgCommand('rotate-secret')
-    .description('give a webhook a new secret, printed once; the one before signs as well for a time')
+    .description('give a webhook a new secret, printed once; the previous secret signs as well for a while')
     .argument('<id>', 'id of the webhook')
     .addOption(option.webhookOverlap())
     .action(async (id: string, options: WebhookOptions & { overlapSecs: number }) => {
@@ -141,14 +141,14 @@ function rotateCommand(): Command {
       });
       const until = made.previous_secret_until;
       const before =
-        until === null ? 'The one before signs no more.' : `The one before signs until ${until}.`;
+        until === null ? 'The previous secret no longer signs.' : `The previous secret signs until ${until}.`;
       print(options, made, `${made.secret}\n\nThis is the only time the secret is shown. ${before}`);
     });
 }
 
 function testCommand(): Command {
   return reaching(orgCommand('test', tableCommand))
-    .description('send a webhook an event of the type webhook_tested from here, once')
+    .description('send a webhook one event of the type webhook_tested from this machine')
     .argument('<id>', 'id of the webhook')
     .action(async (id: string, options: WebhookOptions) => {
       const delivery = await operate(options, 'test', async (means, by) => {
@@ -178,7 +178,7 @@ function deliveriesCommand(): Command {
 
 function redeliverCommand(): Command {
   return orgCommand('redeliver')
-    .description('send a delivery again, whatever became of it')
+    .description('send a delivery again, in any status')
     .argument('<id>', 'id of the webhook')
     .argument('<delivery>', 'id of the delivery')
     .action(async (id: string, delivery: string, options: WebhookOptions) => {
@@ -210,7 +210,7 @@ async function operate<T>(
     const orgId = await namedOrg(pool, options.org);
     const keyring = openKeyring(keySourceOf(options));
     const means: WebhookContext = { pool, now, keyring, settings: { webhooks: settingsOf(options) } };
-    return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(inWords);
+    return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(throwExplained);
   });
 }
 
@@ -219,20 +219,19 @@ function settingsOf(options: WebhookOptions): WebhookSettings {
   return webhookSettings({ webhookAllow: allow, webhookHttp: http });
 }
 
-/** What the API would refuse, in its words. */
 function checked<T>(schema: Parameters<typeof compile>[0], request: T): T {
   const validate = compile(schema);
   if (!validate(request)) throw new ExplainedError(explainFirst(validate.errors!));
   return request;
 }
 
-function inWords(error: unknown): never {
+function throwExplained(error: unknown): never {
   if (error instanceof ApiError && error.status === 404)
     throw new ExplainedError('the organization has no webhook or delivery with this id', { cause: error });
   return explained(error);
 }
 
-/** Of a command that seals a secret or opens one: it has the keys of the services, or does nothing. */
+/** Refuses to seal or open a secret without the keys of the service. */
 async function checkSeal({ pool, keyring }: WebhookContext, options: WebhookOptions): Promise<void> {
   await checkKeys(pool, keyring(), describeSource(keySourceOf(options)));
 }

@@ -17,7 +17,7 @@ export function workerCommand(): Command {
 
 function listCommand(): Command {
   return tableCommand('list')
-    .description('list workers, what they can hold, what is placed on them and which starts wait for room')
+    .description('list workers: capacity, load and waiting starts')
     .action(async (options: CommonOptions) => {
       const [workers, waiting] = await withDatabase(options, 'worker list', async (pool) => [
         await listWorkers(pool, null),
@@ -48,7 +48,7 @@ interface Waiting {
   waiting_memory_mib: number;
 }
 
-/** The starts that a worker could take: those whose disk is on it, and those that any worker of its runtime can take. */
+/** The starts that a worker could take: their disk is on it, or they have none yet. */
 function waitingFor({ id, runtime }: WorkerRow, all: readonly WaitingTotals[]): Waiting {
   const own = all.filter((each) => each.runtime === runtime && (each.worker_id ?? id) === id);
   const total = (column: 'runs' | 'vcpus' | 'memory_mib') => own.reduce((sum, each) => sum + each[column], 0);
@@ -62,7 +62,7 @@ function waitText({ waiting, waiting_vcpus, waiting_memory_mib }: Waiting): stri
 
 function removeCommand(): Command {
   return databaseCommand('remove')
-    .description('give up a worker that will not come back: what ran there is failed, and its disks are lost')
+    .description('remove a worker that will not return: its running sandboxes fail, and its disks are lost')
     .argument('<id>', 'id of the worker, as "sandkeep worker list" shows it')
     .action(async (id: string, options: CommonOptions) => {
       const unknown = `there is no worker with the id "${id}": see "sandkeep worker list"`;

@@ -162,7 +162,7 @@ describe('a secret is never printable', () => {
     expect(printable('databaseUrl', url)).toBe(shown);
   });
 
-  test('whatever the password', () => {
+  test('with any password', () => {
     const password = fc.stringMatching(/^[!-~]{1,20}$/).map((text) => `S3cret${text}S3cret`);
     fc.assert(
       fc.property(password, (text) => {
