@@ -26,9 +26,10 @@ export class Resources {
 
   private async closeInTime({ name, close }: Resource): Promise<void> {
     const closed = new AbortController();
-    const late = sleep(this.closeTimeoutMs, closed.signal).then(() => {
+    const late = async () => {
+      await sleep(this.closeTimeoutMs, closed.signal);
       if (!closed.signal.aborted) throw new Error(`${name} did not close within ${this.closeTimeoutMs} ms`);
-    });
-    await Promise.race([close(), late]).finally(() => closed.abort());
+    };
+    await Promise.race([close(), late()]).finally(() => closed.abort());
   }
 }
