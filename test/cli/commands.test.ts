@@ -115,7 +115,7 @@ describe('--help', () => {
     const { out } = await run(['key', 'create', '--help']);
     const rows = out.split('\n').filter((row) => /^( {2}(-\w, )?--|\S)/.test(row));
     expect(rows.map((row) => row.trim().split(/ {2,}/)[0])).toEqual([
-      ...['Usage: sandkeep key create [options]', 'make an API key; it is printed once and stored nowhere'],
+      ...['Usage: sandkeep key create [options]', 'create an API key; it is printed once and stored nowhere'],
       ...['Options:', '--org <slug>', '--name <name>', '--scopes <scopes>', '--label <name=value>'],
       ...['--cidr <network>', '--expires <time>', 'Common options:', '--config <file>', '--data-dir <dir>'],
       ...['--database-url <url>', '--event-keys <keys>', '--event-keys-file <file>', '--json', '-h, --help'],

@@ -58,9 +58,7 @@ test('usage --json and --csv print the answers of the API', async () => {
 });
 
 test('usage explains an empty result, and names a wrong argument', async () => {
-  expect((await run([...args, '--since', '2025-01-01', '--until', '2025-02-01'])).out).toBe(
-    'nothing was used\n',
-  );
+  expect((await run([...args, '--since', '2025-01-01', '--until', '2025-02-01'])).out).toBe('no usage\n');
   expectRefused(await run([...args, '--since', 'yesterday']), 'since must be an RFC 3339 date-time');
   expectRefused(await run([...args, '--since', '2026-02-01', '--until', '2026-01-01']), 'must be before');
   expectRefused(await run([...args, '--json', '--csv']), 'choose one');

@@ -347,7 +347,7 @@ describe('sandkeep events export', () => {
   test('replaces a file only with the option for it', async () => {
     const out = join(folder, 'kept.csv');
     writeFileSync(out, 'mine');
-    expectRefused(await run([...args, '--csv', '--out', out]), 'is there already: --force replaces it');
+    expectRefused(await run([...args, '--csv', '--out', out]), 'already exists: --force replaces it');
     expect(readFileSync(out, 'utf8')).toBe('mine');
     expect((await run([...args, '--csv', '--out', out, '--force', '--type', 'volume_created'])).code).toBe(0);
     const rows = parseCsv(readFileSync(out, 'utf8'));
@@ -360,7 +360,7 @@ describe('sandkeep events export', () => {
     const { out, err, code } = await run([...args, '--after-seq', '2', '--type', '!events_exported']);
     expect(code).toBe(0);
     expect(entriesOf(out)[0].seq).toBe(3);
-    expect(err).toMatch(/^\d+ events; the next export goes on with --after-seq \d+\n$/);
+    expect(err).toMatch(/^\d+ events; the next export begins with --after-seq \d+\n$/);
     expectRefused(await run([...args, '--since', 'yesterday']), 'since must be an RFC 3339 date-time');
     expectRefused(await run([...args, '--after-seq', 'x']), '--after-seq must be a whole number');
   });

@@ -419,7 +419,7 @@ describe('sandkeep events verify', () => {
     const { code, err } = await run([...exported, '--data-dir', join(folder, 'empty')]);
     expect({ code, err }).toMatchObject({
       code: 0,
-      err: expect.stringContaining('the event keys of the service are not in'),
+      err: expect.stringContaining('does not have the event keys of the service'),
     });
     expect(existsSync(join(folder, 'empty'))).toBe(false);
     await seal(org);
