@@ -47,7 +47,7 @@ export function watchReader(
 
   const watch = setInterval(() => {
     if (idleMs() >= stallMs || performance.now() - begun >= limitMs) {
-      request.log.info({ idleMs: Math.round(idleMs()) }, 'a reader that took too long was cut off');
+      request.log.info({ idleMs: Math.round(idleMs()) }, 'a slow reader was cut off');
       cutOff();
     }
   }, LOOK_EVERY_MS);

@@ -60,7 +60,7 @@ export function sendEvents(
   stallMs?: number,
 ): FastifyReply {
   const disconnect = () => {
-    reply.log.info('a slow reader was disconnected');
+    reply.log.info('a slow reader was cut off');
     reply.raw.destroy();
   };
   const source = stallMs === undefined ? events : withStallTimeout(events, stallMs, disconnect);

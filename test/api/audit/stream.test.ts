@@ -249,7 +249,7 @@ test('a client that reads nothing is cut off', async () => {
   const closed = new Promise((resolve) => response.once('close', resolve));
   // A client that does not read cannot notice the end of its connection.
   await until(
-    () => Promise.resolve(service.logs.filter((line) => line.includes('took too long')).length),
+    () => Promise.resolve(service.logs.filter((line) => line.includes('a slow reader was cut off')).length),
     (cutOff) => cutOff === 1,
     30_000,
   );
