@@ -218,6 +218,7 @@ test.each([
   ['application/json', 'application/json'],
   ['text/csv', 'text/csv'],
   ['text/csv;charset=utf-8', 'text/csv'],
+  ['text/csv; header=present', 'text/csv'],
   ['text/*', 'text/csv'],
   ['text/csv, */*', 'text/csv'],
   ['*/*, text/csv', 'text/csv'],
