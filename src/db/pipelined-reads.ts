@@ -53,9 +53,8 @@ export interface Reads {
 type Result = pg.QueryResult<pg.QueryResultRow>;
 
 /**
- * Sends statements without waiting for earlier answers, on two connections, for a third less CPU time than a pool takes.
- * Each read waits for earlier ones, so long reads use the pool.
- *
+ * Sends statements without waiting for earlier answers, on two connections, for a third less CPU time than a pool
+ * takes. Each read waits for earlier ones, so long reads use the pool.
  * A change of the organization goes right before the statement. `send` returns rows only after PostgreSQL confirmed the
  * change.
  */

@@ -13,11 +13,9 @@ export type EventTarget = EventSql | WriteBatch;
 
 /**
  * Collects statements without a result and sends them as one, each as a `with` query of it.
- *
  * All of them see the same snapshot, so no statement may need the rows of another. Notifications go last.
- *
- * A batch saves round trips: a create and start under an idempotency key takes 5 of them, and took 20. It saves two thirds of
- * the CPU time in Node and PostgreSQL. `npm run bench -- --only create` prints the current times.
+ * A batch saves round trips: a create and start under an idempotency key takes 5 of them, and took 20. It saves two
+ * thirds of the CPU time in Node and PostgreSQL. `npm run bench -- --only create` prints the current times.
  */
 export class WriteBatch {
   readonly eventMarker: EventMarker | undefined;

@@ -15,14 +15,13 @@ export const KEEP_MS = 24 * 60 * 60 * 1000;
 const ATTEMPTS = 3;
 
 /**
- * Executes a write in one transaction. `work` returns the response, and its statements in `writes` are sent together at the end.
- * `kept`: the part of the response that is stored.
- *
- * Under an idempotency key, the key, the effects and the response commit together. A crash thus neither repeats the write
- * nor loses its response. A refusal is not stored.
- *
- * The key is inserted last. A retry executes the work too, fails at the insert or earlier, and then reads the stored response. The first
- * request, by far the most frequent one, thus needs no lookup. `work` must have no effect outside of the transaction.
+ * Executes a write in one transaction. `work` returns the response, and its statements in `writes` are sent together at
+ * the end. `kept`: the part of the response that is stored.
+ * Under an idempotency key, the key, the effects and the response commit together. A crash thus neither repeats the
+ * write nor loses its response. A refusal is not stored.
+ * The key is inserted last. A retry executes the work too, fails at the insert or earlier, and then reads the stored
+ * response. The first request, by far the most frequent one, thus needs no lookup. `work` must have no effect outside
+ * of the transaction.
  */
 export async function inWrite<T>(
   ctx: Context,

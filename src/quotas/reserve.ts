@@ -30,13 +30,11 @@ interface Demand {
 }
 
 /**
- * Refuses a reservation that exceeds a quota. An accepted one remains valid until the transaction ends, because the transaction holds
- * an advisory lock on the quotas if a limit applies.
- *
- * Close to a limit the lock is exclusive, so that concurrent requests see each other's counts. It is shared while there is room for
- * one more reservation of every transaction that the database can run: their uncommitted counts fit in any case. If the
- * quotas were roomy lately, the shared lock is taken first, which saves one read.
- *
+ * Refuses a reservation that exceeds a quota. An accepted one remains valid until the transaction ends, because the
+ * transaction holds an advisory lock on the quotas if a limit applies.
+ * Close to a limit the lock is exclusive, so that concurrent requests see each other's counts. It is shared while there
+ * is room for one more reservation of every transaction that the database can run: their uncommitted counts fit in any
+ * case. If the quotas were roomy lately, the shared lock is taken first, which saves one read.
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
  */
 export async function reserve(

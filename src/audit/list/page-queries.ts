@@ -61,12 +61,11 @@ export function isShortRead(filter: EventFilter): boolean {
 }
 
 /**
- * A page of events, newest first. A `select` around each value hides it from the planner, which then keeps one generic plan. Planning
- * for each request takes three times as long as the remaining work.
- *
- * The plan must follow an index and stop at a full page, although the planner expects few events of any organization or type. For a
- * parameterised LIMIT the planner assumes 10 % of the rows; the literal outer limit bounds the estimate for large tables. Row values
- * bound the scan of one type: with `=` the planner may scan all events and filter by type.
+ * A page of events, newest first. A `select` around each value hides it from the planner, which then keeps one generic
+ * plan. Planning for each request takes three times as long as the remaining work.
+ * The plan must follow an index and stop at a full page, although the planner expects few events of any organization or
+ * type. For a parameterised LIMIT the planner assumes 10 % of the rows; the literal outer limit bounds the estimate for
+ * large tables. Row values bound the scan of one type: with `=` the planner may scan all events and filter by type.
  */
 function pageStatement({ orgId, filter, before, count, months }: PageRequest): Statement {
   const lead = leadOf(filter);

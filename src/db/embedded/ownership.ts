@@ -26,9 +26,8 @@ const PATIENCE_MS = 15_000;
 
 /**
  * Takes the directory, or returns its owner. `command`: for the errors of other processes.
- *
- * A process publishes its claim before it reads other claims, so of two processes the later one sees the earlier. The names
- * of dead claims are never used again, so anyone may remove them.
+ * A process publishes its claim before it reads other claims, so of two processes the later one sees the earlier. The
+ * names of dead claims are never used again, so anyone may remove them.
  */
 export async function takeOwnership(directory: DataDirectory, command: string): Promise<Ownership | Owner> {
   const deadline = Date.now() + PATIENCE_MS;

@@ -35,9 +35,8 @@ const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
 
 /**
  * Runs PostgreSQL until its standard input, a pipe from this process, ends: a killed service also stops its database.
- *
- * The shell ignores SIGINT in background processes, so PostgreSQL may lose a SIGINT during its start. It ends by the SIGTERM
- * then; later the SIGINT makes the stop fast. A signal interrupts `wait`, hence the loop.
+ * The shell ignores SIGINT in background processes, so PostgreSQL may lose a SIGINT during its start. It ends by the
+ * SIGTERM then; later the SIGINT makes the stop fast. A signal interrupts `wait`, hence the loop.
  */
 const GUARD = `
 exec 3<&0

@@ -26,10 +26,8 @@ export type PlacementResult = { workerId: string } | 'no_room' | 'no_worker';
 
 /**
  * Assigns workers to runs, which arrive in the order of the queue. Pure.
- *
- * A run without room reserves one worker that is large enough, always the same one: later runs cannot use it, so it drains
- * until the run fits. Large runs do not starve, and the other workers stay in use.
- *
+ * A run without room reserves one worker that is large enough, always the same one: later runs cannot use it, so it
+ * drains until the run fits. Large runs do not starve, and the other workers stay in use.
  * A run that fits no live worker, even an empty one, reserves nothing.
  */
 export class Assignment {

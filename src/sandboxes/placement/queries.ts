@@ -11,9 +11,8 @@ import type { WaitingRun } from './assign.js';
 export const STARTING = "own.status || '' = 'starting'";
 
 /**
- * The waiting runs `r` of sandboxes `s` of runtime $1, in order of arrival, under further conditions on `runs` and `own`.
- * The conditions on a sandbox are in its subquery, so that `for update of s` locks no other sandbox.
- *
+ * The waiting runs `r` of sandboxes `s` of runtime $1, in order of arrival, under further conditions on `runs` and
+ * `own`. The conditions on a sandbox are in its subquery, so that `for update of s` locks no other sandbox.
  * Without SEPARATE 500 of thousands of new runs took 3 s.
  */
 const waiting = ({ runs = '', own = '' } = {}) => `from (
