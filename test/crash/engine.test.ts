@@ -19,11 +19,11 @@ import { micros } from './support/engine-journal.js';
 import { Dice } from './support/seeded-random.js';
 
 const BUDGET = readBudget({
-  seconds: 'SANDKEEP_CRASH_ENGINE_SECONDS',
-  count: 'SANDKEEP_CRASH_ENGINE_ROUNDS',
+  seconds: 'SANDKEEP_TEST_CRASH_ENGINE_SECONDS',
+  count: 'SANDKEEP_TEST_CRASH_ENGINE_ROUNDS',
   ...{ defaultSeconds: 15, least: 2, roundMs: 90_000 },
 });
-const SEED = readSeed('SANDKEEP_CRASH_SEED');
+const SEED = readSeed('SANDKEEP_TEST_CRASH_SEED');
 const SETTLES_WITHIN_MS = 60_000;
 const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk'];
 
@@ -57,13 +57,13 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
     async () => {
       const dice = new Dice(SEED);
       const notes: string[] = [];
-      console.log(`crash-engine: SANDKEEP_CRASH_SEED=${SEED}, ${BUDGET.text}`);
+      console.log(`crash-engine: SANDKEEP_TEST_CRASH_SEED=${SEED}, ${BUDGET.text}`);
       let service = await serve();
       const key = service.firstKey!;
       let engineKills = 0;
       let round = 0;
       const history = () =>
-        `SANDKEEP_CRASH_SEED=${SEED} SANDKEEP_CRASH_ENGINE_ROUNDS=${round}\n${notes.join('\n')}`;
+        `SANDKEEP_TEST_CRASH_SEED=${SEED} SANDKEEP_TEST_CRASH_ENGINE_ROUNDS=${round}\n${notes.join('\n')}`;
       while (BUDGET.left(round) > 0) {
         round += 1;
         const client = clientOf(service, key);

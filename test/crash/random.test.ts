@@ -6,11 +6,11 @@ import { Dice } from './support/seeded-random.js';
 import { World } from './support/scenario.js';
 
 const BUDGET = readBudget({
-  seconds: 'SANDKEEP_CRASH_SECONDS',
-  count: 'SANDKEEP_CRASH_ROUNDS',
+  seconds: 'SANDKEEP_TEST_CRASH_SECONDS',
+  count: 'SANDKEEP_TEST_CRASH_ROUNDS',
   ...{ defaultSeconds: 30, least: 3, roundMs: 15_000 },
 });
-const SEED = readSeed('SANDKEEP_CRASH_SEED');
+const SEED = readSeed('SANDKEEP_TEST_CRASH_SEED');
 /** A round compares everything, so a long scenario makes its rounds slow. */
 const ROUNDS_PER_WORLD = 25;
 
@@ -29,7 +29,7 @@ describe('after a random kill at a random time', () => {
   test(
     `the store equals the record of the engine: ${BUDGET.text}`,
     async () => {
-      console.log(`crash-random: SANDKEEP_CRASH_SEED=${SEED}, ${BUDGET.text}`);
+      console.log(`crash-random: SANDKEEP_TEST_CRASH_SEED=${SEED}, ${BUDGET.text}`);
       let done = 0;
       for (let seed = SEED; BUDGET.left(done) > 0; seed += 1) done += await live(seed, done);
       console.log(`crash-random: ${done} rounds`);
@@ -50,7 +50,7 @@ describe('after a random kill at a random time', () => {
       await world.end();
       return round;
     } catch (cause) {
-      const again = `SANDKEEP_CRASH_SEED=${seed} SANDKEEP_CRASH_ROUNDS=${round}`;
+      const again = `SANDKEEP_TEST_CRASH_SEED=${seed} SANDKEEP_TEST_CRASH_ROUNDS=${round}`;
       const { message } = cause as Error;
       const text = `${again}: ${message}\n\n${world.history()}\n\nagain: ${again} npx vitest run test/crash/random.test.ts`;
       throw new Error(text, { cause });

@@ -172,3 +172,7 @@ describe('a secret is never printable', () => {
     );
   });
 });
+
+test('a variable of the tests is no warning', () => {
+  expect(unknownVariables({ SANDKEEP_TEST_DOCKER: 'required', SANDKEEP_TEST: 'x' })).toHaveLength(1);
+});

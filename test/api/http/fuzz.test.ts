@@ -13,11 +13,11 @@ import { startTestService, type TestService } from '../../support/service.js';
 
 /** A round is a request. */
 const BUDGET = readBudget({
-  seconds: 'SANDKEEP_FUZZ_SECONDS',
-  count: 'SANDKEEP_FUZZ_RUNS',
+  seconds: 'SANDKEEP_TEST_FUZZ_SECONDS',
+  count: 'SANDKEEP_TEST_FUZZ_RUNS',
   ...{ defaultSeconds: 10, least: 1_000, roundMs: 200 },
 });
-const SEED = readSeed('SANDKEEP_FUZZ_SEED');
+const SEED = readSeed('SANDKEEP_TEST_FUZZ_SEED');
 const AT_ONCE = 8;
 /** Requests between two readings of the clock. */
 const BATCH = 200;
@@ -108,7 +108,7 @@ test(
         expect(millis, JSON.stringify(requests[index])).toBeLessThan(SLOW_MS);
       }
     };
-    console.log(`fuzz: SANDKEEP_FUZZ_SEED=${SEED}, ${BUDGET.text}`);
+    console.log(`fuzz: SANDKEEP_TEST_FUZZ_SEED=${SEED}, ${BUDGET.text}`);
     let asked = 0;
     for (let seed = SEED; BUDGET.left(asked) > 0; seed += 1) {
       const { ids, keys } = await makeSubject();
@@ -120,7 +120,7 @@ test(
         try {
           await fc.assert(fc.asyncProperty(atOnce, askAll), { numRuns, seed: seed * IN_ONE_ORG + inOrg });
         } catch (cause) {
-          const again = `SANDKEEP_FUZZ_SEED=${seed} SANDKEEP_FUZZ_RUNS=${inOrg} npx vitest run test/api/http/fuzz.test.ts`;
+          const again = `SANDKEEP_TEST_FUZZ_SEED=${seed} SANDKEEP_TEST_FUZZ_RUNS=${inOrg} npx vitest run test/api/http/fuzz.test.ts`;
           throw new Error(`${(cause as Error).message}\n\nagain: ${again}`, { cause });
         }
       }
