@@ -130,9 +130,9 @@ export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort)
 }
 
 /**
- * Leaves the planner only a merge of the label indexes, from the rarest, which stops at a full page. The planner knows no
- * parameters: it probes 80 ms for two labels of 10,000 sandboxes that never meet (merge: 3 ms), hashes 100 ms for two labels
- * of 100,000 (merge: 0.2 ms), and plans 16 labels for 100 ms. `npm run bench -- hints` prints the first two.
+ * Leaves the planner only a merge of the label indexes, which stops at a full page. It knows no parameters: with statistics that
+ * misled it, it took 80 ms to probe for two labels of 10,000 sandboxes that never meet, and 100 ms to hash two of 100,000.
+ * With fresh statistics of 100,000 sandboxes both ways take 2 ms. `npm run bench -- hints` prints them.
  */
 export const MERGE_ONLY = [
   'enable_nestloop = off',

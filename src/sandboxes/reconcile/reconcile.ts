@@ -23,12 +23,12 @@ const BATCH = 200;
 
 const NO_SECRETS: RunSecrets = { registry: null, values: {} };
 
-type SandboxKey = { orgId: string; sandboxId: string };
+type SandboxRef = { orgId: string; sandboxId: string };
 
 /** The results of a pass, written together at its end. */
 interface Seen {
   observations: Observation[];
-  destroyed: SandboxKey[];
+  destroyed: SandboxRef[];
 }
 
 /**
@@ -189,7 +189,7 @@ export class Reconciler {
    * Writes in batches, because transactions are expensive. It splits a failed batch in halves, so that one bad item fails
    * alone. Returns the number of written items.
    */
-  private async write<Item extends SandboxKey>(
+  private async write<Item extends SandboxRef>(
     term: Term,
     items: readonly Item[],
     work: (tx: EventSql, batch: readonly Item[]) => Promise<void>,
@@ -211,7 +211,7 @@ export class Reconciler {
     return written;
   }
 
-  private logFailure(error: unknown, { sandboxId }: SandboxKey): void {
+  private logFailure(error: unknown, { sandboxId }: SandboxRef): void {
     this.ctx.log.error({ err: error, sandboxId }, 'a sandbox could not be reconciled');
   }
 
