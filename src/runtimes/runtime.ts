@@ -62,7 +62,7 @@ export interface Run {
   secrets: RunSecrets;
 }
 
-/** `sandboxes/demands.ts` refuses a request that needs a missing one, and names the field. */
+/** `sandboxes/required-capabilities.ts` refuses a request that needs a missing one, and names the field. */
 export const CAPABILITIES = [
   'disk_size',
   'scripts',

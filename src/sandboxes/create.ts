@@ -10,13 +10,13 @@ import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { sealSecrets } from '../secrets/secrets.js';
-import { admit } from './admit.js';
-import { labelsWithin, refuseMounts } from './label-narrowing.js';
+import { checkRequest } from './check-request.js';
+import { withKeyLabels, refuseMounts } from './key-labels.js';
 import { volumesOf } from './mount-volumes.js';
 import { makeSlug } from './names.js';
 import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
-import { refuseTaken } from './refuse.js';
+import { refuseTaken } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { resolve, secretsOf } from './resolve.js';
 import { presentSandbox, SANDBOX, type SandboxResponse } from './spec/fields.js';
@@ -31,10 +31,10 @@ export async function create(
   asked: CreateSandboxRequest,
   { start }: { start: boolean },
 ): Promise<SandboxResponse> {
-  const labels = labelsWithin(caller, asked.labels);
+  const labels = withKeyLabels(caller, asked.labels);
   const request = { ...asked, ...(labels ? { labels } : {}) };
   refuseMounts(caller, request);
-  admit(request, ctx.runtime);
+  checkRequest(request, ctx.runtime);
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
     try {

@@ -1,6 +1,6 @@
 import { blocksEverything } from '../runtimes/docker/network/compile-policy.js';
 import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
-import { demandsOf } from './demands.js';
+import { requiredCapabilities } from './required-capabilities.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
 import type { MountRequest, SandboxMount } from './spec/mount-schema.js';
 import type { SecretEntry } from './spec/network-schema.js';
@@ -59,7 +59,7 @@ export function resolve(
       securityProfile: request.security_profile ?? 'default',
       networkEnabled: networkEnabled && !(networkPolicy && blocksEverything(networkPolicy)),
       ...{ networkPolicy, hostname, endsWithCommand, idleTimeoutSecs, maxDurationSecs },
-      demands: [...new Set(demandsOf(request).map(({ capability }) => capability))],
+      demands: [...new Set(requiredCapabilities(request).map(({ capability }) => capability))],
     },
     spec: {
       image: image.reference,

@@ -9,7 +9,7 @@ import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { nextRunOf, type NextRun } from './next-run.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
-import { refuseForeign } from './refuse.js';
+import { refuseForeign } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';

@@ -6,7 +6,7 @@ import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
 import { nextRunOf } from './next-run.js';
 import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
-import { refuseForeign, refuseTransition } from './refuse.js';
+import { refuseForeign, refuseTransition } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { queueRun } from './restart.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';

@@ -10,7 +10,7 @@ import type { Instant } from '../lib/instant.js';
 import { setStopReason } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
-import { refuseForeign, refuseTransition } from './refuse.js';
+import { refuseForeign, refuseTransition } from './refusals.js';
 import { presentSandbox, type SandboxResponse, type SandboxRow } from './spec/fields.js';
 import { TRANSITIONS } from './state.js';
 

@@ -9,7 +9,7 @@ import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
-import { labelsWithin } from './label-narrowing.js';
+import { withKeyLabels } from './key-labels.js';
 import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import {
   lockSandbox,
@@ -19,7 +19,7 @@ import {
   type LockedSandbox,
   type SandboxKey,
 } from './queries.js';
-import { refuseTaken } from './refuse.js';
+import { refuseTaken } from './refusals.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 import type { UpdateSandboxRequest } from './spec/schema.js';
 
@@ -36,7 +36,7 @@ export async function update(
   if (request.slug != null && !isSlug(request.slug)) {
     throw new ApiError('invalid_request', SLUG_RULE, { field: 'slug' });
   }
-  const labels = request.labels == null ? undefined : labelsWithin(caller, request.labels);
+  const labels = request.labels == null ? undefined : withKeyLabels(caller, request.labels);
   const badLabel = checkLabels(labels ?? {});
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
   try {

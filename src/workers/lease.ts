@@ -1,7 +1,7 @@
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import type { Runtime } from '../runtimes/runtime.js';
-import { hasEnded, makeHolder } from './process-identity.js';
+import { hasEnded, makeHolderName } from './process-identity.js';
 import { endLease, lockEpoch, readHolder, takeLease, type WorkerIdentity } from './queries.js';
 
 /** Another process may have the lease. The transaction wrote nothing. */
@@ -63,7 +63,7 @@ export class Term {
 export class WorkerLease {
   /** Undefined while another process has the lease. */
   term: Term | undefined;
-  private readonly holder = makeHolder();
+  private readonly holder = makeHolderName();
 
   constructor(private readonly ctx: Pick<Context, 'pool' | 'runtime' | 'settings'>) {}
 

@@ -5,7 +5,7 @@ import { v7 as uuidv7 } from 'uuid';
  * A unique name of a lease holder: machine boot, process-id namespace, process id and start time (proc(5)). Processes of the
  * same machine can tell that the holder has ended, so its lease need not expire. Without /proc they cannot.
  */
-export function makeHolder(): string {
+export function makeHolderName(): string {
   const place = placeOf();
   const started = startTimeOf(process.pid);
   return [uuidv7(), ...(place && started ? [place, process.pid, started] : [])].join('/');

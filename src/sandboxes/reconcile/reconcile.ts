@@ -9,9 +9,9 @@ import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
 import { requestStop, type StopReason } from '../stop.js';
-import { Calls } from './calls.js';
+import { RuntimeCalls } from './runtime-calls.js';
 import { decide } from './decide.js';
-import { IdleClocks } from './idle.js';
+import { IdleClocks } from './idle-clocks.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.js';
 import { recordObservations, type Observation } from './record.js';
 import { markDestroyed } from './record-queries.js';
@@ -36,7 +36,7 @@ interface Seen {
  * memory of earlier passes.
  */
 export class Reconciler {
-  private readonly calls: Calls;
+  private readonly calls: RuntimeCalls;
   /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
   private lastTouch = 0;
@@ -48,7 +48,7 @@ export class Reconciler {
     /** Called when another pass is due: after a call to the runtime or a write. */
     private readonly again: () => void,
   ) {
-    this.calls = new Calls(ctx, again);
+    this.calls = new RuntimeCalls(ctx, again);
   }
 
   async pass(term: Term): Promise<void> {

@@ -8,7 +8,7 @@ import { sleep } from '../../../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
 import { LeaseLostError, WorkerLease } from '../../../src/workers/lease.js';
-import { hasEnded, makeHolder } from '../../../src/workers/process-identity.js';
+import { hasEnded, makeHolderName } from '../../../src/workers/process-identity.js';
 import { readSimulated } from '../../crash/support/engine-journal.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
@@ -295,15 +295,20 @@ describe('two processes on one engine', () => {
 
 describe('the holder of a lease', () => {
   test('counts as ended once its process has ended, and only then', async () => {
-    expect(hasEnded(makeHolder())).toBe(false);
-    expect(makeHolder()).not.toBe(makeHolder());
-    for (const nobody of ['', 'another', '0/0/0', `${makeHolder().split('/').slice(0, 3).join('/')}x/1/1`]) {
+    expect(hasEnded(makeHolderName())).toBe(false);
+    expect(makeHolderName()).not.toBe(makeHolderName());
+    for (const nobody of [
+      '',
+      'another',
+      '0/0/0',
+      `${makeHolderName().split('/').slice(0, 3).join('/')}x/1/1`,
+    ]) {
       expect(hasEnded(nobody)).toBe(false);
     }
     const child = spawn('sleep', ['60']);
     const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8');
     const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
-    const holder = [...makeHolder().split('/').slice(0, -2), child.pid, started].join('/');
+    const holder = [...makeHolderName().split('/').slice(0, -2), child.pid, started].join('/');
     expect(hasEnded(holder)).toBe(false);
     child.kill('SIGKILL');
     await once(child, 'exit');
@@ -315,7 +320,7 @@ describe('the holder of a lease', () => {
     const { pool, runtime } = service.ctx;
     const lease = new WorkerLease(service.ctx);
     await lease.renew();
-    const ended = [...makeHolder().split('/').slice(0, -1), '1'].join('/');
+    const ended = [...makeHolderName().split('/').slice(0, -1), '1'].join('/');
     await pool.query('update workers set holder = $2, epoch = epoch + 1 where id = $1', [
       runtime.engineId,
       ended,

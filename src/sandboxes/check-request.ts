@@ -4,7 +4,7 @@ import { isCidr } from '../lib/cidr.js';
 import { checkLabels } from '../lib/labels.js';
 import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
-import { unmetDemand } from './demands.js';
+import { unmetRequirement } from './required-capabilities.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import type { MountRequest } from './spec/mount-schema.js';
 import { DESTINATION_KEYS, type SecretEntry } from './spec/network-schema.js';
@@ -20,7 +20,7 @@ const RESERVED = '/.sandkeep/';
 const KERNEL = ['/proc/', '/sys/', '/dev/'];
 
 /** Checks the rules between fields and the abilities of the runtime. Throws the first refusal, which names the field. */
-export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
+export function checkRequest(request: CreateSandboxRequest, runtime: Runtime): void {
   checkIdentity(request);
   checkImage(request.image.reference);
   checkResources(request, runtime);
@@ -33,7 +33,7 @@ export function admit(request: CreateSandboxRequest, runtime: Runtime): void {
   for (const [index, entry] of (request.network?.secrets?.entries ?? []).entries()) checkSecret(entry, index);
   checkLifecycle(request);
 
-  const unmet = unmetDemand(request, runtime);
+  const unmet = unmetRequirement(request, runtime);
   if (unmet) {
     refuse(
       unmet.field,

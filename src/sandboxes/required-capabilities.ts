@@ -9,7 +9,7 @@ import type { CreateSandboxRequest } from './spec/schema.js';
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 
-export interface Demand {
+export interface Requirement {
   capability: Capability;
   field: string;
   /** The words after "cannot" in the refusal. */
@@ -19,9 +19,9 @@ export interface Demand {
 }
 
 /** Every capability that a request needs. */
-export function demandsOf(request: CreateSandboxRequest): Demand[] {
+export function requiredCapabilities(request: CreateSandboxRequest): Requirement[] {
   const { resources, runtime, network, lifecycle, registry } = request;
-  const demands: (Demand | false)[] = [
+  const requirements: (Requirement | false)[] = [
     resources?.disk_size_mib != null && {
       capability: 'disk_size',
       field: 'resources.disk_size_mib',
@@ -42,10 +42,10 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
       field: 'init',
       what: 'hand process 1 to a program of the guest',
     },
-    ...(request.rlimits ?? []).flatMap(limitDemands),
-    ...(request.patches ?? []).flatMap(patchDemands),
-    ...(request.mounts ?? []).flatMap(mountDemands),
-    ...networkDemands(network ?? {}),
+    ...(request.rlimits ?? []).flatMap(limitRequirements),
+    ...(request.patches ?? []).flatMap(patchRequirements),
+    ...(request.mounts ?? []).flatMap(mountRequirements),
+    ...networkRequirements(network ?? {}),
     lifecycle?.idle_timeout_secs != null && {
       capability: 'idle_timeout',
       field: 'lifecycle.idle_timeout_secs',
@@ -62,16 +62,16 @@ export function demandsOf(request: CreateSandboxRequest): Demand[] {
       what: 'find stored credentials: there is no store of them, so send them inline',
     },
   ];
-  return demands.filter((demand) => demand !== false);
+  return requirements.filter((requirement) => requirement !== false);
 }
 
 /** A `nice` limit of N permits priorities down to 20 - N, so a limit above 20 permits negative ones. */
 const ORDINARY_NICE = 20;
 
-function limitDemands(
+function limitRequirements(
   { resource, hard }: NonNullable<CreateSandboxRequest['rlimits']>[number],
   index: number,
-): Demand[] {
+): Requirement[] {
   const field = `rlimits[${index}]`;
   if (resource === 'as') return [{ capability: 'rlimit_as', field, what: 'limit the address space' }];
   const above = resource === 'rtprio' ? 0 : resource === 'nice' ? ORDINARY_NICE : Infinity;
@@ -80,19 +80,19 @@ function limitDemands(
   return [{ capability: 'rlimit_priority', field, what }];
 }
 
-export function unmetDemand(request: CreateSandboxRequest, runtime: Runtime): Demand | undefined {
-  return demandsOf(request).find(({ capability }) => !runtime.capabilities.has(capability));
+export function unmetRequirement(request: CreateSandboxRequest, runtime: Runtime): Requirement | undefined {
+  return requiredCapabilities(request).find(({ capability }) => !runtime.capabilities.has(capability));
 }
 
-function networkDemands({
+function networkRequirements({
   enabled = true,
   policy,
   max_connections,
   secrets,
   ports,
   tls,
-}: NetworkRequest): Demand[] {
-  const demands: (Demand | false)[] = [
+}: NetworkRequest): Requirement[] {
+  const requirements: (Requirement | false)[] = [
     max_connections != null && {
       capability: 'connection_limit',
       field: 'network.max_connections',
@@ -118,18 +118,18 @@ function networkDemands({
   ];
   // A policy that allows nothing needs no network.
   if (policy != null && enabled && !blocksEverything(policy)) {
-    demands.push(
+    requirements.push(
       { capability: 'network_policy', field: 'network.policy', what: 'enforce a network policy' },
       ...(policy.rules ?? []).flatMap((rule, index) => [
-        domainDemand(rule, index),
-        guardedDemand(rule, index),
+        domainRequirement(rule, index),
+        guardedRequirement(rule, index),
       ]),
     );
   }
-  return demands.filter((demand) => demand !== false);
+  return requirements.filter((requirement) => requirement !== false);
 }
 
-function domainDemand({ destination }: Rule, index: number): Demand | false {
+function domainRequirement({ destination }: Rule, index: number): Requirement | false {
   if (typeof destination === 'string') return false;
   const kind = (['domain', 'domain_suffix'] as const).find((key) => key in destination);
   return (
@@ -147,42 +147,46 @@ const METADATA = [...GROUPS.metadata.v4, ...GROUPS.metadata.v6];
  * A rule for addresses that the operator blocks has no effect. A rule for more addresses, such as `any`, affects the others.
  * DNS is always open.
  */
-function guardedDemand(rule: Rule, index: number): Demand | false {
+function guardedRequirement(rule: Rule, index: number): Requirement | false {
   const { direction, destination, action } = rule;
   if (action !== 'allow' || direction === 'ingress' || typeof destination === 'string' || isOnlyDns(rule))
     return false;
   const field = `network.policy.rules[${index}].destination`;
-  const demand = (group: GuardedGroup, key: string): Demand => ({
+  const requirement = (group: GuardedGroup, key: string): Requirement => ({
     capability: `network_${group}`,
     field: `${field}.${key}`,
     what: `open ${group === 'host' ? 'the host' : 'metadata services'} to sandboxes`,
     remedy: `the operator opens ${group === 'host' ? 'it' : 'them'} with --docker-allow ${group}`,
   });
-  if ('cidr' in destination) return isSubnetOfAny(destination.cidr, METADATA) && demand('metadata', 'cidr');
+  if ('cidr' in destination)
+    return isSubnetOfAny(destination.cidr, METADATA) && requirement('metadata', 'cidr');
   if (!('group' in destination)) return false;
   const { group } = destination;
-  return (group === 'host' || group === 'metadata') && demand(group, 'group');
+  return (group === 'host' || group === 'metadata') && requirement(group, 'group');
 }
 
 /** The container engine creates these at each start. */
 const ENGINE_FILES = new Set(['/etc/hosts', '/etc/hostname', '/etc/resolv.conf']);
 
-function patchDemands(patch: NonNullable<CreateSandboxRequest['patches']>[number], index: number): Demand[] {
+function patchRequirements(
+  patch: NonNullable<CreateSandboxRequest['patches']>[number],
+  index: number,
+): Requirement[] {
   const field = `patches[${index}]`;
   const path = patch.type === 'symlink' ? patch.link : 'path' in patch ? patch.path : patch.dst;
-  const demands: Demand[] = [];
+  const requirements: Requirement[] = [];
   if (patch.type === 'remove') {
-    demands.push({ capability: 'patch_remove', field, what: 'remove what is in the image' });
+    requirements.push({ capability: 'patch_remove', field, what: 'remove what is in the image' });
   }
   if (ENGINE_FILES.has(path)) {
     const what = `patch ${path}, which it makes itself at each start`;
-    demands.push({ capability: 'patch_engine_files', field, what });
+    requirements.push({ capability: 'patch_engine_files', field, what });
   }
-  return demands;
+  return requirements;
 }
 
 /** Requests beyond the defaults of the mount type. */
-function mountDemands(mount: MountRequest, index: number): Demand[] {
+function mountRequirements(mount: MountRequest, index: number): Requirement[] {
   const field = `mounts[${index}]`;
   switch (mount.type) {
     case 'tmpfs':
@@ -192,28 +196,28 @@ function mountDemands(mount: MountRequest, index: number): Demand[] {
     case 'named':
       return [
         { capability: 'named_volumes', field, what: 'mount a named volume' },
-        ...sharingDemands(mount, field),
+        ...sharingRequirements(mount, field),
       ];
     case 'bind': {
-      const demands: Demand[] = [
+      const requirements: Requirement[] = [
         { capability: 'bind_mounts', field, what: 'mount a folder of the host volume' },
-        ...sharingDemands(mount, field),
+        ...sharingRequirements(mount, field),
       ];
       if (mount.quota_mib != null) {
         const what = 'limit what is written through a mount';
-        demands.push({ capability: 'mount_quota', field: `${field}.quota_mib`, what });
+        requirements.push({ capability: 'mount_quota', field: `${field}.quota_mib`, what });
       }
-      return demands;
+      return requirements;
     }
   }
 }
 
-function sharingDemands(
+function sharingRequirements(
   { options, stat_virtualization, host_permissions }: VolumeMountRequest,
   field: string,
-): Demand[] {
+): Requirement[] {
   const flag = (['noexec', 'nosuid', 'nodev'] as const).find((name) => options?.[name] === true);
-  const demands: (Demand | false)[] = [
+  const requirements: (Requirement | false)[] = [
     flag !== undefined && {
       capability: 'mount_flags',
       field: `${field}.options.${flag}`,
@@ -230,5 +234,5 @@ function sharingDemands(
       what: 'mirror permissions to the host',
     },
   ];
-  return demands.filter((demand) => demand !== false);
+  return requirements.filter((requirement) => requirement !== false);
 }

@@ -23,7 +23,7 @@ interface Call {
 }
 
 /** The calls to the runtime in flight, at most one for a sandbox. */
-export class Calls {
+export class RuntimeCalls {
   private readonly busy = new Map<string, Call>();
 
   constructor(

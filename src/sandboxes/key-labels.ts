@@ -5,7 +5,7 @@ import { ApiError } from '../http/errors.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 
 /** Adds the labels that the key of the caller requires. Throws when a requested label contradicts one. */
-export function labelsWithin(
+export function withKeyLabels(
   { access }: Caller,
   labels: Record<string, string> | undefined,
 ): Record<string, string> | undefined {
