@@ -327,7 +327,7 @@ test.each([
   ['no text', ''],
   ['more than 255 characters', 'x'.repeat(256)],
   ['a control character', 'a\tb'],
-  ['what is not ASCII', 'schl\u00fcssel'],
+  ['characters beyond ASCII', 'schl\u00fcssel'],
 ])('a key of %s is refused by the name of the header', async (_, key) => {
   const before = await eventCount();
   const { status, body } = await send(create('unkeyed'), key);

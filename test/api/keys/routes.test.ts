@@ -94,7 +94,7 @@ test.each<[string, Record<string, unknown>]>([
   ['cidrs[0]', { cidrs: ['0:0:0:0:0:FFFF:7f00:1'] }],
   ['expires_at', { expires_at: 'tomorrow' }],
   ['expires_at', { expires_at: '2020-01-01T00:00:00Z' }],
-])('what makes no sense is refused by %s: %j', async (field, body) => {
+])('an invalid request is refused by %s: %j', async (field, body) => {
   const answer = await client.post('/v1/keys', { name: 'x', scopes: ['org:admin'], ...body });
   expectError(answer, 400, 'invalid_request');
   expect(answer.body.error.details.field).toBe(field);

@@ -199,7 +199,7 @@ describe('the cost of reading audit events', () => {
     ['a long page', () => 'limit=100', 100],
     ['of a type', () => 'event_type=sandbox_started', 20],
     ['of a rare type', () => 'event_type=api_key_created', 20],
-    ['of a type that is not there', () => 'event_type=webhook_deleted', 0],
+    ['of an absent type', () => 'event_type=webhook_deleted', 0],
     [
       'of a type and a time',
       () => `event_type=sandbox_started&${since(90)}&until=${addMillis(until, -60 * 86_400_000)}`,
@@ -212,7 +212,7 @@ describe('the cost of reading audit events', () => {
     ['of an actor', () => 'actor_id=actor-3', 20],
     ['but for a type', () => 'event_type=!sandbox_started', 20],
     ['but for an actor', () => 'actor_id=!actor-3', 20],
-  ])('a page of them, %s, and the one behind it', async (_, query, page, lists = 1) => {
+  ])('is bounded for a page, %s, and its next page', async (_, query, page, lists = 1) => {
     const first = await asked(`/v1/events?${query()}`, { page, lists });
     expect(first.data).toHaveLength(page);
     if (first.next_cursor === null) return;

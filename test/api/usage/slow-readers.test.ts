@@ -176,7 +176,7 @@ describe('a client that disconnects', () => {
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   });
 
-  test('gets 405 for HEAD, which would compute a report for nobody', async () => {
+  test('gets 405 for HEAD, so no report is computed without a reader', async () => {
     for (const report of ['sandbox', 'labels?key=team', 'storage']) {
       const { status, headers } = await fetch(`${service.url}/v1/billing/usage/${report}`, {
         method: 'HEAD',
