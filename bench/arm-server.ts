@@ -1,6 +1,6 @@
 /**
- * The API, as it is or without one of the things that stand before its routes. `node arm-server.js <arm> <database URL>
- * <directory> <organization>` prints its address and serves until it is killed.
+ * The API, complete or without one layer in front of its routes. `node arm-server.js <arm> <database URL> <directory>
+ * <organization>` prints its address and serves until it is killed.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ const address = { url };
 const eventKeys = openEventKeys({ keys: key });
 const activeKeys = new ActiveEventKeys(eventKeys);
 const pool = openPool(address, () => undefined, activeKeys.marker);
-// The owner of the tables is bound by no policy; all else is the same.
+// Policies do not apply to the owner of the tables; everything else is the same.
 const requests = openRequests(address, arm !== 'no policies', () => undefined, activeKeys.marker);
 const ctx: ServiceContext = {
   ...{ pool, reads: pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },

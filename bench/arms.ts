@@ -34,17 +34,17 @@ const REQUESTS: Record<string, (org: Org, index: number) => { path: string; body
   }),
 };
 
-/** Prints what row-level security costs: for one organization, and when each request is of another than the one before. */
+/** Prints the cost of row-level security: for one organization, and when each request is from a different one. */
 export async function organizations(requests: number): Promise<void> {
   await compare('no policies', Object.keys(REQUESTS), [1, ORGS], requests);
 }
 
-/** Prints what it costs to find out who a request is of, and what it may do. */
+/** Prints the cost of authentication and authorization. */
 export async function auth(requests: number): Promise<void> {
   await compare('no authentication', ['get one', 'list 20'], [1], requests);
 }
 
-/** Times the service beside another that lacks one thing, on one database, in turns. */
+/** Times the service beside another that lacks one layer, on one database, in turns. */
 async function compare(arm: string, names: string[], orgCounts: number[], requests: number): Promise<void> {
   const store = await openStore();
   const { pool } = store;
@@ -72,10 +72,7 @@ async function compare(arm: string, names: string[], orgCounts: number[], reques
   }
 }
 
-/**
- * The tenth percentile of both: what else the machine does only adds to a time, and hits one as it hits the other when they take
- * turns.
- */
+/** The tenth percentile of both: other load on the machine only adds to a time, and affects both alike in turns. */
 async function measure(
   bases: readonly [string, string],
   name: string,
@@ -121,7 +118,7 @@ async function load(pool: Pool, index: number): Promise<Org & { id: string }> {
   return { id, key, ids: [] };
 }
 
-/** Many sandboxes like one that was made in the ordinary way. */
+/** Copies a sandbox that the API created. */
 async function multiply(pool: Pool, base: string, org: Org & { id: string }): Promise<void> {
   await ask(base, org, 'create', 0);
   const { rows } = await pool.query<{ id: string }>(

@@ -1,6 +1,6 @@
 /**
- * The least that can send rows of a table as JSON: a cursor, a string for each row, a socket. What the service is measured against.
- * `node bare-server.js <database URL>` prints its address and serves until it is killed.
+ * The baseline of the service: the least code that sends rows of a table as JSON, with a cursor, a string for each
+ * row and a socket. `node bare-server.js <database URL>` prints its address and serves until it is killed.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';

@@ -11,7 +11,7 @@ import { VolumeStore } from '../src/volumes/storage/store.js';
 
 const NEVER = new AbortController().signal;
 
-/** Prints the milliseconds from asking the Docker runtime for a start to its answer, with a network and without. */
+/** Prints the milliseconds of a start with the Docker runtime, with a network and without. */
 export async function dockerStart(socketPath: string, rounds: number): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const runtime = await DockerRuntime.connect(randomUUID(), {
@@ -40,7 +40,7 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
       });
       await timed('first start', networkEnabled, () => runtime.start(run(), NEVER));
       await runtime.stop(sandboxId, 0);
-      // Stops what holds the network, as in the service.
+      // A listing stops the holder of the network, as in the service.
       await runtime.list();
       await timed('start again', networkEnabled, () => runtime.start(run(), NEVER));
       await timed('removal', networkEnabled, () => runtime.destroy(sandboxId));
@@ -58,7 +58,7 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
   console.log(table(['DOCKER', 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
 }
 
-/** A sandbox that does nothing, of an image that is always there. */
+/** A sandbox that does nothing, from an image that is always present. */
 function specOf(image: string, networkEnabled: boolean): RunSpec {
   return {
     ...{ image, pullPolicy: 'never', entrypoint: null, cmd: null, shell: null },

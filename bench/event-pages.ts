@@ -25,7 +25,7 @@ const PAGES: Record<string, [FilterQuery, limit: number]> = {
   'of a type that is not there': [{ event_type: ['nothing'] }, 20],
 };
 
-/** Prints what pages of events take in a small store, and in one whose history goes back for years. */
+/** Prints the time of pages of events in a small store, and in one with years of history. */
 export async function eventPages(events: number): Promise<void> {
   const [small, large] = [await makeStore(0), await makeStore(events)];
   const arms: Record<string, Read> = {
@@ -36,7 +36,7 @@ export async function eventPages(events: number): Promise<void> {
   const rows: string[][] = [];
   for (const [page, [query, limit]] of Object.entries(PAGES)) {
     const times: Record<string, number[]> = { small: [], large: [], plain: [] };
-    // In turns, so that what else the machine does falls on all of them.
+    // In turns, so that other load on the machine slows all of them.
     for (let round = 0; round < ASKED; round += 1) {
       for (const [arm, read] of Object.entries(arms)) {
         const begun = performance.now();
@@ -64,10 +64,10 @@ export async function eventPages(events: number): Promise<void> {
   for (const store of [small, large]) await store.close();
 }
 
-/** Not over pipelined connections: those serve requests. */
+/** Pipelined connections serve requests only. */
 const sourcesOf = ({ pool }: { pool: Pool }) => ({ pool, reads: pool, now });
 
-/** A database with the events of a day, and so many before them over 124 months. */
+/** A database with the events of a day, after this many events over 124 months. */
 async function makeStore(history: number) {
   const store = await openStore();
   const { pool } = store;
@@ -89,7 +89,7 @@ async function makeStore(history: number) {
     );
   if (history > 0) await load(history, monthsBefore(thisMonth, MONTHS - 1), thisMonth);
   await load(RECENT, addMillis(now(), -DAY_MS), now());
-  // As if it was sealed: what leaves the queue is noted.
+  // Marks the events as sealed.
   await loader.query('delete from unsealed_events');
   await loader.query('vacuum analyze');
   await loader.end();
@@ -98,7 +98,7 @@ async function makeStore(history: number) {
 
 type Read = (filter: EventFilter, limit: number) => Promise<unknown>;
 
-/** The obvious statement, which is planned for every month that there is. */
+/** The obvious statement, which is planned for every month. */
 async function plainPage(pool: Pool, orgId: string, filter: EventFilter, limit: number): Promise<void> {
   const where = addFilter(
     new Conditions().add((p) => `org_id = ${p(orgId)}`),

@@ -24,14 +24,11 @@ import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { openStore } from './store.js';
 
-/** Each is the same creates, with another way to keep events. */
+/** The same creates with different ways to keep events. */
 const ARMS = ['no log', 'as it is', 'linked at once'] as const;
 type Arm = (typeof ARMS)[number];
 
-/**
- * What the obvious way would be: every writer takes the end of its organization's chain and holds it until it commits, so that
- * the next one waits.
- */
+/** The obvious way: a writer locks the end of its organization's chain until its commit, so that the next writer waits. */
 const LINK_AT_ONCE = `
   create function link_at_once() returns trigger language plpgsql as $$
   begin
@@ -47,7 +44,7 @@ const LINK_AT_ONCE = `
   create trigger link_at_once after insert on events for each row execute function link_at_once();
   alter table events disable trigger link_at_once`;
 
-/** Prints what the log costs those who write at once into one organization, in turns with and without it. */
+/** Prints the cost of the log for concurrent writers of one organization, in turns with and without it. */
 export async function events(writers: number, creates: number, rounds: number): Promise<void> {
   const store = await openStore();
   const { pool, directory } = store;

@@ -13,7 +13,7 @@ import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 
 const TARGET_MS = 3_000;
 
-/** Prints the milliseconds from starting the program to its first answered request. Fails when a request does. */
+/** Prints the milliseconds from starting the program to its first answered request. Throws when a request fails. */
 export async function firstStart(rounds: number): Promise<void> {
   const first: number[] = [];
   const again: number[] = [];
@@ -42,7 +42,7 @@ export async function firstStart(rounds: number): Promise<void> {
   console.log(table(['FROM COMMAND TO FIRST ANSWER', 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
 }
 
-/** What no start on an empty directory can do without: the machine's speed at this very moment, and the floor. */
+/** The floor for a start on an empty directory, which also shows the present speed of the machine. */
 async function initdbAlone(): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const directory = openDataDirectory(folder);

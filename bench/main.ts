@@ -17,30 +17,38 @@ import { usage } from './usage.js';
 
 await new Command('bench')
   .description(
-    'measures the service; every number in docs/performance.md comes from here. Without a command: every read and the writes, beside the least that can answer them, in a store with much in it',
+    'measures the service, for every number in docs/performance.md. Without a command: every read and the writes in a large store, beside minimal servers',
   )
-  // What stands behind a command is the command's.
+  // Options after a command belong to that command.
   .enablePositionalOptions()
   .option(
     '--scale <n>',
-    'of the data set: 1 has 100,000 sandboxes, 1,000,000 runs and 10,000,000 events',
+    'size of the data set: 1 has 100,000 sandboxes, 1,000,000 runs and 10,000,000 events',
     positive,
     1,
   )
-  .option('--rounds <n>', 'how often each is measured', count, 5)
-  .option('--seconds <n>', 'how long each time', positive, 1)
-  .option('--connections <n,n>', 'how many clients at once, one measurement each', counts, [1, 32])
-  .option('--only <names>', 'only measures with one of these, separated by commas, in their names', words, [])
-  .option('--store <dir>', 'keeps what is loaded in this directory, and uses what it has from before')
-  .option('--profile <dir>', "writes a profile of the service's CPU time (for Chrome's DevTools) there")
+  .option('--rounds <n>', 'rounds of each measure', count, 5)
+  .option('--seconds <n>', 'seconds of each measure in a round', positive, 1)
+  .option('--connections <n,n>', 'numbers of concurrent clients, measured in sequence', counts, [1, 32])
+  .option(
+    '--only <names>',
+    'only measures whose names contain one of these words, separated by commas',
+    words,
+    [],
+  )
+  .option('--store <dir>', 'keeps the loaded data in this directory, and reuses it')
+  .option(
+    '--profile <dir>',
+    "writes a profile of the service's CPU time (for Chrome's DevTools) to this directory",
+  )
   .option(
     '--soak <minutes>',
-    'in place of the table: the memory of each minute, under all reads and writes',
+    'replaces the table: the memory of each minute under all reads and writes',
     positive,
   )
   .option(
     '--processes <n,n>',
-    'in place of the table: so many processes of the service on one database',
+    'replaces the table: this many processes of the service on one database',
     counts,
   )
   .action((options: SpeedOptions & { soak?: number; processes?: number[] }) => {
@@ -51,35 +59,35 @@ await new Command('bench')
   .addCommand(
     new Command('first-start')
       .description('from starting the program to the first answered request, on an empty directory and again')
-      .option('--rounds <n>', 'how often', count, 5)
+      .option('--rounds <n>', 'number of rounds', count, 5)
       .action(({ rounds }: { rounds: number }) => firstStart(rounds)),
   )
   .addCommand(
     new Command('usage')
       .description('a month of usage: summed over runs, by our route, and by a bare server that has the rows')
       .option('--runs <n,n>', 'sizes of the history', sizes, [1_000, 10_000, 100_000, 1_000_000])
-      .option('--rounds <n>', 'how often', count, 7)
-      .option('--year <sandboxes>', 'also a year of so many sandboxes; 0: not', natural, 0)
+      .option('--rounds <n>', 'number of rounds', count, 7)
+      .option('--year <sandboxes>', 'also a year of this many sandboxes; 0: none', natural, 0)
       .action(({ runs, rounds, year }: { runs: number[]; rounds: number; year: number }) =>
         usage(runs, rounds, year),
       ),
   )
   .addCommand(
     new Command('events')
-      .description('concurrent creates with the event log, without it, and with a chain that writers hold')
-      .option('--writers <n>', 'at once', count, 16)
+      .description('concurrent creates with the event log, without it, and with a chain that writers lock')
+      .option('--writers <n>', 'concurrent ones', count, 16)
       .option('--creates <n>', 'in each round', count, 1_000)
-      .option('--rounds <n>', 'how often', count, 5)
+      .option('--rounds <n>', 'number of rounds', count, 5)
       .action(({ writers, creates, rounds }: { writers: number; creates: number; rounds: number }) =>
         events(writers, creates, rounds),
       ),
   )
   .addCommand(
     new Command('pgbench')
-      .description('what the database alone can do: pgbench with the statements of one create')
+      .description('the database alone: pgbench with the statements of one create')
       .option('--program <path>', 'pgbench, of version 13 or later', 'pgbench')
-      .option('--clients <n>', 'at once', count, 16)
-      .option('--seconds <n>', 'how long', count, 10)
+      .option('--clients <n>', 'concurrent ones', count, 16)
+      .option('--seconds <n>', 'duration in seconds', count, 10)
       .action((options: PgbenchOptions) => pgbench(options)),
   )
   .addCommand(
@@ -112,7 +120,7 @@ await new Command('bench')
   .addCommand(
     new Command('docker-start')
       .description('starts on the Docker engine, with a network and without, side by side')
-      .option('--rounds <n>', 'how often', count, 20)
+      .option('--rounds <n>', 'number of rounds', count, 20)
       .option(
         `${flagOf('dockerSocket')} <path>`,
         OPTIONS.dockerSocket.description,
@@ -146,12 +154,12 @@ function count(text: string): number {
   return value;
 }
 
-/** At least one. */
+/** At least one count. */
 function counts(text: string): number[] {
   return text.split(',').map(count);
 }
 
-/** None is as good as some. */
+/** The list may be empty. */
 function sizes(text: string): number[] {
   return text === '' ? [] : counts(text);
 }

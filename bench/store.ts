@@ -8,9 +8,9 @@ import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { openPool, type Address, type PgPool } from '../src/db/pool.js';
 
-/** A database of its own for one measurement, with the schema of this release, and what is started on it. */
+/** A new database for one measurement, with the schema of this release, and the programs on it. */
 export interface Store {
-  /** Goes with the store. */
+  /** Removed with the store. */
   directory: string;
   address: Address;
   /** The same as `address`, for a command line. */
@@ -18,7 +18,7 @@ export interface Store {
   pool: PgPool;
   /** Starts a Node program that prints a line of JSON with its `address` when it serves. */
   start(args: readonly string[]): Promise<{ child: ChildProcess; url: string }>;
-  /** Kills what was started, and removes everything. */
+  /** Kills the programs, and removes everything. */
   close(): Promise<void>;
 }
 

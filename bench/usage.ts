@@ -15,7 +15,7 @@ import { openStore } from './store.js';
 
 const MONTH = { since: '2025-10-01', until: '2025-11-01' };
 const YEAR = { since: '2025-01-01', until: '2026-01-01' };
-/** More than this are spread over the months before: what is asked for stays one month. */
+/** Further runs are in earlier months, and the report stays one month. */
 const MOST_IN_MONTH = 100_000;
 const MOST_SANDBOXES = 20_000;
 
@@ -32,7 +32,7 @@ interface Server {
   headers: Record<string, string>;
 }
 
-/** Prints how long a month of usage takes three ways, one after the other in each round, and what the service needs for it. */
+/** Prints the time of a month of usage in three ways, in sequence in each round, and the memory of the service. */
 export async function usage(sizes: readonly number[], rounds: number, yearOf: number): Promise<void> {
   console.log(`Node ${process.versions.node}, ${rounds} rounds, medians; a month of one organization\n`);
   const rows: string[][] = [];
@@ -103,10 +103,10 @@ async function month(subject: Subject, runs: number, rounds: number): Promise<st
   ];
 }
 
-/** Sandboxes that ran all the year: the most rows there can be. */
+/** Sandboxes that ran throughout the year: the largest possible number of rows. */
 async function year({ pool, orgId, service }: Subject, sandboxes: number): Promise<string[]> {
   await loadSandboxes(pool, orgId, sandboxes);
-  // A tenth at a time: one statement for all of it would put millions of rows in order at once.
+  // A tenth at a time: one statement would sort millions of rows at once.
   await unhurried(pool, async (sql) => {
     for (let part = 0; part < 10; part += 1) {
       await sql.query(
@@ -164,7 +164,7 @@ async function loadSandboxes(pool: Pool, orgId: string, count: number): Promise<
   );
 }
 
-/** Runs of up to six hours at any time of the months, the last `inMonth` of them in the one that is asked for. */
+/** Runs of up to six hours at random times of the months, the last `inMonth` of them in the reported month. */
 async function loadRuns(pool: Pool, orgId: string, runs: number, inMonth: number): Promise<void> {
   const sandboxes = Math.max(25, Math.min(MOST_SANDBOXES, Math.ceil(inMonth / 40)));
   await loadSandboxes(pool, orgId, sandboxes);
@@ -187,7 +187,7 @@ async function loadRuns(pool: Pool, orgId: string, runs: number, inMonth: number
   await pool.query('analyze');
 }
 
-/** The rows of the month in a table of their own, for the bare server. */
+/** Stores the rows of the month in a table for the bare server. */
 async function holdRows(pool: Pool, orgId: string): Promise<void> {
   await pool.query('drop table if exists bare_rows');
   await pool.query(
@@ -211,7 +211,7 @@ interface Reading {
   text: () => string;
 }
 
-/** Reads an answer to its last byte. `take`: gets each chunk in place of its being kept. */
+/** Reads an answer to its last byte. `take` gets each chunk; default: they are kept. */
 async function read(
   { url, headers }: Server,
   range: Record<string, string>,
@@ -244,7 +244,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - begun;
 }
 
-/** Begins to measure the peak of a process anew; returns the MiB it has now. */
+/** Resets the peak memory of a process; returns its present MiB. */
 function resetPeak(pid: number): number {
   writeFileSync(`/proc/${pid}/clear_refs`, '5');
   return memory(pid, 'VmRSS');

@@ -1,4 +1,4 @@
-/** The service, or what stands in for it, for an organization. */
+/** The address of the service or of a floor, and the key of an organization. */
 export interface Api {
   host: string;
   port: number;
@@ -6,7 +6,7 @@ export interface Api {
   orgId?: string;
 }
 
-/** The text of an answer. Throws when it is no success. */
+/** The text of an answer. Throws unless it is a success. */
 export async function ask(
   { host, port, key }: Api,
   path: string,

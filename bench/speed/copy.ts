@@ -7,7 +7,7 @@ export type Cell = string | number | boolean | Buffer | null;
 
 const CHUNK = 256 * 1024;
 
-/** Writes rows into a table by COPY, as fast as they are taken. */
+/** Writes rows into a table by COPY, with back-pressure. */
 export class RowWriter {
   private readonly stream;
   private readonly ended: Promise<void>;
@@ -17,16 +17,19 @@ export class RowWriter {
   constructor(client: Client, into: string) {
     this.stream = client.query(copyFrom(`copy ${into} from stdin`));
     this.ended = finished(this.stream);
-    // Told by `end`, or when a chunk is written.
+    // `end`, or the next write of a chunk, reports the error.
     this.ended.catch(() => undefined);
   }
 
-  /** Something to wait for when there is: one promise for each of ten million rows would take a second of each ten. */
+  /**
+   * Returns a promise only when the caller must wait: a promise for each of ten million rows would take a tenth of
+   * the time.
+   */
   add(row: readonly Cell[]): Promise<void> | undefined {
     return this.addText(`${row.map(toText).join('\t')}\n`);
   }
 
-  /** A row, or several, in the form that COPY takes. */
+  /** Adds rows in the text format of COPY. */
   addText(rows: string): Promise<void> | undefined {
     this.chunk += rows;
     return this.chunk.length < CHUNK ? undefined : this.flush();

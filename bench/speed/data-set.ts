@@ -1,16 +1,16 @@
 import type { CreateSandboxRequest } from '../../src/sandboxes/spec/schema.js';
 
-/** How much there is to be loaded. Every sandbox has ten runs. */
+/** The size of a data set. Every sandbox has ten runs. */
 export interface DataSet {
-  /** Of the first organization, which is measured. */
+  /** The counts of the first organization, which is measured. */
   sandboxes: number;
   events: number;
-  /** The others, with a hundredth of the sandboxes and a thousandth of the events each. */
+  /** The number of other organizations, with a hundredth of the sandboxes and a thousandth of the events each. */
   others: number;
 }
 
 export const RUNS_EACH = 10;
-/** Below this a page would not be full. */
+/** A smaller store would not fill a page. */
 const FEWEST_SANDBOXES = 200;
 const FEWEST_EVENTS = 5_000;
 
@@ -23,7 +23,7 @@ export function dataSetOf(scale: number): DataSet {
   };
 }
 
-/** What the others are compared with, to see whether a request takes longer where there is more. */
+/** The small store shows whether a request takes longer in a large one. */
 export const SMALL: DataSet = { sandboxes: 1_000, events: 1_000, others: 0 };
 
 export function smaller({ sandboxes, events }: DataSet): DataSet {
@@ -34,18 +34,18 @@ export function smaller({ sandboxes, events }: DataSet): DataSet {
   };
 }
 
-/** Labels that a list is asked for by, and what share of the sandboxes has them. */
+/** The labels of list filters, and the share of sandboxes with them. */
 export const LABELS = {
   /** Half. */
   common: { env: 'prod' },
-  /** Twelve, however many there are. */
+  /** Twelve, in a store of any size. */
   rare: { pilot: 'yes' },
-  /** A tenth has one, a tenth the other, none has both. */
+  /** A tenth has the first, a tenth the second, none has both. */
   apart: { gpu: 'a100', zone: 'eu-north-1' },
 } as const;
 const RARE = 12;
 
-/** Of the sandbox at `index`, the newest being the first, of so many. */
+/** The labels of the sandbox at `index` out of `count`, the newest first. */
 export function labelsOf(index: number, count: number): Record<string, string> {
   return {
     team: `team-${index % 20}`,
@@ -58,7 +58,7 @@ export function labelsOf(index: number, count: number): Record<string, string> {
   };
 }
 
-/** A request such as a platform for agents makes: it is resolved to a specification of three kilobytes. */
+/** A request in the style of a platform for agents: its resolved specification has three kilobytes. */
 export function requestOf(name: string, labels: Record<string, string>): CreateSandboxRequest {
   return {
     name,

@@ -6,7 +6,7 @@ import { leafOf, type EventContent } from '../../src/audit/events/hash-chain.js'
 import type { EventActor } from '../../src/audit/events/schema.js';
 import type { LoadedSandbox } from './load-sandboxes.js';
 
-/** What happens to a sandbox again and again. */
+/** The recurring events of a sandbox. */
 const LIFE = [
   ['sandbox_created', { previous_status: null, status: 'created', reason: 'requested' }],
   ['sandbox_start_requested', { previous_status: 'created', status: 'starting', reason: 'requested' }],
@@ -16,7 +16,7 @@ const LIFE = [
 ] as const satisfies readonly (readonly [EventType, Record<string, unknown>])[];
 export const LIFE_LENGTH = LIFE.length;
 
-/** What is different in each event: its own id and time, and the sandbox with its run. */
+/** The parts that differ between events: the id and time of the event, and the sandbox with its run. */
 const HOLES = ['id', 'at', 'name', 'run', 'sandbox'] as const;
 type Hole = (typeof HOLES)[number];
 const holeOf = (hole: Hole) => `<${hole}>`;
@@ -25,13 +25,13 @@ export interface EventText {
   type: EventType;
   category: string;
   leaf: Buffer;
-  /** Columns of `events` as COPY takes them, from the category to the resource. */
+  /** Columns of `events` in the format of COPY, from the category to the resource. */
   columns: string;
 }
 
 /**
- * Events of an organization as text, put together from that of one of each type: making ten million objects, and canonical JSON of
- * each, took most of the time of loading them.
+ * The text of an organization's events, from a template for each type. Objects and canonical JSON for ten million
+ * events took most of the loading time.
  */
 export function eventTexts(
   orgId: string,
@@ -76,7 +76,7 @@ export function eventTexts(
   };
 }
 
-/** Puts values where the holes are. None of them has a character that JSON or COPY writes in another way. */
+/** Fills in the parts. Their values need no escapes in JSON or COPY. */
 function filler(text: string): (values: Record<Hole, string>) => string {
   const parts = text.split(new RegExp(`<(${HOLES.join('|')})>`));
   return (values) => {

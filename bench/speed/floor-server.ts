@@ -1,6 +1,6 @@
 /**
- * The least that can answer: `node floor-server.js <plan file>` prints its address and serves until it is stopped. Either the
- * answers are bytes in memory, or a prepared statement gives the text of each.
+ * The least code that answers: `node floor-server.js <plan file>` prints its address and serves until it is stopped.
+ * The answers are bytes in memory, or the text that a prepared statement returns.
  */
 import { readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
@@ -20,8 +20,8 @@ function fromMemory({ bodies }: Bodies) {
 }
 
 /**
- * Two connections, each with as many statements under way as there are requests: a third less CPU time here than a pool. The items
- * of a page are rows and are put together here: PostgreSQL takes almost twice the time when it does that.
+ * Two connections with pipelined statements take a third less CPU time here than a pool. The items of a page are
+ * rows, joined here: PostgreSQL takes almost twice the time to join them.
  */
 async function fromDatabase({ url, queries }: Queries) {
   const options = '-c jit=off -c timezone=UTC';

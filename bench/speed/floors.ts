@@ -11,23 +11,23 @@ import { startServer, type Server } from './processes.js';
 import type { Opened, Side } from './sides.js';
 import type { Store } from './store.js';
 
-/** What floor A answers to each path. */
+/** The answers of floor A, by path. */
 export interface Bodies {
   bodies: Record<string, string>;
 }
 
-/** What floor B asks the database at `url` for to answer each path. */
+/** The statements of floor B on the database at `url`, by path. */
 export interface Queries {
   url: string;
   queries: Record<string, { name: string; text: string; values: unknown[]; page: boolean }>;
 }
 
-/** Of the newest events, as many as no page gets to the end of. */
+/** More of the newest events than any page reads. */
 const EVENTS = 5_000;
 
 /**
- * The tables of floor B hold the text of each item as the service gives it, the columns that it is found by, and nothing else.
- * They are of one organization and have no policies.
+ * The tables of floor B hold the text of each item in the form of the service, and the columns of its filters. They
+ * hold one organization and have no policies.
  */
 const TABLES = `
   create schema bench;
@@ -87,14 +87,14 @@ export async function startFloors(opened: Opened, { store, api, subject }: Side)
   };
   const [a, b] = [await start('a'), await start('b')];
   const floor = { host: b.host, port: b.port, key: '' };
-  // A store that was measured before may have changed since.
+  // A store that was measured earlier may have changed since.
   if ((await differing(api, subject, floor)) !== undefined) await fill(store, api, subject);
   const name = await differing(api, subject, floor);
   if (name !== undefined) throw new Error(`floor B gives something else than the service for "${name}"`);
   return { a, b };
 }
 
-/** The measure for which floor B does not give the items that the service gives. */
+/** The measure for which floor B returns other items than the service. */
 async function differing(api: Api, subject: Subject, floor: Api): Promise<string | undefined> {
   for (const { name, paths } of MEASURES) {
     const path = paths(subject)[0]!;
@@ -107,7 +107,7 @@ async function differing(api: Api, subject: Subject, floor: Api): Promise<string
   return undefined;
 }
 
-/** From what the service answers, page by page. */
+/** Fills the tables from the answers of the service, page by page. */
 async function fill(store: Store, api: Api, { until }: Subject): Promise<void> {
   const client = await connectAlone(store.address);
   await client.query('set statement_timeout = 0');
@@ -145,7 +145,7 @@ async function fill(store: Store, api: Api, { until }: Subject): Promise<void> {
   }
 }
 
-/** What is read of sandboxes, and of events. */
+/** The fields of sandboxes and events that are read. */
 interface Item {
   id: string;
   created_at: string;

@@ -14,9 +14,9 @@ export interface Job {
   targets: { host: string; port: number }[];
   connections: number;
   millis: number;
-  /** Asked for in turn. */
+  /** Sent in rotation. */
   requests: Request[];
-  /** Each only once: it ends with the last. */
+  /** Sends each request only once, and ends with the last. */
   once: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface JobResult {
   p99: number;
 }
 
-/** The load generator: a process of its own, so that it takes nothing from the event loop of anybody else. */
+/** The load generator: a separate process, so that it takes no time from another event loop. */
 export class Generator {
   private constructor(private readonly child: ChildProcess) {}
 
@@ -37,7 +37,7 @@ export class Generator {
     return new Generator(fork(fileURLToPath(new URL('generator.js', import.meta.url))));
   }
 
-  /** Throws when a request is not answered with success. */
+  /** Throws unless every request succeeds. */
   async run(job: Job): Promise<JobResult> {
     const given = new AbortController();
     const answered = once(this.child, 'message', given) as Promise<[JobResult | { error: string }]>;

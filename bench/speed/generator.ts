@@ -1,4 +1,4 @@
-/** The load generator, a process of its own. Gets jobs from its parent, one at a time, and answers with their results. */
+/** The load generator, a separate process. It gets jobs from its parent, one at a time, and answers with their results. */
 import { Connection } from './connection.js';
 import type { Job, JobResult } from './generate.js';
 
@@ -9,7 +9,7 @@ process.on('message', (job: Job) => {
   );
 });
 
-/** Makes names and keys that were never used. */
+/** Makes unused names and keys. */
 let unique = Date.now() * 1_000;
 
 async function run({ targets, connections, millis, requests, once }: Job): Promise<JobResult> {
@@ -49,7 +49,7 @@ async function run({ targets, connections, millis, requests, once }: Job): Promi
   return { count: latencies.length, millis: took, p50: at(0.5), p90: at(0.9), p99: at(0.99) };
 }
 
-/** `{unique}` in the headers and the body of a request is another number each time it is sent. */
+/** Each request replaces `{unique}` in its headers and its body by a new number. */
 function toText({ method, path, headers, body }: Job['requests'][number]): () => Buffer | string {
   const write = (content: string) => {
     const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(content)) };
@@ -62,7 +62,7 @@ function toText({ method, path, headers, body }: Job['requests'][number]): () =>
     const ready = Buffer.from(write(body ?? ''));
     return () => ready;
   }
-  // As long as what takes its place, so that the length stays.
+  // The placeholder has the length of the number, so the length of the body stays the same.
   const template = write((body ?? '').replaceAll('{unique}', '0'.repeat(String(unique).length)));
   const head = template.slice(0, template.indexOf('\r\n\r\n') + 4);
   return () => {

@@ -1,8 +1,8 @@
 import type { Client } from 'pg';
 
 /**
- * Fills a table without its indexes, but for those that keep what is unique, and makes them again when it is full: an index in which
- * rows belong anywhere is far cheaper made at once than row by row.
+ * Fills a table without its indexes, except unique ones, and creates them again afterwards. Random insertions into an
+ * index cost far more than building it at once.
  */
 export async function withoutIndexes(
   client: Client,
@@ -10,7 +10,8 @@ export async function withoutIndexes(
   work: () => Promise<void>,
 ): Promise<void> {
   const { rows: indexes } = await client.query<{ name: string; made: string }>(
-    // "only" is how one of a table with partitions is shown: that on the partitions is made by itself.
+    // The index of a partitioned table is shown with "only". Creating it without "only" creates those of the
+    // partitions, too.
     `select indexrelid::regclass::text as name, replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') as made
      from pg_index where indrelid = $1::regclass and not indisunique`,
     [table],

@@ -10,7 +10,7 @@ import { HISTORY_MS, type LoadedSandbox } from './load-sandboxes.js';
 
 const TOLD_EVERY = 1_000;
 const ENTRIES_PER_CHECKPOINT = 1_000;
-/** Few events are of a shorter time, so that a page of a month is full: one each half an hour. */
+/** Rare events are half an hour apart, so that a page of a month is full. */
 const RAREST_MS = 1_800_000;
 
 interface Org {
@@ -18,7 +18,7 @@ interface Org {
   keyId: string;
 }
 
-/** The months of the history, each with its partition. */
+/** Creates the partition of each month of the history. */
 export async function makeMonths(client: Client, until: number): Promise<void> {
   const end = at(until);
   for (let month = startOfMonth(at(until - HISTORY_MS)); month <= end; month = monthAfter(month)) {
@@ -27,8 +27,8 @@ export async function makeMonths(client: Client, until: number): Promise<void> {
 }
 
 /**
- * Events evenly over the time of the history, as they are when they are sealed: the queue for that is passed by, and the log is
- * linked, marked and signed here in the same way (`verify` finds nothing wrong with it).
+ * Loads sealed events, evenly over the history. They bypass the queue, and the log is linked, marked and signed as
+ * the sealer does it: `verify` finds no fault.
  */
 export async function loadEvents(
   [events, log]: readonly [Client, Client],
@@ -42,7 +42,7 @@ export async function loadEvents(
   const checkpoints: Cell[][] = [];
   let link = genesisLink(org.id);
   let end: readonly Cell[] = [];
-  // No triggers: the queue is passed by, and these organizations are there.
+  // Without triggers: the queue is bypassed, and the organizations exist.
   for (const client of [events, log]) await client.query("set session_replication_role = 'replica'");
   const written = new RowWriter(
     events,
@@ -93,13 +93,13 @@ export async function loadEvents(
   for (const client of [events, log]) await client.query('reset session_replication_role');
 }
 
-/** One of those that were there at that time; the newest are the first. */
+/** A sandbox that existed at that time; the newest are the first. */
 function sandboxOf(sandboxes: readonly LoadedSandbox[], index: number, count: number): LoadedSandbox {
   const age = Math.floor((index / count) * sandboxes.length);
   return sandboxes[sandboxes.length - 1 - ((Math.floor(index / LIFE_LENGTH) * 7_919) % (age + 1))]!;
 }
 
-/** UUIDs of version 7 at rising times: the time, a number that counts on, and what is the same in all that this makes. */
+/** UUIDs of version 7 at rising times: the time, a counter, and a constant. */
 function eventIds(): (millis: number) => string {
   const rest = uuidv7().slice(23);
   let count = 0;

@@ -6,11 +6,11 @@ import { encodeSpec, SPEC_FORMAT } from '../../src/sandboxes/spec/text.js';
 import { copyRows, type Cell } from './copy.js';
 import { labelsOf, requestOf, RUNS_EACH } from './data-set.js';
 
-/** How far back the history goes, in milliseconds. */
+/** The length of the history, in milliseconds. */
 export const HISTORY_MS = 365 * 86_400_000;
 const LONGEST_RUN_MS = 2 * 3_600_000;
 const NO_VOLUMES = { named: new Map<string, string>(), host: undefined };
-/** Sandboxes of one COPY, and of the transition tables of the triggers. */
+/** Sandboxes in one COPY, and so in the transition tables of the triggers. */
 const BATCH = 5_000;
 
 export interface LoadedSandbox {
@@ -22,8 +22,8 @@ export interface LoadedSandbox {
 }
 
 /**
- * Sandboxes at rest, as the service keeps them, made evenly over the time of the history until `until` (milliseconds); the newest
- * is the first. The triggers do what they do for the service.
+ * Loads stopped sandboxes, evenly over the history until `until` (milliseconds); the newest is the first. The
+ * triggers run as in the service.
  */
 export async function loadSandboxes(
   client: Client,
@@ -100,7 +100,7 @@ function* runRows(orgId: string, batch: readonly LoadedSandbox[], until: number)
   }
 }
 
-/** One after the other between the creation and now. */
+/** Runs in sequence between the creation and now. */
 function runTimes(createdAt: number, until: number, number: number): [Instant, Instant] {
   const slot = (until - createdAt) / RUNS_EACH;
   const begin = Math.floor(createdAt + slot * (number + 0.1));

@@ -18,24 +18,24 @@ import { Progress } from './progress.js';
 import type { Store } from './store.js';
 
 const BENCH = operator('bench');
-/** Of each organization, beside its sandboxes. */
+/** The volumes of each organization. */
 const VOLUMES = 20;
 const MEMBERS = 20;
 const KEYS = 20;
 
 interface LoadedOrg {
   id: string;
-  /** An API key that may do everything. */
+  /** An API key with every scope. */
   key: string;
   keyId: string;
 }
 
-/** What is written down beside a store, so that it can be used again. */
+/** The file beside a store that allows its reuse. */
 export interface Loaded {
   dataSet: DataSet;
-  /** Milliseconds: what is asked for by time, is asked for relative to this. */
+  /** Milliseconds: time filters are relative to this. */
   until: number;
-  /** The first is the one that is measured. */
+  /** The first one is measured. */
   orgs: LoadedOrg[];
 }
 
@@ -98,7 +98,7 @@ async function load(store: Store, dataSet: DataSet, what: string): Promise<Loade
   }
 }
 
-/** An organization with limits that it does not reach, so that they are counted at each create. */
+/** An organization with limits that it does not reach, so that each create counts against them. */
 async function makeOrg(store: Store, slug: string, until: number): Promise<LoadedOrg> {
   const { pool } = store;
   const { id } = await createOrg(pool, { name: 'Bench', slug }, BENCH);

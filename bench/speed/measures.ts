@@ -1,32 +1,32 @@
 import { LABELS } from './data-set.js';
 
 const DAY_MS = 86_400_000;
-/** The file that reads of files are of, as the header has it. */
+/** The file of the reads of files, as the path header encodes it. */
 export const FILE = Buffer.from('/bench.txt').toString('base64url');
 const ROOT = Buffer.from('/').toString('base64url');
 
-/** What is asked for, of whom it is measured on. */
+/** The targets of the requests in the measured organization. */
 export interface Subject {
-  /** Sandboxes to be read one by one, by id and by name. */
+  /** The sandboxes of single reads, by id and by name. */
   ids: string[];
   names: string[];
   eventId: string;
-  /** In the event log, of what was loaded. */
+  /** The number of the last loaded event in the event log. */
   lastSeq: number;
   keyId: string;
   volumeId: string;
-  /** Milliseconds: the time up to which there is history. */
+  /** Milliseconds: the end of the history. */
   until: number;
 }
 
-/** A path, with headers where it takes more than who asks. */
+/** A path, with headers where the request needs more than the key. */
 export type Read = string | { path: string; headers: Record<string, string> };
 
 /** A read that has a target. */
 export interface Measure {
   name: string;
   paths: (subject: Subject) => string[];
-  /** How floor B finds the same, see floors.ts. */
+  /** The same read on floor B, see floors.ts. */
   floor: { statement: string; values: (path: string) => unknown[] };
 }
 
@@ -82,11 +82,11 @@ export const MEASURES: Measure[] = [
 export interface OtherRead {
   name: string;
   paths: (subject: Subject) => Read[];
-  /** Of long answers only a few are given at once: one is asked for after the other. */
+  /** Long answers are requested in sequence, and counted few at a time. */
   streamed?: true;
 }
 
-/** Every other read, once. What follows a log or a stream does not end, and is not here. */
+/** Every other read, once. Followed logs and streams are absent, because they do not end. */
 export const OTHER_READS: OtherRead[] = [
   { name: 'get by name', paths: ({ names }) => names.map((name) => `/v1/sandboxes/by-name/${name}`) },
   { name: 'list by status', paths: list('limit=20&status=stopped') },

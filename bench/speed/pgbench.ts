@@ -37,7 +37,7 @@ export interface PgbenchOptions {
   seconds: number;
 }
 
-/** In names and keys: in its place each transaction of pgbench has a number of its own. */
+/** A placeholder in names and keys: pgbench puts a new number there in each transaction. */
 const TOKEN = 'unique-token';
 const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
@@ -47,13 +47,13 @@ const ENDED_MS = 500;
 interface Sent {
   text: string;
   values: unknown[];
-  /** Of the values, in words of SQL. */
+  /** The SQL types of the values. */
   types: string[];
 }
 
 /**
- * What the database alone can do: pgbench with the statements that the service sends for one create with a start, under an
- * idempotency key and with quotas that are counted. The embedded server comes without pgbench; any of version 13 or later will do.
+ * Measures the database alone: pgbench with the statements of one create with a start, under an idempotency key and
+ * with counted quotas. The embedded server lacks pgbench; any version from 13 will do.
  */
 export async function pgbench({ program, clients, seconds }: PgbenchOptions): Promise<void> {
   await promisify(execFile)(program, ['--version']).catch((cause: Error) => {
@@ -76,7 +76,7 @@ export async function pgbench({ program, clients, seconds }: PgbenchOptions): Pr
       foldWhile(store, orgId, running.signal),
     ]);
     const count = Number(/actually processed: (\d+)/.exec(said)?.[1]);
-    // What a connection took counts when PostgreSQL has seen to it that its process has ended.
+    // PostgreSQL counts the use of a connection once its process has ended.
     await sleep(ENDED_MS);
     const each = (cpuMicros(pid) - before) / count;
     console.log(`${said}PostgreSQL: ${each.toFixed(0)} µs of CPU time a create`);
@@ -85,7 +85,7 @@ export async function pgbench({ program, clients, seconds }: PgbenchOptions): Pr
   }
 }
 
-/** As those do who create: else each adds up all that were made before it. */
+/** Folds the counters as the service does. Otherwise each create would add up all earlier ones. */
 async function foldWhile({ pool }: Store, orgId: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await compactCounts(pool, orgId);
@@ -108,7 +108,7 @@ async function scriptOf(store: Store): Promise<{ orgId: string; text: string }> 
   return { orgId, text };
 }
 
-/** A value in SQL, in which the token and every id that was made are other ones in each transaction. */
+/** A value in SQL, with a new token and new ids in each transaction. */
 function expression(value: unknown, orgId: string, made: Map<string, string>): string {
   if (value === null || value === undefined) return 'null';
   const text = textOf(value);
@@ -118,14 +118,14 @@ function expression(value: unknown, orgId: string, made: Map<string, string>): s
     if (part === TOKEN) return 'cast(:n as text)';
     const name = made.get(part) ?? `id-${made.size}`;
     made.set(part, name);
-    // Rising with the time, as the service makes them: else each comes to another place of every index.
+    // The ids rise with the time, as in the service. Random ids would touch more pages of every index.
     const millis = "lpad(to_hex(cast(extract(epoch from now()) * 1000 as bigint)), 12, '0')";
     return `cast(cast(overlay(md5('${name}' || cast(:n as text)) placing ${millis} from 1) as uuid) as text)`;
   });
   return words.length === 1 ? words[0]! : `(${words.join(' || ')})`;
 }
 
-/** Without a colon, which begins a variable of pgbench. */
+/** A colon begins a variable of pgbench. */
 function literal(text: string): string {
   const escaped = text.replaceAll('\\', '\\\\').replaceAll("'", "''").replaceAll(':', '\\x3a');
   return `E'${escaped}'`;
@@ -200,7 +200,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
   };
   let rows: { name: string; types: string[] }[];
   try {
-    // The first finds out that the quotas are far, and asks more than those after it.
+    // The first create learns the distance to the limits, with more statements than later ones.
     await createAs('first');
     statements.length = 0;
     await createAs(TOKEN);

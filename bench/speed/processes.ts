@@ -14,7 +14,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** Starts a program of Node's that prints its address as JSON when it serves. */
+/** Starts a Node program that prints its address as JSON when it serves. */
 export async function startServer(args: readonly string[]): Promise<Server> {
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(child, 'exit');
@@ -29,12 +29,12 @@ export async function startServer(args: readonly string[]): Promise<Server> {
   return { child, pid: child.pid!, host: hostname, port: Number(port), stop };
 }
 
-/** The service as it is run, on a store. `profile`: a directory that gets a profile of its CPU time when it ends. */
+/** Starts the service on a store. `profile`: a directory for a profile of its CPU time, written at its end. */
 export async function serve(store: Store, profile?: string): Promise<Server> {
   return startServer([
     ...(profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile]),
     ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
-    // There, but never reached.
+    // These limits are set, but out of reach.
     ...['--runtime', 'simulated', '--rate-limit', '1000000', '--capacity-vcpus', '1000000'],
     ...['--capacity-memory-mib', '999999999'],
     ...['--database-url', store.url, '--data-dir', store.directory],
@@ -43,7 +43,7 @@ export async function serve(store: Store, profile?: string): Promise<Server> {
 
 const MICROS_PER_TICK = 10_000;
 
-/** CPU microseconds of a process and of all that it has started, those that ended included. */
+/** CPU microseconds of a process and all its descendants, including ended ones. */
 export function cpuMicros(pid: number): number {
   const [own, ended] = ticks(pid);
   return (own + ended) * MICROS_PER_TICK + children(pid).reduce((sum, child) => sum + cpuMicros(child), 0);
@@ -52,7 +52,7 @@ export function cpuMicros(pid: number): number {
 function ticks(pid: number): [own: number, ended: number] {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name of the program, in brackets, may hold anything; utime is the twelfth field behind it.
+    // The name of the program, in brackets, may hold any text; utime is the twelfth field after it.
     const fields = text
       .slice(text.lastIndexOf(')') + 2)
       .split(' ')
@@ -63,7 +63,7 @@ function ticks(pid: number): [own: number, ended: number] {
   }
 }
 
-/** MiB of a process and of all that it has started: shared pages are divided among those who share them. */
+/** MiB of a process and all its descendants. PSS divides shared pages among their users. */
 export function memoryMib(pid: number): { rss: number; pss: number } {
   const own = { rss: kib(pid, 'Rss') / 1024, pss: kib(pid, 'Pss') / 1024 };
   return children(pid)

@@ -2,7 +2,7 @@ import { SingleBar } from 'cli-progress';
 
 const LINE_EVERY_MS = 10_000;
 
-/** How far something is that takes long: a bar on a terminal, elsewhere a line now and then. */
+/** The progress of long work: a bar on a terminal, otherwise a line at intervals. */
 export class Progress {
   private readonly bar: SingleBar | undefined;
   private readonly begun = performance.now();
@@ -19,7 +19,7 @@ export class Progress {
     });
   }
 
-  /** The next part of it; without a total it is not known how far that is. */
+  /** Begins the next part. Without a total its progress is unknown. */
   begin(part: string, total?: number): void {
     Object.assign(this, { part, total, done: 0 });
     this.bar?.stop();

@@ -8,7 +8,7 @@ import { RUNS_EACH, type DataSet } from './data-set.js';
 import type { Figures } from './rounds.js';
 import type { SpeedOptions } from './sides.js';
 
-/** What is aimed at. The first two at 32 connections. */
+/** The targets. The first two are for 32 connections. */
 export const TARGETS = {
   ofFloorB: 0.6,
   slowest: 5,
@@ -22,13 +22,13 @@ export interface Row {
   name: string;
   connections: number;
   service: Figures;
-  /** The same where there are 1,000 rows. */
+  /** The same read in a store with 1,000 rows. */
   small?: Figures;
   floorA?: Figures;
   floorB?: Figures;
 }
 
-/** What is measured beside the floors and the small store. */
+/** Prints the measures that have floors and a small store for comparison. */
 export function printReads(rows: readonly Row[]): void {
   const head = ['READ', 'CONN.', 'p50 ms', 'p90', 'p99', `p99/p50 <${TARGETS.slowest}`, 'REQ/s'];
   const ratios = ['OF FLOOR A', `OF FLOOR B ≥${TARGETS.ofFloorB}`, `TO 1,000 ROWS ≤${TARGETS.growth}`];
@@ -50,7 +50,7 @@ export function printReads(rows: readonly Row[]): void {
   print(table([...head, ...ratios, 'CPU µs NODE + PG', 'OF FLOOR B'], cells));
 }
 
-/** What is measured beside no floor. */
+/** Prints the measures without a floor. */
 export function printOthers(what: 'READ' | 'WRITE', rows: readonly Row[]): void {
   const rate = what === 'WRITE' ? `REQ/s, CREATE ≥${TARGETS.creates}` : 'REQ/s';
   const cells = rows.map(({ name, connections, service }) => {
@@ -65,7 +65,7 @@ export function printOthers(what: 'READ' | 'WRITE', rows: readonly Row[]): void 
   print(table([what, 'CONN.', 'p50 ms', 'p90', 'p99', 'p99/p50', rate, 'CPU µs NODE + PG'], cells));
 }
 
-/** Memory at the end of the measurements, the most of each number of connections. */
+/** Prints the memory at the end of the measurements, the maximum for each number of connections. */
 export function printMemory(rows: readonly Row[]): void {
   const counts = [...new Set(rows.map(({ connections }) => connections))];
   const cells = counts.map((count) => {
@@ -78,7 +78,7 @@ export function printMemory(rows: readonly Row[]): void {
   print(table(['CONN.', `NODE PSS MiB <${TARGETS.nodeMib}`, 'NODE RSS MiB', 'POSTGRESQL PSS MiB'], cells));
 }
 
-/** Where and of what the figures below are. */
+/** Prints the machine and the data set of the figures below. */
 export function printAbout({ scale, rounds, seconds }: SpeedOptions, dataSet: DataSet): void {
   const { sandboxes, events, others } = dataSet;
   const { node, processors, model } = machine();
@@ -108,7 +108,7 @@ function mark(reached: boolean): string {
   return reached ? '✓' : '✗';
 }
 
-/** Where it was measured. */
+/** The machine. */
 function machine(): Record<string, string | number> {
   const processors = cpus();
   return {

@@ -1,15 +1,15 @@
 import type { Generator, JobResult, Request } from './generate.js';
 import { cpuMicros, memoryMib, type Server } from './processes.js';
 
-/** One of those that are asked the same in turn. */
+/** An arm: a set of servers that gets the same requests as the other arms, in turns. */
 export interface Arm {
   servers: readonly Server[];
-  /** The process number of the PostgreSQL behind them. */
+  /** The process id of their PostgreSQL. */
   postmaster: number | undefined;
   requests: Request[];
 }
 
-/** Medians of the rounds: milliseconds, requests a second, CPU microseconds a request, and the most MiB. */
+/** Medians of the rounds: milliseconds, requests a second, CPU microseconds a request, and the maximal MiB. */
 export interface Figures {
   p50: number;
   p90: number;
@@ -28,12 +28,12 @@ export interface Pace {
   connections: number;
 }
 
-/** In turns. The service, which has the most code, is compiled to the end after some ten thousand requests. */
+/** The number of turns. The service, the largest program, is fully compiled after some ten thousand requests. */
 const WARM_UP = 5;
 
 /**
- * Measures every arm in each round, one after the other, so that what else the machine does falls on all of them; each begins
- * another round. Before the first, each is asked without being measured, until its code is compiled.
+ * Measures every arm in each round in sequence, so that other load on the machine slows all of them. Each round
+ * starts with another arm. Unmeasured requests come first, until the code is compiled.
  */
 export async function inTurns<Name extends string>(
   generator: Generator,
@@ -55,7 +55,7 @@ export async function inTurns<Name extends string>(
   >;
 }
 
-/** `once`: each request only once, however long it takes. */
+/** `once`: sends each request only once, without a time limit. */
 export async function measureOnce(
   generator: Generator,
   arm: Arm,
@@ -96,7 +96,7 @@ function cpuOf({ servers, postmaster }: Arm): { node: number; postgres: number }
   };
 }
 
-/** Of each figure the median; of memory the most. */
+/** The median of each figure; the maximum of memory. */
 export function middle(all: readonly Figures[]): Figures {
   const of = (name: keyof Figures) => median(all.map((figures) => figures[name]));
   const most = (name: keyof Figures) => Math.max(...all.map((figures) => figures[name]));

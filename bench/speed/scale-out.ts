@@ -9,11 +9,11 @@ import { inTurns, type Arm } from './rounds.js';
 import { openSide, readsOf, withOpened, type SpeedOptions } from './sides.js';
 import { measureWrites } from './writes.js';
 
-/** After which the service has given back connections that it does not use. */
+/** The service closes unused connections after this time. */
 const IDLE_CONNECTIONS_MS = 12_000;
 const READS = new Set(['get one', 'list 20', 'events 20, type and time']);
 
-/** Prints what several processes of the service on one database answer together. */
+/** Prints the joint throughput of several processes of the service on one database. */
 export async function scaleOut(options: SpeedOptions, counts: readonly number[]): Promise<void> {
   await withOpened(options, async (opened, directory, generator) => {
     const dataSet = dataSetOf(options.scale);
@@ -49,7 +49,8 @@ export async function scaleOut(options: SpeedOptions, counts: readonly number[])
       }
       let first: number | undefined;
       for (const count of counts) {
-        // All processes together have the 100 connections of the embedded server: those that those before rest on go first.
+        // All processes share the 100 connections of the embedded server, so idle ones of the previous arm must close
+        // first.
         await sleep(IDLE_CONNECTIONS_MS);
         const written = { store: side.store, servers: servers.slice(0, count), orgs: side.loaded.orgs };
         const { 'create and start': figures } = await measureWrites(generator, written, pace);

@@ -20,9 +20,9 @@ export interface SpeedOptions {
   connections: number[];
   /** Parts of names of measures; all when empty. */
   only: string[];
-  /** A directory that keeps what is loaded. */
+  /** A directory that keeps the loaded data. */
   store?: string;
-  /** A directory that gets a profile of the service's CPU time. */
+  /** A directory for a profile of the service's CPU time. */
   profile?: string;
 }
 
@@ -37,7 +37,7 @@ export interface Side {
   subject: Subject;
 }
 
-/** What is opened in the course of the work; closed in the opposite order, also when it fails. */
+/** Open resources, closed in the opposite order, also after a failure. */
 export class Opened {
   private readonly closing: (() => Promise<unknown>)[] = [];
 
@@ -50,7 +50,7 @@ export class Opened {
   }
 }
 
-/** The directory for stores: the one that is named and stays, or one that is removed in the end. */
+/** The directory for stores: the named one, which stays, or one that is removed at the end. */
 export async function withOpened(
   { store: kept }: SpeedOptions,
   work: (opened: Opened, directory: string, generator: Generator) => Promise<void>,
@@ -62,7 +62,7 @@ export async function withOpened(
     if (kept === undefined) rmSync(directory, { recursive: true, force: true });
   };
   let interrupted = false;
-  // The second one ends it at once.
+  // A second signal ends the process at once.
   const interrupt = () => {
     interrupted = true;
     void tidy().finally(() => process.exit(130));
@@ -73,14 +73,14 @@ export async function withOpened(
     opened.add(() => generator.stop());
     await work(opened, directory, generator);
   } finally {
-    // What it worked on was closed under its hands, and how it failed says nothing.
+    // The work failed because its resources were closed, so its error has no meaning.
     if (interrupted) await new Promise(() => undefined);
     for (const signal of SIGNALS) process.off(signal, interrupt);
     await tidy();
   }
 }
 
-/** Opens a store of this data set, loads it unless it is, and starts the service on it. */
+/** Opens a store of this data set, loads it when needed, and starts the service on it. */
 export async function openSide(
   opened: Opened,
   directory: string,
@@ -102,7 +102,7 @@ export async function openSide(
   return { store, loaded, server, api, subject: await subjectOf(store, loaded, api) };
 }
 
-/** Reads of a side; over several processes of the service when they are given. */
+/** The reads of a side, spread over several processes of the service when they are given. */
 export function readsOf(
   { store, server, api }: Side,
   paths: readonly Read[],

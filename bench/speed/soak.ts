@@ -9,11 +9,11 @@ import { openSide, readsOf, withOpened, type SpeedOptions } from './sides.js';
 import { measureWrites } from './writes.js';
 
 const MINUTE_MS = 60_000;
-/** Of these each minute has its share of reads, and of long answers one after the other; the rest are writes. */
+/** Seconds of each minute for short reads, and for long answers in sequence; writes fill the remainder. */
 const READ_SECONDS = 20;
 const STREAM_SECONDS = 6;
 
-/** Prints what memory the service has each minute under reads of every kind and writes. */
+/** Prints the memory of the service in each minute under reads of every kind and writes. */
 export async function soak(options: SpeedOptions, minutes: number): Promise<void> {
   await withOpened(options, async (opened, directory, generator) => {
     const dataSet = dataSetOf(options.scale);

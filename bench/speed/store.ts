@@ -7,14 +7,14 @@ import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import { openForServer } from '../../src/db/open.js';
 import { openPool, type Address, type PgPool } from '../../src/db/pool.js';
 
-/** A database of its own, in a directory that `sandkeep serve` can have as its data directory beside it. */
+/** A database in a directory that `sandkeep serve` can use as its data directory. */
 export interface Store {
   directory: string;
   address: Address;
   url: string;
   pool: PgPool;
   keys: EventKeys;
-  /** The process number of PostgreSQL. */
+  /** The process id of PostgreSQL. */
   postmaster: number;
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { FILE, type Subject } from './measures.js';
 import type { Server } from './processes.js';
 import type { Store } from './store.js';
 
-/** So many are read one by one. */
+/** The number of single reads. */
 const READ = 1_000;
 
 export function apiOf({ host, port }: Server, { orgs }: Loaded): Api {
@@ -12,7 +12,7 @@ export function apiOf({ host, port }: Server, { orgs }: Loaded): Api {
   return { host, port, key, orgId };
 }
 
-/** What requests for the first organization of a store name. */
+/** The targets of the requests for the first organization of a store. */
 export async function subjectOf(store: Store, { orgs, until, dataSet }: Loaded, api: Api): Promise<Subject> {
   const { id: orgId, keyId } = orgs[0]!;
   const { rows } = await store.pool.query<{ id: string; name: string }>(

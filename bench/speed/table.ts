@@ -105,7 +105,7 @@ async function measureRead(
   return { name, connections, ...(await inTurns(generator, arms, { rounds, seconds, connections })) };
 }
 
-/** Into the one organization that has much, and into all by turns. */
+/** Writes to the large organization alone, then to all in rotation. */
 async function measureWritesOf({ options, generator, large }: Bench, connections: number): Promise<Row[]> {
   const { store, server, loaded } = large;
   const { rounds, seconds } = options;

@@ -7,25 +7,25 @@ import type { Store } from './store.js';
 
 const MADE = 'made-';
 const WARM_UP_SECONDS = 5;
-/** For what was asked for to be done, in milliseconds. */
+/** The time limit for requested changes to take effect, in milliseconds. */
 const SETTLE_MS = 120_000;
 
 export interface Written {
   store: Store;
   servers: readonly Server[];
-  /** Whose sandboxes are made; by turns when there are several. */
+  /** The owners of the created sandboxes, in rotation when there are several. */
   orgs: readonly { id: string; key: string }[];
 }
 
-/** Each has an idempotency key, is recorded and counted. */
+/** Each request has an idempotency key, which is recorded and counted. */
 const headersOf = ({ key }: { key: string }) => ({
   authorization: `Bearer ${key}`,
   'idempotency-key': 'bench-{unique}',
 });
 
 /**
- * Sandboxes are made with a start, and when all run they are stopped, started, stopped and deleted, each once. Between these steps
- * the simulated runtime does what it was asked for; while they last it does so beside the requests.
+ * Creates sandboxes with a start. Once all run, it stops, starts, stops and deletes each one. Between these steps it
+ * waits for the simulated runtime, which otherwise works beside the requests.
  */
 export async function measureWrites(
   generator: Generator,
@@ -44,7 +44,7 @@ export async function measureWrites(
     body: JSON.stringify(requestOf(`${MADE}{unique}`, labelsOf(index + 1, 100))),
   }));
   await removeMade(generator, written, connections);
-  // Unlike the reads these are seldom asked for before: for the first thousands the code is not compiled to the end yet.
+  // Writes have no earlier warm-up, unlike reads: the code of the first thousands is not fully compiled.
   await measureOnce(generator, arm(creates), connections, Math.max(seconds, WARM_UP_SECONDS));
   await removeMade(generator, written, connections);
   for (let round = 0; round < rounds; round += 1) {
@@ -75,7 +75,7 @@ async function removeMade(generator: Generator, written: Written, connections: n
   return figures;
 }
 
-/** The sandboxes that were made, when nothing is under way for any. */
+/** The created sandboxes, once none is changing. */
 async function settled({ store, orgs }: Written): Promise<{ id: string; org: Written['orgs'][number] }[]> {
   const deadline = Date.now() + SETTLE_MS;
   for (;;) {
