@@ -13,11 +13,9 @@ import type { Keyring } from './secrets/keyring.js';
 import type { Settings } from './settings.js';
 import type { VolumeStore } from './volumes/storage/store.js';
 
-/** The dependencies of an operation. */
 export interface Context extends Shared {
   /** In a request, its sessions see only the caller's organization; in the worker, they see all of them. */
   pool: Pool;
-  /** For reads of one short statement. */
   reads: Sql;
 }
 
@@ -34,17 +32,14 @@ export interface ServiceContext extends WorkerContext {
 export interface Shared {
   runtime: Runtime;
   volumes: VolumeStore;
-  /** Signs the cursors of lists. */
   cursors: Cursors;
   /** The current keys for secrets; a rotation changes them. */
   keyring: () => Keyring;
-  /** The current keys that sign the event log. */
   eventKeys: () => EventKeys;
   /** The keys that mark new events; the sealer activates a new key once it is registered. */
   activeKeys: ActiveEventKeys;
   /** The last known end of each event log, stored outside the database. */
   seenHeads: SeenHeads;
-  /** Notifications of changed sandboxes, from every process. */
   changes: Changes;
   /** Quotas that had much room when they were last read (quotas/reserve.ts). */
   roomyQuotas: BoundedSet;

@@ -8,7 +8,6 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Limits and times that only tests change. */
 const FIXED_SETTINGS = {
   /** How long a sandbox may take to end by itself when it is stopped. */
   stopGraceMs: 5 * SECOND_MS,
@@ -41,17 +40,14 @@ const FIXED_SETTINGS = {
 
 const FIXED_WEBHOOK_SETTINGS = {
   resolve: resolveBySystem,
-  /** The longest that an attempt may take. */
   timeoutMs: 10 * SECOND_MS,
   /** How long after that time a claim of a process without an answer is void. */
   claimMarginMs: 20 * SECOND_MS,
   /** The back-off after the first failed attempt; each further one is three times as long. */
   firstRetryMs: 5 * SECOND_MS,
-  /** How long a delivery is retried after its first attempt. */
   keepTryingMs: DAY_MS,
   /** How long a webhook may only fail until it is disabled. */
   disableAfterMs: 5 * DAY_MS,
-  /** How long a settled delivery is kept. */
   keepMs: 30 * DAY_MS,
   /** Concurrency limits of one process: webhooks in all, and of one organization. */
   served: { total: 32, each: 8 },

@@ -1,14 +1,12 @@
 import type { Instant } from '../lib/instant.js';
 import type { Scope } from './scopes.js';
 
-/** What a key may do. */
 export interface Access {
   scopes: readonly Scope[];
   /** The key applies only to sandboxes with all of these labels. Empty: to everything. */
   labels: Readonly<Record<string, string>>;
   /** The networks from which the key is accepted. Empty: from everywhere. */
   cidrs: readonly string[];
-  /** Null: never. */
   expiresAt: Instant | null;
   /** Whether the request used a replaced secret, which stays valid for a while. */
   replaced: boolean;

@@ -8,7 +8,6 @@ export interface Caller {
   orgId: string;
   actor: EventActor;
   access: Access;
-  /** The key and the secret of it that the request used. */
   key?: Pick<SecretRow, 'id' | 'secret_prefix' | 'hash'>;
 }
 

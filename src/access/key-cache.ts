@@ -39,7 +39,6 @@ export class KeyCache {
     this.unsubscribe = changes.subscribe(undefined, () => this.invalidate(), 'key');
   }
 
-  /** The key from the cache, without waiting. */
   cached(secret: string): SecretRow | undefined {
     const entry = this.entries.get(hashTextOf(secret));
     if (entry?.generation !== this.generation || entry.until <= performance.now() || !this.changes.live) {
@@ -48,7 +47,6 @@ export class KeyCache {
     return entry.key;
   }
 
-  /** The key of a secret, also an expired or revoked one. */
   async find(secret: string): Promise<SecretRow | undefined> {
     if (!isWellFormedKey(secret)) return undefined;
     const cached = this.cached(secret);

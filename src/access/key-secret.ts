@@ -18,7 +18,6 @@ export function makeKey(): string {
   return body + checksum(body);
 }
 
-/** Checks the form and the checksum. */
 export function isWellFormedKey(key: string): boolean {
   return PATTERN.test(key) && checksum(key.slice(0, -CHECKSUM_LENGTH)) === key.slice(-CHECKSUM_LENGTH);
 }

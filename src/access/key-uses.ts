@@ -11,7 +11,6 @@ export type RefusalReason = 'revoked' | 'expired' | 'address' | 'scope';
 
 /** The interval between two writes for one key, and the window in which refusals are counted, in milliseconds. */
 const MINUTE_MS = 60_000;
-/** This many refusals in a window are recorded as an event. */
 const FREQUENT_REFUSALS = 20;
 
 interface Refusals extends KeyId {
@@ -23,7 +22,6 @@ interface Refusals extends KeyId {
 /** Records uses and refusals of keys in the background. A process that is killed loses at most a minute of `last_used_at`. */
 export class KeyUses {
   private readonly pending = new Map<string, KeyUse>();
-  /** When this process last wrote the use of each key. */
   private readonly written = new Map<string, number>();
   private readonly refusals = new Map<string, Refusals>();
   private readonly loop: Loop;
@@ -51,7 +49,6 @@ export class KeyUses {
     this.refusals.set(id, refusals);
   }
 
-  /** Writes everything that is pending, then stops. */
   async close(): Promise<void> {
     await this.loop.stop();
     await this.write({ all: true });

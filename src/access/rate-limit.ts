@@ -13,7 +13,6 @@ const ADDRESS_WINDOW_SECS = 60;
 const MAX_COUNTED = { cache: 20_000 };
 
 export interface Limits {
-  /** Counts a request by its key. Throws `rate_limited`. */
   countRequest(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a failed authentication by address, or by IPv6 network of 64 bits. Throws `rate_limited`. */
   countFailure(request: FastifyRequest): Promise<void>;

@@ -12,7 +12,6 @@ declare module 'fastify' {
 /** Contexts are cached for this many organizations: making one takes about 10 microseconds. */
 const MAX_CACHED = 1_000;
 
-/** Sets `request.context` after authentication. */
 export function addRequestContexts(app: App, { requests, ...rest }: ServiceContext): void {
   const cached = new Map<string, Context>();
   function contextFor(orgId: string): Context {

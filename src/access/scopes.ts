@@ -12,12 +12,10 @@ export const SCOPES = [
 ] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** `any`: every key may call the route. */
 export type RouteScope = Scope | 'any';
 
 export const ADMIN: Scope = 'org:admin';
 
-/** Does a key with the scopes `held` satisfy `needed`? */
 export function covers(held: readonly Scope[], needed: RouteScope): boolean {
   if (needed === 'any' || held.includes(ADMIN) || held.includes(needed)) return true;
   return needed.endsWith(':read') && (held as readonly string[]).includes(needed.replace(/read$/, 'write'));

@@ -26,7 +26,6 @@ export const COMMON_NAMES = ['config', 'dataDir', 'databaseUrl', 'eventKeys', 'e
 /** The options of every command that uses the database. */
 export interface CommonOptions extends Pick<Config, (typeof COMMON_NAMES)[number]> {
   json?: true;
-  /** Only of commands that print a table. */
   wide?: true;
 }
 

@@ -185,7 +185,6 @@ async function* named<T>(file: string, source: AsyncIterable<T>): AsyncGenerator
   }
 }
 
-/** Puts the name of the file before an error. */
 function explain(file: string, cause: unknown): never {
   if (cause instanceof ExplainedError) throw new ExplainedError(`${file}: ${cause.message}`, { cause });
   if ((cause as NodeJS.ErrnoException).syscall === undefined) throw cause;
@@ -232,7 +231,6 @@ function sentence(result: Result): string {
   return `${name}: in order: ${entries} events, ${checkpoints} signed checkpoints${notes.join('')}`;
 }
 
-/** Shows a counter on a terminal. */
 async function withProgress<T>(
   name: string,
   work: (onEntry: (seq: number) => void) => Promise<T>,

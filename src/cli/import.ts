@@ -40,7 +40,6 @@ export function importCommand(): Command {
 
 interface Input {
   chunks: AsyncIterable<Buffer>;
-  /** In bytes. Undefined for a pipe. */
   size: number | undefined;
   read: () => number;
 }
@@ -73,7 +72,6 @@ async function openInput(file: string): Promise<Input> {
   return { chunks: counted(), size, read: () => bytes };
 }
 
-/** Shows a progress bar on a terminal. */
 async function withProgress<T>(
   input: Input,
   work: (onLine: (line: number) => void) => Promise<T>,

@@ -35,7 +35,6 @@ const MISSING = new Set(['commander.missingMandatoryOptionValue', 'commander.mis
 
 /** A command whose help begins with its own options, and whose error names every missing argument. */
 export class OperatorCommand extends Command {
-  /** The options of the command after `applyConfig`. */
   loaded: LoadedConfig<OptionName> | undefined;
 
   constructor(name: string) {

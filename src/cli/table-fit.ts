@@ -6,11 +6,9 @@ export interface Grid {
 }
 
 export interface Fit {
-  /** The width of the terminal, in columns. */
   columns: number;
   /** Headings of columns that may be left out, the least important first. */
   optional: readonly string[];
-  /** Blanks between two columns. */
   gap: number;
   /** The number of cells that a text takes on a terminal. */
   widthOf: (text: string) => number;

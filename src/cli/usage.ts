@@ -63,7 +63,6 @@ function windowOf({ since, until }: UsageOptions): Window {
   }
 }
 
-/** Streams the answer of the API. */
 async function printRows(
   tx: Transaction,
   scope: UsageFilter,
@@ -99,7 +98,6 @@ function hours(used: SandboxTotal['used']): string[] {
   );
 }
 
-/** A bar for each day with usage. */
 function chart(days: ReadonlyMap<string, Quantities>, options: UsageOptions): string {
   const rows = [...days].map(([day, quantities]) => ({
     day,

@@ -16,7 +16,6 @@ export function variableOf(name: OptionName): string {
   return variable ?? `${PREFIX}${keyOf(name).replaceAll('-', '_').toUpperCase()}`;
 }
 
-/** The keys that the file may have. */
 export const FILE_KEYS: ReadonlyMap<string, OptionName> = new Map(
   OPTION_NAMES.filter((name) => !(OPTIONS[name] as Option).outsideFile).map((name) => [keyOf(name), name]),
 );

@@ -206,10 +206,8 @@ type ValueOf<O> = O extends { type: OptionType<infer T> }
     : T | undefined
   : never;
 
-/** The value of each option. */
 export type Config = { readonly [K in OptionName]: ValueOf<Declared[K]> };
 
-/** The options that operations read as they are. */
 export type SettingName = {
   [K in OptionName]: Declared[K] extends { setting: true } ? K : never;
 }[OptionName];

@@ -5,7 +5,6 @@ const HIDDEN = '(hidden)';
 const DATABASE_URL =
   /^(postgres(?:ql)?:\/\/)(?:([^:@/?#\s]*)(:[^@/?#\s]*)?@)?((?:\[[\da-f:.]*\]|[^:@/?#\s[\]]*)(?::\d+)?(?:\/[^:@/?#\s]*)?)(\?[^@#\s]*)?$/i;
 
-/** The value as text without secrets. */
 export function printable(name: OptionName, value: unknown): string {
   const { secret }: Option = OPTIONS[name];
   if (!secret) return String(value);

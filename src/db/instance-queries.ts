@@ -11,13 +11,11 @@ export async function createInstance(sql: Sql): Promise<void> {
   );
 }
 
-/** `cursorKey`: signs the cursors of lists. */
 export async function readInstance(sql: Sql): Promise<{ id: string; cursorKey: Buffer }> {
   const { rows } = await sql.query<{ id: string; cursor_key: Buffer }>('select id, cursor_key from instance');
   return { id: rows[0]!.id, cursorKey: rows[0]!.cursor_key };
 }
 
-/** Null: the installation has not been served yet. */
 export async function readServedRuntime(sql: Sql): Promise<string | null> {
   const { rows } = await sql.query<{ runtime: string | null }>('select runtime from instance');
   return rows[0]!.runtime;

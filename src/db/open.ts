@@ -15,7 +15,6 @@ import { connectAlone, type Address } from './pool.js';
 
 export interface Database {
   address: Address;
-  /** Undefined when another process runs it. */
   server: EmbeddedServer | undefined;
   close(): Promise<void>;
 }
@@ -23,7 +22,6 @@ export interface Database {
 export interface DatabaseOptions {
   databaseUrl: string | undefined;
   dataDir: string;
-  /** The name of this command in the errors of other processes. */
   command: string;
 }
 
@@ -109,7 +107,6 @@ function checkUrl(url: string): void {
 
 const OWN_OPTIONS = '-c timezone=UTC';
 
-/** The session options of a connection to this URL. Undefined: the URL is invalid. */
 function optionsOf(url: string): string | undefined {
   try {
     // The driver accepts forms that the URL standard does not, such as postgres://user@/db?host=/socket.

@@ -25,7 +25,6 @@ export const MOST_MS = 10_000;
 const SILENCE_MS = MOST_MS + 5_000;
 const LOOK_EVERY_MS = 5_000;
 
-/** In `pg_stat_activity`. */
 export const READERS = 'sandkeep reads';
 
 /**
@@ -40,7 +39,6 @@ export const READ_SETTINGS = [
   'enable_sort=off',
 ];
 
-/** Short reads of requests, one statement each, outside any transaction. */
 export interface Reads {
   query<Row extends pg.QueryResultRow>(
     orgId: string,
@@ -126,7 +124,6 @@ interface Setting {
   held: boolean;
 }
 
-/** The types of the driver lack these. */
 type Client = pg.Client & { ref(): void; unref(): void };
 
 class Pipelined {
@@ -198,7 +195,6 @@ class Pipelined {
     await this.client.end();
   }
 
-  /** The statements in flight fail, and later reads connect again. */
   endIfSilent(millis: number): void {
     if (this.underWay === 0 || performance.now() < this.heard + millis) return;
     this.onGone(new ConnectionLost('PostgreSQL did not answer'));

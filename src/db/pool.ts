@@ -31,7 +31,6 @@ export interface Pool extends Sql {
 
 export type PgPool = pg.Pool & Pick<Pool, 'eventMarker'>;
 
-/** A URL, or the socket folder of the embedded server. */
 export type Address = { url: string } | { socket: string };
 
 const STATEMENT_TIMEOUT_MS = 30_000;
@@ -61,7 +60,6 @@ export function connectionConfig(address: Address, options = ''): pg.ClientConfi
   };
 }
 
-/** In the form of the server's command line. */
 export function asOptions(settings: readonly string[]): string {
   return settings.map((setting) => `-c ${setting}`).join(' ');
 }
@@ -86,7 +84,6 @@ export function poolOf(pool: pg.Pool, onError: (error: Error) => void): pg.Pool 
   return pool;
 }
 
-/** A connection outside the pool. */
 export async function connectAlone(address: Address, overrides: pg.ClientConfig = {}): Promise<pg.Client> {
   const client = new pg.Client({ ...connectionConfig(address), ...overrides });
   client.on('error', () => undefined);

@@ -12,10 +12,8 @@ import { isOutOfStep } from './prepared.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
 
-/** The connections of one organization. */
 interface OrgConnections {
   pool: Pool;
-  /** Short reads; see pipelined-reads.ts. */
   reads: Sql;
 }
 
@@ -55,7 +53,6 @@ export function openRequests(
   };
 }
 
-/** The organization that a connection is set to. */
 type Served = WeakMap<pg.PoolClient, string>;
 
 class OrgPool implements Pool {

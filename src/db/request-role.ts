@@ -4,13 +4,11 @@ import { sqlState, type Sql } from './pool.js';
 /** The role of request sessions. Row-level security does not bind the owner of the tables. */
 export const REQUEST_ROLE = 'sandkeep_requests';
 
-/** Sets the organization of a request session. */
 export const NAME_ORG = {
   name: 'serve_org',
   text: "select set_config('sandkeep.org_id', $1, false)",
 };
 
-/** `apart`: the role exists. */
 export function sessionFor(apart: boolean): string {
   return apart ? `-c role=${REQUEST_ROLE}` : '';
 }

@@ -11,9 +11,7 @@ const CANCEL_EVERY_MS = 100;
 export class ReaderGone extends Error {}
 
 export interface StreamOptions {
-  /** Takes the locks that the snapshot needs. */
   beforeSnapshot?: ((tx: Transaction) => Promise<void>) | undefined;
-  /** Cancels the statement in flight. */
   gone: AbortSignal;
   /** A failure after the first output, just before the stream breaks. */
   onBreak: () => void;
@@ -107,7 +105,6 @@ async function cancelledBy(
   const over = new AbortController();
   let cancelling: Promise<void> | undefined;
   const cancel = async () => {
-    // A cancellation between two statements has no effect.
     while (!over.signal.aborted) {
       await pool.query('select cancel_statement($1)', [rows[0]!.pid]);
       await sleep(CANCEL_EVERY_MS, over.signal);

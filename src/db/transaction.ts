@@ -13,7 +13,6 @@ export interface EventSql extends Sql {
   readonly eventMarker: EventMarker | undefined;
 }
 
-/** A connection inside a transaction: runs SQL, and takes COPY streams. */
 export type Transaction = EventSql & pg.PoolClient;
 
 /**

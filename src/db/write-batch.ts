@@ -8,7 +8,6 @@ export type StatementText = (p: (value: unknown) => string) => string;
 /** A connection executes a statement at once; a batch keeps it until `send`. */
 export type WriteTarget = Sql | WriteBatch;
 
-/** A target that can write audit events. */
 export type EventTarget = EventSql | WriteBatch;
 
 /**
@@ -28,7 +27,6 @@ export class WriteBatch {
     this.eventMarker = tx.eventMarker;
   }
 
-  /** Adds an `insert`, `update` or `delete`. */
   add(statement: StatementText): void {
     this.parts.push(statement((value) => this.placeholder(value)));
   }
@@ -59,7 +57,6 @@ export class WriteBatch {
   }
 }
 
-/** Executes a statement without a result, or adds it to the batch. */
 export async function write(target: WriteTarget, statement: StatementText): Promise<void> {
   if (target instanceof WriteBatch) return target.add(statement);
   const values: unknown[] = [];
@@ -67,7 +64,6 @@ export async function write(target: WriteTarget, statement: StatementText): Prom
   await target.query(text, values);
 }
 
-/** Sends notifications, or adds them to the batch. */
 export async function notify(
   target: WriteTarget,
   channel: string,

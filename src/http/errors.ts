@@ -1,7 +1,4 @@
-/**
- * Every error the service answers with: its status, its default message, and what the caller can do. Closed: a code that
- * is not here does not leave the service. The codes and messages of contract section 7 are to the letter.
- */
+/** Every error of the service. docs/api-contract.md, section 7, fixes some codes and messages to the letter. */
 export const CATALOGUE = {
   invalid_request: {
     status: 400,
@@ -201,7 +198,7 @@ export const CATALOGUE = {
 export type ErrorName = keyof typeof CATALOGUE;
 export type Details = Record<string, unknown>;
 
-/** A refusal from the catalogue. Whoever throws it may say more than the default message, and give details. */
+/** A refusal from the catalogue. The caller of the constructor may replace the default message and give details. */
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
@@ -220,13 +217,11 @@ export class ApiError extends Error {
     this.headers = headers;
   }
 
-  /** The envelope of contract section 7. */
   get body(): { error: { code: string; message: string; details: Details | null } } {
     return { error: { code: this.code, message: this.message, details: this.details } };
   }
 }
 
-/** A query or path parameter that is not understood. */
 export function badParameter(parameter: string, message: string): ApiError {
   return new ApiError('invalid_request', message, { parameter });
 }

@@ -17,7 +17,7 @@ const answerOf = <P extends TProperties>(properties: P) => ({
 });
 
 export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): void {
-  // Anybody may ask, as often as they like.
+  // Batches bound the queries, because callers need no key.
   const isCurrent = inBatches(
     async (asked: readonly undefined[]) => {
       const current = await isSchemaCurrent(ctx.pool);
@@ -26,10 +26,9 @@ export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): vo
     { concurrency: 2, maxBatch: Infinity },
   );
 
-  /** The process answers. Says nothing of the database, so that an orchestrator does not restart us for its sake. */
+  // An orchestrator must not restart the process because the database is down.
   app.get('/healthz', { schema: answerOf({}) }, () => ({ status: 'ok' }));
 
-  /** Requests can be served: the database answers, its schema is the one of this build, and the engine answers. */
   app.get('/readyz', { schema: answerOf({ runtime: Type.String() }) }, async () => {
     const current = await isCurrent(undefined).catch((cause: unknown) => {
       throw new ApiError('not_ready', undefined, null, { cause });

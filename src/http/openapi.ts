@@ -76,16 +76,12 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
       },
     },
     staticCSP: true,
-    // The service itself speaks plain HTTP; who puts TLS before it does so for the whole address.
     transformStaticCSP: (header) => header.replace('upgrade-insecure-requests;', ''),
   });
   app.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
 }
 
-/**
- * The page finds its files only from `/docs/`. Every other address of it leads there, relative to itself, because the library
- * would name an absolute path, which a path prefix of a proxy makes wrong.
- */
+/** The page finds its files only from `/docs/`. Redirects are relative: a proxy may serve the API below a path prefix. */
 function pageOfDocs({ url, routeOptions }: FastifyRequest): string | undefined {
   if (routeOptions.url === '/docs/static/index.html') return '../';
   if (routeOptions.url !== '/docs' || url === '/docs/') return undefined;

@@ -1,4 +1,3 @@
-/** Query parameters that more than one list reads. Each refuses what it does not understand, by name. */
 import type { Cursors, Position } from '../lib/cursor.js';
 import { parseDate, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable } from '../lib/storable-text.js';
@@ -28,12 +27,10 @@ export function readCursor(
   return position;
 }
 
-/** An inclusive lower bound. */
 export function readSince(name: string, text: string | undefined): Instant | undefined {
   return readInstant(name, text, 'up');
 }
 
-/** An inclusive upper bound. */
 export function readUntil(name: string, text: string | undefined): Instant | undefined {
   return readInstant(name, text, 'down');
 }

@@ -5,7 +5,6 @@ import type { TSchema } from 'typebox';
 import { CATALOGUE, type ErrorName } from './errors.js';
 import { ErrorResponse } from './schema.js';
 
-/** Fastify with TypeBox schemas as the types of requests and answers. */
 export type App = FastifyInstance<
   RawServerDefault,
   IncomingMessage,
@@ -25,11 +24,8 @@ const OF_EVERY_OPERATION = [
 ] as const;
 
 /**
- * The answers of an authenticated operation: `ok`, and the errors it names beside those that every one has.
- * Every route below `/v1` also says in its schema, beside `operationId`, which scope a key needs for it: `scope:
- * 'events:read'`, one of `access/scopes.ts`, or `'any'` for what every key may see. One hook (`app.ts`) enforces it and
- * the OpenAPI document shows it; a route without one stops the service from starting. A key that is narrowed to labels
- * can only have the scopes of sandboxes, so only those operations look at `access.labels` of the caller.
+ * The answers of an authenticated operation: `ok`, its own errors, and the errors of every operation. A route below `/v1`
+ * also names the scope that it requires; without one the service does not start.
  */
 export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200: T } {
   const all: ErrorName[] = [...OF_EVERY_OPERATION, ...errors];

@@ -1,4 +1,3 @@
-/** The building blocks of every wire schema. TypeBox schemas are validator, response filter, static type and OpenAPI. */
 import { Type, type Static, type TProperties, type TSchema } from 'typebox';
 import type { Integer } from '../lib/exact-json.js';
 
@@ -9,16 +8,13 @@ export function Named<T extends TProperties>(title: string, properties: T, descr
   return Type.Object(properties, { title, ...(description === undefined ? {} : { description }) });
 }
 
-/**
- * The schema with the description of one field. A component keeps its own description for all places that refer to it, so that
- * of the place travels in `$comment`, which validators pass over, and stands beside the reference in the OpenAPI document.
- */
+/** Describes one field. A component has a description of its own, so the field's goes into `$comment`, which validators ignore. */
 export function Field<T extends TSchema>(schema: T, description: string) {
   const isComponent = 'title' in schema;
   return Type.Unsafe<Static<T>>({ ...schema, [isComponent ? '$comment' : 'description']: description });
 }
 
-/** One of these words; with a title it is a component of its own. */
+/** With a title it is a component of the OpenAPI document. */
 export function Words<const T extends string[]>(
   words: T,
   options: { title?: string; description?: string } = {},
@@ -35,7 +31,7 @@ export function Nullable<T extends TSchema>(schema: T) {
   return Type.Unsafe<Static<T> | null>({ anyOf: [schema, { type: 'null' }] });
 }
 
-/** One of several objects, told apart by the word in `key`, so that a refusal speaks of the variant that was meant. */
+/** Objects with a discriminator `key`, so that a refusal names a field of the intended variant. */
 export function Variants<const T extends TSchema[]>(
   key: string,
   variants: T,
@@ -61,17 +57,14 @@ export function Int64(options: { minimum?: number; default?: number; description
   return Type.Integer({ format: 'int64', minimum: 0, maximum: Number.MAX_SAFE_INTEGER, ...options });
 }
 
-/**
- * An unsigned integer of 64 bits, exact in JSON: a bigint beyond 2^53 - 1. The largest one is for the rules behind the schema
- * to check (`isUint64`), because a schema has only numbers.
- */
+/** An unsigned integer of 64 bits: a bigint beyond 2^53 - 1. `isUint64` checks its maximum, because a schema has only numbers. */
 export function Uint64(options: { description?: string } = {}) {
   return Type.Unsafe<Integer>({ type: 'integer', format: 'int64', minimum: 0, ...options });
 }
 
 const UINT64_MAX = 2n ** 64n - 1n;
 
-/** Is this integer, which a schema has found to be 0 or more, one of 64 bits and not rounded on its way here? */
+/** For an integer that a schema has found to be 0 or more: it has 64 bits and was not rounded. */
 export function isUint64(value: Integer): boolean {
   return typeof value === 'bigint' ? value <= UINT64_MAX : Number.isSafeInteger(value);
 }
@@ -93,7 +86,6 @@ export function StringMap(options: { description?: string } = {}) {
   });
 }
 
-/** An object of which nothing more is promised. */
 export function AnyObject(options: { description?: string } = {}) {
   return Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
 }
@@ -127,7 +119,6 @@ export const ErrorResponse = Named(
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
 
-/** Query parameters of every list. */
 export const PageQuery = {
   cursor: Type.Optional(
     Type.String({

@@ -1,12 +1,9 @@
 import type { FastifyReply } from 'fastify';
 
-/**
- * Sends what is JSON text already: it is not run through the schema of the route, so whoever made it vouches for its fields. Of a page
- * of 20 sandboxes, parsing what the database has and writing it down again took two fifths of the time.
- */
+/** Sends JSON text without the schema of the route, which took two fifths of the time of a page of 20 sandboxes. */
 export function sendJson(reply: FastifyReply, text: string): FastifyReply {
   return reply.type('application/json; charset=utf-8').send(text.length > LONG ? Buffer.from(text) : text);
 }
 
-/** As bytes a page of 100 events (42 KB) or 20 sandboxes (60 KB) takes 4 % less of all that it takes, one sandbox 4 % more. */
+/** Bytes take 4 % less than text for a page of 100 events (42 KB) or 20 sandboxes (60 KB), and 4 % more for one sandbox. */
 const LONG = 16 * 1024;

@@ -31,16 +31,13 @@ declare module 'fastify' {
 const BODY_LIMIT = 16 * 1024 * 1024;
 /** The deepest request there is has nine levels. */
 const DEEPEST_BODY = 64;
-/** How long a client of broken HTTP has to read what was wrong. */
+/** The time that a client of broken HTTP has to read the answer. */
 const LAST_WORD_MS = 2_000;
-/** How many requests of one connection may be under way. Who sends so many before the first is answered is no client. */
+/** The pipelined requests of one connection that may be in progress. */
 const MOST_OF_CONNECTION = 100;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
 const UPLOAD_TIMEOUT_MS = 60 * 60_000;
-/**
- * Answers are data for programs: nothing of them is to be run, framed, guessed at or kept. The API reference has a policy of
- * its own. TLS, and with it `strict-transport-security`, is with whoever stands in front.
- */
+/** The reverse proxy that adds TLS also adds `strict-transport-security`. The API reference has a policy of its own. */
 const SECURITY_HEADERS = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
@@ -52,17 +49,16 @@ const SECURITY_HEADERS = {
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
-/** Fastify as this service uses it: request ids, the error envelope on everything that is not 2xx, quiet logs. */
 export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTimeoutMs: number }): App {
   const app = Fastify({
     loggerInstance: log,
-    // One line a request, written when it is answered, with the route and not the URL: see the hook below.
+    // The hook below logs one line a request, with the route instead of the URL.
     logController: new LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
     genReqId: (request: IncomingMessage) => requestIdOf(request),
     bodyLimit: BODY_LIMIT,
     requestTimeout: UPLOAD_TIMEOUT_MS,
-    // Who sends its headers slowly is cut off like who sends its body slowly: looked at four times in that time.
+    // Slow headers have the same time-out as slow bodies.
     http: {
       headersTimeout: bodyTimeoutMs,
       connectionsCheckingInterval: Math.ceil(bodyTimeoutMs / 4),
@@ -99,11 +95,11 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     endWith(socket, new ApiError('not_supported', 'this service is not a proxy: CONNECT is not supported'));
   });
 
-  // These hooks stand before and behind every request and wait for nothing: with promises each would cost microseconds.
+  // These hooks use callbacks: a promise for each request would cost microseconds.
   const underWay = new WeakMap<Socket, number>();
   app.addHook('onRequest', (request, reply, done) => {
     void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
-    // Nothing here speaks another protocol, and who asks for one is not going to go on with this one.
+    // No route upgrades the protocol.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     hurry(request, reply, bodyTimeoutMs);
     const { socket } = request.raw;
@@ -122,12 +118,12 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     if (unmet.has(request.raw)) {
       throw new ApiError('expectation_failed', undefined, null, { headers: { connection: 'close' } });
     }
-    // Before the body is looked at: whatever it is, nothing here takes it.
+    // Refused before the body is read.
     if (request.is404) throw new ApiError('route_not_found');
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
-    // An answer that breaks off does not come here, and nothing else does then over its connection.
+    // An aborted answer does not get here; its connection ends.
     const { socket } = request.raw;
     const count = underWay.get(socket);
     if (count !== undefined) underWay.set(socket, count - 1);
@@ -144,7 +140,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     );
     done();
   });
-  // A connection on which a request was under way would stay open after its answer, and closing wait for it.
+  // Otherwise a connection with a request in progress would stay open after its answer and delay the close.
   let closing = false;
   app.addHook('preClose', async () => {
     closing = true;
@@ -160,10 +156,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   return app;
 }
 
-/**
- * Who sends a body slowly holds a connection and memory: cut off after this time, as Node does it for all routes alike. An
- * upload may go on, unless it was refused.
- */
+/** A slow body holds a connection and memory. Node has one time-out for all routes; uploads need a longer one. */
 function hurry({ raw, routeOptions }: FastifyRequest, reply: FastifyReply, millis: number): void {
   if (raw.headers['content-length'] === undefined && raw.headers['transfer-encoding'] === undefined) return;
   const late = () => {
@@ -175,10 +168,7 @@ function hurry({ raw, routeOptions }: FastifyRequest, reply: FastifyReply, milli
   for (const event of ['end', 'close']) raw.once(event, () => clearTimeout(timer));
 }
 
-/**
- * Answers every known path's other methods with 405 and `Allow`. To be called when all routes are registered;
- * `routes`: path and methods of each.
- */
+/** Answers the other methods of every known path with 405 and `Allow`. Call it when all routes are registered. */
 export function refuseOtherMethods(app: App, routes: ReadonlyMap<string, ReadonlySet<string>>): void {
   for (const [url, methods] of [...routes]) {
     // The files of the API reference.
@@ -188,7 +178,7 @@ export function refuseOtherMethods(app: App, routes: ReadonlyMap<string, Readonl
       method: METHODS.filter((method) => !methods.has(method)),
       url,
       schema: { hide: true },
-      // Before the body is looked at: whatever it is, it came by the wrong method.
+      // Refused before the body is read.
       onRequest: async () =>
         Promise.reject(new ApiError('method_not_allowed', undefined, null, { headers: { allow } })),
       handler: () => undefined,
@@ -196,13 +186,13 @@ export function refuseOtherMethods(app: App, routes: ReadonlyMap<string, Readonl
   }
 }
 
-/** Of Node, which makes the randomness for many at once: 0.4 microseconds, where one of version 7 takes 8. */
+/** Node caches randomness for these ids: 0.4 microseconds, instead of 8 for version 7. */
 function requestIdOf(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
   return typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
 }
 
-/** The engine's message would quote the body, which may hold secrets. An empty body is for the schema to judge. */
+/** The message of JSON.parse would quote the body, which may hold secrets. The schema judges an empty body. */
 function parseJson(
   _request: FastifyRequest,
   text: string | Buffer,
@@ -218,14 +208,14 @@ function parseJson(
   done(null, body);
 }
 
-/** Refuses the key __proto__, which would be there for one reader and not for the next, and what is nested too deep. */
+/** Refuses the key __proto__, which readers treat differently, and deep nesting. */
 function parseFlat(text: string): unknown {
   const value: unknown = secureJson.parse(text, null, { protoAction: 'error', constructorAction: 'ignore' });
   if (!isDeeperThan(value, DEEPEST_BODY)) return value;
   throw new ApiError('invalid_request', `the body is nested more than ${DEEPEST_BODY} levels deep`);
 }
 
-/** What Fastify itself refuses, in our words. */
+/** Translates refusals of Fastify. */
 const FRAMEWORK_ERRORS: Record<string, ErrorName> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
@@ -235,7 +225,6 @@ const FRAMEWORK_ERRORS: Record<string, ErrorName> = {
 
 function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (error instanceof ApiError) return error;
-  // Nobody reads it: the client hung up, or was too slow.
   if (error === request.raw.errored) return new ApiError('invalid_request', 'the body did not come whole');
   const code = (error as FastifyError).code;
   const known = FRAMEWORK_ERRORS[code];
@@ -262,7 +251,6 @@ function isRefusal(error: unknown): boolean {
   return statusCode !== undefined && statusCode >= 400 && statusCode < 500;
 }
 
-/** The one place that renders errors. */
 function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const refusal = toApiError(error, request);
   if (refusal.cause !== undefined && refusal.status >= 500) {
@@ -272,12 +260,12 @@ function renderError(error: unknown, request: FastifyRequest, reply: FastifyRepl
     .code(refusal.status)
     .headers(refusal.headers)
     .type('application/json; charset=utf-8')
-    // A string: the envelope is not run through the schema of a route.
+    // A string skips the schema of the route.
     .serializer((body: unknown) => body as string)
     .send(JSON.stringify(refusal.body));
 }
 
-/** What is not HTTP, or too large, or too slow, never becomes a request; it still gets the envelope. */
+/** Answers broken, oversized or slow HTTP, which never becomes a request, with the envelope. */
 function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
@@ -292,7 +280,6 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
   endWith(socket, refusal);
 }
 
-/** Ends a connection with a refusal, where there is no request that Fastify could answer. */
 function endWith(socket: Duplex, refusal: ApiError): void {
   const body = JSON.stringify(refusal.body);
   socket.end(
@@ -307,6 +294,6 @@ function endWith(socket: Duplex, refusal: ApiError): void {
       body,
     ].join('\r\n'),
   );
-  // Who does not close its side is not kept for that.
+  // The client may keep its side open.
   setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
 }

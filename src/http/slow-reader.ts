@@ -2,23 +2,17 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 
 const LOOK_EVERY_MS = 250;
 
-/** Who a long answer goes to, as far as can be seen from this side: by what the operating system takes off our hands for it. */
+/** The client of a long answer, observed by the bytes that the operating system accepts for it. */
 export interface Reader {
-  /** Aborts when the connection is closed, by whichever side. */
+  /** Aborts when either side closes the connection. */
   gone: AbortSignal;
-  /** For how long it has taken nothing of what is there for it, in milliseconds. */
+  /** The time in which it accepted nothing although data waited, in milliseconds. */
   idleMs(): number;
-  /**
-   * Resets the connection. Without chunks (HTTP/1.0) the orderly end of a connection is the end of the answer, and one that breaks
-   * off would be taken for complete.
-   */
+  /** Resets the connection: with HTTP/1.0 an orderly close would make the answer look complete. */
   cutOff(): void;
 }
 
-/**
- * Watches the reader of an answer until it is over. One that takes nothing for `stallMs` milliseconds, or has not got to the end after
- * `limitMs`, is cut off.
- */
+/** Cuts off a client that accepts nothing for `stallMs`, or has not read everything after `limitMs`. */
 export function watchReader(
   request: FastifyRequest,
   { raw }: FastifyReply,

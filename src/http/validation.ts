@@ -12,14 +12,14 @@ import { NO_EFFECT } from './schema.js';
 /** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
 const common = { strict: true, strictRequired: false, discriminator: true, allowUnionTypes: true } as const;
 
-/** Bodies are taken as they are: "1" is not 1. */
+/** For bodies, without coercion. */
 const strict = withFormats(new Ajv(common));
-/** In a URL everything is text: numbers and booleans are read from it, and one value may stand for a list of one. */
+/** For URLs, where numbers and booleans are text, and one value may be a list of one. */
 const coercing = withFormats(new Ajv({ ...common, coerceTypes: 'array' }));
 
 function withFormats(ajv: Ajv): Ajv {
   formats.default(ajv);
-  // The library's own takes urn:uuid:… too, which PostgreSQL does not.
+  // The format of the library accepts urn:uuid:…, which PostgreSQL refuses.
   ajv.addFormat('uuid', UUID_PATTERN);
   ajv.addFormat('password', true);
   ajv.addKeyword(NO_EFFECT);
@@ -60,12 +60,12 @@ function isWhole(value: unknown): boolean {
   return typeof value !== 'string' || /^-?\d{1,15}$/.test(value);
 }
 
-/** Compiles a schema for values that are taken as they are. For what is not a request. */
+/** For values that are no request. */
 export function compile(schema: TSchema): ValidateFunction {
   return strict.compile(schema);
 }
 
-/** What is wrong, in one sentence, from the errors that a function of `compile` left. */
+/** Explains the first error that a function of `compile` left, in one sentence. */
 export function explainFirst(errors: ErrorObject[]): string {
   return explain(mostSpecific(errors), true, []);
 }
@@ -74,11 +74,7 @@ function refusal(inBody: boolean, path: string, message: string): ApiError {
   return new ApiError('invalid_request', message, { [inBody ? 'field' : 'parameter']: path });
 }
 
-/**
- * In a choice (`anyOf`) every branch that does not fit leaves an error. What lies deepest is what the caller got wrong;
- * that something could also have been null helps nobody. Where several branches fail at the deepest place, none of them is
- * the one that was meant: the choice itself is named.
- */
+/** Every branch of an `anyOf` leaves an error. The deepest one is meant; if several are, the choice itself is named. */
 function mostSpecific(errors: ErrorObject[]): ErrorObject {
   const telling = errors.filter(({ keyword, params }) => !(keyword === 'type' && params['type'] === 'null'));
   const candidates = telling.length > 0 ? telling : errors;

@@ -34,10 +34,7 @@ const PREFER = Type.String({
 
 const METHODS = new Set(['POST', 'PATCH', 'PUT']);
 
-/**
- * Makes the answers of every write that is registered from now on name the fields of the body that were ignored. With
- * `Prefer: handling=strict` such a request is refused before it does anything.
- */
+/** Adds warnings of ignored fields to every write that is registered later; `Prefer: handling=strict` refuses them. */
 export function warnOfIgnoredFields(app: App): void {
   const written = new WeakMap<object, TObject>();
   app.decorateRequest('warnings', null);
@@ -74,7 +71,7 @@ function addHooks(route: RouteOptions, body: object): void {
   };
 }
 
-/** The answer with its warnings, as it is sent and kept. One that was kept has its own. */
+/** Adds the warnings to an answer, as it is sent and stored. A stored answer has its own. */
 export function withWarnings<T>(answer: T, warnings: readonly IgnoredField[]): T {
   return warnings.length === 0 ? answer : { ...answer, warnings };
 }

@@ -11,7 +11,6 @@ import { isSameRequest, KEEP_MS } from './write.js';
 const CLAIM_TIMEOUT_MS = 60_000;
 const RENEW_INTERVAL_MS = 15_000;
 
-/** The stored response of an earlier request, or a claim to execute this one. */
 type FileClaim<T> = { answer: T } | { done: (answer: T) => Promise<void>; failed: () => Promise<void> };
 
 /**
@@ -53,7 +52,6 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promis
   };
 }
 
-/** Executes an operation on files once for each idempotency key. */
 export async function inFileWrite<T>(ctx: Context, caller: Writer, work: () => Promise<T>): Promise<T> {
   const claim = await claimFileWrite<T>(ctx, caller);
   if ('answer' in claim) return claim.answer;

@@ -5,7 +5,6 @@ import { KEEP_MS } from './write.js';
 
 const BATCH = 1_000;
 
-/** Deletes idempotency keys that have expired. */
 export async function deleteExpiredKeys(ctx: Context, signal: AbortSignal): Promise<void> {
   let deleted: number;
   do {

@@ -12,7 +12,6 @@ import type { Keyring } from '../secrets/keyring.js';
 const HEADERS = ['x-msb-file-path', 'x-msb-file-recursive'];
 const KEY = /^[ -~]{1,255}$/;
 
-/** A write with an `Idempotency-Key`. */
 export interface Keyed {
   readonly key: string;
   /** MACs of the request. The first one is stored; the others use older keys of the service. */
@@ -23,12 +22,10 @@ export interface Keyed {
   readonly waits: boolean;
   /** Whether the stored response is final. */
   settled: boolean;
-  /** To be called when the response is a stored one. */
   replayed(): void;
 }
 
 export interface Writer extends Caller {
-  /** Present when the request has an `Idempotency-Key`. */
   keyed?: Keyed;
 }
 

@@ -21,7 +21,6 @@ export async function insertAnswer(
   );
 }
 
-/** Deletes a key that was inserted before `expired`. */
 export async function deleteKey(sql: Sql, orgId: string, key: string, expired: Instant): Promise<void> {
   await sql.query('delete from idempotency_keys where org_id = $1 and key = $2 and created_at <= $3', [
     orgId,
@@ -113,7 +112,6 @@ export async function answerClaim(
   );
 }
 
-/** Releases the key of a claim after a refusal. */
 export async function releaseClaim(sql: Sql, orgId: string, key: string, claim: string): Promise<void> {
   await sql.query(
     'delete from idempotency_keys where org_id = $1 and key = $2 and claim = $3 and not final',
@@ -121,7 +119,6 @@ export async function releaseClaim(sql: Sql, orgId: string, key: string, claim: 
   );
 }
 
-/** Returns the number of deleted keys. */
 export async function deleteExpired(sql: Sql, expired: Instant, limit: number): Promise<number> {
   const { rowCount } = await sql.query(
     `delete from idempotency_keys where (org_id, key) in (

@@ -1,6 +1,5 @@
 import { Type } from 'typebox';
 
-/** Headers of every operation that writes. */
 export const WriteHeaders = Type.Object({
   'Idempotency-Key': Type.Optional(
     Type.String({

@@ -17,10 +17,8 @@ export interface ImportResult {
   lines: number;
   imported: Counts;
   unchanged: Counts;
-  /** The first thousand of `badCount`. */
   bad: BadLineReport[];
   badCount: number;
-  /** False because of bad lines. */
   committed: boolean;
 }
 

@@ -15,7 +15,6 @@ import {
 } from './load-queries.js';
 import type { Kind } from './schema.js';
 
-/** The number of rows or lines of each kind. */
 export type Counts = Record<Kind, number>;
 
 /** Loads the staged rows into their tables. Returns the number of new rows. */

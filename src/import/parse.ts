@@ -27,7 +27,6 @@ const MAX_DEPTH = 200;
 /** Authenticates an event as written by this installation; null without event keys. */
 export type Mark = (leaf: Buffer) => Buffer | null;
 
-/** Undefined for a blank line. Throws BadLine. */
 export function parseLine(text: string, mark: Mark = () => null): Parsed | undefined {
   if (text.trim() === '') return undefined;
   let value: unknown;

@@ -1,6 +1,5 @@
 import type { SandboxSpec } from '../sandboxes/spec/schema.js';
 
-/** Undefined when the two values differ. */
 export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {
   if ((spec.lifecycle.ephemeral ?? ephemeral) !== ephemeral) return undefined;
   return { ...spec, lifecycle: { ...spec.lifecycle, ephemeral } };

@@ -30,7 +30,6 @@ export const TABLES: Record<Exclude<Kind, 'event'>, { name: string; key: string[
 
 export const KINDS = Object.keys(COLUMNS) as Kind[];
 
-/** An arbitrary constant. */
 const LOCK = 0x496d7072;
 
 /** Waits for other imports, until the end of the transaction. */

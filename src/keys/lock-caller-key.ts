@@ -8,9 +8,8 @@ import type { Instant } from '../lib/instant.js';
 import { lockKeys } from './queries.js';
 
 /**
- * What the key of a request opens now; it does so until the transaction ends. At the door that was asked before the body was
- * there, which may be long ago: what makes keys or ends them would outlive a revocation or a new secret that came between.
- * `changed`: another key that is locked as well, to be changed. Throws ApiError when the key is not taken any more.
+ * Locks the key of a request and returns its present access: a revocation may come between the authentication and the body.
+ * `changed`: a second key to lock for a change. Throws ApiError when the key is no longer valid.
  */
 export async function lockCallerKey(
   tx: Transaction,

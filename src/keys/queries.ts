@@ -94,7 +94,6 @@ export async function lockKeys(
   );
 }
 
-/** Locks the row until the transaction ends. */
 export async function lockKey(sql: Sql, orgId: string, id: string): Promise<KeyRow | undefined> {
   const { rows } = await sql.query<Row>(
     `select ${KEY_COLUMNS} from api_keys where org_id = $1 and id = $2 for update`,

@@ -11,7 +11,6 @@ const MOST_LABELS = 8;
 const MOST_NETWORKS = 100;
 const IPV4_IN_IPV6 = '::ffff:0:0/96';
 
-/** What is asked for of a new key. */
 export interface Asked {
   name: string;
   scopes: readonly Scope[];
@@ -20,7 +19,7 @@ export interface Asked {
   expires_at?: string | null;
 }
 
-/** What a key opens that was asked for like this. Throws ApiError, which names the field. */
+/** Throws ApiError, which names the field. */
 export function readAccess(asked: Asked, at: Instant): Access {
   const { name, labels = {}, cidrs = [] } = asked;
   if (name.trim() === '' || name.length > NAME_LENGTH) {

@@ -168,7 +168,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
   );
 }
 
-/** A write whose answer shows a secret. What is stored to be repeated has none in it. */
+/** A write whose answer shows a secret. The stored answer has none. */
 async function withSecret(
   ctx: Context,
   caller: Writer,

@@ -41,7 +41,6 @@ export class FileDraft {
   }
 }
 
-/** Writes a whole file by way of a draft. */
 export async function writeFileAtomically(
   path: string,
   content: string,

@@ -23,7 +23,6 @@ export function isCidr(text: string): boolean {
   return parseCidr(text) !== undefined;
 }
 
-/** Is the network a part of one of the others? */
 export function isSubnetOfAny(network: string, networks: readonly string[]): boolean {
   const inner = parseCidr(network);
   if (!inner) return false;

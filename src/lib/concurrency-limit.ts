@@ -2,13 +2,11 @@
 export interface ConcurrencyLimit {
   /** Returns a function that releases the slot, to be called once; undefined if there is no free slot. */
   acquire(key: string): (() => void) | undefined;
-  /** The number of slots that a key has. */
   heldBy(key: string): number;
 }
 
 export interface Slots {
   total: number;
-  /** The most slots of one key. */
   each: number;
 }
 

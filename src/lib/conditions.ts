@@ -9,7 +9,6 @@ export class Conditions {
     return this;
   }
 
-  /** Adds a value and returns its placeholder. */
   parameter(value: unknown): string {
     this.values.push(value);
     return `$${this.values.length}`;

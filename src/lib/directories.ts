@@ -13,7 +13,6 @@ export function makeDirectories(path: string, mode: number): string | undefined 
   try {
     mkdirSync(whole, { mode });
   } catch (error) {
-    // Another process may have created it first.
     if (!isDirectory(whole)) throw error;
     return above;
   }

@@ -37,7 +37,6 @@ function roundedOutside(key: string, value: unknown): unknown {
   );
 }
 
-/** JSON.stringify with bigints as JSON numbers. */
 export function stringifyExact(value: unknown): string {
   if (!hasBigint(value)) return JSON.stringify(value);
   const mark = (_key: string, item: unknown) => (typeof item === 'bigint' ? `${MARK}${item}` : item);
@@ -49,7 +48,6 @@ export function rounded(value: unknown): unknown {
   return replaceScalars(value, (item) => (typeof item === 'bigint' ? Number(item) : item));
 }
 
-/** A JSON number that no double holds exactly. */
 export class InexactNumber {
   constructor(readonly text: string) {}
 }

@@ -1,11 +1,9 @@
 import { makeConcurrencyLimit, type Slots } from './concurrency-limit.js';
 import { sleep } from './sleep.js';
 
-/** A client of the queue that has a slot or wants one. */
 export interface SlotHolder {
   /** How long the holder has not used its slot, in milliseconds. */
   idleMs(): number;
-  /** Makes the holder release its slot soon. */
   cutOff(): void;
   /** Aborts when the holder no longer wants a slot. */
   gone: AbortSignal;
@@ -21,7 +19,6 @@ export interface FairQueueOptions {
   slots: Slots;
   /** How many may wait. A caller beyond that gets no slot at once. */
   waiting: Slots;
-  /** The longest wait for a slot, in milliseconds. */
   maxWaitMs: number;
   /** A holder that has been idle for this long is cut off while others wait, in milliseconds. */
   idleMs: number;

@@ -66,7 +66,6 @@ export function instantFromMicros(micros: bigint): Instant {
   return `${new Date(Number(millis)).toISOString().slice(0, -1)}${rest.toString().padStart(3, '0')}Z`;
 }
 
-/** Microseconds since 1970-01-01T00:00:00Z. */
 export function microsOf(instant: Instant): bigint {
   return BigInt(Date.parse(`${instant.slice(0, 23)}Z`)) * 1000n + BigInt(instant.slice(23, 26));
 }
@@ -112,7 +111,6 @@ export function monthAfter(month: Instant): Instant {
   return monthsBefore(month, -1);
 }
 
-/** Moves an instant by whole milliseconds. */
 export function addMillis(instant: Instant, millis: number): Instant {
   return instantFromMicros(microsOf(instant) + BigInt(Math.round(millis)) * 1000n);
 }

@@ -5,7 +5,6 @@ const MAX_LABELS = 64;
 const MAX_KEY_BYTES = 256;
 const MAX_VALUE_BYTES = 1024;
 
-/** Returns the first invalid label and the reason. */
 export function checkLabels(labels: Record<string, string>): { key: string; message: string } | undefined {
   const entries = Object.entries(labels);
   if (entries.length > MAX_LABELS) return { key: '', message: `there may be at most ${MAX_LABELS} labels` };

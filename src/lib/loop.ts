@@ -4,7 +4,6 @@ import { sleep } from './sleep.js';
 export interface Loop {
   /** Ends the pause. A wake during a pass leads to one more pass. */
   wake: () => void;
-  /** Resolves when the running pass has ended. */
   stop: () => Promise<void>;
 }
 

@@ -15,7 +15,6 @@ export function nearestName(name: string, known: readonly string[]): string | un
   return ranked[0]?.candidate ?? known.find((candidate) => candidate.toLowerCase().startsWith(`${asked}_`));
 }
 
-/** The end of a message about an unknown name. */
 export function suggestion(name: string, known: readonly string[]): string {
   const nearest = nearestName(name, known);
   return nearest === undefined ? `there are ${known.join(', ')}` : `did you mean "${nearest}"?`;

@@ -23,7 +23,6 @@ function makePage<Row, T>(
   return { data: shown.map(present), has_more, next_cursor: has_more ? cursorAt(shown.at(-1)!) : null };
 }
 
-/** `toPage` for items that are JSON text. */
 export function pageText<Row>(
   rows: readonly Row[],
   limit: number,

@@ -5,7 +5,6 @@ import { toPage, type Page } from '../lib/page.js';
 import { listMembers, type MemberRow } from './queries.js';
 import type { OrgMemberResponse } from './schema.js';
 
-/** A page of an organization's members, oldest first. */
 export async function list(
   ctx: Context,
   orgId: string,

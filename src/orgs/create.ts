@@ -10,7 +10,6 @@ import { insertQuotas } from '../quotas/queries.js';
 import { createHostVolume } from '../volumes/host-volume.js';
 import { insertOrg } from './queries.js';
 
-/** Lower-case letters, digits and single hyphens. */
 const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 const SLUG_LENGTH = { min: 2, max: 63 };
 const NAME_LENGTH = 200;

@@ -8,7 +8,6 @@ import type { Resolve } from './resolve.js';
 export interface DestinationPolicy {
   /** CIDR blocks or addresses that are allowed although they are not public. */
   allow: readonly string[];
-  /** Whether `http` is allowed. */
   http: boolean;
 }
 
@@ -50,10 +49,8 @@ export function hostOf(url: URL): string {
 }
 
 export interface Destination {
-  /** A name or an address. */
   host: string;
   isName: boolean;
-  /** The checked addresses. */
   addresses: string[];
 }
 

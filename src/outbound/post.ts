@@ -13,7 +13,6 @@ const ADDRESS_TIMEOUT_MS = 1_000;
 
 export interface Posted {
   status: number;
-  /** The first KiB of the response. */
   body: string;
   retryAfter: string | undefined;
 }

@@ -8,8 +8,8 @@ const HOSTS = '/etc/hosts';
 const QUERY = { timeout: 2_000, tries: 2 };
 
 /**
- * Reads /etc/hosts, then queries the name servers of the system. `dns.lookup` would hold one of four threads of the process while a name
- * server is silent, and a few such names would stop all file access.
+ * Reads /etc/hosts, then queries the name servers of the system. While a name server is silent,
+ * `dns.lookup` would hold one of four threads, and a few such names would stop all file access.
  */
 export const resolveBySystem: Resolve = async (host) => {
   const own = addressesIn(await readFile(HOSTS, 'utf8').catch(() => ''), host);

@@ -37,7 +37,6 @@ function digitsOf(currency: string): number {
     .maximumFractionDigits!;
 }
 
-/** Throws ExplainedError. */
 export function loadPriceBook(file: string): PriceBook {
   return parsePriceBook(readText(file), file);
 }

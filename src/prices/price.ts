@@ -1,7 +1,6 @@
 export const METRICS = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour', 'storage_gib_hour'] as const;
 export type Metric = (typeof METRICS)[number];
 
-/** The exact value `value / 10^scale`. */
 export interface Decimal {
   value: bigint;
   scale: number;
@@ -29,7 +28,6 @@ export function sumOf(parts: readonly Partial<Quantities>[]): Quantities {
 
 const HOUR_MICROS = 3_600_000_000n;
 
-/** The metered quantity of one unit. */
 const UNITS: Record<Metric, bigint> = {
   vcpu_hour: HOUR_MICROS,
   memory_gib_hour: HOUR_MICROS * 1024n,
@@ -61,7 +59,6 @@ export function project(quantity: bigint, elapsed: bigint, length: bigint): bigi
   return elapsed <= 0n || elapsed >= length ? quantity : halfUp(quantity * length, elapsed);
 }
 
-/** For non-negative numbers. */
 function halfUp(numerator: bigint, denominator: bigint): bigint {
   return (numerator * 2n + denominator) / (denominator * 2n);
 }

@@ -20,7 +20,6 @@ export type Switch = (typeof SWITCHES)[number];
 
 export type Limits = Record<Limit, number | null> & Record<Switch, boolean>;
 
-/** The hours that runs have used in a UTC month. */
 export interface PoolUsage {
   vcpu_hours_used: number;
   memory_gib_hours_used: number;

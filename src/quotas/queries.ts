@@ -25,7 +25,6 @@ export async function getLimits(sql: Sql, orgId: string): Promise<Limits | undef
 }
 
 interface Counts {
-  /** Sandboxes in any status. */
   existing: number;
   /** Starting and running sandboxes, without imported ones. */
   ephemeral_running: number;
@@ -33,7 +32,6 @@ interface Counts {
 }
 
 export interface QuotaRow extends Limits, Counts {
-  /** The number of rows that were added up. */
   count_rows: number;
   /** The most transactions that the database runs at once. */
   most_at_once: number;

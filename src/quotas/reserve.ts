@@ -9,9 +9,7 @@ import type { RunSpec } from '../runtimes/runtime.js';
 import { exhaustedPool, canExhaustPool, storageLimit, type Limit, type Limits } from './limits.js';
 import { compactCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
 
-/** The resources that a transaction is about to use. */
 export interface Reservation {
-  /** One sandbox is created. */
   sandbox?: true;
   /** One sandbox is started. `isCounted`: it replaces a running one, which is counted already. */
   start?: { ephemeral: boolean; at: Instant; isCounted?: boolean };
@@ -22,7 +20,6 @@ export interface Reservation {
 /** A reader compacts the counts of an organization beyond this number of rows. Normally a job does so much earlier. */
 const MAX_COUNT_ROWS = 2_000;
 
-/** One limit that applies to a reservation. */
 interface Demand {
   quota: Limit;
   more: number;

@@ -10,12 +10,10 @@ export interface NewRun {
   vcpus: number;
   memory_mib: number;
   disk_mib: number;
-  /** Null: no limit. */
   max_duration_secs: number | null;
   idle_timeout_secs: number | null;
 }
 
-/** The run has no times before its start. */
 export async function insertRun(target: WriteTarget, run: NewRun): Promise<void> {
   await write(
     target,

@@ -3,7 +3,6 @@ import type { Capacity } from './runtime.js';
 
 export const CPU_OVERCOMMIT = 4;
 
-/** The rule of the Docker runtime. */
 export function machineCapacity(): Capacity {
   return {
     vcpus: availableParallelism() * CPU_OVERCOMMIT,
@@ -12,7 +11,6 @@ export function machineCapacity(): Capacity {
   };
 }
 
-/** Such as "8 vCPU, 23 GiB". */
 export function capacityText({ vcpus, memoryMib, diskMib }: Capacity): string {
   const disk = diskMib === null ? [] : [`${sizeText(diskMib)} of disk`];
   return [`${vcpus} vCPU`, sizeText(memoryMib), ...disk].join(', ');

@@ -2,7 +2,6 @@ import { ExplainedError } from '../lib/explained-error.js';
 import type { RuntimeChoice } from './runtime.js';
 
 export interface Installation {
-  /** Null: never served. */
   runtime: string | null;
   sandboxes: ReadonlyMap<string, number>;
 }

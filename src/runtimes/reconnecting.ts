@@ -21,7 +21,6 @@ export class ReconnectingRuntime implements Runtime {
   private readonly attempts: Loop | undefined;
   private readonly waiting = new Set<() => void>();
 
-  /** The result of the first attempt to connect. */
   constructor(
     readonly name: string,
     first: Runtime | { reason: string },
@@ -129,7 +128,6 @@ export class ReconnectingRuntime implements Runtime {
     this.log.info({ runtime: this.name }, 'the engine answers');
   }
 
-  /** Also returns when the signal aborts. */
   private async untilConnected(signal: AbortSignal): Promise<void> {
     if (this.connected || signal.aborted) return;
     await new Promise<void>((resolve) => {

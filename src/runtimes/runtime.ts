@@ -15,7 +15,6 @@ export interface RunSpec {
   vcpus: number;
   memoryMib: number;
   diskMib: number | null;
-  /** Launched once by each start. */
   cmd: string[] | null;
   entrypoint: string[] | null;
   user: string | null;
@@ -38,7 +37,6 @@ export interface RunSpec {
   endsWithCommand?: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
-  /** The capabilities that its worker must have. */
   demands: Capability[];
 }
 
@@ -46,11 +44,9 @@ export interface RunSpec {
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
 export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
 
-/** Secrets in clear text. */
 export interface RunSecrets {
   /** Null: the image is there already, or needs none. */
   registry: { username: string; password: string } | null;
-  /** By environment variable. */
   values: Record<string, string>;
 }
 
@@ -125,7 +121,6 @@ export class EngineUnavailableError extends ApiError {
   }
 }
 
-/** The sum of all sandboxes of an engine. */
 export interface Capacity {
   vcpus: number;
   memoryMib: number;
@@ -134,7 +129,6 @@ export interface Capacity {
 }
 
 export interface Activity {
-  /** Since the start of the run. */
   cpuMicros: number;
 }
 
@@ -163,7 +157,6 @@ export interface Runtime {
   readonly engineId: string;
   readonly machine: string;
   readonly capacity: Capacity;
-  /** For the operator. */
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
   /** `openFiles`: the largest `nofile` limit of the kernel, if known. */

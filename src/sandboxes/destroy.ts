@@ -31,7 +31,6 @@ export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Pr
   });
 }
 
-/** Removes a sandbox that the transaction has locked. */
 export async function removeSandbox(
   target: EventTarget,
   { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,

@@ -29,7 +29,6 @@ export interface ListSandboxesQuery {
 
 const MOST_LABELS = 16;
 
-/** A page of sandboxes as JSON text. */
 export async function list(
   ctx: Context,
   { orgId, access }: Caller,

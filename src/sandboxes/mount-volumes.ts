@@ -6,7 +6,6 @@ import type { MountRequest } from './spec/mount-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 
 export interface MountVolumes {
-  /** From name to id. */
   named: ReadonlyMap<string, string>;
   /** The id of the host volume, if the request mounts a part of it. */
   host: string | undefined;

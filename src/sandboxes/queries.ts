@@ -17,7 +17,7 @@ export interface LockedSandbox extends SandboxRow {
   removed_at: Instant | null;
 }
 
-/** Of the table `s`. */
+/** For queries in which `s` is the table. */
 export const LOCKED_COLUMNS = `${SANDBOX.parsedColumns}, s.run_spec::text, s.run_id, s.next_run, s.removed_at`;
 
 export interface NewSandbox extends SandboxRow {
@@ -218,7 +218,6 @@ interface SandboxChange {
   destroyed_at?: Instant;
 }
 
-/** The transaction has locked the row. */
 export async function updateSandbox(
   target: WriteTarget,
   orgId: string,

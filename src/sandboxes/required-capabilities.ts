@@ -12,13 +12,10 @@ type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 export interface Requirement {
   capability: Capability;
   field: string;
-  /** The words after "cannot" in the refusal. */
   what: string;
-  /** Default: leave the field out. */
   remedy?: string;
 }
 
-/** Every capability that a request needs. */
 export function requiredCapabilities(request: CreateSandboxRequest): Requirement[] {
   const { resources, runtime, network, lifecycle, registry } = request;
   const requirements: (Requirement | false)[] = [
@@ -185,7 +182,6 @@ function patchRequirements(
   return requirements;
 }
 
-/** Requests beyond the defaults of the mount type. */
 function mountRequirements(mount: MountRequest, index: number): Requirement[] {
   const field = `mounts[${index}]`;
   switch (mount.type) {

@@ -29,7 +29,6 @@ export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promi
   });
 }
 
-/** In audit events and as the end reason of the run. */
 export type StopReason =
   'requested' | 'restart' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted';
 

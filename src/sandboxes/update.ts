@@ -56,7 +56,6 @@ export async function update(
   }
 }
 
-/** Undefined: no change. */
 async function rename(
   tx: EventSql,
   { orgId, actor }: Writer,

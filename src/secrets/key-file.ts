@@ -5,7 +5,6 @@ import { Keyring } from './keyring.js';
 
 export type KeySource = { keys: string } | { file: string };
 
-/** For messages. */
 export function describeSource(source: KeySource): string {
   return 'file' in source ? source.file : 'SANDKEEP_SECRET_KEYS';
 }

@@ -106,7 +106,6 @@ export async function sealingKeys(sql: Sql): Promise<string[]> {
   return rows.map(({ key_id }) => key_id);
 }
 
-/** Returns the organization of each deleted secret. */
 export async function deleteAllSecrets(sql: Sql): Promise<{ org_id: string }[]> {
   const { rows } = await sql.query<{ org_id: string }>('delete from sandbox_secrets returning org_id');
   return rows;

@@ -81,7 +81,6 @@ export async function checkKeys(sql: Sql, keyring: Keyring, source: string): Pro
 
 const BATCH = 200;
 
-/** Returns the number of changed secrets. */
 export async function resealAll(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   const keys = keyring();
   let count = 0;
@@ -109,7 +108,6 @@ export async function resealAll(pool: Pool, keyring: () => Keyring, actor: Event
   }
 }
 
-/** Returns the number of deleted secrets. */
 export async function forgetAll(pool: Pool, { currentId }: Keyring, actor: EventActor): Promise<number> {
   return inTransaction(pool, async (tx) => {
     const deleted = await deleteAllSecrets(tx);

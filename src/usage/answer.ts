@@ -14,7 +14,6 @@ export type Answer = (
   produce: (tx: Transaction, format: Format) => AsyncIterable<string>,
 ) => Promise<Readable>;
 
-/** Sets the content type that `Accept` prefers. */
 export function chooseFormat(request: FastifyRequest, reply: FastifyReply): Format {
   const type = preferredType(request, ['application/json', 'text/csv']);
   void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);

@@ -1,9 +1,7 @@
-/** A row summed from runs, with its sort key. */
 export type SummedRow = [day: string, name: string, id: string, line: string];
 /** A stored row. Its day and id are read from the line. */
 export type StoredRow = [line: string, name: string];
 
-/** The offsets of the day and the id in a line. */
 export interface Positions {
   day: number;
   id: number;

@@ -5,7 +5,6 @@ import type { WindowPart, TimeRange } from './window.js';
 
 export interface UsageFilter {
   orgId: string;
-  /** Undefined: all sandboxes. */
   sandboxIds: readonly string[] | undefined;
   /** Only the time in which a sandbox had all of these labels. */
   labels: Readonly<Record<string, string>>;
@@ -100,7 +99,6 @@ export function periodsToSum(
   c: Conditions,
   orgId: string,
   part: WindowPart,
-  /** The CTE to join. Undefined: all sandboxes. */
   among?: 'selected' | 'held',
 ): string {
   const join = among
@@ -183,7 +181,6 @@ export function storedRows(filter: UsageFilter, part: TimeRange, days: TimeRange
   return { text, values: c.values };
 }
 
-/** The sort key of a stored row. */
 export type RowKey = readonly [day: string, name: string, id: string];
 
 export const BEFORE_FIRST_ROW: RowKey = ['-infinity', '', '00000000-0000-0000-0000-000000000000'];

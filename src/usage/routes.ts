@@ -31,7 +31,6 @@ const range = {
 };
 const closed = { additionalProperties: false };
 
-/** The sandboxes of a compute report. */
 const sandboxFilters = {
   sandbox_id: Repeatable(Uuid, 'Only this sandbox. The parameter can be repeated.'),
   labels: Type.Optional(

@@ -18,7 +18,6 @@ import type { Window } from './window.js';
 
 const GIB = 1024 ** 3;
 
-/** A calendar month of UTC: `[start, end)`. */
 export interface Period {
   start: Instant;
   end: Instant;
@@ -103,7 +102,6 @@ export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promi
   return days;
 }
 
-/** CSV has only the line items. */
 export function presentSummary(summary: UsageSummary, format: Format): string {
   if (format === 'json') return JSON.stringify(summary);
   const currency = summary.currency ?? '';

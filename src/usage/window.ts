@@ -9,7 +9,6 @@ export interface Window {
   now: Instant;
 }
 
-/** `[from, to)` */
 export interface TimeRange {
   from: Instant;
   to: Instant;
@@ -46,7 +45,6 @@ export function readWindow({ since, until }: { since?: string; until?: string },
 /** A part of a window: past whole UTC days, and the cut days around them. Either may be missing. */
 export interface WindowPart extends TimeRange {
   whole: TimeRange | undefined;
-  /** All past whole days of the window. */
   wholeOfWindow: TimeRange | undefined;
   edges: TimeRange[];
 }

@@ -159,7 +159,6 @@ export async function isRemoved(sql: Sql, orgId: string, id: string): Promise<bo
   return rows.length > 0;
 }
 
-/** Sandboxes of any status. */
 export async function sandboxesMounting(sql: Sql, orgId: string, volumeId: string): Promise<string[]> {
   const { rows } = await sql.query<{ name: string }>(
     `select s.name from sandbox_volumes m

@@ -27,7 +27,6 @@ interface Sent {
   outcome: AttemptOutcome;
   begun: Instant;
   result: AttemptResponse;
-  /** From `Retry-After`, in milliseconds. */
   retryAfterMs: number;
 }
 

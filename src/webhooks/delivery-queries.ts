@@ -18,7 +18,6 @@ export interface DeliveryRow {
   /** Whether the receiver refused this event in the last attempt. */
   refused: boolean;
   due_at: Instant | null;
-  /** Null until the first attempt. */
   expires_at: Instant | null;
   created_at: Instant;
   settled_at: Instant | null;
@@ -112,7 +111,6 @@ export async function claimDue(
   return rows.toSorted((a, b) => (a.seq ?? 0) - (b.seq ?? 0));
 }
 
-/** Claims a test. */
 export async function claimOne(
   sql: Sql,
   orgId: string,
@@ -238,7 +236,6 @@ export async function deleteSettled(sql: Sql, before: Instant, limit: number): P
   return rowCount ?? 0;
 }
 
-/** Returns the number of deleted rows. */
 export async function deleteDeliveries(
   sql: Sql,
   orgId: string,

@@ -6,7 +6,6 @@ import { addMillis } from '../lib/instant.js';
 import { countPending, insertDeliveries } from './delivery-queries.js';
 import { lockWebhookIfFree, setPosition, type WebhookRow } from './queries.js';
 
-/** Entries of the log that are read at once. */
 const BATCH = 500;
 const MAX_UNTRIED = 100;
 /** Beyond this, the events for a receiver that is down stay in the log only. */
@@ -47,10 +46,7 @@ export async function enqueueDeliveries(ctx: Context, orgId: string, id: string)
   });
 }
 
-/**
- * Leaves out events that retention dropped, events from before the webhook (imports append old ones to the log), and its own tests,
- * which were sent already.
- */
+/** Skips dropped events, its own tests, and events from before the webhook: imports append old ones to the log. */
 function isWanted({ id, event_types, created_at }: WebhookRow, { event }: StoredEntry): boolean {
   if (!event || event.occurred_at < addMillis(created_at, -CLOCK_SKEW_MS)) return false;
   if (event.event_type === 'webhook_tested' && event.resource_id === id) return false;

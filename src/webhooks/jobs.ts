@@ -85,7 +85,6 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     }
   }
 
-  /** Returns whether the receiver responded. */
   async function attemptOne(delivery: Claimed): Promise<boolean> {
     try {
       const settled = await attempt(ctx, delivery, interrupt.signal);

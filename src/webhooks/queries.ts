@@ -255,7 +255,6 @@ export async function setResume(tx: Sql, orgId: string, id: string, at: Instant)
   );
 }
 
-/** Undefined if it is not active. */
 export async function disableWebhook(
   tx: Sql,
   orgId: string,

@@ -61,13 +61,11 @@ export class Term {
  * clocks, counted from before the renewal was sent. Its writes need its epoch, a fencing token that the next holder raises.
  */
 export class WorkerLease {
-  /** Undefined while another process has the lease. */
   term: Term | undefined;
   private readonly holder = makeHolderName();
 
   constructor(private readonly ctx: Pick<Context, 'pool' | 'runtime' | 'settings'>) {}
 
-  /** True when this process has the lease. */
   async renew(): Promise<boolean> {
     const { pool, runtime, settings } = this.ctx;
     const ttlMs = settings.workerLeaseMs;

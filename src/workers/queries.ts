@@ -8,7 +8,6 @@ export interface WorkerIdentity {
   capabilities: readonly string[];
   vcpus: number;
   memoryMib: number;
-  /** Null: not counted. */
   diskMib: number | null;
 }
 
@@ -39,7 +38,6 @@ export async function takeLease(
   return rows[0]?.epoch;
 }
 
-/** Also of an expired lease. */
 export async function readHolder(sql: Sql, workerId: string): Promise<string | undefined> {
   const { rows } = await sql.query<{ holder: string }>('select holder from workers where id = $1', [
     workerId,
@@ -109,7 +107,6 @@ export async function liveWorkers(sql: Sql): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Blocks the lease of the worker. */
 export async function lockWorker(tx: Sql, id: string): Promise<{ alive: boolean; name: string } | undefined> {
   const { rows } = await tx.query<{ alive: boolean; name: string }>(
     'select expires_at > clock_timestamp() as alive, name from workers where id = $1 for update',

@@ -7,7 +7,6 @@ export interface PublicKey {
 }
 
 export interface EventKeys {
-  /** Signs checkpoints and marks events. */
   current: PublicKey;
   sign(text: string): Buffer;
   /** The trusted keys, the newest first. */

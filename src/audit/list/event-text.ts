@@ -20,7 +20,6 @@ export interface EventTextRow {
 /** A page of payloads up to this length is read without measuring their sum. */
 const SHORT_BYTES = 4_000;
 
-/** `TEXT_COLUMNS`, without long payloads. */
 export const SHORT_COLUMNS = TEXT_COLUMNS.replace(
   /payload$/,
   `case when pg_column_size(payload) <= ${SHORT_BYTES} and ${payloadLength('payload')} <= ${SHORT_BYTES} then payload end as payload`,

@@ -47,7 +47,6 @@ export function readEventFilter(query: FilterQuery): EventFilter {
   return filter;
 }
 
-/** The filter as requested, for the audit trail. */
 export function givenFilter(query: FilterQuery): Record<string, unknown> {
   const given = [...COLUMNS, 'since', 'until'].map(
     (name) => [name, query[name as keyof FilterQuery]] as const,

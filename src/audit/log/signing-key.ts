@@ -35,7 +35,6 @@ export function describeEventKeys(source: EventKeySource): string {
   return 'file' in source ? source.file : 'SANDKEEP_EVENT_KEYS';
 }
 
-/** Keys as text replace the file. */
 export function eventKeySourceOf({
   eventKeys,
   eventKeysFile,

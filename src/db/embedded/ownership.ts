@@ -50,7 +50,7 @@ export async function takeOwnership(directory: DataDirectory, command: string): 
           withdraw();
           return owner ?? { pid: pidOf(others[0]!), command: 'unknown' };
         }
-        // Of concurrent claimants the lowest name stays.
+        // The lowest name of concurrent claimants stays.
         if (others.some((other) => other < claim)) break;
         await sleep(YIELD_MS / 2);
       }

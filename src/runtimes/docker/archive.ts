@@ -8,12 +8,10 @@ export type Entry =
   | { name: string; type: 'directory'; mode: number }
   | { name: string; type: 'symlink'; target: string };
 
-/** Like lstat(2). */
 export interface PathStat {
   type: 'file' | 'directory' | 'symlink' | 'other';
   mode: number;
   size: number;
-  /** An absolute path. */
   target: string;
 }
 

@@ -22,7 +22,6 @@ function baselineOf(startedAt: Instant | null): string {
   return startedAt === null ? '0' : microsOf(startedAt).toString(36);
 }
 
-/** The engine writes nanoseconds, and the year 1 for "never". */
 export function parseEngineTime(text: string): Instant | null {
   return text.startsWith('0001-') ? null : (parseInstant(text) ?? null);
 }

@@ -59,7 +59,6 @@ export function containerOptions(
     HostConfig: {
       NanoCpus: spec.vcpus * 1e9,
       Memory: spec.memoryMib * MIB,
-      // Memory plus swap: no swap.
       MemorySwap: spec.memoryMib * MIB,
       PidsLimit: PIDS_LIMIT,
       CapDrop: ['ALL'],

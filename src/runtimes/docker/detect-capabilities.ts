@@ -23,11 +23,9 @@ export interface CapabilityInfo extends StorageInfo {
 export interface DetectedCapabilities {
   capabilities: Capability[];
   mounts: StagingDirectory;
-  /** For the operator. */
   missing: string[];
 }
 
-/** Throws ExplainedError for an unknown runtime class. */
 export async function detectCapabilities(
   docker: Docker,
   info: CapabilityInfo,

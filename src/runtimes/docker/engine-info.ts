@@ -6,7 +6,6 @@ import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
 import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
 
-/** The answer of `GET /info`. */
 export interface EngineInfo extends CapabilityInfo {
   ID: string;
   Name: string;
@@ -18,7 +17,6 @@ export interface EngineInfo extends CapabilityInfo {
   ServerVersion: string;
 }
 
-/** For UUIDs of version 5 (RFC 9562). */
 const ENGINE_NAMESPACE = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';
 
 export function capacityOf(info: EngineInfo): Capacity {

@@ -7,7 +7,6 @@ export const UNAVAILABLE = 503;
 /** The answers to the removal of an object that is gone, or that the engine is removing. */
 export const ALREADY_REMOVED = [NOT_FOUND, CONFLICT];
 
-/** Undefined without an answer. */
 export function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
 }
@@ -17,7 +16,6 @@ export function engineMessage(error: unknown): string {
   return json?.message ?? message ?? String(error);
 }
 
-/** A handler for `catch` that rethrows every other error. */
 export function ignoreStatus(...statuses: number[]): (error: unknown) => undefined {
   return (error) => {
     if (!statuses.includes(statusOf(error) ?? 0)) throw error;

@@ -36,7 +36,6 @@ const FIRST_REALTIME = 34;
 const LAST_REALTIME = 64;
 
 export interface InitOptions {
-  /** Empty: process 1 only keeps the sandbox up. */
   command: readonly string[];
   untilExit: boolean;
   stopSignal: number;
@@ -126,7 +125,6 @@ export class GuestInit {
     return found !== undefined && found.State.Status === 'exited' && found.State.ExitCode === 0;
   }
 
-  /** Returns a failure. */
   private async fill(): Promise<string | undefined> {
     await this.docker.createVolume({ Name: this.volume, Labels: { [INIT_LABEL]: 'volume' } });
     const { mount } = this;
@@ -148,7 +146,6 @@ export class GuestInit {
           ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
         },
       })
-      // Another process may create it at the same time.
       .catch(ignoreStatus(CONFLICT));
     try {
       const container = this.docker.getContainer(this.volume);

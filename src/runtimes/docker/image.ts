@@ -18,7 +18,6 @@ export interface RegistryAuth {
   password: string;
 }
 
-/** Throws StartRefusedError when the image is not available. */
 export async function ensureImage(
   docker: Docker,
   { image, pullPolicy }: RunSpec,

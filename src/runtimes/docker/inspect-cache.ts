@@ -64,7 +64,6 @@ export class InspectCache {
   }
 
   private async inspect(id: string): Promise<Inspected | undefined> {
-    // Removed since the list.
     const inspected = await this.docker.getContainer(id).inspect().catch(ignoreStatus(NOT_FOUND));
     const named = inspected && parseContainerName(inspected.Name);
     if (!inspected || !named) return undefined;

@@ -9,7 +9,6 @@ export interface EngineObject {
   name: string;
 }
 
-/** In the order of removal. */
 export interface RemovableObjects {
   containers: (EngineObject & { state: string })[];
   networks: EngineObject[];
@@ -19,7 +18,6 @@ export interface RemovableObjects {
 
 export interface InstallationObjects {
   removable: RemovableObjects;
-  /** All installations share these. */
   inUse: EngineObject[];
 }
 

@@ -44,7 +44,6 @@ async function* framesOf(
   }
 }
 
-/** Nanoseconds since 1970; 0 for an invalid time. */
 export function nanosOf(ts: string): bigint {
   const match = /^(.+?)(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})$/.exec(ts);
   const millis = match ? Date.parse(`${match[1]}${match[3]}`) : NaN;
@@ -52,7 +51,6 @@ export function nanosOf(ts: string): bigint {
   return BigInt(millis) * 1_000_000n + BigInt((match[2] ?? '').padEnd(9, '0'));
 }
 
-/** The format of the engine: seconds, a point, nanoseconds. */
 export function sinceOf({ stdout = 0n, stderr = 0n }: LogQuery['after']): string {
   const first = stdout < stderr ? stdout : stderr;
   return `${first / 1_000_000_000n}.${String(first % 1_000_000_000n).padStart(9, '0')}`;

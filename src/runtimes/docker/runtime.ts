@@ -43,7 +43,6 @@ export interface DockerOptions {
   socketPath: string;
   /** A bridge network of the engine, or `none`. Default: one of the installation's own. */
   network?: string | undefined;
-  /** Default: the resolvers of the machine. */
   resolvers?: readonly string[];
   /** Guarded groups that policies may open. Default: none. */
   allow?: readonly GuardedGroup[];
@@ -82,7 +81,6 @@ export class DockerRuntime implements Runtime {
     this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
   }
 
-  /** Throws when no engine answers on the socket. */
   static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
     // For pulls, logs and events.
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });

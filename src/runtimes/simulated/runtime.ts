@@ -22,7 +22,6 @@ import { SimulatedJournal } from './journal.js';
 export interface SimulatedOptions {
   startMs?: number;
   stopMs?: number;
-  /** Returns the reason of a refusal. */
   failStart?: (run: Run) => string | undefined;
   capacity?: Partial<Capacity>;
   /** Keeps the whole history for comparison with the store. Default: false. */
@@ -134,12 +133,10 @@ export class SimulatedRuntime implements Runtime {
     return Promise.resolve();
   }
 
-  /** Simulates CPU use of a sandbox. */
   work(sandboxId: string, micros: number): void {
     this.cpuMicros.set(sandboxId, (this.cpuMicros.get(sandboxId) ?? 0) + micros);
   }
 
-  /** Simulates the end of the main process. */
   exit(sandboxId: string, code: number, at: Instant = now()): void {
     const held = this.holdings.get(sandboxId);
     if (held?.state !== 'running') return;

@@ -19,7 +19,6 @@ export function encodeCursor(cursor: LogCursor): string {
   return bytes.toString('base64');
 }
 
-/** Undefined: from the beginning. */
 export function decodeCursor(id: string | undefined): LogCursor {
   if (id === undefined || id === '') return {};
   const bytes = Buffer.from(id, 'base64');

@@ -15,7 +15,6 @@ import {
   serializePlacement,
 } from './queries.js';
 
-/** Runs of one query. */
 const BATCH = 500;
 
 /**
@@ -44,7 +43,6 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
 }
 
 interface Assigned {
-  /** From run to worker. */
   placed: Map<string, string>;
   /** The runs without room: these, and every run after `after`. */
   noRoom: { runIds: string[]; after: string | null };

@@ -1,7 +1,6 @@
 import type { Holding } from '../../runtimes/runtime.js';
 import type { SandboxStatus } from '../spec/schema.js';
 
-/** The state of a sandbox in the store. */
 export interface Wanted {
   status: SandboxStatus;
   removed: boolean;

@@ -34,7 +34,6 @@ export class IdleClocks {
     });
   }
 
-  /** Returns the idle time of the run. */
   observe(runId: string, { cpuMicros }: Activity, now: number): number {
     const before = this.clocks.get(runId);
     const busy =

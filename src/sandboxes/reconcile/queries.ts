@@ -139,7 +139,6 @@ export async function leftToOtherRuntimes(
   return rows;
 }
 
-/** `run_id`: of the open run on this worker. */
 export async function lockSandboxesOn(
   tx: Sql,
   workerId: string,

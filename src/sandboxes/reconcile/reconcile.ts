@@ -18,7 +18,6 @@ import { markDestroyed } from './record-queries.js';
 
 /** The precision of the end of a run whose container disappeared with its record. */
 const TOUCH_INTERVAL_MS = 10_000;
-/** Observations of one transaction. */
 const BATCH = 200;
 
 const NO_SECRETS: RunSecrets = { registry: null, values: {} };
@@ -223,7 +222,6 @@ export class Reconciler {
     });
   }
 
-  /** Ends a run at its `max_duration_secs`. */
   private async expire(term: Term, row: ReconcileRow): Promise<void> {
     const { ctx } = this;
     const { maxDurationSecs, startedAt, wanted } = row;
@@ -239,7 +237,6 @@ export class Reconciler {
       .finally(() => (this.idleLook = undefined));
   }
 
-  /** Ends runs at their `idle_timeout_secs`. */
   private async endIdle(
     term: Term,
     running: { row: ReconcileRow; held: Holding | undefined }[],

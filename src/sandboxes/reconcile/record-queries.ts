@@ -38,7 +38,6 @@ export async function lockObserved(
   return rows;
 }
 
-/** The transaction has locked the rows. */
 export async function writeObserved(
   target: WriteTarget,
   sandboxes: readonly ObservedSandbox[],

@@ -14,7 +14,6 @@ import { admittedRun } from '../request-run.js';
 import { TRANSITIONS, type Occurrence } from '../state.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 
-/** The runtime's record of one run. */
 export interface Observation {
   orgId: string;
   sandboxId: string;
@@ -23,9 +22,7 @@ export interface Observation {
   /** Null: the run never started. */
   startedAt: Instant | null;
   stoppedAt: Instant | null;
-  /** The reason for its end, as a code. */
   reason: string | null;
-  /** The reason for its failure, as a sentence. */
   message: string | null;
   exit: Exit | null;
 }
@@ -36,7 +33,6 @@ interface Recorded {
   sandbox: ObservedSandbox;
   run: RunTimes;
   events: RunEvent[];
-  /** The run that follows. */
   next?: NewRun;
 }
 
@@ -96,7 +92,6 @@ export async function recordObservations(
   await next.send();
 }
 
-/** Begins the admitted run that follows an ended one. */
 function followed(recorded: Recorded, at: Instant): Recorded {
   const { sandbox, events } = recorded;
   if (sandbox.status !== 'stopped' || sandbox.next_run === null || sandbox.removed_at) return recorded;

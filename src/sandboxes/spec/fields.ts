@@ -59,7 +59,6 @@ export const SANDBOX_FIELDS = {
 
 export const SANDBOX = shapeOf(SANDBOX_FIELDS);
 
-/** A sandbox as operations read it. */
 export type SandboxRow = RowOf<typeof SANDBOX_FIELDS>;
 /** A sandbox as reads send it on. */
 export type SandboxTextRow = TextRow<keyof typeof SANDBOX_FIELDS>;

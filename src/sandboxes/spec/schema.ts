@@ -278,7 +278,6 @@ const RegistrySelection = Variants(
   { title: 'RegistrySelection', description: 'The credentials with which the image is pulled.' },
 );
 
-/** In the order of Linux's numbers. */
 export const RLIMIT_NAMES = [
   ...(['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'] as const),
   ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),

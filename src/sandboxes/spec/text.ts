@@ -13,7 +13,6 @@ const serializeSpec = serializerOf(SandboxSpec);
  */
 export const SPEC_FORMAT = 1;
 
-/** The text for the column, in the current format. */
 export function encodeSpec(spec: unknown): string {
   return serializeSpec(spec);
 }

@@ -50,7 +50,6 @@ export function fdPath(directory: FileHandle, name?: string | Buffer): Buffer {
   return name === undefined ? self : Buffer.concat([self, Buffer.from('/'), Buffer.from(name)]);
 }
 
-/** The caller closes it. Throws VolumePathError. */
 export async function openDirectoryAt(parent: FileHandle, name: string | Buffer): Promise<FileHandle> {
   return openAt(parent, name, O_RDONLY | O_DIRECTORY);
 }

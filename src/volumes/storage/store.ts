@@ -82,20 +82,17 @@ export class VolumeStore {
     return { parent: await openDescendant(await this.openTop(orgId, volumeId), names, options), name };
   }
 
-  /** Throws VolumePathError. */
   async makeDirectory(orgId: string, volumeId: string, path: string): Promise<void> {
     const names = splitPath(path);
     const made = await openDescendant(await this.openTop(orgId, volumeId), names, { make: true });
     await made.close();
   }
 
-  /** The caller closes it. */
   async openIncoming(orgId: string, volumeId: string): Promise<FileHandle> {
     await this.ensure(orgId, volumeId);
     return open(join(this.pathOf(orgId, volumeId), INCOMING), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   }
 
-  /** Idempotent. */
   async remove(orgId: string, volumeId: string): Promise<void> {
     const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(ignoreMissing);
     if (!org) return;

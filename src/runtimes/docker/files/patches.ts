@@ -9,7 +9,6 @@ const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
 /** An append reads the whole file into memory. */
 const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
-/** The limit of the kernel. */
 const LINKS_FOLLOWED = 40;
 
 /** Throws StartRefusedError that names the failed patch; the container is then useless. */
@@ -52,7 +51,6 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'remove':
     case 'copy_file':
     case 'copy_dir':
-      // Admission refuses these.
       throw new PatchError(`this runtime has no ${patch.type}`);
   }
 }

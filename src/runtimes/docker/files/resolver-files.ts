@@ -9,7 +9,6 @@ export interface ResolverConfig {
 export const RESOLVER_FILES = ['/etc/hostname', '/etc/hosts', '/etc/resolv.conf'] as const;
 export type ResolverFile = (typeof RESOLVER_FILES)[number];
 
-/** The entries of the engine. */
 const LOOPBACK_NAMES = [
   '127.0.0.1\tlocalhost',
   '::1\tlocalhost ip6-localhost ip6-loopback',

@@ -45,7 +45,6 @@ async function mount(args: readonly string[], fd: number): Promise<void> {
   });
 }
 
-/** In the order in which they were mounted. */
 async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   return table.split('\n').flatMap((line) => {

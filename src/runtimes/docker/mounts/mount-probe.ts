@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { NOT_FOUND, statusOf } from '../errors.js';
 import { bindMount, detachAndRemove, O_PATH } from './bind-mount.js';
 
-/** Returns the reason why mounts do not work. */
 export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'mounts require Linux';
   if (process.geteuid?.() !== 0) return 'the service does not run as root';

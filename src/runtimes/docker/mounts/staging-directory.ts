@@ -23,7 +23,6 @@ export interface StagedMounts {
   binds: readonly Bind[];
   /** Fills the binds, which are empty until then. */
   attach(config: ResolverConfig): Promise<void>;
-  /** A started container keeps its mounts. */
   release(): Promise<void>;
 }
 
@@ -48,7 +47,6 @@ export class StagingDirectory {
   constructor(
     private readonly directory: string,
     private readonly volumes: VolumeStore,
-    /** The reason why mounts do not work. */
     readonly unavailable: string | undefined,
   ) {}
 
@@ -61,7 +59,6 @@ export class StagingDirectory {
     await rmdir(this.directory).catch(() => undefined);
   }
 
-  /** Throws StartRefusedError when a source is missing. */
   async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
     const requested = spec.mounts.flatMap((mount, index) =>
       mount.type === 'named' || mount.type === 'bind' ? [{ mount, field: `mounts[${index}]` }] : [],

@@ -3,7 +3,6 @@ import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
 import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
 
 export interface NetworkEnvironment {
-  /** The group `host`. */
   hosts: readonly string[];
   /** In the group `host`, for port 53 only. */
   resolvers: readonly string[];

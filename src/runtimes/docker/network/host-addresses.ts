@@ -12,7 +12,6 @@ export function hostAddresses(): string[] {
     .map(({ address }) => withoutZone(address));
 }
 
-/** The fallback of the engine. */
 const FALLBACK_RESOLVERS = ['8.8.8.8', '8.8.4.4'];
 
 export function systemResolvers(): string[] {

@@ -11,7 +11,6 @@ const TIMEOUT_MS = 10_000;
 const EXEC_TIMEOUT_MS = 3_000;
 const EXEC_POLL_MS = 5;
 
-/** Returns the reason why rules do not work. */
 export async function explainNoNftables(): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'network filtering requires Linux';
   if (process.getuid?.() !== 0) return 'network filtering requires the service to run as root';

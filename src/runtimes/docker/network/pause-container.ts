@@ -22,7 +22,6 @@ export interface PauseContainer {
   pid: number;
   startedAt: string;
   gateways: string[];
-  /** CIDR blocks. */
   links: string[];
 }
 
@@ -102,6 +101,5 @@ export async function createPauseContainer(docker: Docker, options: PauseContain
         RestartPolicy: { Name: 'no' },
       },
     })
-    // Conflict: a killed predecessor created it.
     .catch(ignoreStatus(CONFLICT));
 }

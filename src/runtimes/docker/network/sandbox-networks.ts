@@ -40,7 +40,6 @@ export class SandboxNetworks {
   private constructor(
     private readonly docker: Docker,
     private readonly options: NetworkOptions,
-    /** The reason why sandboxes have no network. */
     private readonly unavailable: string | undefined,
   ) {}
 
@@ -49,7 +48,6 @@ export class SandboxNetworks {
     return ['network_policy', ...this.options.openableGroups.map((group) => `network_${group}` as const)];
   }
 
-  /** For the operator. */
   get description(): string {
     if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
     return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
@@ -146,7 +144,6 @@ export class SandboxNetworks {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.repairs.has(sandboxId)) continue;
       if (neededRepair(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
       const running = this.repairOne(sandboxId)
-        // The next list retries.
         .catch(() => undefined)
         .finally(() => this.repairs.delete(sandboxId));
       this.repairs.set(sandboxId, running);
