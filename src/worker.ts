@@ -5,11 +5,12 @@ import type { WorkerContext } from './context.js';
 import { deleteExpiredKeys } from './idempotency/jobs.js';
 import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
+import { compactAllCounts } from './quotas/jobs.js';
 import { placeWaiting } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
 import { removeLingering } from './sandboxes/remove-ephemeral.js';
-import { enforcePools, foldAllCounts } from './sandboxes/stop-over-quota.js';
+import { enforcePools } from './sandboxes/stop-over-quota.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
@@ -19,8 +20,8 @@ import { WorkerLease, type Term } from './workers/lease.js';
 const RENEWALS_PER_LEASE = 5;
 const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
-/** Creates add up the counts that are not folded yet. */
-const FOLD_COUNTS_EVERY_MS = 500;
+/** Creates add up the counts that are not compacted yet. */
+const COMPACT_COUNTS_EVERY_MS = 500;
 const NOTE_WAITS_EVERY_MS = 2_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
@@ -56,7 +57,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
   return [
     job(removeLingering, SWEEP_EVERY_MS),
     job(enforcePools, SWEEP_EVERY_MS),
-    job(foldAllCounts, FOLD_COUNTS_EVERY_MS),
+    job(compactAllCounts, COMPACT_COUNTS_EVERY_MS),
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),

@@ -3,29 +3,11 @@ import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { startOfMonth } from '../lib/instant.js';
 import { exhaustedPool } from '../quotas/limits.js';
-import {
-  compactCounts,
-  getLimits,
-  listRunning,
-  COMPACT_BATCH,
-  orgsAtRisk,
-  orgsToCompact,
-  poolUsage,
-} from '../quotas/queries.js';
+import { getLimits, listRunning, orgsAtRisk, poolUsage } from '../quotas/queries.js';
 import { lockSandbox } from './queries.js';
 import { requestStop } from './stop.js';
 
 const BATCH = 100;
-/** Few, because each check reads all rows of an organization. */
-const MOST_PARTS = 16;
-
-/** Folds the rows that count the sandboxes of organizations. */
-export async function foldAllCounts(ctx: Context, signal: AbortSignal): Promise<void> {
-  for (const orgId of await orgsToCompact(ctx.pool, MOST_PARTS)) {
-    let folded = COMPACT_BATCH;
-    while (folded === COMPACT_BATCH && !signal.aborted) folded = await compactCounts(ctx.pool, orgId);
-  }
-}
 
 /** Stops the sandboxes of organizations that have used up a hard cap of hours. */
 export async function enforcePools(ctx: Context, signal: AbortSignal): Promise<void> {

@@ -11,7 +11,7 @@ import {
   updateLimits,
 } from '../../../src/quotas/queries.js';
 import { setQuotas } from '../../../src/quotas/set.js';
-import { foldAllCounts } from '../../../src/sandboxes/stop-over-quota.js';
+import { compactAllCounts } from '../../../src/quotas/jobs.js';
 import { clientOf, importAll, line } from '../../support/import-lines.js';
 import { costOf, PLANNED, sentDuring } from '../../support/query-plans.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -203,7 +203,7 @@ test('the background job folds all rows of counters that no request reads, in se
   for (const parts of [20, 2_500]) {
     const { org } = await service.newOrg();
     await addParts(org.id, parts);
-    await foldAllCounts(ctx, new AbortController().signal);
+    await compactAllCounts(ctx, new AbortController().signal);
     expect((await getQuotas(ctx.pool, org.id))!.count_rows).toBe(1);
   }
 });
