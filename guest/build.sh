@@ -14,11 +14,13 @@ if [ "${1:-}" = --check ]; then
 fi
 
 for processor in x86_64 aarch64; do
-  "$processor-linux-gnu-gcc" -std=gnu11 -Os -Wall -Wextra -Werror \
-    -ffreestanding -nostdlib -static -fno-pic -no-pie \
-    -fno-stack-protector -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-tree-loop-distribute-patterns \
-    -Wl,--build-id=none -Wl,-z,noseparate-code -Wl,-z,noexecstack -Wl,-s \
-    -o "$target/init-$processor" init.c
-  chmod 0644 "$target/init-$processor"
-  [ "$target" = . ] || cmp "init-$processor" "$target/init-$processor"
+  for program in init agent; do
+    "$processor-linux-gnu-gcc" -std=gnu11 -Os -Wall -Wextra -Werror \
+      -ffreestanding -nostdlib -static -fno-pic -no-pie \
+      -fno-stack-protector -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-tree-loop-distribute-patterns \
+      -Wl,--build-id=none -Wl,-z,noseparate-code -Wl,-z,noexecstack -Wl,-s \
+      -o "$target/$program-$processor" "$program.c"
+    chmod 0644 "$target/$program-$processor"
+    [ "$target" = . ] || cmp "$program-$processor" "$target/$program-$processor"
+  done
 done

@@ -108,6 +108,10 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.logs(sandboxId, query, signal);
   }
 
+  async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
+    return this.inner.openGuest(sandboxId);
+  }
+
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     await this.untilConnected(signal);
     if (this.connected) yield* this.connected.watch(signal);

@@ -1,3 +1,4 @@
+import type { Guest } from './guest/guest.js';
 import { ApiError } from '../http/errors.js';
 import type { Integer } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
@@ -178,6 +179,8 @@ export interface Runtime {
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /** Follows the log until the run ends. A process without the lease may call it. */
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk>;
+  /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
+  openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
   /** Yields after a change. It may miss changes. */
   watch(signal: AbortSignal): AsyncIterable<void>;
   close(): Promise<void>;

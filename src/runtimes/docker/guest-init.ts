@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { ExplainedError } from '../../lib/explained-error.js';
@@ -21,14 +21,16 @@ import {
 
 const DIRECTORY = '/.sandkeep/bin';
 export const INIT_PROGRAM = `${DIRECTORY}/init`;
+/** Started on first use; see guest/agent.c. */
+export const AGENT_PROGRAM = `${DIRECTORY}/agent`;
 /** All installations on an engine share the objects with this label. */
 export const INIT_LABEL = 'dev.sandkeep.init';
 
 const BUILDS: Record<string, string> = {
-  x86_64: 'init-x86_64',
-  amd64: 'init-x86_64',
-  aarch64: 'init-aarch64',
-  arm64: 'init-aarch64',
+  x86_64: 'x86_64',
+  amd64: 'x86_64',
+  aarch64: 'aarch64',
+  arm64: 'aarch64',
 };
 
 /** C libraries reserve the real-time signals below 34. */
@@ -45,7 +47,7 @@ export class GuestInit {
   readonly image: string;
   /** Also the name of the filler container. */
   readonly volume: string;
-  private readonly program: Buffer;
+  private readonly programs: ReadonlyMap<string, Buffer>;
   private filling: Promise<void> | undefined;
 
   constructor(
@@ -58,8 +60,15 @@ export class GuestInit {
       const known = Object.keys(BUILDS).join(', ');
       throw new ExplainedError(`the Docker engine runs on ${architecture}; sandboxes need one of ${known}`);
     }
-    this.program = readFileSync(join(PACKAGE_ROOT, 'guest', build));
-    const version = createHash('sha256').update(this.program).digest('hex').slice(0, 12);
+    this.programs = new Map(
+      [INIT_PROGRAM, AGENT_PROGRAM].map((path) => [
+        path,
+        readFileSync(join(PACKAGE_ROOT, 'guest', `${basename(path)}-${build}`)),
+      ]),
+    );
+    const hash = createHash('sha256');
+    for (const program of this.programs.values()) hash.update(program);
+    const version = hash.digest('hex').slice(0, 12);
     this.image = `sandkeep/init:${version}`;
     this.volume = `${name}-${version}`;
   }
@@ -74,7 +83,7 @@ export class GuestInit {
     const archive = pack();
     archive.entry({ name: '.sandkeep', type: 'directory', mode: 0o755 });
     archive.entry({ name: DIRECTORY.slice(1), type: 'directory', mode: 0o755 });
-    archive.entry({ name: INIT_PROGRAM.slice(1), mode: 0o755 }, this.program);
+    for (const [path, program] of this.programs) archive.entry({ name: path.slice(1), mode: 0o755 }, program);
     archive.finalize();
     const [repo, tag] = this.image.split(':');
     const answer = await this.docker.importImage(archive, {

@@ -31,6 +31,7 @@ import {
 } from './errors.js';
 import { hasFiles, populateContainer } from './files/populate-container.js';
 import { GuestInit } from './guest-init.js';
+import { DockerGuests } from './guests.js';
 import { ensureImage, type ImageConfig } from './image.js';
 import { InspectCache } from './inspect-cache.js';
 import { readLogStream, sinceOf } from './log-stream.js';
@@ -59,6 +60,7 @@ export class DockerRuntime implements Runtime {
   readonly capabilities: ReadonlySet<Capability>;
 
   private readonly inspections: InspectCache;
+  private readonly guests: DockerGuests;
 
   private constructor(
     private readonly docker: Docker,
@@ -75,6 +77,7 @@ export class DockerRuntime implements Runtime {
     private readonly networks: SandboxNetworks,
   ) {
     this.inspections = new InspectCache(docker);
+    this.guests = new DockerGuests(untimed);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const missing = detected.missing.map((what) => `; ${what}`).join('');
@@ -213,6 +216,12 @@ export class DockerRuntime implements Runtime {
     }
   }
 
+  async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
+    const found = await this.findContainer(sandboxId);
+    if (!found) throw new Error(`the engine has no container of the sandbox ${sandboxId}`);
+    return this.guests.open(found.Id);
+  }
+
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     while (!signal.aborted) {
       try {
@@ -229,6 +238,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async close(): Promise<void> {
+    await this.guests.close();
     await this.networks.close();
     await this.detected.mounts.close();
   }

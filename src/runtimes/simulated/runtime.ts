@@ -1,3 +1,4 @@
+import { ApiError } from '../../http/errors.js';
 import { EventEmitter, on } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -92,6 +93,11 @@ export class SimulatedRuntime implements Runtime {
 
   async list(): Promise<Holding[]> {
     return Promise.resolve([...this.holdings.values()].map((holding) => ({ ...holding })));
+  }
+
+  openGuest(): Promise<never> {
+    const message = 'the simulated runtime runs no processes: no command can run in its sandboxes';
+    return Promise.reject(new ApiError('not_supported', message));
   }
 
   async *watch(signal: AbortSignal): AsyncIterable<void> {

@@ -1,0 +1,131 @@
+import { Buffer } from 'node:buffer';
+
+/** The frames of `guest/agent.c`: length of the payload (u32), channel (u32), type (u8), payload. Little-endian. */
+
+export const REQUEST = {
+  exec: 1,
+  input: 2,
+  resize: 3,
+  signal: 4,
+  credit: 5,
+  close: 6,
+  files: 7,
+  endOwner: 8,
+  connect: 9,
+} as const;
+
+export const ANSWER = {
+  ready: 128,
+  started: 129,
+  stdout: 130,
+  stderr: 131,
+  exited: 132,
+  failed: 133,
+  consumed: 134,
+  inputFailed: 135,
+  done: 136,
+  connected: 137,
+  ended: 138,
+  closed: 139,
+} as const;
+
+const HEADER = 9;
+/** The longest payload in either direction. The agent has room for no more. */
+const MAX_PAYLOAD = 262_144;
+
+export interface Frame {
+  channel: number;
+  type: number;
+  payload: Buffer;
+}
+
+export function encodeFrame(channel: number, type: number, ...parts: readonly Buffer[]): Buffer {
+  const payload = parts.reduce((sum, part) => sum + part.length, 0);
+  if (payload > MAX_PAYLOAD) throw new RangeError(`a frame of ${payload} bytes is too long for the agent`);
+  const header = Buffer.allocUnsafe(HEADER);
+  header.writeUInt32LE(payload, 0);
+  header.writeUInt32LE(channel, 4);
+  header.writeUInt8(type, 8);
+  return Buffer.concat([header, ...parts]);
+}
+
+/** Cuts a stream of bytes into frames. Throws RangeError for a frame that is too long. */
+export class FrameReader {
+  private chunks: Buffer[] = [];
+  private size = 0;
+
+  *push(chunk: Buffer): Iterable<Frame> {
+    this.chunks.push(chunk);
+    this.size += chunk.length;
+    for (;;) {
+      if (this.size < HEADER) return;
+      const head = this.peek(HEADER);
+      const length = head.readUInt32LE(0);
+      if (length > MAX_PAYLOAD) throw new RangeError(`the guest sent a frame of ${length} bytes`);
+      if (this.size < HEADER + length) return;
+      const whole = this.take(HEADER + length);
+      yield {
+        channel: whole.readUInt32LE(4),
+        type: whole.readUInt8(8),
+        payload: whole.subarray(HEADER),
+      };
+    }
+  }
+
+  private peek(count: number): Buffer {
+    if (this.chunks[0]!.length < count) this.chunks = [Buffer.concat(this.chunks)];
+    return this.chunks[0]!;
+  }
+
+  private take(count: number): Buffer {
+    const first = this.peek(count);
+    if (first.length === count) this.chunks.shift();
+    else this.chunks[0] = first.subarray(count);
+    this.size -= count;
+    return first.subarray(0, count);
+  }
+}
+
+/** Writes the fields of a request. */
+export class RequestWriter {
+  private readonly parts: Buffer[] = [];
+
+  u8(value: number): this {
+    return this.add(1, (part) => part.writeUInt8(value));
+  }
+
+  u16(value: number): this {
+    return this.add(2, (part) => part.writeUInt16LE(value));
+  }
+
+  u32(value: number): this {
+    return this.add(4, (part) => part.writeUInt32LE(value));
+  }
+
+  u64(value: bigint): this {
+    return this.add(8, (part) => part.writeBigUInt64LE(BigInt.asUintN(64, value)));
+  }
+
+  /** Ends with NUL, so the text has none. */
+  text(value: string): this {
+    if (value.includes('\0')) throw new RangeError('a text for the guest has a NUL character');
+    this.parts.push(Buffer.from(`${value}\0`));
+    return this;
+  }
+
+  bytes(value: Buffer): this {
+    this.parts.push(value);
+    return this;
+  }
+
+  end(): Buffer {
+    return Buffer.concat(this.parts);
+  }
+
+  private add(size: number, write: (part: Buffer) => void): this {
+    const part = Buffer.allocUnsafe(size);
+    write(part);
+    this.parts.push(part);
+    return this;
+  }
+}
