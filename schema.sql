@@ -49,7 +49,7 @@ create table api_keys (
   constraint api_keys_pkey PRIMARY KEY (org_id, id),
   constraint api_keys_hash_check CHECK ((octet_length(hash) = 32)),
   constraint api_keys_labels_check CHECK ((jsonb_typeof(labels) = 'object'::text)),
-  constraint api_keys_narrowed CHECK (((labels = '{}'::jsonb) OR (scopes <@ '{sandboxes:read,sandboxes:write}'::text[]))),
+  constraint api_keys_narrowed CHECK (((labels = '{}'::jsonb) OR (scopes <@ '{sandboxes:read,sandboxes:write,sandboxes:exec}'::text[]))),
   constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint api_keys_scopes_check CHECK ((cardinality(scopes) > 0))
 );
@@ -356,6 +356,20 @@ create table sandbox_secrets (
 );
 CREATE INDEX sandbox_secrets_key ON public.sandbox_secrets USING btree (key_id);
 create policy own_organization on sandbox_secrets using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table sandbox_sessions (
+  org_id uuid not null,
+  id uuid not null,
+  sandbox_id uuid not null,
+  actor json not null,
+  details json not null,
+  opened_at timestamp with time zone not null,
+  seen_at timestamp with time zone not null,
+  constraint sandbox_sessions_pkey PRIMARY KEY (org_id, id),
+  constraint sandbox_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE INDEX sandbox_sessions_seen ON public.sandbox_sessions USING btree (seen_at);
+create policy own_organization on sandbox_sessions using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table sandbox_volumes (
   org_id uuid not null,

@@ -21,6 +21,8 @@ const FIXED_SETTINGS = {
   /** How long the body of a request may take to arrive, uploads of files aside. */
   bodyTimeoutMs: MINUTE_MS,
   maxLogFollowers: 500,
+  /** Connections and requests that are in sandboxes at once. */
+  maxVisits: 2_000,
   maxEventFollowers: 500,
   /** The interval at which the use of keys is stored. */
   keyUseWriteMs: SECOND_MS,

@@ -9,6 +9,13 @@ export interface RevocationWatch {
   close(): void;
 }
 
+const ends = new WeakMap<FastifyReply, () => void>();
+
+/** Ends the response in this way when its key is revoked, instead of by a cut of its connection. */
+export function onRevocation(reply: FastifyReply, end: () => void): void {
+  ends.set(reply, end);
+}
+
 /** Ends long responses, such as followed logs, together with their keys. A short response only costs an entry in a map. */
 export function makeRevocationWatch({ log }: Pick<Context, 'log'>): RevocationWatch {
   const open = new Map<FastifyReply, () => Promise<boolean>>();
@@ -20,7 +27,9 @@ export function makeRevocationWatch({ log }: Pick<Context, 'log'>): RevocationWa
     if (checking.has(reply)) return;
     checking.add(reply);
     try {
-      if (!(await isAuthorized())) reply.raw.destroy();
+      if (await isAuthorized()) return;
+      const end = ends.get(reply) ?? (() => reply.raw.destroy());
+      end();
     } catch (error) {
       // Without the database the state of a key is unknown. Responses that read the database end by themselves.
       failure = { err: error };

@@ -2,6 +2,7 @@
 export const SCOPES = [
   'sandboxes:read',
   'sandboxes:write',
+  'sandboxes:exec',
   'volumes:read',
   'volumes:write',
   'events:read',

@@ -146,14 +146,21 @@ export async function readSandboxes(
 }
 
 /** `worker_id`: null before the first placement. */
+export interface SandboxPlace {
+  id: string;
+  name: string;
+  status: string;
+  worker_id: string | null;
+}
+
 export async function getWorkerOf(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
-): Promise<{ id: string; status: string; worker_id: string | null } | undefined> {
+): Promise<SandboxPlace | undefined> {
   const { condition, values } = keyed(key);
-  const { rows } = await sql.query<{ id: string; status: string; worker_id: string | null }>(
-    `select s.id, s.status, s.worker_id from sandboxes s
+  const { rows } = await sql.query<SandboxPlace & Record<string, unknown>>(
+    `select s.id, s.name, s.status, s.worker_id from sandboxes s
      where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],
   );

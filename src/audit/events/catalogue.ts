@@ -46,6 +46,15 @@ const end = {
   started_at: time,
   stopped_at: time,
 };
+/** A session never shows its arguments or its content: they may hold secrets. */
+const session = {
+  session_id: Uuid,
+  ...sandbox,
+  kind: Words(['exec', 'terminal', 'files', 'tcp']),
+  user: Nullable(text),
+  program: Nullable(text),
+  argument_count: count,
+};
 const volume = { volume_id: Uuid, name: Nullable(text) };
 const names = closed({ name: text, slug: text });
 const labels = closed({ labels: StringMap() });
@@ -195,6 +204,22 @@ export const CATALOGUE = {
     previous_status: status,
     status: Type.Null(),
   }),
+
+  sandbox_session_opened: event('sandbox', CALLER, 'A caller opened a session in a sandbox.', session),
+  sandbox_session_ended: event(
+    'sandbox',
+    CALLER,
+    'A session in a sandbox ended. The reason `cut_off` means that its process was lost; the counts are null then.',
+    {
+      ...session,
+      reason,
+      exit_code: Nullable(Type.Integer()),
+      duration_ms: count,
+      bytes_in: Nullable(count),
+      bytes_out: Nullable(count),
+      file_writes: Nullable(count),
+    },
+  ),
 
   volume_created: event(
     'volume',

@@ -3,18 +3,16 @@ import { isNarrowed } from '../../access/access.js';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { IDLE_MARK, StreamLimit, withIdleMarks } from '../../http/sse.js';
-import { startLoop } from '../../lib/loop.js';
 import { sleep } from '../../lib/sleep.js';
 import { nanosOf } from '../../runtimes/docker/log-stream.js';
 import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
 import type { Settings } from '../../settings.js';
+import { watchLabels } from '../label-watch.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { encodeCursor, type LogCursor } from './cursor.js';
 
 /** A notification gets lost while the database connection is down. */
 const LOOK_EVERY_MS = 1_000;
-
-type Labels = NonNullable<SandboxKey['requiredLabels']>;
 
 interface Subject {
   orgId: string;
@@ -48,39 +46,9 @@ export class LogFollowers {
     const signals = [gone, ctx.stopping];
     const { requiredLabels } = key;
     if (requiredLabels && isNarrowed({ labels: requiredLabels }))
-      signals.push(leaving(ctx, subject, requiredLabels, gone));
+      signals.push(watchLabels(ctx, subject, requiredLabels, gone));
     return follow(ctx, subject, query, AbortSignal.any(signals));
   }
-}
-
-/** Aborts when the sandbox loses one of these labels, and with it the access of the key. */
-function leaving(
-  { pool, changes, log }: Context,
-  { orgId, id }: Subject,
-  requiredLabels: Labels,
-  gone: AbortSignal,
-): AbortSignal {
-  const left = new AbortController();
-  const loop = startLoop(
-    async () => {
-      // A removed sandbox keeps its log until the end of its run.
-      const isThere = await getWorkerOf(pool, orgId, { id });
-      if (isThere && !(await getWorkerOf(pool, orgId, { id, requiredLabels }))) left.abort();
-    },
-    {
-      intervalMs: LOOK_EVERY_MS,
-      maxBackoffMs: LOOK_EVERY_MS,
-      onError: (error) => log.warn({ err: error }, 'the labels of a followed sandbox could not be looked at'),
-    },
-  );
-  const unsubscribe = changes.subscribe(id, () => loop.wake());
-  const over = () => {
-    unsubscribe();
-    void loop.stop();
-  };
-  gone.addEventListener('abort', over, { once: true });
-  if (gone.aborted) over();
-  return left.signal;
 }
 
 async function* follow(

@@ -1,0 +1,61 @@
+import { ServerResponse, type IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { WebSocketServer, type WebSocket } from 'ws';
+import type { App } from './route.js';
+
+/** Longer than the longest frame of a client. */
+const MAX_MESSAGE = 5 * 1024 * 1024;
+/** A proxy closes a connection that is silent for a minute. */
+const PING_MS = 20_000;
+
+interface Upgrade {
+  socket: Socket;
+  head: Buffer;
+}
+
+const upgrades = new WeakMap<IncomingMessage, Upgrade>();
+
+/**
+ * Sends requests to upgrade through the same hooks and routes as all others. A route accepts one by `acceptWebSocket`; every other
+ * answer closes the connection.
+ */
+export function routeUpgrades(app: App): void {
+  app.server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    socket.on('error', () => socket.destroy());
+    upgrades.set(request, { socket, head });
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    response.on('finish', () => {
+      response.detachSocket(socket);
+      socket.end();
+    });
+    app.routing(request, response);
+  });
+}
+
+/** Whether the request asks for a WebSocket. */
+export function wantsWebSocket(request: IncomingMessage): boolean {
+  return upgrades.has(request) && request.headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE });
+
+/** Completes the handshake. A client that does not answer pings is cut off. */
+export function acceptWebSocket(request: IncomingMessage, opened: (socket: WebSocket) => void): void {
+  const upgrade = upgrades.get(request)!;
+  server.handleUpgrade(request, upgrade.socket, upgrade.head, (socket) => {
+    let alive = true;
+    socket.on('pong', () => (alive = true));
+    const timer = setInterval(() => {
+      if (!alive) socket.terminate();
+      alive = false;
+      socket.ping();
+    }, PING_MS);
+    socket.on('close', () => clearInterval(timer));
+    socket.on('error', () => socket.terminate());
+    // A client that ends its side has left; the other side would stay half-open.
+    upgrade.socket.on('end', () => socket.terminate());
+    opened(socket);
+  });
+}

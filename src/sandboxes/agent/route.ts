@@ -1,0 +1,59 @@
+import { Type } from 'typebox';
+import type { WebSocket } from 'ws';
+import type { Logger } from 'pino';
+import { ApiError } from '../../http/errors.js';
+import { answers, type App } from '../../http/route.js';
+import { Field, MessageResponse, Uuid } from '../../http/schema.js';
+import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
+import type { Entrance, Visit } from '../sessions/entrance.js';
+import { AgentChannel, type Pipe } from './channel.js';
+
+/** The channel into a sandbox that the official clients use. */
+export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
+  app.get(
+    '/v1/sandboxes/:sandbox_id/agent',
+    {
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'open_agent',
+        scope: 'sandboxes:exec',
+        summary: 'Open a channel into a sandbox',
+        description:
+          'A WebSocket that carries commands, terminals, files and TCP connections in the protocol of the official clients.',
+        tags: ['sandboxes'],
+        params: Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') }),
+        response: answers(MessageResponse, 'sandbox_not_found', 'invalid_state_transition', 'not_supported'),
+      },
+    },
+    async (request, reply) => {
+      if (!wantsWebSocket(request.raw)) {
+        throw new ApiError('invalid_request', 'this address takes a WebSocket: send an upgrade request');
+      }
+      const visit = await entrance.enter(request, reply, { id: request.params.sandbox_id });
+      void reply.hijack();
+      acceptWebSocket(request.raw, (socket) => serve(socket, visit, log));
+    },
+  );
+}
+
+function serve(socket: WebSocket, visit: Visit, log: Logger): void {
+  const { guest, recorder, ended } = visit;
+  const channel = new AgentChannel(guest, pipeOf(socket), recorder, log);
+  // Commands that end with the sandbox are told to the client first.
+  const end = () => setImmediate(() => channel.close(String(ended.reason)));
+  ended.addEventListener('abort', end, { once: true });
+  if (ended.aborted) end();
+  socket.on('close', () => visit.leave());
+  socket.on('message', (data: Buffer, isBinary: boolean) => {
+    if (isBinary) channel.receive(data);
+  });
+}
+
+function pipeOf(socket: WebSocket): Pipe {
+  return {
+    send: (data, sent) => socket.send(data, { binary: true }, sent),
+    pause: () => socket.pause(),
+    resume: () => socket.resume(),
+    close: () => socket.close(),
+  };
+}

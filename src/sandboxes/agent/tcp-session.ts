@@ -1,0 +1,76 @@
+import { Serial } from '../../lib/serial.js';
+import type { Connection } from '../../runtimes/guest/guest.js';
+import type { SessionRecord } from '../sessions/recorder.js';
+import type { Envelope, Payload } from './envelope.js';
+import { readBytes, readInteger, readText } from './payload.js';
+import type { Link, Session } from './session.js';
+
+/** A TCP connection that a client opens from within the sandbox. */
+export class TcpSession implements Session {
+  /** Undefined when the connection was not opened. */
+  private readonly opened: Promise<Connection | undefined>;
+  private record: SessionRecord | undefined;
+  private readonly input = new Serial();
+  private isOver = false;
+
+  constructor(
+    private readonly link: Link,
+    private readonly id: number,
+    payload: Payload,
+  ) {
+    this.opened = this.open(readText(payload, 'host'), readInteger(payload, 'port', 1, 65_535));
+  }
+
+  receive(type: string, { payload }: Envelope): void {
+    if (type === 'core.tcp.data') {
+      const data = readBytes(payload, 'data');
+      const release = this.link.hold(data.length);
+      this.input.run(async () => {
+        this.record?.received(data.length);
+        await (await this.opened)?.write(data);
+        release();
+      });
+    } else if (type === 'core.tcp.eof') this.input.run(async () => (await this.opened)?.end());
+    else if (type === 'core.tcp.close') void this.opened.then((connection) => connection?.close());
+  }
+
+  abandon(reason: string): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    void this.opened.then((connection) => connection?.close());
+    this.record?.end({ exitCode: null, reason });
+  }
+
+  private async open(host: string, port: number): Promise<Connection | undefined> {
+    try {
+      const record = await this.link.recorder.open({ kind: 'tcp', user: null, args: [`${host}:${port}`] });
+      this.record = record;
+      if (this.isOver) {
+        record.end({ exitCode: null, reason: 'client_left' });
+        return undefined;
+      }
+      const connection = this.link.guest.connect(host, port, {
+        connected: () => this.link.send(this.id, 'core.tcp.connected', {}),
+        data: (data) => {
+          record.sent(data.length);
+          this.link.send(this.id, 'core.tcp.data', { data }, () => connection.grant(data.length));
+        },
+        ended: () => this.link.send(this.id, 'core.tcp.eof', {}),
+        closed: (failure) => this.finish(failure),
+      });
+      return connection;
+    } catch (error) {
+      this.link.log.error({ err: error }, 'a session could not be recorded');
+      this.finish('the service cannot record the session now; try again');
+      return undefined;
+    }
+  }
+
+  private finish(failure: string | null): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.record?.end({ exitCode: null, reason: failure === null ? 'closed' : 'failed' });
+    if (failure === null) this.link.finish(this.id, 'core.tcp.closed', {});
+    else this.link.finish(this.id, 'core.tcp.failed', { error: failure });
+  }
+}

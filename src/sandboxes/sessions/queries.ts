@@ -1,0 +1,58 @@
+import type { EventActor } from '../../audit/events/schema.js';
+import type { Sql } from '../../db/pool.js';
+import type { Instant } from '../../lib/instant.js';
+
+/** The fields that both audit events of a session have. */
+export interface SessionDetails {
+  session_id: string;
+  sandbox_id: string;
+  name: string;
+  kind: 'exec' | 'terminal' | 'files' | 'tcp';
+  user: string | null;
+  program: string | null;
+  argument_count: number;
+}
+
+export interface SessionRow {
+  org_id: string;
+  id: string;
+  actor: EventActor;
+  details: SessionDetails;
+  opened_at: Instant;
+  seen_at: Instant;
+}
+
+export async function insertSession(
+  sql: Sql,
+  { org_id, id, actor, details, opened_at }: Omit<SessionRow, 'seen_at'>,
+): Promise<void> {
+  await sql.query(
+    `insert into sandbox_sessions (org_id, id, sandbox_id, actor, details, opened_at, seen_at)
+     values ($1, $2, $3, $4, $5, $6, $6)`,
+    [org_id, id, details.sandbox_id, JSON.stringify(actor), JSON.stringify(details), opened_at],
+  );
+}
+
+/** False when another process has ended it. */
+export async function deleteSession(sql: Sql, orgId: string, id: string): Promise<boolean> {
+  const { rowCount } = await sql.query('delete from sandbox_sessions where org_id = $1 and id = $2', [
+    orgId,
+    id,
+  ]);
+  return rowCount === 1;
+}
+
+export async function renewSessions(sql: Sql, ids: readonly string[], at: Instant): Promise<void> {
+  await sql.query('update sandbox_sessions set seen_at = $2 where id = any ($1::uuid[])', [ids, at]);
+}
+
+/** Deletes sessions that no process has renewed since `before`, and returns them. */
+export async function takeLostSessions(sql: Sql, before: Instant, limit: number): Promise<SessionRow[]> {
+  const { rows } = await sql.query<SessionRow & Record<string, unknown>>(
+    `delete from sandbox_sessions where (org_id, id) in (
+       select org_id, id from sandbox_sessions where seen_at < $1 order by seen_at limit $2 for update skip locked)
+     returning org_id, id, actor, details, opened_at, seen_at`,
+    [before, limit],
+  );
+  return rows;
+}
