@@ -22,6 +22,8 @@ import { quotaExamples } from './quotas/examples.js';
 import { quotaRoutes } from './quotas/routes.js';
 import { agentRoute } from './sandboxes/agent/route.js';
 import { sandboxExamples } from './sandboxes/examples.js';
+import { execExamples } from './sandboxes/exec/examples.js';
+import { execRoutes } from './sandboxes/exec/routes.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
@@ -42,6 +44,7 @@ export function warmUp(): void {
 
 const EXAMPLES = {
   ...sandboxExamples,
+  ...execExamples,
   ...eventExamples,
   ...webhookExamples,
   ...usageExamples,
@@ -85,6 +88,7 @@ export async function buildApp(
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, ctx.log);
+    execRoutes(api, entrance);
     eventRoutes(api, ctx);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);

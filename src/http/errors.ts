@@ -163,6 +163,12 @@ export const CATALOGUE = {
     message: 'the service cannot meet the Expect header',
     remedy: 'Send `Expect: 100-continue`, or no `Expect` header.',
   },
+  command_not_started: {
+    status: 422,
+    message: 'the command could not be started',
+    remedy:
+      '`details.kind` names the fault: such as `not_found`, `permission_denied`, `bad_cwd` or `user_setup_failed`. Mend the program, its directory or its user.',
+  },
   rate_limited: {
     status: 429,
     message: 'too many requests',

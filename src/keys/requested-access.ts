@@ -33,7 +33,7 @@ export function readAccess(asked: Asked, at: Instant): Access {
     throw refusal('labels', `a key can be narrowed to at most ${MOST_LABELS} labels`);
   }
   const tooWide = isNarrowed({ labels })
-    ? scopes.find((scope) => !covers(['sandboxes:write'], scope))
+    ? scopes.find((scope) => !covers(['sandboxes:write', 'sandboxes:exec'], scope))
     : undefined;
   if (tooWide !== undefined) {
     throw refusal(

@@ -1,7 +1,7 @@
-/** Limits how many things run at once, in total and for each key. Nothing waits. */
+/** Limits how much is in use at once, in total and for each key. Nothing waits. */
 export interface ConcurrencyLimit {
-  /** Returns a function that releases the slot, to be called once; undefined if there is no free slot. */
-  acquire(key: string): (() => void) | undefined;
+  /** Returns a function that releases the slots, to be called once; undefined if there are too few free ones. Default: one slot. */
+  acquire(key: string, amount?: number): (() => void) | undefined;
   heldBy(key: string): number;
 }
 
@@ -16,13 +16,13 @@ export function makeConcurrencyLimit({ total, each }: Slots): ConcurrencyLimit {
   const heldBy = (key: string) => held.get(key) ?? 0;
   return {
     heldBy,
-    acquire(key) {
-      if (all >= total || heldBy(key) >= each) return undefined;
-      all += 1;
-      held.set(key, heldBy(key) + 1);
+    acquire(key, amount = 1) {
+      if (all + amount > total || heldBy(key) + amount > each) return undefined;
+      all += amount;
+      held.set(key, heldBy(key) + amount);
       return () => {
-        all -= 1;
-        const left = heldBy(key) - 1;
+        all -= amount;
+        const left = heldBy(key) - amount;
         if (left === 0) held.delete(key);
         else held.set(key, left);
       };

@@ -105,12 +105,11 @@ export const sandboxExamples: Examples = {
   ...addressed('follow_logs_by_name', name, logs),
   open_agent: {
     parameters: id,
-    status: 501,
+    status: 400,
     answer: {
       error: {
-        code: 'not_supported',
-        message:
-          'this service has no channel into sandboxes: commands cannot be run in them, nor files copied',
+        code: 'invalid_request',
+        message: 'this address takes a WebSocket: send an upgrade request',
         details: null,
       },
     },

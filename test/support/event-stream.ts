@@ -8,14 +8,22 @@ export interface ServerEvent {
   comment?: string;
 }
 
-/** Opens a stream of server-sent events. `headers`: additional ones. */
+/** Opens a stream of server-sent events. `headers`: additional ones. `body`: makes it a POST. */
 export async function openEvents(
   client: Client,
   path: string,
-  { headers = {}, signal }: { headers?: Record<string, string>; signal?: AbortSignal } = {},
+  {
+    headers = {},
+    signal,
+    body,
+  }: { headers?: Record<string, string>; signal?: AbortSignal; body?: object } = {},
 ) {
+  const post = { method: 'POST', body: JSON.stringify(body) };
+  const type = { 'content-type': 'application/json' };
+  const common = { authorization: `Bearer ${client.key}`, accept: 'text/event-stream' };
   const response = await fetch(`${client.url}${path}`, {
-    headers: { authorization: `Bearer ${client.key}`, accept: 'text/event-stream', ...headers },
+    ...(body ? post : {}),
+    headers: { ...common, ...(body ? type : {}), ...headers },
     ...(signal ? { signal } : {}),
   });
   return { response, events: eventsOf(response) };

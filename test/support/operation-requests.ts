@@ -63,6 +63,11 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   rename_volume_file: inVolume('/rename', { from: 'a', to: 'b' }),
   follow_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
   follow_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
+  exec_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/exec`, body: { cmd: 'true' } }),
+  exec_sandbox_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}/exec`,
+    body: { cmd: 'true' },
+  }),
   open_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
   get_org: () => ({ path: '/v1/me/org' }),

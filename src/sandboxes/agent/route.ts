@@ -26,10 +26,10 @@ export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
       },
     },
     async (request, reply) => {
+      const visit = await entrance.enter(request, reply, { id: request.params.sandbox_id });
       if (!wantsWebSocket(request.raw)) {
         throw new ApiError('invalid_request', 'this address takes a WebSocket: send an upgrade request');
       }
-      const visit = await entrance.enter(request, reply, { id: request.params.sandbox_id });
       void reply.hijack();
       acceptWebSocket(request.raw, (socket) => serve(socket, visit, log));
     },

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { setMaxListeners } from 'node:events';
 import { isNarrowed } from '../../access/access.js';
 import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
@@ -12,7 +13,7 @@ import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { OpenSessions, SessionRecorder } from './recorder.js';
 
 /** Why a visit ended. */
-type EndReason = 'client_left' | 'key_revoked' | 'access_lost' | 'sandbox_stopped' | 'service_stopped';
+export type EndReason = 'client_left' | 'key_revoked' | 'access_lost' | 'sandbox_stopped' | 'service_stopped';
 
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {
@@ -33,6 +34,7 @@ export class Entrance {
     const { maxVisits } = ctx.settings;
     this.limit = new StreamLimit(maxVisits, 'too many connections into sandboxes are open: try again later');
     this.sessions = new OpenSessions(ctx);
+    setMaxListeners(0, ctx.stopping);
   }
 
   /** The visit ends with the response at the latest. */
@@ -74,6 +76,7 @@ export class Entrance {
     }
 
     const { guest, release } = await this.ctx.runtime.openGuest(sandboxId);
+    setMaxListeners(0, guest.gone);
     const onGone = () => end('sandbox_stopped');
     guest.gone.addEventListener('abort', onGone, { once: true });
     if (guest.gone.aborted) onGone();

@@ -189,7 +189,10 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
     if (NARROWED_BY_THEMSELVES.has(id)) return;
 
     test('touches nothing for a key narrowed to other labels', async () => {
-      const { key } = await keyWith({ scopes: ['sandboxes:write'], labels: { team: 'other' } });
+      const { key } = await keyWith({
+        scopes: ['sandboxes:write', 'sandboxes:exec'],
+        labels: { team: 'other' },
+      });
       await unchanged(async () => {
         const answer = await ask(id, key);
         const narrowable = scope.startsWith('sandboxes:');

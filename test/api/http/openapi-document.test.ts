@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Client } from '../../support/client.js';
+import { destroyAll, onDocker } from '../../support/docker-service.js';
+import { describeDocker, IMAGE, makeImage } from '../../support/docker.js';
 import { expectDocumented, openapi, operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { untilStatus } from '../../support/polling.js';
@@ -9,6 +12,7 @@ interface Content {
 }
 interface Documented {
   operationId: string;
+  security?: Record<string, string[]>[];
   description?: string;
   parameters?: { name: string; in: string; description?: string; required?: boolean; example?: unknown }[];
   requestBody?: { content: Content };
@@ -109,17 +113,53 @@ describe('openapi.json', () => {
   });
 });
 
+const isInside = ({ operation }: (typeof documented)[number]) =>
+  operation.security?.[0]?.['api_key']?.[0] === 'sandboxes:exec';
+
 describe('the example of', () => {
   let service: TestService;
   beforeAll(async () => {
     service = await startTestService();
   });
   afterAll(() => service.close());
+  checkExamples(
+    documented.filter((entry) => !isInside(entry)),
+    () => service,
+  );
+});
 
-  test.each(documented.map((entry) => [entry.operation.operationId, entry] as const))(
+describeDocker('inside a container, the example of', () => {
+  let service: TestService;
+  const clients: Client[] = [];
+  beforeAll(async () => {
+    makeImage();
+    service = await startTestService({ ...onDocker(), settings: { stopGraceMs: 0 } });
+  });
+  afterAll(async () => {
+    await destroyAll(service, ...clients);
+    await service.close();
+  });
+  checkExamples(documented.filter(isInside), () => service, clients);
+});
+
+/** The container of the examples: of the image that needs no registry. */
+const CONTAINER = {
+  image: { type: 'oci', reference: IMAGE },
+  pull_policy: 'never',
+  runtime: { cmd: ['sleep', '600'] },
+};
+
+/** Collects the clients that it makes in `clients`. */
+function checkExamples(
+  entries: typeof documented,
+  serviceOf: () => TestService,
+  clients: Client[] = [],
+): void {
+  test.each(entries.map((entry) => [entry.operation.operationId, entry] as const))(
     '%s works and has the fields of a real answer',
     async (_, entry) => {
-      const client = await service.newOrg();
+      const client = await serviceOf().newOrg();
+      clients.push(client);
       /** Maps ids of the examples to ids of the service. */
       const ids = new Map<unknown, string>();
 
@@ -133,7 +173,9 @@ describe('the example of', () => {
           (text, [name, value]) => text.replace(`{${name}}`, encodeURIComponent(value)),
           path,
         );
-        const body = first(operation.requestBody?.content)?.[1].example;
+        const shown = first(operation.requestBody?.content)?.[1].example;
+        const changes = isInside(entry) && operation.operationId === 'create_sandbox' ? CONTAINER : {};
+        const body = isObject(shown) ? { ...shown, ...changes } : shown;
         const answer = await client.request(method, address, {
           query: Object.fromEntries(at('query')),
           headers: Object.fromEntries(at('header')),
@@ -159,7 +201,7 @@ describe('the example of', () => {
       expect(inventedFields(example.value, answer.body)).toEqual([]);
     },
   );
-});
+}
 
 /** The operations whose examples create the resources that the example of an operation refers to. */
 function operationsBefore({ path, operation: { operationId } }: (typeof documented)[number]): string[] {

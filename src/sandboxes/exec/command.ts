@@ -1,0 +1,112 @@
+import type { Buffer } from 'node:buffer';
+import { ApiError } from '../../http/errors.js';
+import type { Command, CommandFailure, CommandSpec } from '../../runtimes/guest/guest.js';
+import { endedError } from '../sessions/ended-error.js';
+import type { Visit } from '../sessions/entrance.js';
+
+/** How long the output of a killed command may take to end, in milliseconds. */
+const KILL_GRACE_MS = 1_000;
+const SIGKILL = 9;
+
+interface Outcome {
+  exitCode: number;
+  timedOut: boolean;
+  durationMs: number;
+}
+
+export interface OutputListener {
+  started?(pid: number): void;
+  /** The command waits when it has written more than the credit of its specification and the later grants. */
+  output(stream: 'stdout' | 'stderr', data: Buffer): void;
+}
+
+/** A command of one visit, with a record in the audit trail. */
+export interface VisitCommand {
+  readonly command: Command;
+  /** Rejects with an ApiError if the command does not start, or the visit ends. */
+  readonly outcome: Promise<Outcome>;
+  /** Counts input, and resolves when there is room for more. */
+  write(this: void, data: Buffer): Promise<void>;
+}
+
+export async function beginCommand(
+  { guest, recorder, ended }: Visit,
+  spec: CommandSpec,
+  listener: OutputListener,
+  timeoutMs?: number,
+): Promise<VisitCommand> {
+  const kind = spec.terminal ? 'terminal' : 'exec';
+  const record = await recorder.open({ kind, user: spec.user, args: spec.args });
+  if (ended.aborted) {
+    record.end({ exitCode: null, reason: String(ended.reason) });
+    throw endedError(ended);
+  }
+  const begun = performance.now();
+  const timers: NodeJS.Timeout[] = [];
+  let [hasStarted, timedOut] = [false, false];
+  let settle!: { exited: (code: number) => void; failed: (error: ApiError, reason: string) => void };
+  const outcome = new Promise<Outcome>((resolve, reject) => {
+    const over = (exitCode: number | null, reason: string) => {
+      timers.forEach(clearTimeout);
+      ended.removeEventListener('abort', abandon);
+      record.end({ exitCode, reason });
+    };
+    settle = {
+      exited(exitCode) {
+        over(exitCode, timedOut ? 'timed_out' : 'exited');
+        resolve({ exitCode, timedOut, durationMs: Math.round(performance.now() - begun) });
+      },
+      failed(error, reason) {
+        over(null, reason);
+        reject(error);
+      },
+    };
+  });
+  outcome.catch(() => undefined);
+  const command = guest.exec(spec, {
+    started(pid) {
+      hasStarted = true;
+      listener.started?.(pid);
+    },
+    output(stream, data) {
+      record.sent(data.length);
+      listener.output(stream, data);
+    },
+    inputFailed: () => undefined,
+    exited: (code) => settle.exited(code),
+    failed(failure) {
+      // Only a sandbox that stopped ends a command in this way.
+      const isGone = hasStarted || guest.gone.aborted;
+      if (isGone) settle.failed(new ApiError('invalid_state_transition', STOPPED), 'sandbox_stopped');
+      else settle.failed(notStarted(failure), failure.kind);
+    },
+  });
+  function abandon(): void {
+    settle.failed(endedError(ended), String(ended.reason));
+    command.close();
+  }
+  ended.addEventListener('abort', abandon, { once: true });
+  if (timeoutMs !== undefined) {
+    const kill = () => {
+      timedOut = true;
+      command.signal(SIGKILL);
+      // A process that left the group may hold the output open.
+      timers.push(setTimeout(() => command.close(), KILL_GRACE_MS));
+    };
+    timers.push(setTimeout(kill, timeoutMs));
+  }
+  return {
+    command,
+    outcome,
+    async write(data) {
+      record.received(data.length);
+      await command.write(data);
+    },
+  };
+}
+
+const STOPPED = 'the sandbox stopped while the command ran: start it first';
+
+function notStarted({ kind, errno, errnoName, message }: CommandFailure): ApiError {
+  return new ApiError('command_not_started', message, { kind, errno, errno_name: errnoName });
+}

@@ -1,0 +1,115 @@
+import { Buffer } from 'node:buffer';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Readable } from 'node:stream';
+import { Type } from 'typebox';
+import { callerOf } from '../../access/caller.js';
+import { contextOf } from '../../access/request-context.js';
+import { ApiError } from '../../http/errors.js';
+import { preferredType } from '../../http/preferred-type.js';
+import { answersToWrite, type App } from '../../http/route.js';
+import { sendEvents } from '../../http/sse.js';
+import { inFileWrite } from '../../idempotency/file-write.js';
+import { writerOf } from '../../idempotency/keyed.js';
+import { WriteHeaders } from '../../idempotency/schema.js';
+import { makeConcurrencyLimit } from '../../lib/concurrency-limit.js';
+import { ADDRESSES, sandboxKeyOf } from '../address.js';
+import type { Entrance, Visit } from '../sessions/entrance.js';
+import { badField } from './read-command.js';
+import { run } from './run.js';
+import { ExecRequest, ExecResult, STORED_OUTPUT_BYTES } from './schema.js';
+import { stream, STREAM_WINDOW } from './stream.js';
+
+const MIB = 1024 * 1024;
+/** The input and output that commands may have in memory. */
+const MEMORY = { total: 256 * MIB, each: 128 * MIB };
+/** How long a client of an event stream may read nothing. */
+const STALL_MS = 5 * 60_000;
+const TYPES = ['application/json', 'text/event-stream'] as const;
+
+const response = {
+  ...answersToWrite(
+    ExecResult,
+    'command_not_started',
+    'sandbox_not_found',
+    'invalid_state_transition',
+    'not_supported',
+  ),
+  200: {
+    description:
+      'The end of the command with its output, or server-sent events: `started` with `pid`, `stdout` and `stderr` with `text` or `base64`, then `exited` with `exit_code`, `timed_out` and `duration_ms`, or `failed` with `error`.',
+    content: {
+      'application/json': { schema: ExecResult },
+      'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) },
+    },
+  },
+};
+
+/** Commands for callers without a client. */
+export function execRoutes(app: App, entrance: Entrance): void {
+  const memory = makeConcurrencyLimit(MEMORY);
+
+  async function within<T>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    outputBytes: number,
+    work: (visit: Visit) => Promise<T>,
+  ): Promise<T> {
+    const { stdin = '', stdin_base64: base64 = '' } = request.body as ExecRequest;
+    const bytes = Buffer.byteLength(stdin) + base64.length + outputBytes;
+    const visit = await entrance.enter(request, reply, sandboxKeyOf(request));
+    const release = memory.acquire(callerOf(request).orgId, bytes);
+    if (!release) {
+      const message = 'the commands that run now hold too much input and output: try again later';
+      throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '5' } });
+    }
+    if (reply.raw.destroyed) release();
+    else reply.raw.once('close', release);
+    return work(visit);
+  }
+
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<ExecResult> {
+    const body = request.body as ExecRequest;
+    const isKeyed = request.headers['idempotency-key'] !== undefined;
+    if (preferredType(request, TYPES) === 'text/event-stream') {
+      if (isKeyed) {
+        throw new ApiError(
+          'invalid_request',
+          'an event stream cannot be repeated: leave Idempotency-Key out, or accept application/json',
+        );
+      }
+      if (body.max_output_bytes !== undefined) {
+        throw badField('max_output_bytes', 'an event stream has all output: leave max_output_bytes out');
+      }
+      const events = await within(request, reply, STREAM_WINDOW, (visit) => stream(visit, body));
+      return sendEvents(reply, events, STALL_MS) as never;
+    }
+    const outputBytes = body.max_output_bytes ?? STORED_OUTPUT_BYTES;
+    if (isKeyed && outputBytes > STORED_OUTPUT_BYTES) {
+      throw badField(
+        'max_output_bytes',
+        `an Idempotency-Key stores at most ${STORED_OUTPUT_BYTES} bytes of output: ask for less, or leave the key out`,
+      );
+    }
+    return inFileWrite(contextOf(request), writerOf(request, reply), () =>
+      within(request, reply, outputBytes, (visit) => run(visit, body)),
+    );
+  }
+
+  for (const { base, suffix, params } of ADDRESSES) {
+    app.post(
+      `${base}/exec`,
+      {
+        schema: {
+          operationId: `exec_sandbox${suffix}`,
+          scope: 'sandboxes:exec',
+          summary: 'Run a command in a sandbox',
+          description:
+            'Runs a program and answers when it has ended. With `Accept: text/event-stream` its output is sent while it runs. A client that leaves ends the command.',
+          tags: ['sandboxes'],
+          ...{ params, headers: WriteHeaders, body: ExecRequest, response },
+        },
+      },
+      answer,
+    );
+  }
+}

@@ -1,0 +1,42 @@
+import { Buffer } from 'node:buffer';
+import type { Visit } from '../sessions/entrance.js';
+import { beginCommand } from './command.js';
+import { commandOf, inputOf } from './read-command.js';
+import { DEFAULT_TIMEOUT_SECS, STORED_OUTPUT_BYTES, type ExecRequest, type ExecResult } from './schema.js';
+
+const WINDOW = 256 * 1024;
+
+/** Runs a command to its end. Output beyond the limit is read and dropped, so that the command does not wait. */
+export async function run(visit: Visit, request: ExecRequest): Promise<ExecResult> {
+  const [spec, input] = [commandOf(request, WINDOW), inputOf(request)];
+  const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
+  let room = request.max_output_bytes ?? STORED_OUTPUT_BYTES;
+  let truncated = false;
+  const timeoutMs = (request.timeout_secs ?? DEFAULT_TIMEOUT_SECS) * 1000;
+  const { command, outcome, write } = await beginCommand(
+    visit,
+    spec,
+    {
+      output(stream, data) {
+        // A copy: a slice would keep the whole frame in memory.
+        if (room > 0) kept[stream].push(Buffer.from(data.subarray(0, room)));
+        if (data.length > room) truncated = true;
+        room = Math.max(room - data.length, 0);
+        command.grant(data.length);
+      },
+    },
+    timeoutMs,
+  );
+  void write(input).then(() => command.end());
+  const { exitCode, timedOut, durationMs } = await outcome;
+  const encoding = request.output_encoding === 'base64' ? 'base64' : 'utf8';
+  const textOf = (parts: Buffer[]) => Buffer.concat(parts).toString(encoding);
+  return {
+    exit_code: exitCode,
+    stdout: textOf(kept.stdout),
+    stderr: textOf(kept.stderr),
+    truncated,
+    timed_out: timedOut,
+    duration_ms: durationMs,
+  };
+}

@@ -1,0 +1,19 @@
+import { invalidKey } from '../../access/authenticate.js';
+import { ApiError } from '../../http/errors.js';
+import type { EndReason } from './entrance.js';
+
+const ERRORS: Record<EndReason, () => ApiError> = {
+  client_left: () => new ApiError('invalid_request', 'the client closed the connection'),
+  key_revoked: () => invalidKey(),
+  access_lost: () => new ApiError('sandbox_not_found'),
+  sandbox_stopped: () => new ApiError('invalid_state_transition', 'the sandbox has stopped: start it first'),
+  service_stopped: () =>
+    new ApiError('not_ready', 'the service stops: send the request again', null, {
+      headers: { 'retry-after': '1' },
+    }),
+};
+
+/** The answer to a request whose visit has ended. */
+export function endedError({ reason }: AbortSignal): ApiError {
+  return ERRORS[reason as EndReason]();
+}
