@@ -28,12 +28,19 @@ function section({ title, files = {}, rows }: Session): string {
 /** One line where both runtimes have the same outcome, else one for each. */
 function cells(row: Row): string[][] {
   const { simulated, docker } = row;
-  const command = code(row.client === 'cli' ? `msb ${row.run}` : row.run);
+  const command = code(commandOf(row));
   if (simulated && simulated === docker) return [[command, 'both', ...outcome(simulated)]];
   return RUNTIMES.flatMap((runtime) => {
     const expected = row[runtime];
     return expected ? [[command, runtime, ...outcome(expected)]] : [];
   });
+}
+
+function commandOf({ client, run, input, typed }: Row): string {
+  if (client !== 'cli') return run;
+  const pipe = input === undefined ? '' : `printf '${input.replaceAll('\n', String.raw`\n`)}' | `;
+  const keys = typed === undefined ? '' : ` (${['in a terminal', ...typed].join(' ⏎ ')})`;
+  return `${pipe}msb ${run}${keys}`;
 }
 
 function outcome({ outcome, exit, output }: Expected): string[] {

@@ -4,7 +4,6 @@ export const OUTCOMES = {
   works: 'works',
   client: 'refused by the client',
   service: 'refused by the service',
-  notYet: 'not yet',
 } as const;
 
 export interface Expected {
@@ -19,8 +18,12 @@ export type RuntimeName = (typeof RUNTIMES)[number];
 
 export interface Row extends Partial<Record<RuntimeName, Expected>> {
   client: 'cli' | 'node' | 'python';
-  /** The arguments of `msb`, divided by blanks, or the statements of a program that uses an SDK. */
+  /** The arguments of `msb`, divided by blanks outside single quotes, or the statements of a program that uses an SDK. */
   run: string;
+  /** The standard input of the CLI. */
+  input?: string;
+  /** The CLI runs in a terminal of 30 rows and 100 columns. Each line is typed at the next prompt of the shell. */
+  typed?: readonly string[];
 }
 
 /** Rows that run one after the other in an organization of their own. */
@@ -31,14 +34,15 @@ export interface Session {
   rows: Row[];
 }
 
-export const works = (output: Expected['output'] = ''): Expected => ({ outcome: 'works', exit: 0, output });
+export const works = (output: Expected['output'] = '', exit = 0): Expected => ({
+  ...{ outcome: 'works', exit, output },
+});
 export const clientRefuses = (output: Expected['output']): Expected => ({
   ...{ outcome: 'client', exit: 1, output },
 });
 export const serviceRefuses = (output: Expected['output']): Expected => ({
   ...{ outcome: 'service', exit: 1, output },
 });
-export const notYet = (output: Expected['output']): Expected => ({ outcome: 'notYet', exit: 1, output });
 
 /** A command of the CLI. `docker` defaults to the outcome on the simulated runtime. */
 export const msb = (run: string, simulated: Expected, docker = simulated): Row => ({
@@ -55,6 +59,17 @@ export const python = (run: string, expected: Expected): Row => ({
   ...{ client: 'python', run, simulated: expected, docker: expected },
 });
 
-export function only(runtime: RuntimeName, { client, run, [runtime]: expected }: Row): Row {
-  return { client, run, [runtime]: expected! };
+export function only(runtime: RuntimeName, row: Row): Row {
+  const chosen = { ...row };
+  for (const name of RUNTIMES) if (name !== runtime) delete chosen[name];
+  return chosen;
 }
+
+/** Rows that the simulated runtime skips. */
+export const onDocker = (...rows: Row[]): Row[] => rows.map((row) => only('docker', row));
+
+/** The CLI with a standard input. */
+export const piped = (input: string, row: Row): Row => ({ ...row, input });
+
+/** The CLI in a terminal. */
+export const typing = (typed: readonly string[], row: Row): Row => ({ ...row, typed });

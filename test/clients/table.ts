@@ -1,11 +1,13 @@
+import { CLI_INSIDE, NO_CHANNEL, NOT_FOUND, SDK_INSIDE } from './inside.js';
 import {
   clientRefuses,
   msb,
   node,
-  notYet,
+  onDocker,
   only,
   python,
   serviceRefuses,
+  typing,
   works,
   type Session,
 } from './row.js';
@@ -17,7 +19,6 @@ import {
 
 export const CLIENT_VERSION = '0.6.18';
 
-const NO_CHANNEL = 'cloud agent websocket: HTTP error: 501 Not Implemented';
 const LOCAL_ONLY = clientRefuses(
   'error: this command requires a local backend, but the active default is a cloud backend',
 );
@@ -92,11 +93,24 @@ export const SESSIONS: readonly Session[] = [
   {
     title: 'msb: run and logs',
     rows: [
-      msb('run sandkeep-test:busybox -- busybox echo hello', notYet(`error: runtime error: ${NO_CHANNEL}`)),
+      msb('run sandkeep-test:busybox -- busybox echo hello', NO_CHANNEL, works('hello')),
       msb('ls -q', works(/^msb-[0-9a-f]{8}$/)),
       msb(
-        'run --name job sandkeep-test:busybox -- busybox echo hello',
-        notYet(`error: runtime error: ${NO_CHANNEL}`),
+        "run --name job -e GREETING=hello -w /tmp sandkeep-test:busybox -- sh -c 'echo $GREETING; pwd; exit 7'",
+        NO_CHANNEL,
+        works('hello /tmp', 7),
+      ),
+      ...onDocker(
+        msb('run --name job sandkeep-test:busybox -- echo again', works('again')),
+        msb('run --name gone sandkeep-test:busybox -- nope', works(NOT_FOUND, 127)),
+        msb(
+          'run --name late --timeout 1s sandkeep-test:busybox -- sleep 60',
+          works('error: exec timed out after 1s', 1),
+        ),
+        typing(
+          ['echo $((6*7))', 'exit 6'],
+          msb('run --name shell sandkeep-test:busybox', works(/\n42\r\n/, 6)),
+        ),
       ),
       msb('run -d --name hello sandkeep-test:busybox -- busybox echo hello', works('hello')),
       only('docker', node(firstLine('hello'), works('hello'))),
@@ -119,17 +133,7 @@ export const SESSIONS: readonly Session[] = [
       only('simulated', msb('logs -f web', clientRefuses('error: http error: error decoding response body'))),
     ],
   },
-  {
-    title: 'msb: commands and files inside',
-    files: { 'notes.txt': 'hello\n' },
-    rows: [
-      msb('create sandkeep-test:busybox --name web', works()),
-      msb('exec web -- busybox echo hello', notYet(`error: runtime error: ${NO_CHANNEL}`)),
-      msb('ssh web -- busybox echo hello', notYet('error: SSH channel closed during exec request')),
-      msb('cp notes.txt web:/tmp/notes.txt', notYet(`error: runtime error: ${NO_CHANNEL}`)),
-      msb('cp web:/etc/hostname hostname.txt', notYet('error: stat /etc/hostname')),
-    ],
-  },
+  ...CLI_INSIDE,
   {
     title: 'msb: configuration files',
     files: {
@@ -346,7 +350,7 @@ export const SESSIONS: readonly Session[] = [
     ],
   },
   {
-    title: 'Node SDK: logs and what is inside',
+    title: 'Node SDK: logs',
     rows: [
       node(
         'await Sandbox.builder("web").image("sandkeep-test:busybox").cmd(["busybox", "echo", "hello"]).create()',
@@ -358,14 +362,6 @@ export const SESSIONS: readonly Session[] = [
         clientRefuses(
           'UnsupportedError: Sandbox::logs is not supported by this backend: use Sandbox::log_stream(follow=true)',
         ),
-      ),
-      node(
-        'await (await (await Sandbox.get("web")).connect()).exec("busybox", ["true"])',
-        notYet(`RuntimeError: runtime error: ${NO_CHANNEL}`),
-      ),
-      node(
-        'await (await (await Sandbox.get("web")).connect()).fs().write("/tmp/notes.txt", "hello")',
-        notYet(`RuntimeError: runtime error: ${NO_CHANNEL}`),
       ),
       node(
         'await (await Sandbox.get("web")).metrics()',
@@ -380,6 +376,7 @@ export const SESSIONS: readonly Session[] = [
       ),
     ],
   },
+  ...SDK_INSIDE,
   {
     title: 'Node SDK: volumes and their files',
     rows: [

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Row, RuntimeName, Session } from '../clients/row.js';
 import { SESSIONS } from '../clients/table.js';
@@ -67,7 +67,10 @@ async function runSession(
   { url, key }: { url: string; key: string },
 ): Promise<unknown[]> {
   const home = mkdtempSync(join(tmpdir(), 'sandkeep-clients-'));
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(home, name), text);
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(home, name)), { recursive: true });
+    writeFileSync(join(home, name), text);
+  }
   const env = { MSB_BACKEND: 'cloud', MSB_API_URL: url, MSB_API_KEY: key, HOME: home };
   const wrong: unknown[] = [];
   for (const row of rows) {
@@ -92,7 +95,7 @@ interface Invocation {
 }
 
 /** The process of a row. Programs have the SDK imported, and print an error as its name and message. */
-function invocationOf({ client, run }: Row): Invocation {
+function invocationOf({ client, run, typed }: Row): Invocation {
   if (client === 'python') {
     if (pypi.missing !== undefined) throw new Error(pypi.missing);
     // The process exits inside main: threads of the SDK sometimes abort an interpreter that shuts down.
@@ -113,22 +116,37 @@ function invocationOf({ client, run }: Row): Invocation {
     return { program: pypi.python, args: ['-c', lines.join('\n')], env };
   }
   if (npm.missing !== undefined) throw new Error(npm.missing);
-  if (client === 'cli') return { program: npm.msb, args: run.split(' ') };
+  if (client === 'cli') {
+    const words = [...run.matchAll(/'([^']*)'|[^ ]+/g)].map(([word, quoted]) => quoted ?? word);
+    if (typed === undefined) return { program: npm.msb, args: words };
+    const command = [npm.msb, ...words].map((word) => `'${word}'`).join(' ');
+    const args = ['--quiet', '--return', '--command', `stty rows 30 cols 100; exec ${command}`, '/dev/null'];
+    return { program: 'script', args };
+  }
   const script = `import { Sandbox, Volume } from 'microsandbox';
     try { ${run} } catch ({ name, message }) { console.error(name + ': ' + message); process.exitCode = 1; }`;
   return { program: process.execPath, args: ['--input-type=module', '--eval', script], cwd: npm.folder };
 }
 
+/** The shell in a terminal prints it. */
+const PROMPT = '/ # ';
 /** The CLI adds the duration of a slow operation. */
 const TOOK = / \(\d+(\.\d+)?m?s\)/g;
 
 function run(row: Row, given: Record<string, string>): Promise<{ exit: number | null; text: string }> {
   const { program, args, cwd = given['HOME'], env } = invocationOf(row);
-  const child = spawn(program, args, { env: { ...given, ...env }, cwd });
+  const child = spawn(program, args, { env: { ...given, PATH: process.env['PATH'], ...env }, cwd });
   let text = '';
-  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  const typed = [...(row.typed ?? [])];
+  let begin = 0;
+  child.stdout.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+    if (typed.length === 0 || !text.slice(begin).includes(PROMPT)) return;
+    begin = text.length;
+    child.stdin.write(`${typed.shift()}\n`);
+  });
   child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
-  child.stdin.end();
+  if (row.typed === undefined) child.stdin.end(row.input);
   return new Promise((resolve, reject) => {
     child.once('error', reject);
     child.once('close', (exit) => resolve({ exit, text: text.replaceAll(TOOK, '').trim() }));
