@@ -6,6 +6,7 @@ import { auth, organizations } from './arms.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
+import { exec, type ExecOptions } from './exec.js';
 import { firstStart } from './first-start.js';
 import { plannerHints } from './planner-hints.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
@@ -121,14 +122,19 @@ await new Command('bench')
     new Command('docker-start')
       .description('starts on the Docker engine, with a network and without, side by side')
       .option('--rounds <n>', 'number of rounds', count, 20)
-      .option(
-        `${flagOf('dockerSocket')} <path>`,
-        OPTIONS.dockerSocket.description,
-        process.env[variableOf('dockerSocket')] ?? OPTIONS.dockerSocket.default,
-      )
+      .option(...dockerSocketOption())
       .action(({ rounds, dockerSocket }: { rounds: number; dockerSocket: string }) =>
         dockerStart(dockerSocket, rounds),
       ),
+  )
+  .addCommand(
+    new Command('exec')
+      .description("commands over the agent channel and by the Docker engine's own exec, side by side")
+      .option('--rounds <n>', 'number of rounds', count, 3)
+      .option('--runs <n>', 'commands in each round', count, 48)
+      .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
+      .option(...dockerSocketOption())
+      .action((options: ExecOptions) => exec(options)),
   )
   .parseAsync()
   .catch((error: unknown) => {
@@ -136,6 +142,11 @@ await new Command('bench')
     console.error(`error: ${error.message}`);
     process.exitCode = 1;
   });
+
+function dockerSocketOption(): [flags: string, description: string, fallback: string] {
+  const fallback = process.env[variableOf('dockerSocket')] ?? OPTIONS.dockerSocket.default;
+  return [`${flagOf('dockerSocket')} <path>`, OPTIONS.dockerSocket.description, fallback];
+}
 
 function positive(text: string): number {
   const value = Number(text);

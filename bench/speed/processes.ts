@@ -11,6 +11,8 @@ export interface Server {
   pid: number;
   host: string;
   port: number;
+  /** The key of the first start on an empty directory. */
+  key?: string;
   stop(): Promise<void>;
 }
 
@@ -21,12 +23,21 @@ export async function startServer(args: readonly string[]): Promise<Server> {
   const lines = createInterface(child.stdout);
   const line = await Promise.race([once(lines, 'line'), ended.then(() => undefined)]);
   if (line === undefined) throw new Error(`${args.join(' ')} ended`);
-  const { hostname, port } = new URL((JSON.parse(line[0] as string) as { address: string }).address);
+  const ready = JSON.parse(line[0] as string) as { address: string; first_key?: { key: string } };
+  const { hostname, port } = new URL(ready.address);
+  const key = ready.first_key?.key;
   const stop = async () => {
     child.kill('SIGTERM');
     await ended;
   };
-  return { child, pid: child.pid!, host: hostname, port: Number(port), stop };
+  return {
+    child,
+    pid: child.pid!,
+    host: hostname,
+    port: Number(port),
+    ...(key === undefined ? {} : { key }),
+    stop,
+  };
 }
 
 /** Starts the service on a store. `profile`: a directory for a profile of its CPU time, written at its end. */
@@ -65,10 +76,14 @@ function ticks(pid: number): [own: number, ended: number] {
 
 /** MiB of a process and all its descendants. PSS divides shared pages among their users. */
 export function memoryMib(pid: number): { rss: number; pss: number } {
-  const own = { rss: kib(pid, 'Rss') / 1024, pss: kib(pid, 'Pss') / 1024 };
   return children(pid)
     .map(memoryMib)
-    .reduce((sum, each) => ({ rss: sum.rss + each.rss, pss: sum.pss + each.pss }), own);
+    .reduce((sum, each) => ({ rss: sum.rss + each.rss, pss: sum.pss + each.pss }), ownMib(pid));
+}
+
+/** MiB of a process without its descendants. */
+export function ownMib(pid: number): { rss: number; pss: number } {
+  return { rss: kib(pid, 'Rss') / 1024, pss: kib(pid, 'Pss') / 1024 };
 }
 
 function kib(pid: number, what: string): number {
