@@ -1,6 +1,6 @@
 export interface Outcome {
   code: number;
-  /** Of the standard output. */
+  /** The length of the standard output. */
   bytes: number;
   firstByteMs: number;
   /** From the first step of the client to the exit. */
