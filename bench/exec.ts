@@ -83,7 +83,7 @@ async function compareTimes(sides: readonly [Side, Side], rounds: number, runs: 
         `${name}, ${atOnce} at once`,
         ...floor!.map(ms),
         ...ours!.map(ms),
-        ratio(ours![0]! / floor![0]!),
+        ratio(ours![0] / floor![0]),
       ]);
     }
   }
@@ -125,10 +125,10 @@ async function compareThroughput(
         if (index === 1) cpu.push((cpuMicros(pid) - before) / (BYTES / MIB));
       }
     }
-    const [floor, ours] = rates.map((each) => quantiles(each)[0]!);
+    const [floor, ours] = rates.map((each) => quantiles(each)[0]);
     rows.push([
       ...[`100 MiB ${name}`, floor!.toFixed(0), ours!.toFixed(0), ratio(ours! / floor!)],
-      (quantiles(cpu)[0]! / 1000).toFixed(1),
+      (quantiles(cpu)[0] / 1000).toFixed(1),
     ]);
   }
   const head = ['DATA', 'ENGINE MiB/s', 'CHANNEL MiB/s', 'OF THE ENGINE ≥0.7', 'CPU ms/MiB OF THE SERVICE'];
