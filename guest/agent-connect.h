@@ -1,28 +1,42 @@
 /*
- * TCP connections of the agent. A request: address family (u8, 4 or 6), port (u16), address (4 or 16 bytes). The control
- * plane resolves names before, with the servers of the sandbox.
+ * TCP connections of the agent. A request: credit (u32), address family (u8, 4 or 6), port (u16), address (4 or 16 bytes). The
+ * control plane resolves names before. A connection is over when both ends have sent everything, or when it fails.
  */
-static void end_of_output(Channel *c) {
-  if (c->state == OPEN) {
-    c->out = -1;
-    send_outgoing(c->id, ENDED, 0);
-    return;
-  }
-  if (c->out == c->in) c->in = -1;
-  close_fd(&c->out);
-  finish_if_over(c);
+#define AF_INET_ 2
+#define AF_INET6_ 10
+#define SOCK_STREAM_ 1
+#define SOL_SOCKET_ 1
+#define SO_ERROR_ 4
+#define SHUT_WR 1
+
+static void fail_connection(Channel *c, long error) {
+  send_failure(c->id, 0, error);
+  forget(c);
 }
 
-static void fail_connect(Channel *c, long error) {
-  u32 id = c->id;
+static void close_when_over(Channel *c) {
+  if (!c->shut || c->out >= 0) return;
+  send_outgoing(c->id, CLOSED, 0);
   forget(c);
-  send_failure(id, 0, error);
+}
+
+static void end_sending(Channel *c) {
+  call(__NR_shutdown, c->in, SHUT_WR, 0, 0);
+  c->shut = 1;
+  close_when_over(c);
+}
+
+/* The socket stays open for input. */
+static void end_receiving(Channel *c) {
+  c->out = -1;
+  send_outgoing(c->id, ENDED, 0);
+  close_when_over(c);
 }
 
 static void finish_connect(Channel *c) {
   int error = 0, size = sizeof error;
   long failed = call6(__NR_getsockopt, c->in, SOL_SOCKET_, SO_ERROR_, (long)&error, (long)&size, 0);
-  if (failed < 0 || error) return fail_connect(c, failed < 0 ? failed : -error);
+  if (failed < 0 || error) return fail_connection(c, failed < 0 ? failed : -error);
   c->state = OPEN;
   c->out = c->in;
   send_outgoing(c->id, CONNECTED, 0);
@@ -33,7 +47,7 @@ static void handle_connect(u32 id, Reader *from) {
   Channel *c = make(id);
   if (!c) return send_failure(id, STEP_FORK, -EAGAIN);
   c->state = CONNECTING;
-  c->credit = take(from, 4);
+  c->credit = (long)take(from, 4);
   u8 family = (u8)take(from, 1);
   u16 port = (u16)take(from, 2);
   union {
@@ -44,13 +58,14 @@ static void handle_connect(u32 id, Reader *from) {
   long size = family == 6 ? sizeof address.v6 : sizeof address.v4;
   u8 *to = family == 6 ? (u8 *)&address.v6.sin6_addr : (u8 *)&address.v4.sin_addr;
   for (int i = 0; i < (family == 6 ? 16 : 4); i++) to[i] = (u8)take(from, 1);
-  if (from->bad || (family != 4 && family != 6)) return fail_connect(c, -EINVAL);
-  address.v4.sin_family = family == 6 ? 10 : 2;
+  if (from->bad || (family != 4 && family != 6)) return fail_connection(c, -EINVAL);
+  address.v4.sin_family = family == 6 ? AF_INET6_ : AF_INET_;
   address.v4.sin_port = (u16)(port << 8 | port >> 8);
-  c->in = (int)call(__NR_socket, address.v4.sin_family, 1 /* stream */ | O_CLOEXEC | O_NONBLOCK, 0, 0);
-  if (c->in < 0) return fail_connect(c, c->in);
+  long fd = call(__NR_socket, address.v4.sin_family, SOCK_STREAM_ | O_CLOEXEC | O_NONBLOCK, 0, 0);
+  if (fd < 0) return fail_connection(c, fd);
+  c->in = (int)fd;
   long failed = call(__NR_connect, c->in, &address, size, 0);
   if (failed == -EINPROGRESS) return;
-  if (failed < 0) return fail_connect(c, failed);
+  if (failed < 0) return fail_connection(c, failed);
   finish_connect(c);
 }

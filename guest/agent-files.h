@@ -35,8 +35,15 @@
 #define SET_ATIME 16
 #define SET_MTIME 32
 
+#define HANDLES 4096
 #define RECORD 36
 #define DEPTH 512
+
+#define S_KIND 0170000
+#define S_DIR 0040000
+#define S_LINK 0120000
+#define S_REGULAR 0100000
+#define PERMISSIONS 0777
 
 typedef struct {
   u64 inode, offset;
@@ -51,6 +58,14 @@ typedef struct {
   u64 size, atime, mtime;
 } Attributes;
 
+typedef struct {
+  int fd; /* -1 when free */
+  u32 owner;
+  int is_directory;
+} Handle;
+
+static Handle handles[HANDLES];
+
 static void answer(u32 id, long error, u32 n) {
   put32(outgoing + HEADER, error < 0 ? (u32)-error : 0);
   send_outgoing(id, DONE, 4 + (error < 0 ? 0 : n));
@@ -58,9 +73,13 @@ static void answer(u32 id, long error, u32 n) {
 
 static u8 *answer_data(void) { return outgoing + HEADER + 4; }
 
+static long status_of(int directory, const char *path, int flags, struct statx *s) {
+  return call6(__NR_statx, directory, (long)path, flags, STATX_BASIC_STATS, (long)s, 0);
+}
+
 static long record_of(int directory, const char *path, int flags, u8 *to) {
-  static struct statx s;
-  long failed = call6(__NR_statx, directory, (long)path, flags, STATX_BASIC, (long)&s, 0);
+  struct statx s;
+  long failed = status_of(directory, path, flags, &s);
   if (failed < 0) return failed;
   put32(to, s.stx_mode);
   put32(to + 4, s.stx_uid);
@@ -111,7 +130,10 @@ static long set_attributes(int fd, int is_link, const Attributes *a) {
   }
   if (a->which & SET_SIZE) {
     if (is_link) return -EINVAL;
-    failed = call(__NR_truncate, path, a->size, 0, 0);
+    /* Without blocking: a lease of the sandbox would hold up `truncate`. */
+    int open = (int)call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+    failed = open < 0 ? open : call(__NR_ftruncate, open, a->size, 0, 0);
+    close_fd(&open);
     if (failed < 0) return failed;
   }
   if (a->which & (SET_ATIME | SET_MTIME)) {
@@ -154,6 +176,8 @@ static long make_directories(char *path, int has_mode, u32 mode) {
   return 0;
 }
 
+static int is_dots(const char *name) { return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])); }
+
 /* Removes a directory and everything below it, each part by its parent's descriptor. */
 static long remove_tree(int parent, const char *name, int depth) {
   if (depth > DEPTH) return -ENAMETOOLONG;
@@ -169,7 +193,7 @@ static long remove_tree(int parent, const char *name, int depth) {
       for (long at = 0; at < got;) {
         Directory_Entry *e = (Directory_Entry *)(entries + at);
         at += e->size;
-        if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2]))) continue;
+        if (is_dots(e->name)) continue;
         long done = call(__NR_unlinkat, fd, e->name, 0, 0);
         if (done == -EISDIR || done == -EPERM) done = remove_tree(fd, e->name, depth + 1);
         if (done < 0) failed = done;
@@ -183,18 +207,25 @@ static long remove_tree(int parent, const char *name, int depth) {
   return call(__NR_unlinkat, parent, name, AT_REMOVEDIR, 0);
 }
 
+/* A copy belongs to the user of the agent, so it is never set-uid. */
 static long copy_file(const char *from, const char *to) {
-  u8 record[RECORD];
   int in = (int)call(__NR_openat, AT_FDCWD, from, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
   if (in < 0) return in;
-  long failed = record_of(in, "", AT_EMPTY_PATH, record);
+  struct statx source, target;
+  long failed = status_of(in, "", AT_EMPTY_PATH, &source);
   if (failed < 0) return failed;
-  u32 mode = (u32)(record[0] | record[1] << 8);
-  if ((mode & S_KIND) == S_DIR) return -EISDIR;
-  if ((mode & S_KIND) != S_REGULAR) return -EINVAL;
-  int out = (int)call(__NR_openat, AT_FDCWD, to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, mode & 07777);
+  if ((source.stx_mode & S_KIND) == S_DIR) return -EISDIR;
+  if ((source.stx_mode & S_KIND) != S_REGULAR) return -EINVAL;
+  long flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  int out = (int)call(__NR_openat, AT_FDCWD, to, flags, source.stx_mode & PERMISSIONS);
   if (out < 0) return out;
-  call(__NR_fchmod, out, mode & 07777, 0, 0);
+  if ((failed = status_of(out, "", AT_EMPTY_PATH, &target)) < 0) return failed;
+  if (target.stx_ino == source.stx_ino && target.stx_dev_major == source.stx_dev_major &&
+      target.stx_dev_minor == source.stx_dev_minor)
+    return -EINVAL;
+  if ((target.stx_mode & S_KIND) != S_REGULAR) return -EINVAL;
+  if ((failed = call(__NR_ftruncate, out, 0, 0, 0)) < 0) return failed;
+  call(__NR_fchmod, out, source.stx_mode & PERMISSIONS, 0, 0);
   for (;;) {
     long got = call(__NR_read, in, outgoing, sizeof outgoing, 0);
     if (got <= 0) return got;
@@ -214,7 +245,7 @@ static long real_path(char *path, u8 *to) {
     while (n > 1 && path[n - 1] == '/') path[--n] = 0;
     while (n > 0 && path[n - 1] != '/') n--;
     name = path + n;
-    if (!name[0] || (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])))) return -ENOENT;
+    if (!name[0] || is_dots(name)) return -ENOENT;
     char parent[PATH_ROOM];
     copy_text(parent, sizeof parent, path, n);
     fd = (int)call(__NR_openat, AT_FDCWD, n > 0 ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
@@ -248,11 +279,6 @@ static Handle *find_handle(u32 number, u32 owner) {
   return h->fd >= 0 && h->owner == owner ? h : 0;
 }
 
-static void close_handles(u32 owner) {
-  for (int i = 0; i < HANDLES; i++)
-    if (handles[i].fd >= 0 && handles[i].owner == owner) close_fd(&handles[i].fd);
-}
-
 static long open_file(Reader *from, u32 owner) {
   u8 wanted = (u8)take(from, 1);
   u32 mode = (u32)take(from, 4);
@@ -271,20 +297,21 @@ static long open_file(Reader *from, u32 owner) {
 
 static long read_directory(Handle *h) {
   static u8 entries[16384] __attribute__((aligned(8)));
-  long got = call(__NR_getdents64, h->fd, entries, sizeof entries, 0);
-  if (got <= 0) return got;
   u8 *to = answer_data();
-  for (long at = 0; at < got;) {
-    Directory_Entry *e = (Directory_Entry *)(entries + at);
-    at += e->size;
-    if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2]))) continue;
-    if (record_of(h->fd, e->name, AT_SYMLINK_NOFOLLOW, to) < 0) continue;
-    u64 n = length(e->name) + 1;
-    memcpy(to + RECORD, e->name, n);
-    to += RECORD + n;
-  }
   /* Entries that all vanished meanwhile are not the end. */
-  return to == answer_data() ? read_directory(h) : to - answer_data();
+  while (to == answer_data()) {
+    long got = call(__NR_getdents64, h->fd, entries, sizeof entries, 0);
+    if (got <= 0) return got;
+    for (long at = 0; at < got;) {
+      Directory_Entry *e = (Directory_Entry *)(entries + at);
+      at += e->size;
+      if (is_dots(e->name) || record_of(h->fd, e->name, AT_SYMLINK_NOFOLLOW, to) < 0) continue;
+      u64 n = length(e->name) + 1;
+      memcpy(to + RECORD, e->name, n);
+      to += RECORD + n;
+    }
+  }
+  return to - answer_data();
 }
 
 static long write_at(int fd, u64 offset, u8 *data, u64 n) {
@@ -301,24 +328,27 @@ static long write_at(int fd, u64 offset, u8 *data, u64 n) {
 }
 
 /* Work that takes long is done by a process of its own, which tells its result as a failed start does. */
-static void in_background(u32 id, u8 operation, Reader *from) {
+static void in_background(u32 id, u8 operation, u32 owner, Reader *from) {
   Channel *c = make(id);
   int report[2];
   if (!c) return answer(id, -EAGAIN, 0);
-  long failed = call(__NR_pipe2, report, O_CLOEXEC, 0, 0);
-  if (failed < 0) {
-    forget(c);
-    return answer(id, failed, 0);
+  long pid = call(__NR_pipe2, report, O_CLOEXEC, 0, 0);
+  if (pid >= 0) {
+    c->report = report[0];
+    pid = fork_process();
+    if (pid != 0) close_fd(&report[1]);
   }
-  long pid = fork_process();
   if (pid < 0) {
-    close_fd(&report[0]);
-    close_fd(&report[1]);
     forget(c);
     return answer(id, pid, 0);
   }
   if (pid == 0) {
     call(__NR_setsid, 0, 0, 0, 0);
+    die_with_agent();
+    /* The child holds open no input of a command, no connection, and not the streams of the agent. */
+    for (int i = 0; i < CHANNELS; i++)
+      if (channels[i].state != FREE) forget(&channels[i]);
+    for (int fd = 0; fd < 3; fd++) call(__NR_close, fd, 0, 0, 0);
     long result;
     if (operation == FILE_COPY) {
       char *source = take_text(from), *target = take_text(from);
@@ -332,10 +362,16 @@ static void in_background(u32 id, u8 operation, Reader *from) {
     }
     give_up(report[1], 0, result);
   }
-  close_fd(&report[1]);
   c->state = WORKING;
+  c->owner = owner;
   c->pid = c->group = (int)pid;
-  c->report = report[0];
+}
+
+static void end_owner(u32 owner) {
+  for (int i = 0; i < HANDLES; i++)
+    if (handles[i].fd >= 0 && handles[i].owner == owner) close_fd(&handles[i].fd);
+  for (int i = 0; i < CHANNELS; i++)
+    if (channels[i].state == WORKING && channels[i].owner == owner) close_channel(&channels[i]);
 }
 
 static long operate(u8 operation, u32 owner, Reader *from) {
@@ -413,7 +449,7 @@ static void handle_files(u32 id, Reader *from) {
   u8 operation = (u8)take(from, 1);
   u32 owner = (u32)take(from, 4);
   if (from->bad) return answer(id, -EINVAL, 0);
-  if (operation == FILE_COPY || operation == FILE_REMOVE_DIR) return in_background(id, operation, from);
+  if (operation == FILE_COPY || operation == FILE_REMOVE_DIR) return in_background(id, operation, owner, from);
   long n = operate(operation, owner, from);
   answer(id, n, n > 0 ? (u32)n : 0);
 }

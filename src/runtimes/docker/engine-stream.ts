@@ -3,15 +3,15 @@ import { Duplex } from 'node:stream';
 
 const HEADER = 8;
 const STDOUT = 1;
-/** The engine cuts output into smaller frames than this. */
-const MAX_FRAME = 1 << 20;
 
 /**
  * The standard input and output of an exec, over the connection that the engine has hijacked. The engine frames output: a byte for
  * the stream, three zeros, and a length (u32, big-endian). The error output is dropped.
  */
 export function attachedStream(connection: Duplex): Duplex {
-  let buffered = Buffer.alloc(0);
+  const header = Buffer.alloc(HEADER);
+  let headerHas = 0;
+  let left = 0;
   const stream = new Duplex({
     read() {
       connection.resume();
@@ -28,18 +28,20 @@ export function attachedStream(connection: Duplex): Duplex {
     },
   });
   connection.on('data', (chunk: Buffer) => {
-    buffered = buffered.length === 0 ? (chunk as typeof buffered) : Buffer.concat([buffered, chunk]);
-    while (buffered.length >= HEADER) {
-      const length = buffered.readUInt32BE(4);
-      if (length > MAX_FRAME) {
-        stream.destroy(new Error(`the engine sent a frame of ${length} bytes`));
-        return;
+    for (let at = 0; at < chunk.length;) {
+      if (left === 0) {
+        const copied = chunk.copy(header, headerHas, at);
+        at += copied;
+        headerHas += copied;
+        if (headerHas < HEADER) return;
+        headerHas = 0;
+        left = header.readUInt32BE(4);
+      } else {
+        const data = chunk.subarray(at, at + left);
+        at += data.length;
+        left -= data.length;
+        if (header.readUInt8(0) === STDOUT && !stream.push(data)) connection.pause();
       }
-      if (buffered.length < HEADER + length) return;
-      const data = buffered.subarray(HEADER, HEADER + length);
-      const isOutput = buffered.readUInt8(0) === STDOUT;
-      buffered = buffered.subarray(HEADER + length);
-      if (isOutput && !stream.push(data)) connection.pause();
     }
   });
   connection.on('end', () => stream.push(null));

@@ -6,59 +6,68 @@ import { AGENT_PROGRAM } from './guest-init.js';
 
 /** An agent that nobody has used for so long ends, in milliseconds. */
 const IDLE_MS = 60_000;
-const SETUID = 'CAP_SETUID';
+const SETUID = /^(CAP_)?SETUID$/i;
 const ROOT = '0:0';
+/** Not `0:0`: root has the groups of the image. */
+const ROOT_USER = '0';
+
+interface Agent {
+  guest: Promise<GuestAgent>;
+  users: number;
+  idle?: NodeJS.Timeout;
+}
 
 /** The agents in the running containers of an engine: one for each container, started by an exec of the engine on first use. */
 export class DockerGuests {
-  private readonly agents = new Map<string, Promise<GuestAgent>>();
-  private readonly users = new Map<string, number>();
-  private readonly timers = new Map<string, NodeJS.Timeout>();
+  private readonly agents = new Map<string, Agent>();
+  private isClosed = false;
 
   constructor(private readonly docker: Docker) {}
 
   /** The way into a running container, and a function that gives it back. */
   async open(containerId: string): Promise<{ guest: Guest; release: () => void }> {
-    clearTimeout(this.timers.get(containerId));
-    let agent = this.agents.get(containerId);
-    if (!agent) {
-      agent = this.start(containerId);
-      this.agents.set(containerId, agent);
-      const forget = () => {
-        if (this.agents.get(containerId) === agent) this.agents.delete(containerId);
-      };
-      agent.then(({ gone }) => gone.addEventListener('abort', forget, { once: true }), forget);
-    }
-    const guest = await agent;
-    this.users.set(containerId, (this.users.get(containerId) ?? 0) + 1);
-    let released = false;
+    const agent = this.agents.get(containerId) ?? this.add(containerId);
+    clearTimeout(agent.idle);
+    agent.users += 1;
+    let isReleased = false;
     const release = () => {
-      if (released) return;
-      released = true;
-      const left = this.users.get(containerId)! - 1;
-      if (left > 0) this.users.set(containerId, left);
-      else {
-        this.users.delete(containerId);
-        this.timers.set(
-          containerId,
-          setTimeout(() => this.users.has(containerId) || guest.close(), IDLE_MS).unref(),
-        );
-      }
+      if (isReleased) return;
+      isReleased = true;
+      agent.users -= 1;
+      if (agent.users > 0) return;
+      agent.idle = setTimeout(() => void agent.guest.then((guest) => guest.close()), IDLE_MS).unref();
     };
-    return { guest, release };
+    return { guest: await agent.guest, release };
   }
 
-  async close(): Promise<void> {
-    for (const timer of this.timers.values()) clearTimeout(timer);
-    for (const agent of this.agents.values())
-      await agent.then((guest) => guest.close()).catch(() => undefined);
+  close(): void {
+    this.isClosed = true;
+    for (const { guest, idle } of this.agents.values()) {
+      clearTimeout(idle);
+      void guest.then((opened) => opened.close()).catch(() => undefined);
+    }
+  }
+
+  private add(containerId: string): Agent {
+    const agent: Agent = { guest: this.start(containerId), users: 0 };
+    this.agents.set(containerId, agent);
+    const forget = () => {
+      clearTimeout(agent.idle);
+      if (this.agents.get(containerId) === agent) this.agents.delete(containerId);
+    };
+    const onOpened = ({ gone }: GuestAgent): void => {
+      if (gone.aborted) forget();
+      else gone.addEventListener('abort', forget, { once: true });
+    };
+    void agent.guest.then(onOpened, forget);
+    return agent;
   }
 
   private async start(containerId: string): Promise<GuestAgent> {
     const container = this.docker.getContainer(containerId);
     const { Config, HostConfig } = await container.inspect();
     // Without the capability to change its user, root could not run commands as the user of the sandbox.
-    const changesUser = (HostConfig.CapAdd ?? []).some((name: string) => SETUID.endsWith(name.toUpperCase()));
+    const changesUser = (HostConfig.CapAdd ?? []).some((name: string) => SETUID.test(name));
     const exec = await container.exec({
       Cmd: [AGENT_PROGRAM],
       ...(changesUser ? { User: ROOT } : {}),
@@ -72,8 +81,9 @@ export class DockerGuests {
     const agent = new GuestAgent(attachedStream(connection), {
       env: Config.Env ?? [],
       cwd: Config.WorkingDir || '/',
-      user: Config.User,
+      user: Config.User || ROOT_USER,
     });
+    if (this.isClosed) agent.close();
     await agent.opened();
     return agent;
   }

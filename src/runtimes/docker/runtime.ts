@@ -238,7 +238,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async close(): Promise<void> {
-    await this.guests.close();
+    this.guests.close();
     await this.networks.close();
     await this.detected.mounts.close();
   }

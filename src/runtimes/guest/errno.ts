@@ -36,6 +36,7 @@ const ERRORS: Record<number, readonly [name: string, message: string]> = {
   111: ['ECONNREFUSED', 'Connection refused'],
   113: ['EHOSTUNREACH', 'No route to host'],
   122: ['EDQUOT', 'Disk quota exceeded'],
+  125: ['ECANCELED', 'Operation canceled'],
 };
 
 export function errnoName(errno: number): string | null {

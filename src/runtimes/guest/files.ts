@@ -1,4 +1,4 @@
-import type { Buffer } from 'node:buffer';
+import { Buffer } from 'node:buffer';
 import { errnoMessage, errnoName } from './errno.js';
 import {
   GuestFileError,
@@ -31,7 +31,9 @@ const OPERATION = {
 } as const;
 
 const STAT_BYTES = 36;
-const EIO = 5;
+const [EIO, EINVAL, ENAMETOOLONG] = [5, 22, 36];
+/** `PATH_MAX` of Linux, with the NUL at the end. */
+const MAX_PATH = 4_096;
 /** The longest piece of a file in one frame. */
 const MAX_PIECE = 196_608;
 
@@ -52,21 +54,21 @@ export class AgentFiles implements GuestFiles {
       await this.ask(
         this.make('stat')
           .u8(follow ? 1 : 0)
-          .text(path),
+          .text(checked(path)),
       ),
     );
   }
 
   async setStat(path: string, attributes: FileAttributes, { follow }: { follow: boolean }): Promise<void> {
-    await this.ask(addAttributes(this.make('setStat').u8(follow ? 1 : 0), attributes).text(path));
+    await this.ask(addAttributes(this.make('setStat').u8(follow ? 1 : 0), attributes).text(checked(path)));
   }
 
   async readLink(path: string): Promise<string> {
-    return (await this.ask(this.make('readLink').text(path))).toString();
+    return (await this.ask(this.make('readLink').text(checked(path)))).toString();
   }
 
   async symlink(target: string, path: string): Promise<void> {
-    await this.ask(this.make('symlink').text(target).text(path));
+    await this.ask(this.make('symlink').text(checked(target)).text(checked(path)));
   }
 
   async mkdir(path: string, mode: number | null): Promise<void> {
@@ -74,32 +76,32 @@ export class AgentFiles implements GuestFiles {
       this.make('mkdir')
         .u8(mode === null ? 0 : 1)
         .u32(mode ?? 0)
-        .text(path),
+        .text(checked(path)),
     );
   }
 
   async remove(path: string): Promise<void> {
-    await this.ask(this.make('remove').text(path));
+    await this.ask(this.make('remove').text(checked(path)));
   }
 
   async removeDir(path: string, { recursive }: { recursive: boolean }): Promise<void> {
     await this.ask(
       this.make('removeDir')
         .u8(recursive ? 1 : 0)
-        .text(path),
+        .text(checked(path)),
     );
   }
 
   async copy(source: string, target: string): Promise<void> {
-    await this.ask(this.make('copy').text(source).text(target));
+    await this.ask(this.make('copy').text(checked(source)).text(checked(target)));
   }
 
   async rename(source: string, target: string): Promise<void> {
-    await this.ask(this.make('rename').text(source).text(target));
+    await this.ask(this.make('rename').text(checked(source)).text(checked(target)));
   }
 
   async realPath(path: string): Promise<string> {
-    return (await this.ask(this.make('realPath').text(path))).toString();
+    return (await this.ask(this.make('realPath').text(checked(path)))).toString();
   }
 
   async open(path: string, options: OpenOptions): Promise<number> {
@@ -110,11 +112,11 @@ export class AgentFiles implements GuestFiles {
       (options.create ? 8 : 0) |
       (options.truncate ? 16 : 0) |
       (options.createNew ? 32 : 0);
-    return handleOf(await this.ask(this.make('open').u8(flags).u32(options.mode).text(path)));
+    return handleOf(await this.ask(this.make('open').u8(flags).u32(options.mode).text(checked(path))));
   }
 
   async openDir(path: string): Promise<number> {
-    return handleOf(await this.ask(this.make('openDir').text(path)));
+    return handleOf(await this.ask(this.make('openDir').text(checked(path))));
   }
 
   async close(handle: number): Promise<void> {
@@ -122,7 +124,10 @@ export class AgentFiles implements GuestFiles {
   }
 
   async read(handle: number, offset: bigint, length: number): Promise<Buffer> {
-    return this.ask(this.make('read').u32(handle).u64(offset).u32(Math.min(length, MAX_PIECE)));
+    const wanted = Math.min(length, MAX_PIECE);
+    const data = await this.ask(this.make('read').u32(handle).u64(offset).u32(wanted));
+    if (data.length > wanted) throw fileError(EIO);
+    return data;
   }
 
   async write(handle: number, offset: bigint, data: Buffer): Promise<void> {
@@ -175,6 +180,12 @@ export class AgentFiles implements GuestFiles {
 function fileError(errno: number): GuestFileError {
   const message = errnoMessage(errno);
   return new GuestFileError(errno, errnoName(errno) ?? String(errno), `${message} (os error ${errno})`);
+}
+
+function checked(path: string): string {
+  if (path.includes('\0')) throw fileError(EINVAL);
+  if (Buffer.byteLength(path) >= MAX_PATH) throw fileError(ENAMETOOLONG);
+  return path;
 }
 
 function addAttributes(request: RequestWriter, attributes: FileAttributes): RequestWriter {

@@ -2,7 +2,8 @@ import type { Buffer } from 'node:buffer';
 
 /**
  * The way into a running sandbox, as a runtime offers it. Everything happens with the namespaces, the control group, the
- * capabilities and the seccomp profile of the sandbox. Answers of a guest are hostile input: an implementation bounds and checks them.
+ * capabilities and the seccomp profile of the sandbox. Answers of a guest are hostile input: an implementation bounds and checks them,
+ * and closes when the guest does not answer. A runtime must pass `test/runtimes/guest-conformance.ts`.
  */
 export interface Guest {
   /** Starts a command. Its events arrive at the listener, the first one after this call has returned. */
@@ -28,7 +29,7 @@ export interface CommandSpec {
   /** The size of its terminal; null for none. */
   terminal: { rows: number; cols: number } | null;
   rlimits: readonly { resource: string; soft: bigint; hard: bigint }[];
-  /** Bytes of output that may arrive before the first `grant`. */
+  /** Bytes of output that may arrive before the first `grant`. Small pieces count as more, until they are granted. */
   credit: number;
 }
 
@@ -52,7 +53,7 @@ export interface CommandFailure {
   message: string;
 }
 
-/** `exited` or `failed` is the last call. */
+/** `exited` or `failed` is the last call, after all output of the command. Processes that it left behind run on. */
 export interface CommandListener {
   started(pid: number): void;
   output(stream: 'stdout' | 'stderr', data: Buffer): void;
@@ -70,7 +71,7 @@ interface Channel {
   end(): void;
   /** Allows so many more bytes of output. */
   grant(bytes: number): void;
-  /** Kills the process group, or resets the connection. */
+  /** Kills the process group, or drops the connection. The last call of the listener follows. */
   close(): void;
 }
 
@@ -82,7 +83,7 @@ export interface Command extends Channel {
 
 export type Connection = Channel;
 
-/** `closed` is the last call. */
+/** `closed` is the last call: both ends have sent everything, or the connection failed. */
 export interface ConnectionListener {
   connected(): void;
   data(data: Buffer): void;
@@ -121,7 +122,10 @@ export interface OpenOptions {
   mode: number;
 }
 
-/** Each method throws a GuestFileError. Handles belong to the object that opened them, and close with it. */
+/**
+ * Each method throws a GuestFileError, or another error when the sandbox has stopped. Handles belong to the object that opened them,
+ * and close with it. No operation waits for another process: a named pipe without a writer is empty.
+ */
 export interface GuestFiles {
   stat(path: string, options: { follow: boolean }): Promise<FileStat>;
   setStat(path: string, attributes: FileAttributes, options: { follow: boolean }): Promise<void>;
@@ -131,6 +135,7 @@ export interface GuestFiles {
   mkdir(path: string, mode: number | null): Promise<void>;
   remove(path: string): Promise<void>;
   removeDir(path: string, options: { recursive: boolean }): Promise<void>;
+  /** Copies a regular file and its permissions. */
   copy(source: string, target: string): Promise<void>;
   rename(source: string, target: string): Promise<void>;
   realPath(path: string): Promise<string>;

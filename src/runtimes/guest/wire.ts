@@ -12,6 +12,7 @@ export const REQUEST = {
   files: 7,
   endOwner: 8,
   connect: 9,
+  ping: 10,
 } as const;
 
 export const ANSWER = {
@@ -27,11 +28,12 @@ export const ANSWER = {
   connected: 137,
   ended: 138,
   closed: 139,
+  pong: 140,
 } as const;
 
 const HEADER = 9;
 /** The longest payload in either direction. The agent has room for no more. */
-const MAX_PAYLOAD = 262_144;
+export const MAX_PAYLOAD = 262_144;
 
 export interface Frame {
   channel: number;
@@ -51,39 +53,45 @@ export function encodeFrame(channel: number, type: number, ...parts: readonly Bu
 
 /** Cuts a stream of bytes into frames. Throws RangeError for a frame that is too long. */
 export class FrameReader {
-  private chunks: Buffer[] = [];
-  private size = 0;
+  /** The frame that is not complete yet; only its header while its length is not known. */
+  private partial: Buffer = Buffer.allocUnsafe(HEADER);
+  private has = 0;
 
   *push(chunk: Buffer): Iterable<Frame> {
-    this.chunks.push(chunk);
-    this.size += chunk.length;
-    for (;;) {
-      if (this.size < HEADER) return;
-      const head = this.peek(HEADER);
-      const length = head.readUInt32LE(0);
-      if (length > MAX_PAYLOAD) throw new RangeError(`the guest sent a frame of ${length} bytes`);
-      if (this.size < HEADER + length) return;
-      const whole = this.take(HEADER + length);
-      yield {
-        channel: whole.readUInt32LE(4),
-        type: whole.readUInt8(8),
-        payload: whole.subarray(HEADER),
-      };
+    let rest = chunk;
+    while (rest.length > 0) {
+      if (this.has === 0 && rest.length >= HEADER && rest.length >= wholeLength(rest)) {
+        const whole = rest.subarray(0, wholeLength(rest));
+        rest = rest.subarray(whole.length);
+        yield decode(whole);
+        continue;
+      }
+      const copied = rest.copy(this.partial, this.has);
+      this.has += copied;
+      rest = rest.subarray(copied);
+      if (this.has < this.partial.length) return;
+      const whole = this.partial;
+      const isHeader = this.has === HEADER && wholeLength(whole) > HEADER;
+      this.partial = Buffer.allocUnsafe(isHeader ? wholeLength(whole) : HEADER);
+      this.has = isHeader ? whole.copy(this.partial) : 0;
+      if (!isHeader) yield decode(whole);
     }
   }
+}
 
-  private peek(count: number): Buffer {
-    if (this.chunks[0]!.length < count) this.chunks = [Buffer.concat(this.chunks)];
-    return this.chunks[0]!;
-  }
+function wholeLength(header: Buffer): number {
+  const length = header.readUInt32LE(0);
+  if (length > MAX_PAYLOAD) throw new RangeError(`the guest sent a frame of ${length} bytes`);
+  return HEADER + length;
+}
 
-  private take(count: number): Buffer {
-    const first = this.peek(count);
-    if (first.length === count) this.chunks.shift();
-    else this.chunks[0] = first.subarray(count);
-    this.size -= count;
-    return first.subarray(0, count);
-  }
+function decode(whole: Buffer): Frame {
+  return { channel: whole.readUInt32LE(4), type: whole.readUInt8(8), payload: whole.subarray(HEADER) };
+}
+
+/** The number at the beginning of a payload; 0 when it is too short for one. */
+export function readNumber(payload: Buffer): number {
+  return payload.length >= 4 ? payload.readUInt32LE(0) : 0;
 }
 
 /** Writes the fields of a request. */

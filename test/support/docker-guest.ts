@@ -1,0 +1,80 @@
+import type Docker from 'dockerode';
+import { execFileSync } from 'node:child_process';
+import { GuestInit, INIT_PROGRAM } from '../../src/runtimes/docker/guest-init.js';
+import { DockerGuests } from '../../src/runtimes/docker/guests.js';
+import type { Guest } from '../../src/runtimes/guest/guest.js';
+import type { Census, GuestTarget } from '../runtimes/guest/target.js';
+import { docker, IMAGE, SOCKET } from './docker.js';
+import { sh } from './guest.js';
+
+/** As in `runtimes/docker/container.ts`. */
+const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
+
+/** A container with the options of a sandbox. */
+interface TestSandbox {
+  container: Docker.Container;
+  guests: DockerGuests;
+  open(): Promise<Guest>;
+  remove(): Promise<void>;
+}
+
+interface SandboxOptions extends Docker.ContainerCreateOptions {
+  /** Default: those of the default security profile. */
+  capabilities?: string[];
+}
+
+async function startSandbox(options: SandboxOptions = {}): Promise<TestSandbox> {
+  const { capabilities = CAPABILITIES, HostConfig = {}, ...more } = options;
+  const init = new GuestInit(docker, ((await docker.info()) as { Architecture: string }).Architecture);
+  await init.ensureVolume();
+  const container = await docker.createContainer({
+    ...{ Image: IMAGE, Entrypoint: [INIT_PROGRAM], OpenStdin: true, ...more },
+    HostConfig: {
+      ...{ NetworkMode: 'none', Mounts: [init.mount], CapDrop: ['ALL'], CapAdd: capabilities },
+      ...{ SecurityOpt: ['no-new-privileges'], PidsLimit: 1024, ...HostConfig },
+    },
+  });
+  await container.start();
+  const guests = new DockerGuests(docker);
+  return {
+    container,
+    guests,
+    open: async () => (await guests.open(container.id)).guest,
+    remove: async () => {
+      guests.close();
+      await container.remove({ force: true });
+    },
+  };
+}
+
+/** Links of every applet of busybox in /bin. */
+function installApplets({ id }: Docker.Container): void {
+  const install = ['/bin/busybox', '--install', '-s', '/bin'];
+  execFileSync('docker', ['-H', `unix://${SOCKET}`, 'exec', '-u', '0', id, ...install], { stdio: 'ignore' });
+}
+
+export async function openDockerTarget(): Promise<GuestTarget> {
+  const sandbox = await startSandbox({ Env: ['COLOUR=blue'] });
+  installApplets(sandbox.container);
+  const guest = await sandbox.open();
+  return {
+    guest,
+    directory: await sh(guest, 'mktemp -d /tmp/XXXXXX'),
+    census: () => censusOf(guest),
+    close: () => sandbox.remove(),
+  };
+}
+
+async function censusOf(guest: Guest): Promise<Census> {
+  const script = `
+    zombies=0 processes=0
+    for stat in /proc/[0-9]*/stat; do
+      read -r pid name state rest < $stat 2>/dev/null || continue
+      processes=$((processes + 1))
+      [ $state = Z ] && zombies=$((zombies + 1))
+      [ "$name" = "(agent)" ] && set -- /proc/$pid/fd/*
+    done
+    echo $processes $zombies $#`;
+  const [processes, zombies, descriptors] = (await sh(guest, script)).split(' ').map(Number);
+  return { processes: processes!, zombies: zombies!, descriptors: descriptors! };
+}
