@@ -79,8 +79,9 @@
 #include "agent-users.h"
 
 #define CHANNELS 256
-#define STDIN_ROOM 65536
-#define CHUNK 32768
+#define STDIN_ROOM 262144
+#define ACKNOWLEDGE 65536 /* fewer acknowledgements make larger, cheaper frames */
+#define CHUNK 65536
 #define FRAME_COST 256
 #define TICK 50000000 /* nanoseconds */
 
@@ -104,6 +105,7 @@ typedef struct {
   int shut;   /* the input of a connection has ended */
   long credit;
   u32 first, count; /* the input that waits */
+  u32 consumed; /* and was not acknowledged */
   u8 *input;
 } Channel;
 
@@ -195,14 +197,17 @@ static void push_input(Channel *c) {
     if (done < 0 && c->state == OPEN) return fail_connection(c, done);
     if (done < 0) {
       send_number(c->id, STDIN_FAILED, (u32)-done);
-      send_number(c->id, CONSUMED, c->count);
-      c->count = 0;
+      send_number(c->id, CONSUMED, c->consumed + c->count);
+      c->consumed = c->count = 0;
       if (!c->tty) close_fd(&c->in);
       return;
     }
     c->first = (c->first + (u32)done) % STDIN_ROOM;
     c->count -= (u32)done;
-    send_number(c->id, CONSUMED, (u32)done);
+    c->consumed += (u32)done;
+    if (c->consumed < ACKNOWLEDGE && c->count > 0) continue;
+    send_number(c->id, CONSUMED, c->consumed);
+    c->consumed = 0;
   }
   if (c->count == 0 && c->ending) end_input(c);
 }
