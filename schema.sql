@@ -595,6 +595,8 @@ create table workers (
   epoch bigint not null,
   expires_at timestamp with time zone not null,
   registered_at timestamp with time zone not null,
+  address text,
+  address_place text,
   constraint workers_pkey PRIMARY KEY (id),
   constraint workers_disk_mib_check CHECK ((disk_mib >= 0)),
   constraint workers_memory_mib_check CHECK ((memory_mib >= 1)),

@@ -22,6 +22,7 @@ import { create } from '../src/sandboxes/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { makePeer } from '../src/workers/peer.js';
 import { openStore } from './store.js';
 
 /** The same creates with different ways to keep events. */
@@ -59,6 +60,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     volumes: new VolumeStore(directory),
     roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
+    peer: makePeer(Buffer.alloc(32)),
     ...{ eventKeys, activeKeys },
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),

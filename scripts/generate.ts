@@ -23,6 +23,7 @@ import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
 import { withClientTables } from './client-tables.js';
 import { dumpSchema } from './dump-schema.js';
@@ -55,6 +56,7 @@ const app = await buildApp({
   volumes: new VolumeStore(directory),
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
+  peer: makePeer(Buffer.alloc(32)),
   ...{ eventKeys, activeKeys },
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),

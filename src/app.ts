@@ -1,9 +1,11 @@
+import { setMaxListeners } from 'node:events';
 import { makeAuthenticationHook } from './access/authenticate.js';
 import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
 import type { ServiceContext } from './context.js';
+import { readForwarded } from './http/forwarded.js';
 import { healthRoutes } from './http/health.js';
 import { landingRoute } from './http/landing.js';
 import { registerOpenapi } from './http/openapi.js';
@@ -24,6 +26,7 @@ import { agentRoute } from './sandboxes/agent/route.js';
 import { sandboxExamples } from './sandboxes/examples.js';
 import { execExamples } from './sandboxes/exec/examples.js';
 import { execRoutes } from './sandboxes/exec/routes.js';
+import { forwardToEngines } from './sandboxes/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
@@ -74,9 +77,13 @@ export async function buildApp(
   await registerOpenapi(app, EXAMPLES);
   landingRoute(app);
   healthRoutes(app, ctx);
+  // Every visit in a sandbox listens to it.
+  setMaxListeners(0, ctx.stopping);
   await app.register(async (api) => {
+    readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
     api.addHook('onRequest', await makeAuthentication(api, ctx));
     addRequestContexts(api, ctx);
+    forwardToEngines(api, ctx);
     // Unknown query parameters are refused, also where a route has none.
     api.addHook('onRoute', ({ schema, url }) => {
       documentScope(schema, url);

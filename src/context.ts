@@ -5,6 +5,7 @@ import type { SeenHeads } from './audit/log/seen-heads.js';
 import type { Changes } from './db/changes.js';
 import type { PgPool, Pool, Sql } from './db/pool.js';
 import type { Requests } from './db/request-connections.js';
+import type { ForwardSeal } from './http/forwarded.js';
 import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
@@ -41,6 +42,8 @@ export interface Shared {
   /** The last known end of each event log, stored outside the database. */
   seenHeads: SeenHeads;
   changes: Changes;
+  /** This process, as other processes on the database see it. */
+  peer: Peer;
   /** Quotas that had much room when they were last read (quotas/reserve.ts). */
   roomyQuotas: BoundedSet;
   now: () => Instant;
@@ -48,4 +51,14 @@ export interface Shared {
   settings: Settings;
   /** Aborts when the service stops; waiting requests then answer at once. */
   stopping: AbortSignal;
+}
+
+export interface Peer {
+  /** The URL at which other processes reach the API; null until it listens. */
+  address: string | null;
+  /** The place from which they reach it; null: everywhere. */
+  addressPlace: string | null;
+  /** The place of this process. */
+  place: string;
+  seal: ForwardSeal;
 }

@@ -15,7 +15,7 @@ import { openForServer, type Database } from './db/open.js';
 import { openPool, type PgPool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
 import { openRequests, type Requests } from './db/request-connections.js';
-import { listen } from './http/listen.js';
+import { listen, reachableAt } from './http/listen.js';
 import type { App } from './http/route.js';
 import { createFirstKey, type FirstKey } from './keys/first-key.js';
 import { BoundedSet } from './lib/bounded-set.js';
@@ -39,6 +39,7 @@ import { recordPriceBook } from './usage/record-price-book.js';
 import { VolumeStore } from './volumes/storage/store.js';
 import { saveDestinationPolicy } from './webhooks/destination-policy.js';
 import { startWorker } from './worker.js';
+import { makePeer } from './workers/peer.js';
 
 /** Orchestrators commonly kill a process 30 seconds after they ask it to stop. */
 const REQUESTS_TIMEOUT_MS = 8_000;
@@ -114,6 +115,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
     ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
     ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
+    peer: makePeer(instance.cursorKey, options.advertiseUrl),
   };
   const app = await modules.buildApp(ctx);
   const worker = startWorker(ctx);
@@ -122,6 +124,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const address = await listen(app, options).catch((cause: unknown) => {
     throw explainListenError(cause, options);
   });
+  ctx.peer.address ??= reachableAt(address);
   const firstKey = await createFirstKey(pool);
   return { address, database: describe(database), runtime, fallback, firstKey };
 }

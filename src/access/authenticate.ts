@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { ApiError, type Details } from '../http/errors.js';
+import { clientAddressOf } from '../http/forwarded.js';
 import type { App } from '../http/route.js';
 import { CidrSet } from '../lib/cidr.js';
 import type { Access } from './access.js';
@@ -48,8 +49,7 @@ export async function makeAuthenticationHook(
   return async (request, reply) => {
     const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
     const secret = match?.[1] ?? '';
-    // A closed socket has no address.
-    const { ip }: { ip: string | undefined } = request;
+    const ip = clientAddressOf(request);
     const key = keys.cached(secret) ?? (await keys.find(secret));
     const at = ctx.now();
     const reason = key && refusalReasonOf(key, at);
@@ -70,7 +70,8 @@ export async function makeAuthenticationHook(
       await limits.countFailure(request);
       throw new ApiError('address_not_allowed');
     }
-    await limits.countRequest(request, reply);
+    // The process that received the request has counted it.
+    if (request.forwardedFor === null) await limits.countRequest(request, reply);
     const scope = request.routeOptions.schema!.scope!;
     if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
     requireScope(request.caller, scope);

@@ -2,6 +2,7 @@ import rateLimit, { normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { actorId } from '../audit/events/actor.js';
 import { ApiError } from '../http/errors.js';
+import { clientAddressOf } from '../http/forwarded.js';
 import type { App } from '../http/route.js';
 import { normalizeAddress } from '../lib/cidr.js';
 import type { Settings } from '../settings.js';
@@ -62,9 +63,8 @@ export async function makeLimits(
   };
 }
 
-/** A closed socket has no address. */
-function networkOf({ ip }: { ip: string | undefined }): string {
-  return normalizeIP(normalizeAddress(ip ?? ''));
+function networkOf(request: FastifyRequest): string {
+  return normalizeIP(normalizeAddress(clientAddressOf(request) ?? ''));
 }
 
 function fieldsOf(policy: string, policies: string, remaining: number, secs: number): Record<string, string> {

@@ -35,6 +35,18 @@ export function path(argument: string): OptionType<string> {
   };
 }
 
+/** A URL without path, query and credentials. */
+export const httpOrigin: OptionType<string> = {
+  argument: '<url>',
+  form: 'a URL such as http://10.0.0.5:8080, without a path',
+  parse(value) {
+    if (!URL.canParse(value)) return undefined;
+    const { protocol, href, origin } = new URL(value);
+    return /^https?:$/.test(protocol) && href === `${origin}/` ? origin : undefined;
+  },
+  textOf: onlyText,
+};
+
 /** `form`: the quantity, such as "a number of seconds". */
 export function integer(form: string, min: number, max: number): OptionType<number> {
   return {

@@ -3,7 +3,7 @@ import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
-import { choice, integer, list, onOff, path, text, type OptionType } from './option-types.js';
+import { choice, httpOrigin, integer, list, onOff, path, text, type OptionType } from './option-types.js';
 
 /** A default in the data directory, whichever that is. */
 class InDataDir {
@@ -69,6 +69,12 @@ export const OPTIONS = {
     type: integer('a port', 0, 65_535),
     description: 'port to listen on; 0 takes a free one',
     default: 8080,
+  },
+  advertiseUrl: {
+    type: httpOrigin,
+    description:
+      'URL at which the other processes on the database reach this one, to forward requests about its sandboxes',
+    unset: 'the port on the loopback address, for processes on the same machine',
   },
   runtime: {
     type: choice('<name>', RUNTIME_CHOICES),

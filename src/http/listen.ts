@@ -7,3 +7,8 @@ export async function listen(app: App, { host, port }: { host: string; port: num
   const address = app.server.address() as AddressInfo;
   return `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
 }
+
+/** The address at which processes of the same machine reach what listens at `address`. */
+export function reachableAt(address: string): string {
+  return address.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
+}

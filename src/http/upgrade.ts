@@ -8,7 +8,8 @@ const MAX_MESSAGE = 5 * 1024 * 1024;
 /** A proxy closes a connection that is silent for a minute. */
 const PING_MS = 20_000;
 
-interface Upgrade {
+/** The connection of a request to upgrade, and the bytes that have arrived after the request. */
+export interface Upgrade {
   socket: Socket;
   head: Buffer;
 }
@@ -32,6 +33,11 @@ export function routeUpgrades(app: App): void {
     });
     app.routing(request, response);
   });
+}
+
+/** Undefined: the request does not ask for an upgrade. */
+export function upgradeOf(request: IncomingMessage): Upgrade | undefined {
+  return upgrades.get(request);
 }
 
 /** Whether the request asks for a WebSocket. */

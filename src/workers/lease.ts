@@ -1,6 +1,5 @@
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
-import type { Runtime } from '../runtimes/runtime.js';
 import { hasEnded, makeHolderName } from './process-identity.js';
 import { endLease, lockEpoch, readHolder, takeLease, type WorkerIdentity } from './queries.js';
 
@@ -64,7 +63,7 @@ export class WorkerLease {
   term: Term | undefined;
   private readonly holder = makeHolderName();
 
-  constructor(private readonly ctx: Pick<Context, 'pool' | 'runtime' | 'settings'>) {}
+  constructor(private readonly ctx: Pick<Context, 'pool' | 'runtime' | 'settings' | 'peer'>) {}
 
   async renew(): Promise<boolean> {
     const { pool, runtime, settings } = this.ctx;
@@ -72,7 +71,7 @@ export class WorkerLease {
     const lasts = ttlMs * (1 - MARGIN);
     const until = { monotonic: performance.now() + lasts, wall: Date.now() + lasts };
     const ended = this.term?.valid ? null : await this.endedHolder();
-    const epoch = await takeLease(pool, identityOf(runtime), { holder: this.holder, ttlMs, ended });
+    const epoch = await takeLease(pool, identityOf(this.ctx), { holder: this.holder, ttlMs, ended });
     if (this.term && (this.term.epoch !== epoch || !this.term.valid)) {
       this.term.end();
       this.term = undefined;
@@ -98,6 +97,9 @@ export class WorkerLease {
   }
 }
 
-function identityOf({ engineId, name, machine, capabilities, capacity }: Runtime): WorkerIdentity {
-  return { id: engineId, runtime: name, name: machine, capabilities: [...capabilities], ...capacity };
+function identityOf({ runtime, peer }: Pick<Context, 'runtime' | 'peer'>): WorkerIdentity {
+  const { engineId, name, machine, capabilities, capacity } = runtime;
+  const { address, addressPlace } = peer;
+  const identity = { id: engineId, runtime: name, name: machine, address, addressPlace };
+  return { ...identity, capabilities: [...capabilities], ...capacity };
 }

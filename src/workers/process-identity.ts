@@ -1,4 +1,5 @@
 import { readFileSync, readlinkSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { v7 as uuidv7 } from 'uuid';
 
 /**
@@ -23,6 +24,16 @@ function placeOf(): string | undefined {
     return `${boot}/${readlinkSync('/proc/self/ns/pid')}`;
   } catch {
     return undefined;
+  }
+}
+
+/** The machine and its network namespace: processes of the same place reach each other at loopback addresses. */
+export function networkPlace(): string {
+  try {
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+    return `${boot}/${readlinkSync('/proc/self/ns/net')}`;
+  } catch {
+    return hostname();
   }
 }
 

@@ -9,6 +9,8 @@ export interface WorkerIdentity {
   vcpus: number;
   memoryMib: number;
   diskMib: number | null;
+  address: string | null;
+  addressPlace: string | null;
 }
 
 /**
@@ -21,18 +23,20 @@ export async function takeLease(
   { holder, ttlMs, ended }: { holder: string; ttlMs: number; ended: string | null },
 ): Promise<number | undefined> {
   const { rows } = await sql.query<{ epoch: number }>(
-    `insert into workers as w (id, runtime, name, capabilities, vcpus, memory_mib, disk_mib, holder, epoch, expires_at, registered_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, 1, clock_timestamp() + $9 * interval '1 millisecond', clock_timestamp())
+    `insert into workers as w (id, runtime, name, capabilities, vcpus, memory_mib, disk_mib, holder, epoch, expires_at, registered_at,
+       address, address_place)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, 1, clock_timestamp() + $9 * interval '1 millisecond', clock_timestamp(), $11, $12)
      on conflict (id) do update set
        runtime = excluded.runtime, name = excluded.name, capabilities = excluded.capabilities,
        vcpus = excluded.vcpus, memory_mib = excluded.memory_mib, disk_mib = excluded.disk_mib,
        epoch = w.epoch + (w.holder <> excluded.holder)::int,
-       holder = excluded.holder, expires_at = excluded.expires_at
+       holder = excluded.holder, expires_at = excluded.expires_at,
+       address = excluded.address, address_place = excluded.address_place
      where w.holder = excluded.holder or w.holder = $10 or w.expires_at <= clock_timestamp()
      returning epoch`,
     [
       ...[worker.id, worker.runtime, worker.name, worker.capabilities, worker.vcpus, worker.memoryMib],
-      ...[worker.diskMib, holder, ttlMs, ended],
+      ...[worker.diskMib, holder, ttlMs, ended, worker.address, worker.addressPlace],
     ],
   );
   return rows[0]?.epoch;
@@ -43,6 +47,21 @@ export async function readHolder(sql: Sql, workerId: string): Promise<string | u
     workerId,
   ]);
   return rows[0]?.holder;
+}
+
+export interface WorkerAddress {
+  alive: boolean;
+  address: string | null;
+  address_place: string | null;
+}
+
+/** Where the process is that acts on an engine. */
+export async function readWorkerAddress(sql: Sql, workerId: string): Promise<WorkerAddress | undefined> {
+  const { rows } = await sql.query<WorkerAddress & Record<string, unknown>>(
+    'select expires_at > clock_timestamp() as alive, address, address_place from workers where id = $1',
+    [workerId],
+  );
+  return rows[0];
 }
 
 export async function endLease(sql: Sql, workerId: string, epoch: number): Promise<void> {

@@ -25,6 +25,7 @@ import { openKeyring } from '../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
+import { makePeer } from '../../src/workers/peer.js';
 import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
@@ -108,12 +109,14 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ eventKeys, activeKeys, seenHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
+    peer: makePeer(instance.cursorKey),
     roomyQuotas: new BoundedSet(),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
   };
   const app = await buildApp(ctx);
   const url = await listen(app, { host: '127.0.0.1', port: 0 });
+  ctx.peer.address = url;
   let worker = options.worker === false ? undefined : startWorker(ctx);
   async function stopWorker(): Promise<void> {
     const stopped = worker?.stop();

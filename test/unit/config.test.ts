@@ -30,6 +30,7 @@ const TEXTS = [
   ...['1', '2', '3', '/first', '/second', '/third', 'true', 'false', 'on'],
   ...['auto', 'docker', 'simulated', 'debug', 'warn', 'error'],
   ...['10.0.0.0/8', '10.1.0.0/16,192.168.1.1', '::1', 'host', 'metadata', 'host,metadata', ''],
+  ...['http://10.0.0.5:8080', 'https://one.example', 'http://[::1]:80'],
 ];
 const parse = (name: OptionName, text: string): unknown => (OPTIONS[name] as Option).type.parse(text);
 const inFile = (name: OptionName, text: string): unknown =>
@@ -127,6 +128,21 @@ test('a flag wins over the environment, the environment over the file, the file 
     }),
   );
   expect(used).toBeGreaterThan(0);
+});
+
+test('an advertised address is an origin of http or https', () => {
+  for (const text of [
+    '',
+    'one.example',
+    'ftp://a',
+    'http://a/b',
+    'http://a?b',
+    'http://a#b',
+    'http://u:p@a',
+  ]) {
+    expect([text, parse('advertiseUrl', text)]).toEqual([text, undefined]);
+  }
+  expect(parse('advertiseUrl', 'https://One.example:443/')).toBe('https://one.example');
 });
 
 test('the defaults of options are the defaults of settings', () => {

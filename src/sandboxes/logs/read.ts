@@ -7,6 +7,7 @@ import { sleep } from '../../lib/sleep.js';
 import { nanosOf } from '../../runtimes/docker/log-stream.js';
 import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
 import type { Settings } from '../../settings.js';
+import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { encodeCursor, type LogCursor } from './cursor.js';
@@ -40,7 +41,7 @@ export class LogFollowers {
   ): Promise<AsyncIterable<string>> {
     const place = await getWorkerOf(ctx.pool, orgId, key);
     if (!place) throw new ApiError('sandbox_not_found');
-    refuseElsewhere(ctx, place.worker_id);
+    if (isElsewhere(ctx, place.worker_id)) throw new MovedAwayError();
     const subject = { orgId, id: place.id };
     const gone = this.limit.acquire(orgId, reply);
     const signals = [gone, ctx.stopping];
@@ -66,7 +67,8 @@ async function* follow(
       yield line === IDLE_MARK ? ': nothing new\n\n' : render(line, reached);
     }
   } catch (error) {
-    if (!signal.aborted) {
+    // A client that opens an incomplete stream again is forwarded.
+    if (!signal.aborted && !(error instanceof MovedAwayError)) {
       ctx.log.error({ err: error, orgId: subject.orgId, sandboxId: subject.id }, 'following a log failed');
     }
     return;
@@ -93,7 +95,7 @@ async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: Abort
       const changed = new Promise<void>((resolve) => (wake = resolve));
       const place = await getWorkerOf(ctx.pool, orgId, { id });
       if (place?.status !== 'starting') {
-        refuseElsewhere(ctx, place?.worker_id ?? null);
+        if (isElsewhere(ctx, place?.worker_id ?? null)) throw new MovedAwayError();
         return;
       }
       const pause = new AbortController();
@@ -105,13 +107,8 @@ async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: Abort
   }
 }
 
-function refuseElsewhere(ctx: Context, workerId: string | null): void {
-  if (workerId === null || workerId === ctx.runtime.engineId) return;
-  throw new ApiError(
-    'not_supported',
-    'the sandbox runs on another worker: its log is served by the service on that machine only',
-    { worker_id: workerId },
-  );
+function isElsewhere({ runtime }: Context, workerId: string | null): boolean {
+  return workerId !== null && workerId !== runtime.engineId;
 }
 
 function render({ source, ts, text }: LogChunk, reached: LogCursor): string {

@@ -53,6 +53,7 @@ export function logRoutes(app: App, ctx: Shared): void {
       {
         // A HEAD request would follow the log without a reader.
         exposeHeadRoute: false,
+        config: { onEngine: true },
         schema: {
           operationId,
           scope: 'sandboxes:read',

@@ -8,6 +8,7 @@ import type { WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
 import type { Guest } from '../../runtimes/guest/guest.js';
+import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { OpenSessions, SessionRecorder } from './recorder.js';
@@ -48,9 +49,7 @@ export class Entrance {
     if (status !== 'running') {
       throw new ApiError('invalid_state_transition', `the sandbox is ${status}: start it first`, { status });
     }
-    if (workerId !== this.ctx.runtime.engineId) {
-      throw new ApiError('not_supported', 'the sandbox runs on another worker', { worker_id: workerId });
-    }
+    if (workerId !== this.ctx.runtime.engineId) throw new MovedAwayError();
 
     const ended = new AbortController();
     const end = (reason: EndReason) => ended.abort(reason);

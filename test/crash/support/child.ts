@@ -16,6 +16,7 @@ import { sleep } from '../../../src/lib/sleep.js';
 import { openKeyring } from '../../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
+import { makePeer } from '../../../src/workers/peer.js';
 import { startWorker } from '../../../src/worker.js';
 import { WEBHOOKS } from './event-receiver.js';
 import { ChaoticRuntime, type Chaos } from './faulty-runtime.js';
@@ -65,6 +66,7 @@ async function serve(orders: Orders): Promise<void> {
     ...{ pool, reads: pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
+    peer: makePeer(instance.cursorKey),
     roomyQuotas: new BoundedSet(),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
