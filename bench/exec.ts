@@ -51,8 +51,8 @@ export async function exec({ image, rounds, runs, dockerSocket: socketPath }: Ex
       if (!container) throw new Error('the engine does not list the container of the sandbox');
       const sides = [engineSide(docker, container.Id), channelSide(api.address, api.key, ids[0]!)] as const;
       await compareTimes(sides, rounds, runs);
-      await compareThroughput(sides, rounds, server);
       await measureIdleSessions(api, ids, server);
+      await compareThroughput(sides, rounds, server);
     } finally {
       for (const id of ids) await api.remove(id);
     }
@@ -132,7 +132,7 @@ async function compareThroughput(
     ]);
   }
   const head = ['DATA', 'ENGINE MiB/s', 'CHANNEL MiB/s', 'OF THE ENGINE ≥0.7', 'CPU ms/MiB OF THE SERVICE'];
-  console.log(`${table(head, rows)}\n`);
+  console.log(table(head, rows));
 }
 
 async function measureIdleSessions(api: Api, ids: readonly string[], { pid }: Server): Promise<void> {
