@@ -82,11 +82,13 @@ static long change_user(const User *user) {
 /* The rest of a start, in the child. */
 static void become(int report, const Command *command) {
   static User user;
-  static char home[PATH_ROOM + 8] = "HOME=/";
+  static char home[PATH_ROOM + 8] = "HOME=";
   u64 none = 0;
   long failed;
   call(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
-  if (command->user[0]) {
+  if (!command->user[0]) {
+    copy_text(home + 5, sizeof home - 5, own_home, length(own_home));
+  } else {
     if ((failed = find_user(command->user, &user)) < 0) give_up(report, STEP_USER, failed);
     copy_text(home + 5, sizeof home - 5, user.home, length(user.home));
     if (command->tty) call(__NR_fchown, 0, user.uid, user.gid, 0);

@@ -112,6 +112,7 @@ typedef struct {
 static Channel channels[CHANNELS];
 static u8 inputs[CHANNELS][STDIN_ROOM];
 static int agent_pid;
+static const char *own_home = "/";
 
 static Channel *find(u32 id) {
   for (int i = 0; i < CHANNELS; i++)
@@ -403,6 +404,8 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   char **argv = (char **)(stack + 1);
   if (stack[0] > 1 && same(argv[1], "--check", 8)) leave(0);
   for (int i = 0; i < HANDLES; i++) handles[i].fd = -1;
+  const char *home = value_of(argv + stack[0] + 1, "HOME=");
+  if (home && home[0]) own_home = home;
   agent_pid = (int)call(__NR_getpid, 0, 0, 0, 0);
   /* A broken pipe and a file that may grow no more are answers of `write`. */
   u64 unblocked = 1UL << (SIGPIPE - 1) | 1UL << (SIGXFSZ - 1), blocked = unblocked | 1UL << (SIGCHLD - 1);

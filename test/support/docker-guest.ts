@@ -11,19 +11,19 @@ import { sh } from './guest.js';
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
 /** A container with the options of a sandbox. */
-interface TestSandbox {
+export interface TestSandbox {
   container: Docker.Container;
   guests: DockerGuests;
   open(): Promise<Guest>;
   remove(): Promise<void>;
 }
 
-interface SandboxOptions extends Docker.ContainerCreateOptions {
+export interface SandboxOptions extends Docker.ContainerCreateOptions {
   /** Default: those of the default security profile. */
   capabilities?: string[];
 }
 
-async function startSandbox(options: SandboxOptions = {}): Promise<TestSandbox> {
+export async function startSandbox(options: SandboxOptions = {}): Promise<TestSandbox> {
   const { capabilities = CAPABILITIES, HostConfig = {}, ...more } = options;
   const init = new GuestInit(docker, ((await docker.info()) as { Architecture: string }).Architecture);
   await init.ensureVolume();
@@ -47,9 +47,9 @@ async function startSandbox(options: SandboxOptions = {}): Promise<TestSandbox> 
   };
 }
 
-/** Links of every applet of busybox in /bin. */
-function installApplets({ id }: Docker.Container): void {
-  const install = ['/bin/busybox', '--install', '-s', '/bin'];
+/** Links of every applet of busybox in /bin, and a /tmp for every user. */
+export function installApplets({ id }: Docker.Container): void {
+  const install = ['sh', '-c', '/bin/busybox --install -s /bin && chmod 1777 /tmp'];
   execFileSync('docker', ['-H', `unix://${SOCKET}`, 'exec', '-u', '0', id, ...install], { stdio: 'ignore' });
 }
 

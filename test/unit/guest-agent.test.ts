@@ -45,7 +45,7 @@ async function openAgent(): Promise<GuestTarget> {
   mkdirSync(bin);
   for (const applet of APPLETS) symlinkSync(BUSYBOX, join(bin, applet));
   const { process, stream } = spawnAgent(directory);
-  const guest = new GuestAgent(stream, { env: ['COLOUR=blue', `PATH=${bin}`], cwd: '/', user: '' });
+  const guest = new GuestAgent(stream, { env: ['COLOUR=blue', `PATH=${bin}`], cwd: '/' });
   await guest.opened();
   const pid = process.pid!;
   return {

@@ -6,10 +6,6 @@ import { AGENT_PROGRAM } from './guest-init.js';
 
 /** An agent that nobody has used for so long ends, in milliseconds. */
 const IDLE_MS = 60_000;
-const SETUID = /^(CAP_)?SETUID$/i;
-const ROOT = '0:0';
-/** Not `0:0`: root has the groups of the image. */
-const ROOT_USER = '0';
 
 interface Agent {
   guest: Promise<GuestAgent>;
@@ -65,12 +61,10 @@ export class DockerGuests {
 
   private async start(containerId: string): Promise<GuestAgent> {
     const container = this.docker.getContainer(containerId);
-    const { Config, HostConfig } = await container.inspect();
-    // Without the capability to change its user, root could not run commands as the user of the sandbox.
-    const changesUser = (HostConfig.CapAdd ?? []).some((name: string) => SETUID.test(name));
+    const { Config } = await container.inspect();
+    // As the user of the sandbox: the engine gives no capabilities to another one.
     const exec = await container.exec({
       Cmd: [AGENT_PROGRAM],
-      ...(changesUser ? { User: ROOT } : {}),
       WorkingDir: '/',
       AttachStdin: true,
       AttachStdout: true,
@@ -81,7 +75,6 @@ export class DockerGuests {
     const agent = new GuestAgent(attachedStream(connection), {
       env: Config.Env ?? [],
       cwd: Config.WorkingDir || '/',
-      user: Config.User || ROOT_USER,
     });
     if (this.isClosed) agent.close();
     await agent.opened();

@@ -19,6 +19,8 @@ import { ANSWER, encodeFrame, FrameReader, readNumber, REQUEST, RequestWriter, t
 const LAST_CHANNEL = 0xffff_ffff;
 /** The requests that may wait for an agent which does not read. */
 const MAX_UNSENT = 32 * 1024 * 1024;
+/** The memory of a small request. */
+const MIN_COST = 512;
 const WATCH_MS = 5_000;
 /** The agent answers a ping at once. A sandbox may stop it, or use up its processor time. */
 const MAX_SILENCES = 5;
@@ -39,6 +41,7 @@ export class GuestAgent implements Guest {
   private readonly watch = setInterval(() => this.checkAnswers(), WATCH_MS).unref();
   private next = 1;
   private silences = 0;
+  private unsent = 0;
 
   /** `stream`: the standard input and output of the agent, without the frames of an engine. */
   constructor(
@@ -199,8 +202,11 @@ export class GuestAgent implements Guest {
 
   private send(channel: number, type: number, payload: Buffer = EMPTY): void {
     if (this.gone.aborted) return;
-    this.stream.write(encodeFrame(channel, type, payload));
-    if (this.stream.writableLength > MAX_UNSENT) this.close();
+    const frame = encodeFrame(channel, type, payload);
+    const cost = Math.max(frame.length, MIN_COST);
+    this.unsent += cost;
+    this.stream.write(frame, () => (this.unsent -= cost));
+    if (this.unsent > MAX_UNSENT) this.close();
   }
 
   /** Closes the stream when somebody waits for an agent that is silent. */

@@ -38,7 +38,6 @@ export interface CommandDefaults {
   /** `NAME=value`. */
   env: readonly string[];
   cwd: string;
-  user: string;
 }
 
 /** Returns the request of a command, or the reason why it cannot be sent. */
@@ -54,7 +53,8 @@ export function encodeCommand(
   const unknown = limits.find(({ number }) => number === undefined);
   if (unknown) return refuse('resource_limit', EINVAL, `there is no limit "${unknown.resource}"`);
   if (limits.length > MAX_LIMITS) return refuse('resource_limit', EINVAL, 'it has too many limits');
-  const [user, cwd] = [command.user ?? defaults.user, command.cwd ?? defaults.cwd];
+  // Without a user the agent keeps its own, which is that of the sandbox.
+  const [user, cwd] = [command.user ?? '', command.cwd ?? defaults.cwd];
   if ([...args, ...env, cwd, user].some((text) => text.includes('\0'))) {
     return refuse('bad_args', EINVAL, 'a NUL character is in its arguments');
   }

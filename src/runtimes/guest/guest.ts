@@ -8,7 +8,7 @@ import type { Buffer } from 'node:buffer';
 export interface Guest {
   /** Starts a command. Its events arrive at the listener, the first one after this call has returned. */
   exec(command: CommandSpec, listener: CommandListener): Command;
-  /** File operations as root of the sandbox. Relative paths begin at `/`. */
+  /** File operations as the user of the sandbox. Relative paths begin at `/`. */
   files(): GuestFiles;
   /** Opens a TCP connection from within the network of the sandbox. */
   connect(address: string, port: number, listener: ConnectionListener): Connection;
@@ -24,7 +24,7 @@ export interface CommandSpec {
   env: readonly string[];
   /** Null: the working directory of the sandbox. */
   cwd: string | null;
-  /** `name`, `uid`, `name:group` or `uid:gid`. Null: the user of the sandbox. */
+  /** `name`, `uid`, `name:group` or `uid:gid`. Null: the user of the sandbox. Another one needs CAP_SETUID and CAP_SETGID. */
   user: string | null;
   /** The size of its terminal; null for none. */
   terminal: { rows: number; cols: number } | null;
