@@ -112,7 +112,7 @@ describeDocker('a guest on Docker', () => {
       'are looked up without harm after "%s"',
       async (script) => {
         const { guest } = await start();
-        await sh(guest, `${script}`);
+        await sh(guest, script);
         expect((await run(guest, ['true'], { user: 'app' })).failure?.kind).toBe('user_setup_failed');
         expect(await sh(guest, 'echo on', { user: '1000' })).toBe('on');
       },
@@ -225,8 +225,8 @@ describeDocker('a guest on Docker', () => {
         () => Promise.resolve(commands),
         (all) => all.every(({ calls }) => calls.length > 0),
       );
-      const refused = commands.filter(({ failure }) => failure);
-      expect(refused[0]!.failure).toMatchObject({ kind: 'resource_limit', errnoName: 'EMFILE' });
+      const refused = commands.find(({ failure }) => failure);
+      expect(refused!.failure).toMatchObject({ kind: 'resource_limit', errnoName: 'EMFILE' });
       const files = guest.files();
       const opened = await Promise.all(
         Array.from({ length: 40 }, () => errorOf(files.open('/bin/busybox', READ))),
@@ -267,7 +267,7 @@ describeDocker('a guest on Docker', () => {
       const command = new TestCommand(guest, ['sleep', '12345']);
       const reading = errorOf(guest.files().removeDir('/proc/none', { recursive: true }));
       expect(await reading).toBe('ENOENT');
-      new TestCommand(guest, ['sh', '-c', `kill -9 ${await agentOf(guest)}`]);
+      void run(guest, ['sh', '-c', `kill -9 ${await agentOf(guest)}`]);
       await command.over;
       expect(command.failure?.message).toContain('stopped');
       expect(guest.gone.aborted).toBe(true);
@@ -284,7 +284,7 @@ describeDocker('a guest on Docker', () => {
       const sandbox = await start();
       const { guest } = sandbox;
       const files = guest.files();
-      new TestCommand(guest, ['sh', '-c', `kill -STOP ${await agentOf(guest)}`]);
+      void run(guest, ['sh', '-c', `kill -STOP ${await agentOf(guest)}`]);
       const command = new TestCommand(guest, ['true']);
       expect(await errorOf(files.removeDir('/none', { recursive: true }))).toContain('stopped');
       await command.over;

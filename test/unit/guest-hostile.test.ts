@@ -163,16 +163,16 @@ test('payloads that are too short are read as nothing', async () => {
 
 test('input waits for the guest, whatever it acknowledges', async () => {
   const { guest, command, channel } = await withCommand();
-  void command.command.write(Buffer.alloc(1_000_000));
+  void command.command.write(Buffer.alloc(2_000_000));
   const sent = () =>
     guest.requests
       .filter(({ type }) => type === REQUEST.input)
       .reduce((sum, { payload }) => sum + payload.length, 0);
   await settled();
-  expect(sent()).toBe(65_536);
+  expect(sent()).toBe(262_144);
   guest.answer(channel, ANSWER.consumed, number(0xffff_ffff));
   await settled();
-  expect(sent()).toBe(2 * 65_536);
+  expect(sent()).toBe(2 * 262_144);
 });
 
 test('a guest that does not read fills no memory', async () => {
