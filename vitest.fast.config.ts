@@ -4,6 +4,7 @@ import config from './vitest.config.js';
 
 /** Files of the API that wait for long, work for long, or start the built program or a browser. */
 const SLOW: Readonly<Record<string, readonly string[]>> = {
+  agent: ['files', 'limits'],
   audit: [
     ...['concurrent-sealers', 'cursors', 'export', 'export-part-boundary', 'long-events', 'migration'],
     ...['partition-creation', 'retention', 'signing-keys', 'stolen-signing-key', 'stream', 'tampering'],

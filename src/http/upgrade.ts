@@ -45,7 +45,12 @@ export function wantsWebSocket(request: IncomingMessage): boolean {
   return upgrades.has(request) && request.headers.upgrade?.toLowerCase() === 'websocket';
 }
 
-const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE });
+/** The bytes that a client has not read yet, beyond which its pings get no answer. */
+const MAX_UNREAD = 65_536;
+
+const server = new WebSocketServer({
+  ...{ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE, autoPong: false },
+});
 
 /** Completes the handshake. A client that does not answer pings is cut off. */
 export function acceptWebSocket(request: IncomingMessage, opened: (socket: WebSocket) => void): void {
@@ -53,9 +58,13 @@ export function acceptWebSocket(request: IncomingMessage, opened: (socket: WebSo
   server.handleUpgrade(request, upgrade.socket, upgrade.head, (socket) => {
     let alive = true;
     socket.on('pong', () => (alive = true));
+    socket.on('ping', (data) => {
+      if (socket.bufferedAmount < MAX_UNREAD) socket.pong(data);
+    });
     const timer = setInterval(() => {
       if (!alive) socket.terminate();
-      alive = false;
+      // The answers of a client that is not read now arrive later.
+      alive = socket.isPaused;
       socket.ping();
     }, PING_MS);
     socket.on('close', () => clearInterval(timer));

@@ -1,12 +1,14 @@
 import type { Buffer } from 'node:buffer';
 import type { Logger } from 'pino';
 import { VERSION } from '../../lib/version.js';
-import type { Guest, GuestFiles } from '../../runtimes/guest/guest.js';
+import type { Guest } from '../../runtimes/guest/guest.js';
+import { ConnectionFiles } from './connection-files.js';
 import {
   encodeEnvelope,
   EnvelopeReader,
   greeting,
   ProtocolError,
+  SESSION_START,
   TERMINAL,
   type Envelope,
 } from './envelope.js';
@@ -19,8 +21,15 @@ import { TcpSession } from './tcp-session.js';
 
 /** The sessions of one connection that may be open at once. */
 const MAX_SESSIONS = 64;
+/** Longer than the longest command that a sandbox takes. */
+const MAX_REQUEST = 512 * 1024;
 /** The bytes from a client that may wait for the sandbox. Beyond them the connection is not read. */
 const MAX_WAITING = 8 * 1024 * 1024;
+/** The bytes that may wait for the client. Beyond them the connection is not read, and large answers wait. */
+const MAX_UNSENT = 4 * 1024 * 1024;
+const MIN_WINDOW = 64 * 1024;
+/** The memory of a waiting message beside its bytes. */
+const MESSAGE_COST = 1024;
 
 /** A byte pipe to a client. */
 export interface Pipe {
@@ -34,11 +43,14 @@ export interface Pipe {
 
 /** The protocol of the official clients on one connection, over the way into one sandbox. */
 export class AgentChannel implements Link {
-  readonly files: GuestFiles;
+  readonly files: ConnectionFiles;
   private readonly reader = new EnvelopeReader();
   private readonly sessions = new Map<number, Session>();
   private waiting = 0;
+  private unsent = 0;
+  private paused = false;
   private closed = false;
+  private drained: (() => void)[] = [];
 
   constructor(
     readonly guest: Guest,
@@ -46,13 +58,13 @@ export class AgentChannel implements Link {
     readonly recorder: SessionRecorder,
     readonly log: Logger,
   ) {
-    this.files = guest.files();
-    pipe.send(greeting(VERSION), () => undefined);
+    this.files = new ConnectionFiles(guest.files(), () => this.room());
+    this.transmit(greeting(VERSION));
   }
 
   receive(data: Buffer): void {
     try {
-      for (const envelope of this.reader.push(data)) this.dispatch(envelope);
+      for (const envelope of this.closed ? [] : this.reader.push(data)) this.dispatch(envelope);
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       this.fail(0, 'protocol_error', error.message);
@@ -61,20 +73,26 @@ export class AgentChannel implements Link {
   }
 
   send(id: number, type: string, payload: object, sent: () => void = () => undefined): void {
-    if (!this.closed) this.pipe.send(encodeEnvelope(id, 0, type, payload), sent);
+    this.transmit(encodeEnvelope(id, 0, type, payload), sent);
   }
 
   finish(id: number, type: string, payload: object): void {
     this.sessions.delete(id);
-    if (!this.closed) this.pipe.send(encodeEnvelope(id, TERMINAL, type, payload), () => undefined);
+    this.transmit(encodeEnvelope(id, TERMINAL, type, payload));
+  }
+
+  window(most: number): number {
+    const share = Math.floor(MAX_UNSENT / (this.sessions.size + 1));
+    return Math.min(most, Math.max(share, MIN_WINDOW));
   }
 
   hold(bytes: number): () => void {
-    this.waiting += bytes;
-    if (this.waiting > MAX_WAITING) this.pipe.pause();
+    const held = bytes + MESSAGE_COST;
+    this.waiting += held;
+    this.regulate();
     return () => {
-      this.waiting -= bytes;
-      if (this.waiting <= MAX_WAITING) this.pipe.resume();
+      this.waiting -= held;
+      this.regulate();
     };
   }
 
@@ -84,39 +102,75 @@ export class AgentChannel implements Link {
     this.closed = true;
     for (const session of this.sessions.values()) session.abandon(reason);
     this.sessions.clear();
+    this.regulate();
     this.files.end();
     this.recorder.close(reason);
     this.pipe.close();
   }
 
+  private transmit(frame: Buffer, sent: () => void = () => undefined): void {
+    if (this.closed) return;
+    this.unsent += frame.length;
+    this.regulate();
+    this.pipe.send(frame, () => {
+      this.unsent -= frame.length;
+      this.regulate();
+      sent();
+    });
+  }
+
+  /** Resolves when the client has taken most of its answers. */
+  private async room(): Promise<void> {
+    while (this.unsent > MAX_UNSENT && !this.closed) {
+      await new Promise<void>((resolve) => this.drained.push(resolve));
+    }
+  }
+
+  /** Reads from the client only while neither side has too many bytes waiting. */
+  private regulate(): void {
+    const isFull = !this.closed && (this.waiting > MAX_WAITING || this.unsent > MAX_UNSENT);
+    if (this.closed || this.unsent <= MAX_UNSENT) for (const resolve of this.drained.splice(0)) resolve();
+    if (isFull === this.paused) return;
+    this.paused = isFull;
+    if (isFull) this.pipe.pause();
+    else this.pipe.resume();
+  }
+
   private dispatch(envelope: Envelope): void {
-    const { id, type } = envelope;
-    const session = this.sessions.get(id);
-    if (session) return session.receive(type, envelope);
+    const { id, type, flags } = envelope;
+    if (isRequest(type) !== (flags === SESSION_START) && !WITHOUT_SESSION.has(type)) {
+      return this.fail(id, 'invalid_flags', `a message of this type cannot have the flags ${flags}`, type);
+    }
     try {
+      const session = this.sessions.get(id);
+      if (session) return session.receive(type, envelope);
       const made = this.make(envelope);
       // A late message of a session that has ended, such as the end of an input that nobody reads, is dropped.
       if (made) this.sessions.set(id, made);
     } catch (error) {
       if (!(error instanceof BadPayload)) throw error;
-      this.refuse(envelope, error.message);
+      this.refuse(envelope, 'bad_args', error.message);
     }
   }
 
   private make(envelope: Envelope): Session | undefined {
-    const { id, type, payload } = envelope;
-    const starts = type === 'core.exec.request' || type === 'core.fs.request' || type === 'core.tcp.connect';
-    if (starts && this.sessions.size >= MAX_SESSIONS) {
-      this.refuse(envelope, `the connection has ${MAX_SESSIONS} sessions already`);
-      return undefined;
+    const { id, type } = envelope;
+    if (isRequest(type)) {
+      if (this.sessions.size >= MAX_SESSIONS) {
+        this.refuse(envelope, 'resource_limit', `the connection has ${MAX_SESSIONS} sessions already`);
+        return undefined;
+      }
+      if (envelope.size > MAX_REQUEST) {
+        throw new BadPayload(`the request has more than ${MAX_REQUEST} bytes`);
+      }
     }
     switch (type) {
       case 'core.exec.request':
-        return new ExecSession(this, id, payload);
+        return new ExecSession(this, id, envelope);
       case 'core.fs.request':
-        return new FileSession(this, id, payload);
+        return new FileSession(this, id, envelope);
       case 'core.tcp.connect':
-        return new TcpSession(this, id, payload);
+        return new TcpSession(this, id, envelope);
       case 'core.ping':
         this.finish(id, 'core.pong', {});
         return undefined;
@@ -128,17 +182,27 @@ export class AgentChannel implements Link {
     }
   }
 
-  private refuse({ id, type }: Envelope, reason: string): void {
+  private refuse({ id, type, payload }: Envelope, kind: string, reason: string): void {
     if (type === 'core.exec.request') {
-      const failure = { kind: 'bad_args', errno: null, errno_name: null, message: reason, stage: null };
-      this.finish(id, 'core.exec.failed', failure);
+      const message = `spawn "${String(payload.get('cmd')).slice(0, MAX_SHOWN)}": ${reason}`;
+      this.finish(id, 'core.exec.failed', { kind, errno: null, errno_name: null, message, stage: null });
     } else if (type === 'core.fs.request') {
       this.finish(id, 'core.fs.response', { ok: false, error: reason, data: null });
     } else if (type === 'core.tcp.connect') this.finish(id, 'core.tcp.failed', { error: reason });
     else this.fail(id, 'invalid_payload', reason, type);
   }
 
+  /** The session of that id continues, if there is one. */
   private fail(id: number, kind: string, message: string, offendingType: string | null = null): void {
-    this.finish(id, 'core.error', { kind, message, offending_type: offendingType });
+    const shown = offendingType?.slice(0, MAX_SHOWN) ?? null;
+    this.transmit(encodeEnvelope(id, TERMINAL, 'core.error', { kind, message, offending_type: shown }));
   }
+}
+
+const MAX_SHOWN = 100;
+/** The messages with an answer and no session. Their flags do not matter. */
+const WITHOUT_SESSION = new Set(['core.ping', 'core.touch', 'core.shutdown']);
+
+function isRequest(type: string): boolean {
+  return type === 'core.exec.request' || type === 'core.fs.request' || type === 'core.tcp.connect';
 }

@@ -32,10 +32,11 @@ export class ExecSession implements Session {
   constructor(
     private readonly link: Link,
     private readonly id: number,
-    payload: Payload,
+    { payload, size }: Envelope,
   ) {
-    const spec = readCommand(payload);
+    const spec = readCommand(payload, link.window(WINDOW));
     this.started = this.start(spec);
+    void this.started.finally(link.hold(size));
   }
 
   receive(type: string, { payload }: Envelope): void {
@@ -76,23 +77,32 @@ export class ExecSession implements Session {
     if (type === 'core.exec.stdin') this.write(readBytes(payload, 'data'));
     else if (type === 'core.exec.resize') {
       const [rows, cols] = [readSize(payload, 'rows'), readSize(payload, 'cols')];
-      void this.started.then((command) => command?.resize(rows, cols));
+      this.control((command) => command.resize(rows, cols));
     } else if (type === 'core.exec.signal') {
       const number = readInteger(payload, 'signal', 1, 64);
-      void this.started.then((command) => command?.signal(number));
+      this.control((command) => command.signal(number));
     }
   }
 
+  /** Overtakes the input, which the command may not read. */
+  private control(act: (command: Command) => void): void {
+    const release = this.link.hold(0);
+    void this.started.then((command) => command && act(command)).finally(release);
+  }
+
   private write(data: Buffer): void {
-    const release = data.length === 0 ? () => undefined : this.link.hold(data.length);
+    const release = this.link.hold(data.length);
     this.input.run(async () => {
-      const command = await this.started;
-      if (data.length === 0) command?.end();
-      else {
-        this.record?.received(data.length);
-        await command?.write(data);
+      try {
+        const command = await this.started;
+        if (data.length === 0) command?.end();
+        else {
+          this.record?.received(data.length);
+          await command?.write(data);
+        }
+      } finally {
+        release();
       }
-      release();
     });
   }
 
@@ -138,7 +148,7 @@ export class ExecSession implements Session {
   }
 }
 
-function readCommand(payload: Payload): CommandSpec {
+function readCommand(payload: Payload, credit: number): CommandSpec {
   const [program, args] = [readText(payload, 'cmd'), readTexts(payload, 'args')];
   if (program === '') throw new BadPayload('"cmd" is empty');
   return {
@@ -154,7 +164,7 @@ function readCommand(payload: Payload): CommandSpec {
       soft: readUint64(limit, 'soft'),
       hard: readUint64(limit, 'hard'),
     })),
-    credit: WINDOW,
+    credit,
   };
 }
 

@@ -1,8 +1,7 @@
-import { posix } from 'node:path';
-import type { FileAttributes, FileStat, GuestFiles } from '../../runtimes/guest/guest.js';
+import type { FileAttributes, FileStat } from '../../runtimes/guest/guest.js';
+import type { ConnectionFiles, NamedStat } from './connection-files.js';
 import type { Payload } from './envelope.js';
 import {
-  BadPayload,
   readFlag,
   readInteger,
   readMap,
@@ -13,10 +12,9 @@ import {
 
 export const UINT32 = 0xffff_ffff;
 const DEFAULT_MODE = 0o644;
-const MAX_ENTRIES = 20_000;
 
 export type Answer = { data: object | null };
-export type Operation = (files: GuestFiles, op: Payload) => Promise<Answer>;
+export type Operation = (files: ConnectionFiles, op: Payload) => Promise<Answer>;
 
 export const NOTHING: Answer = { data: null };
 
@@ -24,58 +22,44 @@ export const NOTHING: Answer = { data: null };
 export const OPERATIONS: Record<string, Operation> = {
   Stat: async (files, op) => {
     const path = readText(op, 'path');
-    return stat(path, await files.stat(path, { follow: readFlag(op, 'follow_symlink') }));
+    return stat(path, await files.guest.stat(path, { follow: readFlag(op, 'follow_symlink') }));
   },
   SetStat: async (files, op) => {
     const attributes = readAttributes(readMap(op, 'attrs'));
-    await files.setStat(readText(op, 'path'), attributes, { follow: readFlag(op, 'follow_symlink') });
+    await files.guest.setStat(readText(op, 'path'), attributes, { follow: readFlag(op, 'follow_symlink') });
     return NOTHING;
   },
-  List: async (files, op) => {
-    const path = readText(op, 'path');
-    const handle = await files.openDir(path);
-    try {
-      const entries: object[] = [];
-      for (;;) {
-        const batch = await files.readDir(handle);
-        if (batch.length === 0) return { data: { List: entries } };
-        entries.push(...batch.map((entry) => presentEntry(posix.join(path, entry.name), entry)));
-        if (entries.length > MAX_ENTRIES)
-          throw new BadPayload(`the directory has more than ${MAX_ENTRIES} entries`);
-      }
-    } finally {
-      await files.close(handle);
-    }
-  },
-  ReadLink: async (files, op) => ({ data: { Path: await files.readLink(readText(op, 'path')) } }),
+  List: async (files, op) => list(await files.list(readText(op, 'path'))),
+  ReadLink: async (files, op) => ({ data: { Path: await files.guest.readLink(readText(op, 'path')) } }),
   Symlink: async (files, op) => {
-    await files.symlink(readText(op, 'target'), readText(op, 'link_path'));
+    await files.guest.symlink(readText(op, 'target'), readText(op, 'link_path'));
     return NOTHING;
   },
   Mkdir: async (files, op) => {
-    await files.mkdir(readText(op, 'path'), readOptionalInteger(op, 'mode', UINT32) ?? null);
+    await files.guest.mkdir(readText(op, 'path'), readOptionalInteger(op, 'mode', UINT32) ?? null);
     return NOTHING;
   },
   Remove: async (files, op) => {
-    await files.remove(readText(op, 'path'));
+    await files.guest.remove(readText(op, 'path'));
     return NOTHING;
   },
   RemoveDir: async (files, op) => {
-    await files.removeDir(readText(op, 'path'), { recursive: readFlag(op, 'recursive') });
+    await files.guest.removeDir(readText(op, 'path'), { recursive: readFlag(op, 'recursive') });
     return NOTHING;
   },
   Copy: async (files, op) => {
-    await files.copy(readText(op, 'src'), readText(op, 'dst'));
+    await files.guest.copy(readText(op, 'src'), readText(op, 'dst'));
     return NOTHING;
   },
   Rename: async (files, op) => {
-    await files.rename(readText(op, 'src'), readText(op, 'dst'));
+    await files.guest.rename(readText(op, 'src'), readText(op, 'dst'));
     return NOTHING;
   },
-  RealPath: async (files, op) => ({ data: { Path: await files.realPath(readText(op, 'path')) } }),
+  RealPath: async (files, op) => ({ data: { Path: await files.guest.realPath(readText(op, 'path')) } }),
   OpenFile: async (files, op) => {
     const options = readMap(op, 'options');
-    const handle = await files.open(readText(op, 'path'), {
+    const path = readText(op, 'path');
+    const wanted = {
       read: readFlag(options, 'read'),
       write: readFlag(options, 'write'),
       append: readFlag(options, 'append'),
@@ -83,27 +67,31 @@ export const OPERATIONS: Record<string, Operation> = {
       truncate: readFlag(options, 'truncate'),
       createNew: readFlag(options, 'create_new'),
       mode: readOptionalInteger(options, 'mode', UINT32) ?? DEFAULT_MODE,
-    });
-    return { data: { Handle: handle } };
+    };
+    return { data: { Handle: await files.open(() => files.guest.open(path, wanted)) } };
   },
-  OpenDir: async (files, op) => ({ data: { Handle: await files.openDir(readText(op, 'path')) } }),
+  OpenDir: async (files, op) => {
+    const path = readText(op, 'path');
+    return { data: { Handle: await files.open(() => files.guest.openDir(path)) } };
+  },
   CloseHandle: async (files, op) => {
     await files.close(readInteger(op, 'handle', 0, UINT32));
     return NOTHING;
   },
-  ReadDir: async (files, op) => {
-    const batch = await files.readDir(readInteger(op, 'handle', 0, UINT32));
-    return { data: { List: batch.map((entry) => presentEntry(entry.name, entry)) } };
-  },
-  FStat: async (files, op) => stat('', await files.statOpen(readInteger(op, 'handle', 0, UINT32))),
+  ReadDir: async (files, op) => list(await files.guest.readDir(readInteger(op, 'handle', 0, UINT32))),
+  FStat: async (files, op) => stat('', await files.guest.statOpen(readInteger(op, 'handle', 0, UINT32))),
   FSetStat: async (files, op) => {
-    await files.setStatOpen(readInteger(op, 'handle', 0, UINT32), readAttributes(readMap(op, 'attrs')));
+    await files.guest.setStatOpen(readInteger(op, 'handle', 0, UINT32), readAttributes(readMap(op, 'attrs')));
     return NOTHING;
   },
 };
 
 function stat(path: string, found: FileStat): Answer {
   return { data: { Stat: presentEntry(path, found) } };
+}
+
+function list(entries: readonly NamedStat[]): Answer {
+  return { data: { List: entries.map((entry) => presentEntry(entry.name, entry)) } };
 }
 
 const KINDS: Record<number, string> = { 0o040000: 'dir', 0o100000: 'file', 0o120000: 'symlink' };

@@ -24,14 +24,16 @@ export class FileSession implements Session {
   /** The end of the input of a write; undefined for every other operation. */
   private write: { handle: number; offset: bigint; left: bigint | null } | undefined;
   private readonly work = new Serial();
+  private readonly window: number;
   private unsent = 0;
   private wake: () => void = () => undefined;
 
   constructor(
     private readonly link: Link,
     private readonly id: number,
-    payload: Payload,
+    { payload, size }: Envelope,
   ) {
+    this.window = link.window(WINDOW);
     const operations = readMap(payload, 'op');
     const [name = ''] = operations.keys();
     const op = operations.size === 1 ? operations.get(name) : undefined;
@@ -43,11 +45,12 @@ export class FileSession implements Session {
         offset: readUint64(op as Payload, 'offset'),
         left: readOptionalUint64(op as Payload, 'len') ?? null,
       };
-    } else if (name === 'Read') this.run(() => this.read(op as Payload));
+      link.files.check(this.write.handle);
+    } else if (name === 'Read') this.run(() => this.read(op as Payload), size);
     else {
       const operation = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : undefined;
       if (!operation) throw new BadPayload(`there is no file operation "${name.slice(0, 40)}"`);
-      this.run(() => operation(link.files, op as Payload));
+      this.run(() => operation(link.files, op as Payload), size);
     }
   }
 
@@ -56,7 +59,7 @@ export class FileSession implements Session {
     if (type !== 'core.fs.data' || !write || this.over) return;
     const data = readBytes(payload, 'data');
     if (data.length === 0) {
-      this.run(() => this.endWrite(write.left));
+      this.run(() => this.endWrite(write.left), 0);
       this.write = undefined;
       return;
     }
@@ -68,7 +71,7 @@ export class FileSession implements Session {
     this.work.run(async () => {
       try {
         await this.link.recorder.files();
-        if (!this.over) await this.link.files.write(handle, offset, data);
+        if (!this.over) await this.link.files.guest.write(handle, offset, data);
       } catch (error) {
         this.fail(error);
       } finally {
@@ -94,7 +97,7 @@ export class FileSession implements Session {
     let left = readOptionalUint64(op, 'len') ?? UNTIL_END;
     while (!this.over && left > 0n) {
       const wanted = left < PIECE ? Number(left) : PIECE;
-      const data = await this.link.files.read(handle, offset, wanted);
+      const data = await this.link.files.guest.read(handle, offset, wanted);
       if (data.length === 0) break;
       offset += BigInt(data.length);
       left -= BigInt(data.length);
@@ -111,7 +114,8 @@ export class FileSession implements Session {
       this.unsent -= data.length;
       this.wake();
     });
-    while (this.unsent > WINDOW && !this.over) await new Promise<void>((resolve) => (this.wake = resolve));
+    while (this.unsent > this.window && !this.over)
+      await new Promise<void>((resolve) => (this.wake = resolve));
   }
 
   /** Operations begin when their session is recorded; the counts follow. */
@@ -119,16 +123,19 @@ export class FileSession implements Session {
     void this.link.recorder.files().then(add, () => undefined);
   }
 
-  /** Answers with the result of the work, after all work before it. */
-  private run(work: () => Promise<Answer>): void {
+  /** Answers with the result of the work, after all work before it. `size`: of the message that asks for it. */
+  private run(work: () => Promise<Answer>, size: number): void {
+    const release = this.link.hold(size);
     this.work.run(async () => {
-      if (this.over) return;
       try {
+        if (this.over) return;
         await this.link.recorder.files();
         const { data } = await work();
         this.respond({ ok: true, error: null, data });
       } catch (error) {
         this.fail(error);
+      } finally {
+        release();
       }
     });
   }

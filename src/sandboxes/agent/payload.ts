@@ -6,6 +6,7 @@ import type { Payload } from './envelope.js';
 export class BadPayload extends Error {}
 
 const MAX_TEXT = 128 * 1024;
+const UINT64 = (1n << 64n) - 1n;
 
 export function readText(payload: Payload, name: string): string {
   const value = payload.get(name);
@@ -44,7 +45,9 @@ export function readInteger(payload: Payload, name: string, min: number, max: nu
 export function readUint64(payload: Payload, name: string): bigint {
   const value = payload.get(name);
   const isWhole = typeof value === 'bigint' || (typeof value === 'number' && Number.isInteger(value));
-  if (!isWhole || value < 0) throw new BadPayload(`"${name}" must be an integer that is not negative`);
+  if (!isWhole || value < 0 || value > UINT64) {
+    throw new BadPayload(`"${name}" must be an integer from 0 to ${UINT64}`);
+  }
   return BigInt(value);
 }
 

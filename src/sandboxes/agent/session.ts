@@ -1,10 +1,12 @@
 import type { Logger } from 'pino';
-import type { Guest, GuestFiles } from '../../runtimes/guest/guest.js';
+import type { Guest } from '../../runtimes/guest/guest.js';
 import type { SessionRecorder } from '../sessions/recorder.js';
+import type { ConnectionFiles } from './connection-files.js';
 import type { Envelope } from './envelope.js';
 
 /** One exchange on a channel. The first frame has made it; the later ones with its id arrive here. */
 export interface Session {
+  /** Throws BadPayload. */
   receive(type: string, envelope: Envelope): void;
   /** The client has left, or the sandbox has ended. */
   abandon(reason: string): void;
@@ -13,13 +15,15 @@ export interface Session {
 /** The side of a channel that sessions see. */
 export interface Link {
   readonly guest: Guest;
-  readonly files: GuestFiles;
+  readonly files: ConnectionFiles;
   readonly recorder: SessionRecorder;
   readonly log: Logger;
   /** Sends a message of a session. `sent` is called when it has left the process. */
   send(id: number, type: string, payload: object, sent?: () => void): void;
   /** Sends the last message of a session. */
   finish(id: number, type: string, payload: object): void;
-  /** Counts bytes from the client that wait for the sandbox. The returned function counts them off. */
+  /** The bytes of a session that may be under way to the client: fewer when there are more sessions. */
+  window(most: number): number;
+  /** Counts a message of so many bytes that waits for the sandbox. The returned function counts it off. */
   hold(bytes: number): () => void;
 }

@@ -1,7 +1,7 @@
 import { Serial } from '../../lib/serial.js';
 import type { Connection } from '../../runtimes/guest/guest.js';
 import type { SessionRecord } from '../sessions/recorder.js';
-import type { Envelope, Payload } from './envelope.js';
+import type { Envelope } from './envelope.js';
 import { readBytes, readInteger, readText } from './payload.js';
 import type { Link, Session } from './session.js';
 
@@ -16,7 +16,7 @@ export class TcpSession implements Session {
   constructor(
     private readonly link: Link,
     private readonly id: number,
-    payload: Payload,
+    { payload }: Envelope,
   ) {
     this.opened = this.open(readText(payload, 'host'), readInteger(payload, 'port', 1, 65_535));
   }
@@ -26,12 +26,21 @@ export class TcpSession implements Session {
       const data = readBytes(payload, 'data');
       const release = this.link.hold(data.length);
       this.input.run(async () => {
-        this.record?.received(data.length);
-        await (await this.opened)?.write(data);
-        release();
+        try {
+          this.record?.received(data.length);
+          await (await this.opened)?.write(data);
+        } finally {
+          release();
+        }
       });
-    } else if (type === 'core.tcp.eof') this.input.run(async () => (await this.opened)?.end());
-    else if (type === 'core.tcp.close') void this.opened.then((connection) => connection?.close());
+    } else if (type === 'core.tcp.eof') {
+      const release = this.link.hold(0);
+      this.input.run(async () => (await this.opened)?.end());
+      this.input.run(() => Promise.resolve(release()));
+    } else if (type === 'core.tcp.close') {
+      const release = this.link.hold(0);
+      void this.opened.then((connection) => connection?.close()).finally(release);
+    }
   }
 
   abandon(reason: string): void {
