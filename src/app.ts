@@ -26,6 +26,8 @@ import { agentRoute } from './sandboxes/agent/route.js';
 import { sandboxExamples } from './sandboxes/examples.js';
 import { execExamples } from './sandboxes/exec/examples.js';
 import { execRoutes } from './sandboxes/exec/routes.js';
+import { sandboxFileExamples } from './sandboxes/files/examples.js';
+import { sandboxFileRoutes } from './sandboxes/files/routes.js';
 import { forwardToEngines } from './sandboxes/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
@@ -48,6 +50,7 @@ export function warmUp(): void {
 const EXAMPLES = {
   ...sandboxExamples,
   ...execExamples,
+  ...sandboxFileExamples,
   ...eventExamples,
   ...webhookExamples,
   ...usageExamples,
@@ -96,6 +99,7 @@ export async function buildApp(
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, ctx.log);
     execRoutes(api, entrance);
+    sandboxFileRoutes(api, entrance);
     eventRoutes(api, ctx);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);

@@ -23,6 +23,12 @@ export const CATALOGUE = {
     remedy:
       'Paths are UTF-8, absolute or relative to the top of the volume, and have no "..". The message says what is wrong.',
   },
+  invalid_sandbox_path: {
+    status: 400,
+    message: 'the path does not lead to what this needs',
+    remedy:
+      'Paths are UTF-8, begin at the top of the sandbox, and have no "..". The message says what is wrong.',
+  },
   invalid_api_key: {
     status: 401,
     message: 'unauthorized',
@@ -61,6 +67,11 @@ export const CATALOGUE = {
     message: 'the file system does not let the service do that',
     remedy: 'Change the permissions inside a sandbox, or let the operator run the service as a user who may.',
   },
+  sandbox_file_forbidden: {
+    status: 403,
+    message: 'the file system of the sandbox does not allow that',
+    remedy: '`details.errno` names the reason: such as EROFS for a read-only mount.',
+  },
   org_not_found: {
     status: 404,
     message: 'the organization does not exist',
@@ -80,6 +91,11 @@ export const CATALOGUE = {
     status: 404,
     message: 'there is no such file or directory in the volume',
     remedy: 'Check the path. Links, pipes, sockets and devices are not served: they count as not there.',
+  },
+  sandbox_file_not_found: {
+    status: 404,
+    message: 'there is no such file or directory in the sandbox',
+    remedy: 'Check the path.',
   },
   key_not_found: {
     status: 404,
@@ -132,6 +148,16 @@ export const CATALOGUE = {
     remedy: 'Remove or rename it first: a file does not replace a directory, nor a directory a file.',
   },
   volume_directory_not_empty: {
+    status: 409,
+    message: 'the directory is not empty',
+    remedy: 'Remove what is in it, or remove it with `x-msb-file-recursive: true`.',
+  },
+  sandbox_file_exists: {
+    status: 409,
+    message: 'another entry is in the way',
+    remedy: 'Remove or rename it first: a file does not replace a directory, nor a directory a file.',
+  },
+  sandbox_directory_not_empty: {
     status: 409,
     message: 'the directory is not empty',
     remedy: 'Remove what is in it, or remove it with `x-msb-file-recursive: true`.',

@@ -4,7 +4,7 @@ import { Field, Uuid } from '../http/schema.js';
 import type { SandboxKey } from './queries.js';
 
 /** A way to name a sandbox in a path. The operation ids of the second one end with `suffix`. */
-interface Address {
+export interface Address {
   base: string;
   suffix: string;
   params: ReturnType<typeof Type.Object>;

@@ -24,6 +24,34 @@ const inVolume =
     ...(body === undefined ? { headers: { 'x-msb-file-path': 'Lw' } } : { body }),
   });
 
+const inSandbox = (suffix: string, body?: unknown): Record<string, (victim: Fixture) => Classified> =>
+  Object.fromEntries(
+    [
+      ['', ({ sandbox }: Fixture) => sandbox.id] as const,
+      ['_by_name', ({ sandbox }: Fixture) => `by-name/${sandbox.name}`] as const,
+    ].map(([by, addressOf]) => [
+      by,
+      (victim: Fixture) => ({
+        path: `/v1/sandboxes/${addressOf(victim)}${suffix}`,
+        ...(body === undefined ? { headers: { 'x-msb-file-path': 'L3RtcA' } } : { body }),
+      }),
+    ]),
+  );
+
+/** The operations that have an address by id and one by name. */
+const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classified>> = {
+  exec_sandbox: inSandbox('/exec', { cmd: 'true' }),
+  list_sandbox_files: inSandbox('/files'),
+  delete_sandbox_file: inSandbox('/files'),
+  stat_sandbox_file: inSandbox('/files/stat'),
+  sandbox_file_exists: inSandbox('/files/exists'),
+  read_sandbox_file: inSandbox('/files/content'),
+  write_sandbox_file: inSandbox('/files/content'),
+  make_sandbox_directory: inSandbox('/files/mkdir', { path: 'taken-over' }),
+  copy_sandbox_file: inSandbox('/files/copy', { from: 'a', to: 'b' }),
+  rename_sandbox_file: inSandbox('/files/rename', { from: 'a', to: 'b' }),
+};
+
 /**
  * A request of every operation of openapi.json to resources of the given organization. The tests of isolation and
  * authorization fail for a route that is missing here.
@@ -63,11 +91,11 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   rename_volume_file: inVolume('/rename', { from: 'a', to: 'b' }),
   follow_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
   follow_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
-  exec_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/exec`, body: { cmd: 'true' } }),
-  exec_sandbox_by_name: ({ sandbox }) => ({
-    path: `/v1/sandboxes/by-name/${sandbox.name}/exec`,
-    body: { cmd: 'true' },
-  }),
+  ...Object.fromEntries(
+    Object.entries(IN_SANDBOXES).flatMap(([id, requests]) =>
+      Object.entries(requests).map(([by, request]) => [id + by, request]),
+    ),
+  ),
   open_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
   get_org: () => ({ path: '/v1/me/org' }),

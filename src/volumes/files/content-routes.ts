@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { contextOf } from '../../access/request-context.js';
 import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
-import { validatorCompiler } from '../../http/validation.js';
+import { acceptFiles, Bytes, OCTETS } from '../../http/upload.js';
 import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
@@ -11,9 +11,6 @@ import { PathHeaders, readPath } from './path-header.js';
 import { read } from './read.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import { write } from './write.js';
-
-const Bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
-const OCTETS = 'application/octet-stream';
 
 export function contentRoutes(app: App): void {
   app.get(
@@ -41,15 +38,7 @@ export function contentRoutes(app: App): void {
     },
   );
 
-  void app.register(async (raw: App) => {
-    // Every body is a file, with any content-type or none.
-    raw.addHook('onRequest', async (request) => {
-      // Fastify refuses a malformed content-type before it selects a parser.
-      delete request.headers['content-type'];
-      return Promise.resolve();
-    });
-    raw.removeAllContentTypeParsers();
-    raw.addContentTypeParser('*', (_request, body, done) => done(null, body));
+  acceptFiles(app, (raw) => {
     raw.put(
       `${BASE}/content`,
       {
@@ -68,8 +57,6 @@ export function contentRoutes(app: App): void {
           body: { content: { [OCTETS]: { schema: Bytes } } },
           response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
         },
-        validatorCompiler: (part) =>
-          part.httpPart === 'body' ? (value: unknown) => ({ value }) : validatorCompiler(part as never),
       },
       (request, reply) => {
         const length = request.headers['content-length'];
@@ -85,6 +72,5 @@ export function contentRoutes(app: App): void {
         );
       },
     );
-    return Promise.resolve();
   });
 }

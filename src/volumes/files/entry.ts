@@ -57,16 +57,16 @@ export function present(path: string, stats: Stats): VolumeFile {
     uid: stats.uid,
     gid: stats.gid,
     readonly: (stats.mode & 0o222) === 0,
-    accessed_at: time(stats.atimeMs),
-    modified_at: time(stats.mtimeMs),
-    created_at: time(stats.birthtimeMs),
+    accessed_at: timeOf(stats.atimeMs),
+    modified_at: timeOf(stats.mtimeMs),
+    created_at: timeOf(stats.birthtimeMs),
   };
 }
 
 const YEAR_10000_MS = 253_402_300_800_000;
 
 /** Null outside of RFC 3339: guests may set any time. */
-function time(millis: number): string | null {
+export function timeOf(millis: number): string | null {
   const inRange = millis > -62_167_219_200_000 && millis < YEAR_10000_MS;
   return inRange ? new Date(Math.floor(millis)).toISOString() : null;
 }

@@ -8,7 +8,7 @@ import { findVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
 /** A list has no pages. */
-const MAX_ENTRIES = 50_000;
+export const MAX_ENTRIES = 50_000;
 const CONCURRENCY = 64;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });

@@ -1,8 +1,9 @@
-import { createHash, type Hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
+import { chunksOf } from '../../http/upload.js';
 import { VolumePathError } from '../storage/guest-path.js';
 import { replaceFile } from './replace-file.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
@@ -35,9 +36,15 @@ export async function write(
     await checkPathEarly(ctx, target, path);
     await replaceFile(ctx, target, path, async (file) => {
       const hash = createHash('sha256');
+      let size = 0;
       if (!body) return onComplete(hash.digest('hex'));
       try {
-        await writeFile(file, boundedBody(maxBytes, body, hash));
+        const chunks = chunksOf(body, (chunk) => {
+          size += chunk.length;
+          if (size > maxBytes) throw tooLarge(maxBytes);
+          hash.update(chunk);
+        });
+        await writeFile(file, chunks);
         await onComplete(hash.digest('hex'));
       } finally {
         // Drains a refused body; otherwise the connection would stall.
@@ -61,22 +68,4 @@ async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, p
 
 function tooLarge(maxBytes: number): ApiError {
   return new ApiError('storage_full', 'the file exceeds the cap of the volume', { capacity_bytes: maxBytes });
-}
-
-async function* boundedBody(maxBytes: number, body: Readable, hash: Hash): AsyncIterable<Buffer> {
-  let size = 0;
-  try {
-    const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false });
-    for await (const chunk of chunks) {
-      size += chunk.length;
-      if (size > maxBytes) throw tooLarge(maxBytes);
-      hash.update(chunk);
-      yield chunk;
-    }
-  } catch (error) {
-    // The client is gone; an ApiError is not logged as an error.
-    if (error === body.errored)
-      throw new ApiError('invalid_request', 'the body is incomplete: send it again');
-    throw error;
-  }
 }

@@ -134,7 +134,7 @@ test('a route that names no scope fails to register', () => {
 
 test('only operations that read need a scope that reads', () => {
   for (const { id, method, scope } of ROUTES) {
-    if (scope === 'any' || scope === 'org:admin' || id === 'open_agent') continue;
+    if (scope === 'any' || scope === 'org:admin' || scope === 'sandboxes:exec') continue;
     const reads = method === 'GET';
     expect([id, scope.endsWith(':read')]).toEqual([id, reads]);
   }

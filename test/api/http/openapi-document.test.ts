@@ -133,7 +133,10 @@ describeDocker('inside a container, the example of', () => {
   const clients: Client[] = [];
   beforeAll(async () => {
     makeImage();
-    service = await startTestService({ ...onDocker(), settings: { stopGraceMs: 0 } });
+    service = await startTestService({
+      ...onDocker({ capacity: { vcpus: 1_000, memoryMib: 1_000_000 } }),
+      settings: { stopGraceMs: 0 },
+    });
   });
   afterAll(async () => {
     await destroyAll(service, ...clients);
@@ -211,6 +214,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (path.includes('{delivery_id}')) return ['create_webhook', 'test_webhook'];
   if (path.startsWith('/v1/volumes/{id}/files')) return ['create_volume', 'write_volume_file'];
   if (path.startsWith('/v1/volumes/{id}')) return ['create_volume'];
+  if (path.includes('/files')) return ['create_sandbox', 'write_sandbox_file_by_name'];
   if (path.startsWith('/v1/keys/{id}')) return ['create_key'];
   if (path.startsWith('/v1/webhooks/')) return ['create_webhook'];
   return ['/v1/sandboxes/', '/v1/billing'].some((start) => path.startsWith(start)) ? ['create_sandbox'] : [];

@@ -1,0 +1,62 @@
+import { Readable } from 'node:stream';
+import { ApiError } from '../../http/errors.js';
+import type { Visit } from '../sessions/entrance.js';
+import { untilEnded } from '../sessions/until-ended.js';
+import { absolutePath, kindOf } from './entry.js';
+import { openFiles, type FileSession } from './session.js';
+import { translateErrors } from './translate-errors.js';
+
+const CHUNK_BYTES = 128 * 1024;
+const READ_ONLY = {
+  ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false },
+  mode: 0,
+};
+
+/** `size`: undefined where the file system does not tell it, as for `/proc`. The session closes with the content. */
+export async function read(
+  visit: Visit,
+  path: string,
+): Promise<{ content: Readable; size: number | undefined }> {
+  const session = await openFiles(visit);
+  try {
+    return await untilEnded(
+      visit.ended,
+      translateErrors(() => open(session, absolutePath(path))),
+    );
+  } catch (error) {
+    session.close();
+    throw error;
+  }
+}
+
+async function open(session: FileSession, path: string) {
+  const { files } = session;
+  const found = await files.stat(path, { follow: true });
+  if (kindOf(found) !== 'file') throw new ApiError('invalid_sandbox_path', `${path} is not a file`);
+  const handle = await files.open(path, READ_ONLY);
+  const { size: bytes } = await files.statOpen(handle);
+  const isKnown = bytes > 0n && bytes <= BigInt(Number.MAX_SAFE_INTEGER);
+  const size = isKnown ? Number(bytes) : undefined;
+  const chunks = bytesOf(session, handle, size ?? Infinity);
+  const content = Readable.from(chunks, { objectMode: false, highWaterMark: CHUNK_BYTES });
+  content.once('close', () => session.close());
+  return { content, size };
+}
+
+/** A file that became shorter breaks the answer off, so that no client takes it for complete. */
+async function* bytesOf(session: FileSession, handle: number, size: number): AsyncIterable<Buffer> {
+  const { files, record, ended } = session;
+  for (let position = 0; position < size;) {
+    const length = Math.min(CHUNK_BYTES, size - position);
+    const data = await untilEnded(ended, files.read(handle, BigInt(position), length));
+    if (data.length > length) throw new Error('the guest sent more than it was asked for');
+    if (data.length === 0) {
+      if (size === Infinity) break;
+      throw new Error('the file became shorter while it was read');
+    }
+    position += data.length;
+    record.sent(data.length);
+    yield data;
+  }
+  session.close();
+}

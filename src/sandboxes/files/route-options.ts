@@ -1,0 +1,30 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { ErrorName } from '../../http/errors.js';
+import { readPath } from '../../volumes/files/path-header.js';
+import { sandboxKeyOf, type Address } from '../address.js';
+import type { Entrance, Visit } from '../sessions/entrance.js';
+
+export const REFUSALS: ErrorName[] = [
+  'invalid_sandbox_path',
+  'sandbox_file_forbidden',
+  'sandbox_not_found',
+  'sandbox_file_not_found',
+  'invalid_state_transition',
+  'not_supported',
+];
+export const WRITE_REFUSALS: ErrorName[] = ['sandbox_file_exists', 'storage_full', 'idempotency_conflict'];
+
+/** The properties that the routes of one address share. */
+export function routeOptions({ params }: Address) {
+  return { scope: 'sandboxes:exec', tags: ['sandboxes'], params } as const;
+}
+
+export function pathOf(headers: { 'x-msb-file-path': string }): string {
+  return readPath(headers, 'invalid_sandbox_path');
+}
+
+export type Enter = (request: FastifyRequest, reply: FastifyReply) => Promise<Visit>;
+
+export function enterBy(entrance: Entrance): Enter {
+  return (request, reply) => entrance.enter(request, reply, sandboxKeyOf(request));
+}
