@@ -89,7 +89,7 @@ describeDocker('a guest on Docker', () => {
       }
     });
 
-    test('of the sandbox run commands that ask for none', async () => {
+    test('commands run as the user of the sandbox by default', async () => {
       for (const [User, wanted] of [
         ['', '0:0 0 10 /root'],
         ['app', '1000:1000 1000 6 10 /srv/app'],
