@@ -256,7 +256,8 @@ function ipv4Bytes(address: string): Buffer {
 }
 
 function ipv6Bytes(address: string): Buffer {
-  const [head = '', tail] = address.split('::');
+  // The host of a URL has no IPv4 part.
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
   const words = (text: string) =>
     text === '' ? [] : text.split(':').map((word) => Number.parseInt(word, 16));
   const [first, last] = [words(head), words(tail ?? '')];
