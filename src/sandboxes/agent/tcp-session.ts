@@ -1,5 +1,6 @@
 import { Serial } from '../../lib/serial.js';
 import type { Connection } from '../../runtimes/guest/guest.js';
+import { HostConnection } from '../../runtimes/guest/host-connection.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope } from './envelope.js';
 import { readBytes, readInteger, readText } from './payload.js';
@@ -58,7 +59,7 @@ export class TcpSession implements Session {
         record.end({ exitCode: null, reason: 'client_left' });
         return undefined;
       }
-      const connection = this.link.guest.connect(host, port, {
+      const connection = new HostConnection(this.link.guest, host, port, {
         connected: () => this.link.send(this.id, 'core.tcp.connected', {}),
         data: (data) => {
           record.sent(data.length);
