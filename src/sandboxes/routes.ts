@@ -11,6 +11,7 @@ import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { destroy } from './destroy.js';
+import { acceptFlatSource } from './flat-source.js';
 import { list } from './list.js';
 import type { SandboxKey } from './queries.js';
 import { restart } from './restart.js';
@@ -114,6 +115,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
   app.post(
     '/v1/sandboxes',
     {
+      preValidation: acceptFlatSource,
       schema: {
         operationId: 'create_sandbox',
         scope: 'sandboxes:write',

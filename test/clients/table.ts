@@ -1,11 +1,11 @@
 import { CLI_INSIDE, NO_CHANNEL, NOT_FOUND, SDK_INSIDE } from './inside.js';
+import { PYTHON } from './python.js';
 import {
   clientRefuses,
   msb,
   node,
   onDocker,
   only,
-  python,
   serviceRefuses,
   typing,
   works,
@@ -440,31 +440,5 @@ export const SESSIONS: readonly Session[] = [
       node('await Sandbox.remove("web"); await Volume.remove("data")', works()),
     ],
   },
-  {
-    title: 'Python SDK',
-    rows: [
-      python(
-        's = await Sandbox.create("web", image="sandkeep-test:busybox", cpus=1, memory=128, labels={"team": "ml"}); print(await s.name)',
-        works('web'),
-      ),
-      python('print([s.name for s in (await Sandbox.list()).sandboxes])', works("['web']")),
-      python('print((await Sandbox.get("web")).status)', works('running')),
-      python(
-        'h = await Sandbox.get("web"); await h.stop(); print((await Sandbox.get("web")).status)',
-        works('stopped'),
-      ),
-      python('await Sandbox.start("web"); print((await Sandbox.get("web")).status)', works('running')),
-      python('await Sandbox.remove("web")', works()),
-      python(
-        'await Sandbox.get("web")',
-        serviceRefuses(
-          'SandboxNotFoundError: sandbox not found: GET /v1/sandboxes/by-name/:name: resource not found',
-        ),
-      ),
-      python(
-        'await Volume.create("data"); print([v.name for v in await Volume.list()])',
-        works("['', 'data']"),
-      ),
-    ],
-  },
+  ...PYTHON,
 ];

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { PYTHON_VERSION } from '../clients/python.js';
 import { CLIENT_VERSION } from '../clients/table.js';
 
 /**
@@ -43,12 +44,12 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
 
 /** The Python SDK. `folder`: the value of PYTHONPATH. */
 export async function installFromPyPI(): Promise<Installed<{ python: string; folder: string }>> {
-  const wanted = `microsandbox==${CLIENT_VERSION}`;
+  const wanted = `microsandbox==${PYTHON_VERSION}`;
   const flags = ['--quiet', '--no-deps', '--disable-pip-version-check', '--retries', '1'];
   try {
     const { stdout } = await execute('python3', ['-c', 'import sys; print(sys.executable)']);
     const python = stdout.trim();
-    const folder = await installOnce(`microsandbox-python-${CLIENT_VERSION}`, async (folder) => {
+    const folder = await installOnce(`microsandbox-python-${PYTHON_VERSION}`, async (folder) => {
       await execute(python, ['-m', 'pip', 'install', ...flags, '--target', folder, wanted], {
         ...{ timeout: TIMEOUT_MS },
       });

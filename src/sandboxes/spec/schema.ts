@@ -298,7 +298,7 @@ export const CreateSandboxRequest = Named(
         type: Type.Literal('oci', { description: 'The kind of the source. There are only OCI images.' }),
         reference: Type.String({ description: 'The reference of the OCI image, such as `python:3.12`.' }),
       },
-      'The image that a sandbox starts from.',
+      'The image that a sandbox starts from. Instead of it, the body may have `source` with `oci`, and `reference`.',
     ),
     slug: Type.Optional(
       Nullable(

@@ -1,0 +1,107 @@
+import { clientRefuses, onDocker, python, serviceRefuses, works, type Session } from './row.js';
+
+/** The rows of the Python SDK, whose users have a later version than those of npm. */
+
+export const PYTHON_VERSION = '0.7.11';
+
+const NO_CHANNEL = serviceRefuses(
+  'MicrosandboxError: runtime error: cloud agent websocket: HTTP error: 501 Not Implemented',
+);
+const WEB = 's = await (await Sandbox.get("web")).connect();';
+const FILES = 'fs = (await (await Sandbox.get("web")).connect()).fs;';
+const local = (operation: string) =>
+  clientRefuses(`UnsupportedError: ${operation} is not supported by this backend: use a local backend`);
+
+export const PYTHON: readonly Session[] = [
+  {
+    title: `Python SDK ${PYTHON_VERSION}: sandboxes and volumes`,
+    rows: [
+      python(
+        's = await Sandbox.create("web", image="sandkeep-test:busybox", cpus=1, memory=128, labels={"team": "ml"}); print(await s.name, (await s.id).startswith("cloud:"))',
+        works('web True'),
+      ),
+      python('print([s.name for s in (await Sandbox.list()).sandboxes])', works("['web']")),
+      python('print((await Sandbox.get("web")).status)', works('running')),
+      python(
+        'h = await Sandbox.get("web"); await h.stop(); print((await Sandbox.get("web")).status)',
+        works('stopped'),
+      ),
+      python('await Sandbox.start("web"); print((await Sandbox.get("web")).status)', works('running')),
+      python(
+        'h = await Sandbox.get("web"); await h.restart(); print((await Sandbox.get("web")).status)',
+        works('running'),
+      ),
+      python(`${WEB} await s.pause()`, local('sandbox.pause()')),
+      python(
+        `${WEB} await s.fork("other")`,
+        clientRefuses('InvalidConfigError: invalid config: direct forking requires a local backend'),
+      ),
+      python(
+        'await (await Sandbox.get("web")).snapshot("one")',
+        serviceRefuses('FileNotFoundError: snapshot not found: POST /v1/snapshots: there is no such route'),
+      ),
+      python('await Sandbox.remove("web")', works()),
+      python(
+        'await Sandbox.get("web")',
+        serviceRefuses(
+          'SandboxNotFoundError: sandbox not found: GET /v1/sandboxes/by-name/:name: resource not found',
+        ),
+      ),
+      python(
+        'await Volume.create("data"); print([v.name for v in await Volume.list()])',
+        works("['', 'data']"),
+      ),
+    ],
+  },
+  {
+    title: `Python SDK ${PYTHON_VERSION}: commands, files and logs inside`,
+    rows: [
+      python(
+        'await Sandbox.create("web", image="sandkeep-test:busybox", env={"GREETING": "hello"}, cmd=["busybox", "echo", "logged"])',
+        works(),
+      ),
+      python(
+        `${WEB} o = await s.exec("sh", ["-c", "echo $GREETING; echo err >&2; exit 3"]); print(o.exit_code, repr(o.stdout_text), repr(o.stderr_text))`,
+        works(String.raw`3 'hello\n' 'err\n'`),
+        NO_CHANNEL,
+      ),
+      python(
+        `${FILES} await fs.write("/tmp/x", b"hello"); print(await fs.read_text("/tmp/x"))`,
+        works('hello'),
+        NO_CHANNEL,
+      ),
+      ...onDocker(
+        python(`${WEB} print((await s.shell("echo hello && exit 7")).exit_code)`, works('7')),
+        python(
+          `${WEB} await s.exec("nope")`,
+          serviceRefuses('MicrosandboxError: exec failed: spawn "nope": No such file or directory'),
+        ),
+        python(
+          `${WEB} print([e.event_type.value async for e in await s.exec_stream("sh", ["-c", "echo hello; sleep 1; exit 7"])])`,
+          works("['started', 'stdout', 'exited']"),
+        ),
+        python(
+          `${WEB} h = await s.exec_stream("sleep", ["60"]); await h.recv(); await h.signal(15); print(await h.wait())`,
+          works('(143, False)'),
+        ),
+        python(
+          `${FILES} await fs.mkdir("/tmp/a"); await fs.copy("/tmp/x", "/tmp/a/y"); await fs.rename("/tmp/a/y", "/tmp/a/z"); print([(e.path, e.size) for e in await fs.list("/tmp/a")], await fs.exists("/tmp/a/y"))`,
+          works("[('/tmp/a/z', 5)] False"),
+        ),
+        python(
+          `${FILES} await fs.read("/tmp/nope")`,
+          serviceRefuses('FilesystemError: sandbox fs error: No such file or directory (os error 2)'),
+        ),
+        python(`${FILES} await fs.remove_dir("/tmp/a"); print(await fs.exists("/tmp/a"))`, works('False')),
+        python(`${WEB} print((await anext(aiter(await s.log_stream(follow=True)))).text())`, works('logged')),
+        python(`${WEB} await s.ping()`, local('sandbox.ping()')),
+        python(
+          `${WEB} await s.exec_detached("sleep", ["1"])`,
+          clientRefuses(
+            'JobError: unsupported_feature: managed jobs require a supporting local runtime and backend',
+          ),
+        ),
+      ),
+    ],
+  },
+];
