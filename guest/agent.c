@@ -319,7 +319,7 @@ static int read_frames(void) {
     handle(id, type, frame + at + HEADER, n);
     at += HEADER + n;
   }
-  if (at > 0) memcpy(frame, frame + at, has - at);
+  if (at > 0) move_down(frame, frame + at, has - at);
   has -= at;
   return 1;
 }

@@ -44,13 +44,18 @@ __attribute__((noreturn)) static void leave(int code) {
   for (;;) call(__NR_exit_group, code, 0, 0, 0);
 }
 
-/* The compiler makes calls to these two. Copies to a lower address may overlap. */
 typedef u64 __attribute__((may_alias, aligned(1))) Word;
 
-__attribute__((used)) void *memcpy(void *to, const void *from, u64 n) {
+/* Copies to a lower address may overlap. */
+static void move_down(void *to, const void *from, u64 n) {
   u64 i = 0;
   for (; i + sizeof(Word) <= n; i += sizeof(Word)) *(Word *)((u8 *)to + i) = *(const Word *)((const u8 *)from + i);
   for (; i < n; i++) ((u8 *)to)[i] = ((const u8 *)from)[i];
+}
+
+/* The compiler makes calls to these two. */
+__attribute__((used)) void *memcpy(void *to, const void *from, u64 n) {
+  move_down(to, from, n);
   return to;
 }
 

@@ -1,4 +1,4 @@
-import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Duplex, type Readable, type Writable } from 'node:stream';
+import { Duplex } from 'node:stream';
 import { describe } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { GuestAgent } from '../../src/runtimes/guest/agent.js';
@@ -27,24 +27,28 @@ const APPLETS = [
   ...['xargs', 'touch', 'mkdir', 'mkfifo', 'rm', 'kill', 'yes'],
 ];
 
+interface Build {
+  program: string;
+  /** A command line to put in front. */
+  under: string[];
+}
+
 /** The agent as a process of this machine. The repository has it without the permission to execute it. */
-function spawnAgent(directory: string): {
-  process: ChildProcessByStdio<Writable, Readable, null>;
-  stream: Duplex;
-} {
+function spawnAgent(directory: string, { program, under }: Build) {
   const executable = join(directory, 'agent');
-  copyFileSync(program, executable);
+  copyFileSync(join(PACKAGE_ROOT, 'guest', program), executable);
   chmodSync(executable, 0o755);
-  const process = spawn(executable, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const [command, ...args] = [...under, executable];
+  const process = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   return { process, stream: Duplex.from({ readable: process.stdout, writable: process.stdin }) };
 }
 
-async function openAgent(): Promise<GuestTarget> {
+async function openAgent(build: Build): Promise<GuestTarget> {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), 'sandkeep-guest-')));
   const bin = join(directory, 'bin');
   mkdirSync(bin);
   for (const applet of APPLETS) symlinkSync(BUSYBOX, join(bin, applet));
-  const { process, stream } = spawnAgent(directory);
+  const { process, stream } = spawnAgent(directory, build);
   const guest = new GuestAgent(stream, { env: ['COLOUR=blue', `PATH=${bin}`], cwd: '/' });
   await guest.opened();
   const pid = process.pid!;
@@ -80,15 +84,25 @@ function statOf(pid: string): string {
   }
 }
 
-const program = join(PACKAGE_ROOT, 'guest', `agent-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}`);
-const missing =
-  process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)
-    ? 'it needs Linux on x86-64 or ARM64'
-    : existsSync(BUSYBOX)
-      ? undefined
-      : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
-if (missing !== undefined) console.warn(`the tests of the agent are SKIPPED: ${missing}`);
+const EMULATOR = '/usr/bin/qemu-aarch64-static';
+const needsBusybox = existsSync(BUSYBOX)
+  ? undefined
+  : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
+const isOn = (arch: string) => process.platform === 'linux' && process.arch === arch;
 
-describe.skipIf(missing !== undefined)('the agent of the sandboxes', () => {
-  guestConformance(openAgent);
-});
+for (const [program, under, missing] of [
+  ['agent-x86_64', [], needsBusybox ?? (isOn('x64') ? undefined : 'it needs Linux on x86-64')],
+  [
+    'agent-aarch64',
+    isOn('arm64') ? [] : [EMULATOR],
+    needsBusybox ??
+      (isOn('arm64') || existsSync(EMULATOR)
+        ? undefined
+        : `there is no ${EMULATOR} (on Debian: apt-get install qemu-user-static)`),
+  ],
+] as const) {
+  if (missing !== undefined) console.warn(`the tests of ${program} are SKIPPED: ${missing}`);
+  describe.skipIf(missing !== undefined)(program, () => {
+    guestConformance(() => openAgent({ program, under: [...under] }));
+  });
+}
