@@ -87,7 +87,7 @@ describe('a key narrowed to a label', () => {
   let mine: any;
   let other: any;
   beforeAll(async () => {
-    ml = await keyWith({ scopes: ['sandboxes:write'], labels: { team: 'ml' } });
+    ml = await keyWith({ scopes: ['sandboxes:write', 'sandboxes:exec'], labels: { team: 'ml' } });
     other = (await client.post('/v1/sandboxes', { ...smallRequest('web'), labels: { team: 'web' } })).body;
     await client.post('/v1/sandboxes', smallRequest('bare'));
     mine = (await ml.post('/v1/sandboxes', { ...smallRequest('trainer'), labels: { stage: 'a' } })).body;
@@ -128,6 +128,8 @@ describe('a key narrowed to a label', () => {
         await ml.post(`${path}/start`, {}),
         await ml.post(`${path}/stop`, {}),
         await ml.get(`${path}/logs`),
+        await ml.post(`${path}/exec`, { cmd: 'true' }),
+        await ml.request('GET', `${path}/files`, { headers: { 'x-msb-file-path': 'Lw' } }),
         await ml.delete(path),
       ]) {
         expectError(answer, 404, 'sandbox_not_found');
