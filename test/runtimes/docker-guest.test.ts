@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Guest } from '../../src/runtimes/guest/guest.js';
+import { HostConnection } from '../../src/runtimes/guest/host-connection.js';
 import {
   installApplets,
   openDockerTarget,
@@ -15,6 +16,7 @@ import {
 } from '../support/docker-guest.js';
 import { describeDocker, importImage, makeImage, SOCKET } from '../support/docker.js';
 import {
+  connectSoon,
   errorOf,
   isAlive,
   READ,
@@ -31,6 +33,20 @@ import { guestConformance } from './guest-conformance.js';
 
 const SCRATCH = 'sandkeep-test:one-program';
 const HOLDER = fileURLToPath(new URL('../support/hold-guest.mjs', import.meta.url));
+
+/** Answers every question of type A with 127.0.0.1, for one connection. */
+const NAME_SERVER = `
+hex() { od -An -v -tx1 | tr -d ' \\n'; }
+query=$(dd bs=4096 count=1 2>/dev/null | hex)
+id=$(echo $query | cut -c5-8) question=$(echo $query | cut -c29-)
+case $question in
+  *00010001) answers=0001 answer=c00c000100010000000100047f000001 ;;
+  *) answers=0000 answer= ;;
+esac
+message=\${id}81800001\${answers}00000000\${question}\${answer}
+length=$(printf %04x $((\${#message} / 2)))
+printf "$(echo $length$message | sed 's/../\\\\x&/g')"
+`;
 
 describeDocker('a guest on Docker', () => {
   let sandboxes: TestSandbox[] = [];
@@ -252,6 +268,43 @@ describeDocker('a guest on Docker', () => {
       expect(await sh(guest, 'echo well')).toBe('well');
     });
   });
+
+  test('a connection by name asks the files and the name server of the sandbox', async () => {
+    const { guest } = await start();
+    const files = guest.files();
+    await writeAll(files, '/etc/hosts', '127.0.0.1 listed.test\n');
+    await writeAll(files, '/etc/resolv.conf', 'search internal.test\nnameserver 127.0.0.1\n');
+    await writeAll(files, '/tmp/name-server', NAME_SERVER);
+    const names = new TestCommand(guest, ['nc', '-ll', '-p', '53', '-e', 'sh', '/tmp/name-server']);
+    await connectSoon(guest, 53).then(({ connection }) => connection.close());
+    for (const host of ['listed.test', 'asked', 'asked.internal.test', 'localhost']) {
+      const server = new TestCommand(guest, ['nc', '-l', '-p', '7007', '-e', 'echo', 'reached']);
+      const text = await until(
+        () => greetingOf(guest, host),
+        (greeting) => greeting !== 'closed: Connection refused',
+      );
+      expect(text, host).toBe('reached\n');
+      await server.over;
+    }
+    names.command.close();
+    await names.over;
+    expect(await greetingOf(guest, 'asked')).toContain('the name servers of the sandbox do not answer');
+  });
+
+  /** The bytes that a server sends first, or the failure of the connection. */
+  function greetingOf(guest: Guest, host: string): Promise<string> {
+    return new Promise((resolve) => {
+      const connection = new HostConnection(guest, host, 7007, {
+        connected: () => undefined,
+        data: (data) => {
+          resolve(data.toString());
+          connection.close();
+        },
+        ended: () => undefined,
+        closed: (failure) => resolve(`closed: ${failure}`),
+      });
+    });
+  }
 
   describe('the agent', () => {
     const agents =
