@@ -246,6 +246,7 @@ create table orgs (
   slug text not null,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  command_lines boolean not null default false,
   constraint orgs_pkey PRIMARY KEY (id),
   constraint orgs_slug_key UNIQUE (slug)
 );
@@ -439,6 +440,23 @@ create table schema_migrations (
   applied_at timestamp with time zone not null default now(),
   constraint schema_migrations_pkey PRIMARY KEY (number)
 );
+
+create table terminal_tickets (
+  org_id uuid not null,
+  hash bytea not null,
+  sandbox_id uuid not null,
+  key_id uuid not null,
+  secret_prefix text not null,
+  sealed_by text not null,
+  sealed bytea not null,
+  expires_at timestamp with time zone not null,
+  constraint terminal_tickets_pkey PRIMARY KEY (org_id, hash),
+  constraint terminal_tickets_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint terminal_tickets_hash_key UNIQUE (hash),
+  constraint terminal_tickets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE INDEX terminal_tickets_expiry ON public.terminal_tickets USING btree (expires_at);
+create policy own_organization on terminal_tickets using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table unsealed_events (
   org_id uuid not null,

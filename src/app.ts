@@ -32,6 +32,8 @@ import { forwardToEngines } from './sandboxes/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
+import { terminalExamples } from './sandboxes/terminal/examples.js';
+import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { CreateSandboxRequest } from './sandboxes/spec/schema.js';
 import { usageExamples } from './usage/examples.js';
 import { usageRoutes } from './usage/routes.js';
@@ -51,6 +53,7 @@ const EXAMPLES = {
   ...sandboxExamples,
   ...execExamples,
   ...sandboxFileExamples,
+  ...terminalExamples,
   ...eventExamples,
   ...webhookExamples,
   ...usageExamples,
@@ -100,6 +103,7 @@ export async function buildApp(
     agentRoute(api, entrance, ctx.log);
     execRoutes(api, entrance);
     sandboxFileRoutes(api, entrance);
+    terminalRoutes(api, entrance);
     eventRoutes(api, ctx);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);

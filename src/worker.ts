@@ -12,6 +12,7 @@ import { Reconciler } from './sandboxes/reconcile/reconcile.js';
 import { removeLingering } from './sandboxes/remove-ephemeral.js';
 import { endLostSessions } from './sandboxes/sessions/jobs.js';
 import { enforcePools } from './sandboxes/stop-over-quota.js';
+import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
@@ -65,6 +66,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
+    job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
     job(recordExpiredKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),

@@ -4,6 +4,7 @@ import { ApiError, type Details } from '../http/errors.js';
 import { clientAddressOf } from '../http/forwarded.js';
 import type { App } from '../http/route.js';
 import { CidrSet } from '../lib/cidr.js';
+import type { Instant } from '../lib/instant.js';
 import type { Access } from './access.js';
 import { KeyCache } from './key-cache.js';
 import { refusalReasonOf } from './key-lookup.js';
@@ -13,6 +14,7 @@ import { makeLimits } from './rate-limit.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
 import { covers } from './scopes.js';
+import { checkOrigin, invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
 
 /**
  * Makes the `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the address
@@ -24,6 +26,8 @@ export async function makeAuthenticationHook(
   ctx: Context,
 ): Promise<(request: FastifyRequest, reply: FastifyReply) => Promise<void>> {
   const keys = new KeyCache(ctx.pool, ctx.changes);
+  const tickets = new TicketKeys(ctx.pool);
+  app.decorateRequest('ticketHash', null);
   const uses = new KeyUses(ctx);
   const limits = await makeLimits(app, ctx.settings);
   const revocations = makeRevocationWatch(ctx);
@@ -46,16 +50,32 @@ export async function makeAuthenticationHook(
     await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
   });
 
+  async function findByTicket(request: FastifyRequest, at: Instant) {
+    const hash = ticketHashOf(request);
+    if (!hash) return undefined;
+    // The process that received the request has checked it, and knows the host that the client named.
+    if (request.forwardedFor === null) checkOrigin(request, ctx.settings.terminalOrigins);
+    request.ticketHash = hash;
+    try {
+      return await tickets.keyOf(hash, at);
+    } catch (error) {
+      await limits.countFailure(request);
+      throw error;
+    }
+  }
+
   return async (request, reply) => {
     const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
     const secret = match?.[1] ?? '';
     const ip = clientAddressOf(request);
-    const key = keys.cached(secret) ?? (await keys.find(secret));
     const at = ctx.now();
+    const find = (await findByTicket(request, at)) ?? (() => keys.find(secret));
+    const key = request.ticketHash === null ? (keys.cached(secret) ?? (await find())) : await find();
     const reason = key && refusalReasonOf(key, at);
     if (!key || reason !== undefined) {
       if (key && reason !== undefined) uses.recordRefusal(key, reason);
       await limits.countFailure(request);
+      if (request.ticketHash) throw invalidTicket();
       throw match ? invalidKey() : missingKey();
     }
     const access = accessOf(key);
@@ -80,7 +100,7 @@ export async function makeAuthenticationHook(
     // off: only that response has the new secret.
     if (scope === 'keys:write') return;
     revocations.watch(reply, async () => {
-      const current = await keys.find(secret);
+      const current = await find();
       if (!current || refusalReasonOf(current, ctx.now()) !== undefined) return false;
       return isAllowedAddress(accessOf(current), ip) && covers(current.scopes, scope);
     });

@@ -12,6 +12,7 @@ import { setRetention } from '../audit/retention/set.js';
 import { defaultOf } from '../config/options.js';
 import { requireInstallation } from '../db/open.js';
 import { ExplainedError } from '../lib/explained-error.js';
+import { recordCommandLines } from '../orgs/record-command-lines.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { exportCommand } from './events-export.js';
@@ -26,6 +27,7 @@ export function eventsCommand(): Command {
     .addCommand(exportCommand())
     .addCommand(verifyCommand())
     .addCommand(retentionCommand())
+    .addCommand(commandLinesCommand())
     .addCommand(keyCommand());
 }
 
@@ -47,6 +49,30 @@ function retentionCommand(): Command {
       const kept = wanted === null ? 'for ever' : `for ${wanted} months`;
       print(options, change, `events of ${options.org} are kept ${kept}`);
     });
+}
+
+function commandLinesCommand(): Command {
+  return databaseCommand('command-lines')
+    .description('set whether the events of sessions have the full command line, which may hold secrets')
+    .requiredOption('--org <slug>', 'the organization')
+    .requiredOption('--record <on|off>', 'on, or off', onOrOff)
+    .action(async (options: CommonOptions & { org: string; record: boolean }) => {
+      const change = await withDatabase(options, 'events command-lines', async (pool) =>
+        recordCommandLines(
+          pool,
+          await namedOrg(pool, options.org),
+          options.record,
+          operator('events command-lines'),
+        ),
+      );
+      const shown = options.record ? 'have the full command line' : 'have the program and no arguments';
+      print(options, change, `events of sessions of ${options.org} ${shown}`);
+    });
+}
+
+function onOrOff(text: string): boolean {
+  if (text === 'on' || text === 'off') return text === 'on';
+  throw new ExplainedError('--record must be "on" or "off"');
 }
 
 function months(text: string): number | 'forever' {

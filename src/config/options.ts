@@ -178,6 +178,14 @@ export const OPTIONS = {
     default: 300,
     setting: true,
   },
+  terminalOrigins: {
+    type: list('<origins>', 'origins such as https://console.example.com, separated by commas', (text) =>
+      URL.canParse(text) && new URL(text).origin === text ? text : undefined,
+    ),
+    description: 'pages that may open terminals, beside those of the host of the service',
+    default: [],
+    setting: true,
+  },
   priceBook: {
     type: path('<file>'),
     description: 'prices of usage, as JSON; see docs/usage.md',

@@ -35,6 +35,11 @@ export const CATALOGUE = {
     remedy:
       'Send `Authorization: Bearer <key>` with a key that `sandkeep key create` printed and nobody revoked. Without a key, `details.header` names the header that is missing.',
   },
+  invalid_ticket: {
+    status: 401,
+    message: 'the ticket is unknown, used or expired',
+    remedy: 'Make a new ticket, and open the terminal within a minute. A ticket opens one terminal.',
+  },
   insufficient_scope: {
     status: 403,
     message: 'the key is not allowed to do this',
@@ -55,6 +60,12 @@ export const CATALOGUE = {
     status: 403,
     message: 'the key may not be used from this address',
     remedy: 'Use it from one of the networks it was made for, or make one for this.',
+  },
+  origin_not_allowed: {
+    status: 403,
+    message: 'pages of this origin may not open terminals',
+    remedy:
+      'Serve the page from the host of the service, or let the operator add its origin to --terminal-origins.',
   },
   quota_exceeded: {
     status: 403,

@@ -48,8 +48,13 @@ export function wantsWebSocket(request: IncomingMessage): boolean {
 /** The bytes that a client has not read yet, beyond which its pings get no answer. */
 const MAX_UNREAD = 65_536;
 
+/** A subprotocol that begins like this carries a secret. The service never selects it. */
+export const TICKET_PROTOCOL = 'ticket.';
+
 const server = new WebSocketServer({
   ...{ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE, autoPong: false },
+  handleProtocols: (protocols) =>
+    [...protocols].find((protocol) => !protocol.startsWith(TICKET_PROTOCOL)) ?? false,
 });
 
 /** Completes the handshake. A client that does not answer pings is cut off. */

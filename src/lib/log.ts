@@ -47,6 +47,6 @@ function describe(error: unknown): unknown {
 
 function redact(text: string): string {
   return text
-    .replace(/skp_[0-9A-Za-z]{8,}/g, 'skp_[redacted]')
+    .replace(/(sk[pt]_)[0-9A-Za-z]{8,}/g, '$1[redacted]')
     .replace(/(postgres(?:ql)?:\/\/[^:@\s]+:)[^@\s]+@/g, '$1[redacted]@');
 }

@@ -44,3 +44,13 @@ export async function hasOrgs(sql: Sql): Promise<boolean> {
   const { rows } = await sql.query<{ found: boolean }>('select exists (select from orgs) as found');
   return rows[0]!.found;
 }
+
+/** Returns the value before. */
+export async function setCommandLines(sql: Sql, id: string, on: boolean): Promise<boolean> {
+  const { rows } = await sql.query<{ before: boolean }>(
+    `with old as (select command_lines as before from orgs where id = $1 for update)
+     update orgs set command_lines = $2 from old where id = $1 returning before`,
+    [id, on],
+  );
+  return rows[0]!.before;
+}

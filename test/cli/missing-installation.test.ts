@@ -37,6 +37,7 @@ const COMMANDS = [
   ['events', 'export', '--org', 'x'],
   ['events', 'verify'],
   ['events', 'retention', '--org', 'x', '--months', '3'],
+  ['events', 'command-lines', '--org', 'x', '--record', 'on'],
   ['events', 'key'],
   ['webhook', 'create', 'https://example.com/', '--org', 'x'],
   ['webhook', 'list', '--org', 'x'],

@@ -49,6 +49,7 @@ const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classifie
   write_sandbox_file: inSandbox('/files/content'),
   make_sandbox_directory: inSandbox('/files/mkdir', { path: 'taken-over' }),
   copy_sandbox_file: inSandbox('/files/copy', { from: 'a', to: 'b' }),
+  create_terminal_ticket: inSandbox('/terminal-tickets', {}),
   rename_sandbox_file: inSandbox('/files/rename', { from: 'a', to: 'b' }),
 };
 
@@ -96,6 +97,7 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
       Object.entries(requests).map(([by, request]) => [id + by, request]),
     ),
   ),
+  open_terminal: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/terminal` }),
   open_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
   get_org: () => ({ path: '/v1/me/org' }),

@@ -46,7 +46,7 @@ const end = {
   started_at: time,
   stopped_at: time,
 };
-/** A session never shows its arguments or its content: they may hold secrets. */
+/** A session never shows its content, and its arguments only if the operator has turned that on: they may hold secrets. */
 const session = {
   session_id: Uuid,
   ...sandbox,
@@ -54,6 +54,8 @@ const session = {
   user: Nullable(text),
   program: Nullable(text),
   argument_count: count,
+  command: Type.Optional(Type.Array(text)),
+  command_cut: Type.Optional(Type.Boolean()),
 };
 const volume = { volume_id: Uuid, name: Nullable(text) };
 const names = closed({ name: text, slug: text });
@@ -322,6 +324,12 @@ export const CATALOGUE = {
     before_months: Nullable(count),
     after_months: Nullable(count),
   }),
+  event_command_lines_changed: event(
+    'event',
+    OPERATOR,
+    'Full command lines in the events of sessions were turned on or off.',
+    { before: Type.Boolean(), after: Type.Boolean() },
+  ),
   events_dropped: event(
     'event',
     SYSTEM,

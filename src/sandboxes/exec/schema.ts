@@ -11,7 +11,7 @@ const MAX_TIMEOUT_SECS = 3_600;
 export const DEFAULT_TIMEOUT_SECS = 60;
 
 /** The fields that say which program runs, and as whom. */
-const commandFields = {
+export const commandFields = {
   args: Type.Optional(
     Type.Array(Type.String(), {
       maxItems: 4_096,

@@ -18,6 +18,7 @@ export type EndReason = 'client_left' | 'key_revoked' | 'access_lost' | 'sandbox
 
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {
+  readonly sandboxId: string;
   readonly guest: Guest;
   readonly recorder: SessionRecorder;
   /** Aborts with an EndReason. The sessions of the visit end then. */
@@ -86,7 +87,7 @@ export class Entrance {
     ended.signal.addEventListener('abort', over, { once: true });
     if (ended.signal.aborted) over();
     const recorder = new SessionRecorder(own, { orgId, actor, sandboxId, name }, this.sessions);
-    return { guest, recorder, ended: ended.signal, leave: () => end('client_left') };
+    return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };
   }
 
   /** Resolves when the end of every session is in the audit trail. */

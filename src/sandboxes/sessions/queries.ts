@@ -11,6 +11,9 @@ export interface SessionDetails {
   user: string | null;
   program: string | null;
   argument_count: number;
+  /** Only if the organization records command lines. */
+  command?: string[];
+  command_cut?: boolean;
 }
 
 export interface SessionRow {
@@ -20,6 +23,14 @@ export interface SessionRow {
   details: SessionDetails;
   opened_at: Instant;
   seen_at: Instant;
+}
+
+export async function recordsCommandLines(sql: Sql, orgId: string): Promise<boolean> {
+  const { rows } = await sql.query<{ command_lines: boolean }>(
+    'select command_lines from orgs where id = $1',
+    [orgId],
+  );
+  return rows[0]?.command_lines === true;
 }
 
 export async function insertSession(

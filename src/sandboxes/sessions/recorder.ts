@@ -6,9 +6,11 @@ import type { Sql } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
 import { startLoop, type Loop } from '../../lib/loop.js';
+import { toStorable } from '../../lib/storable-text.js';
 import {
   deleteSession,
   insertSession,
+  recordsCommandLines,
   renewSessions,
   type SessionDetails,
   type SessionRow,
@@ -17,6 +19,7 @@ import {
 /** A process renews its sessions so often, in milliseconds. */
 const RENEW_MS = 15_000;
 const MAX_PROGRAM = 200;
+const MAX_COMMAND_LINE = 4_096;
 
 /** A session in the audit trail. */
 export interface SessionRecord {
@@ -92,16 +95,19 @@ export class SessionRecorder {
     const { orgId, actor, sandboxId, name } = this.subject;
     const [program] = args;
     const id = uuidv7();
-    const details: SessionDetails = {
+    const summary: SessionDetails = {
       ...{ session_id: id, sandbox_id: sandboxId, name, kind, user },
       program: program?.slice(0, MAX_PROGRAM) ?? null,
       argument_count: Math.max(args.length - 1, 0),
     };
     const at = this.ctx.now();
-    await inTransaction(this.ctx.pool, async (tx) => {
+    const details = await inTransaction(this.ctx.pool, async (tx) => {
+      const isShown = args.length > 0 && (await recordsCommandLines(tx, orgId));
+      const details = isShown ? { ...summary, ...commandLine(args) } : summary;
       await insertSession(tx, { org_id: orgId, id, actor, details, opened_at: at });
       const type = 'sandbox_session_opened';
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
+      return details;
     });
     this.sessions.opened(id);
     return this.record({ org_id: orgId, id, actor, details, opened_at: at });
@@ -145,6 +151,18 @@ export class SessionRecorder {
       },
     };
   }
+}
+
+/** Cut after so many characters, because a log of commands is no store for their input. */
+function commandLine(args: readonly string[]): Pick<SessionDetails, 'command' | 'command_cut'> {
+  let room = MAX_COMMAND_LINE;
+  const command: string[] = [];
+  for (const arg of args) {
+    if (room <= 0) break;
+    command.push(toStorable(arg.slice(0, room)));
+    room -= arg.length + 1;
+  }
+  return { command, command_cut: room < -1 || command.length < args.length };
 }
 
 export interface SessionEnd {

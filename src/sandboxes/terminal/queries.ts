@@ -1,0 +1,41 @@
+import type { Sql } from '../../db/pool.js';
+import type { Instant } from '../../lib/instant.js';
+import type { Sealed } from '../../secrets/keyring.js';
+
+export interface TicketRow {
+  org_id: string;
+  hash: Buffer;
+  sandbox_id: string;
+  key_id: string;
+  secret_prefix: string;
+  sealed: Sealed;
+  expires_at: Instant;
+}
+
+export async function insertTicket(sql: Sql, ticket: TicketRow): Promise<void> {
+  const { org_id, hash, sandbox_id, key_id, secret_prefix, sealed, expires_at } = ticket;
+  await sql.query(
+    `insert into terminal_tickets (org_id, hash, sandbox_id, key_id, secret_prefix, sealed_by, sealed, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+    [org_id, hash, sandbox_id, key_id, secret_prefix, sealed.keyId, sealed.bytes, expires_at],
+  );
+}
+
+/** Uses a ticket up. Undefined if it is unknown, used, expired or for another sandbox. */
+export async function takeTicket(
+  sql: Sql,
+  orgId: string,
+  { hash, sandboxId, at }: { hash: Buffer; sandboxId: string; at: Instant },
+): Promise<Sealed | undefined> {
+  const { rows } = await sql.query<{ keyId: string; bytes: Buffer }>(
+    `delete from terminal_tickets
+     where org_id = $1 and hash = $2 and sandbox_id = $3 and expires_at > $4
+     returning sealed_by as "keyId", sealed as bytes`,
+    [orgId, hash, sandboxId, at],
+  );
+  return rows[0];
+}
+
+export async function deleteTickets(sql: Sql, expired: Instant): Promise<void> {
+  await sql.query('delete from terminal_tickets where expires_at <= $1', [expired]);
+}

@@ -1,0 +1,45 @@
+import type { Caller } from '../../access/caller.js';
+import { hashOf } from '../../access/key-secret.js';
+import { invalidTicket } from '../../access/terminal-ticket.js';
+import type { Context } from '../../context.js';
+import { randomBase62 } from '../../lib/base62.js';
+import { addMillis, shortInstant } from '../../lib/instant.js';
+import { commandOf } from '../exec/read-command.js';
+import { insertTicket, takeTicket } from './queries.js';
+import type { TerminalRequest } from './schema.js';
+
+const LIFETIME_MS = 60_000;
+const RANDOM_LENGTH = 43;
+
+export async function makeTicket(
+  { pool, now, keyring }: Context,
+  { orgId, key }: Caller,
+  sandboxId: string,
+  request: TerminalRequest,
+): Promise<{ ticket: string; path: string; expires_at: string }> {
+  if (!key) throw new Error('a ticket needs a key');
+  // Refuses variables with bad names now.
+  commandOf({ cmd: '/bin/sh', ...request }, 0);
+  const ticket = `skt_${randomBase62(RANDOM_LENGTH)}`;
+  const expiresAt = addMillis(now(), LIFETIME_MS);
+  await insertTicket(pool, {
+    ...{ org_id: orgId, hash: hashOf(ticket), sandbox_id: sandboxId },
+    ...{ key_id: key.id, secret_prefix: key.secret_prefix },
+    sealed: keyring().seal(JSON.stringify(request), sandboxId),
+    expires_at: expiresAt,
+  });
+  return { ticket, path: `/v1/sandboxes/${sandboxId}/terminal`, expires_at: shortInstant(expiresAt) };
+}
+
+/** The second of two terminals with one ticket gets an ApiError. */
+export async function useTicket(
+  { pool, now, keyring }: Context,
+  orgId: string,
+  sandboxId: string,
+  hash: Buffer,
+): Promise<TerminalRequest> {
+  const sealed = await takeTicket(pool, orgId, { hash, sandboxId, at: now() });
+  const text = sealed && keyring().open(sealed, sandboxId);
+  if (text === undefined) throw invalidTicket();
+  return JSON.parse(text) as TerminalRequest;
+}
