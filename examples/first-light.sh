@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A first session from end to end with real containers: makes a service of its own in a temporary folder, an image from
-# the machine's static busybox, and takes a sandbox through its life. Needs a Docker engine, busybox-static and curl.
+# the machine's static busybox, and takes a sandbox through its life. Needs a Docker engine, busybox-static and curl, and
+# npm for the official CLI: without a registry it says so, and leaves the steps inside the sandbox out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -64,6 +65,35 @@ container=$(docker ps --quiet --filter "label=dev.sandkeep.sandbox=$id")
 docker ps --filter "id=$container" --format '{{.ID}}  {{.Image}}  {{.Status}}'
 [ "$(docker exec "$container" sh -c 'echo $GREETING')" = hello ] || die "the environment is not in the container"
 
+say "The official CLI"
+version=0.6.18
+platform=$(node -p 'process.platform + "-" + process.arch + (process.platform === "linux" ? "-gnu" : "")')
+cli=node_modules/.cache/microsandbox-$version
+[ -d "$cli" ] || cli=$work/cli
+# npm omits the package of the platform under Node versions below 22, so it is named here.
+if [ -d "$cli" ] || npm install --silent --ignore-scripts --no-save --prefix "$cli" \
+  "microsandbox@$version" "@superradcompany/microsandbox-$platform@$version"; then
+  msb=$(realpath "$cli/node_modules/@superradcompany/microsandbox-$platform/bin/msb")
+  export MSB_BACKEND=cloud MSB_API_URL=$address MSB_API_KEY=$key
+  "$msb" exec first-light -- sh -c 'echo "$GREETING from inside"'
+  "$msb" exec first-light -- sh -c 'exit 7' && die "the exit code is lost" || [ $? = 7 ] || die "the exit code is not 7"
+
+  echo "notes of the day" >"$work/notes.txt"
+  "$msb" cp "$work/notes.txt" first-light:/notes.txt
+  "$msb" cp first-light:/notes.txt "$work/back.txt"
+  cmp "$work/notes.txt" "$work/back.txt" || die "the file has changed on its way"
+  echo "a file went in and came back the same"
+
+  script --quiet --return --command \
+    "'$msb' exec -t first-light -- sh -c '[ -t 0 ] && echo \"\$GREETING from a terminal\"'" /dev/null </dev/null ||
+    die "there is no terminal"
+  sessions=$(api GET "/v1/events?resource_id=$id&event_type=sandbox_session_opened" | field '.data.map((event)=>event.payload.kind).reverse().join(" ")')
+  echo "sessions in the audit trail: $sessions"
+  [[ "$sessions" =~ ^exec\ exec\ (files\ )+terminal$ ]] || die "these are not the sessions of the commands above"
+else
+  echo "SKIPPED: npm cannot install microsandbox@$version"
+fi
+
 say "List by label"
 [ "$(api GET '/v1/sandboxes?labels=%7B%22team%22%3A%22ml%22%7D' | field '.data[0].id')" = "$id" ] || die "not listed"
 [ "$(api GET '/v1/sandboxes?labels=%7B%22team%22%3A%22web%22%7D' | field .data.length)" = 0 ] || die "listed by another label"
@@ -92,7 +122,7 @@ echo "engine $engine s, billed $billed vCPU-seconds"
 [ "$engine" = "$billed" ] || die "the usage is not what the engine recorded"
 
 say "Audit events"
-events=$(api GET "/v1/events?resource_id=$id" | field '.data.map((event)=>event.event_type).reverse().join(" ")')
+events=$(api GET "/v1/events?resource_id=$id&limit=100" | field '.data.map((event)=>event.event_type).filter((type)=>!type.startsWith("sandbox_session")).reverse().join(" ")')
 echo "$events"
 [ "$events" = "sandbox_created sandbox_start_requested sandbox_started sandbox_stop_requested sandbox_stopped" ] ||
   die "these are not the events of a first session"
