@@ -36,6 +36,7 @@
 #define SET_MTIME 32
 
 #define HANDLES 4096
+#define OWNER_HANDLES 1024
 #define RECORD 36
 #define DEPTH 512
 
@@ -263,14 +264,18 @@ static long real_path(char *path, u8 *to) {
 }
 
 static long keep_handle(int fd, u32 owner, int is_directory) {
+  int place = -1, owned = 0;
   for (int i = 0; i < HANDLES; i++) {
-    if (handles[i].fd >= 0) continue;
-    handles[i] = (Handle){fd, owner, is_directory};
-    put32(answer_data(), (u32)i + 1);
-    return 4;
+    if (handles[i].fd < 0) place = i;
+    else if (handles[i].owner == owner) owned++;
   }
-  call(__NR_close, fd, 0, 0, 0);
-  return -EMFILE;
+  if (place < 0 || owned >= OWNER_HANDLES) {
+    call(__NR_close, fd, 0, 0, 0);
+    return -EMFILE;
+  }
+  handles[place] = (Handle){fd, owner, is_directory};
+  put32(answer_data(), (u32)place + 1);
+  return 4;
 }
 
 static Handle *find_handle(u32 number, u32 owner) {

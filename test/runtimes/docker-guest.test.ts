@@ -257,6 +257,18 @@ describeDocker('a guest on Docker', () => {
       expect(await sh(guest, 'echo well')).toBe('well');
     });
 
+    test('on handles are for each caller alone', async () => {
+      const { guest } = await start();
+      const [greedy, other] = [guest.files(), guest.files()];
+      const opened = await Promise.all(
+        Array.from({ length: 1_100 }, () => errorOf(greedy.open('/bin/busybox', READ))),
+      );
+      expect(opened.filter((error) => error === 'EMFILE')).toHaveLength(76);
+      expect((await readAll(other, '/bin/busybox')).length).toBeGreaterThan(100_000);
+      greedy.end();
+      await Promise.all(Array.from({ length: 1_000 }, () => other.open('/bin/busybox', READ)));
+    });
+
     test('on the size of files and disks are errors', async () => {
       const { guest } = await start({
         HostConfig: { Ulimits: [{ Name: 'fsize', Soft: 1e6, Hard: 1e6 }], Tmpfs: { '/small': 'size=100k' } },

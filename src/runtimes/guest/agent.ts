@@ -165,7 +165,8 @@ export class GuestAgent implements Guest {
         const { type, payload } = frame;
         if (type === ANSWER.consumed) return input.giveBack(readNumber(payload));
         if (type === ANSWER.stdout || type === ANSWER.stderr) credit.spend(payload.length);
-        if (ONCE.has(type) && seen.size === seen.add(type).size) return;
+        if (seen.has(type)) return;
+        if (ONCE.has(type)) seen.add(type);
         if (!receive(frame)) return;
         this.channels.delete(number);
         input.close();
