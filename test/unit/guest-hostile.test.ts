@@ -206,6 +206,28 @@ test('a guest that does not answer is cut off when somebody waits for it', async
   }
 });
 
+test('a guest that holds back the end of a closed command is cut off', async () => {
+  const { guest, command, channel } = await withCommand();
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const ended = new TestCommand(guest.agent, ['other']);
+    await settled();
+    ended.command.close();
+    ended.command.close();
+    guest.answer(guest.channelOf(REQUEST.exec), ANSWER.exited, number(137));
+    await settled();
+    vi.advanceTimersByTime(60_000);
+    expect([ended.code, guest.agent.gone.aborted]).toEqual([137, false]);
+    command.command.close();
+    for (let i = 0; i < 100; i++) guest.answer(channel, ANSWER.consumed, number(1));
+    vi.advanceTimersByTime(60_000);
+    expect(guest.agent.gone.aborted).toBe(true);
+    await command.over;
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test('credit comes back for exactly the output that was granted', () => {
   for (let round = 0; round < 300; round++) {
     const initial = 1_000 + Math.floor(Math.random() * 100_000);

@@ -24,6 +24,8 @@ const MIN_COST = 512;
 const WATCH_MS = 5_000;
 /** The agent answers a ping at once. A sandbox may stop it, or use up its processor time. */
 const MAX_SILENCES = 5;
+/** A closed channel ends at once, unless the guest holds the answer back. */
+const CLOSE_MS = 30_000;
 /** Frames that the agent sends once on a channel. */
 const ONCE: ReadonlySet<number> = new Set([
   ...[ANSWER.started, ANSWER.inputFailed, ANSWER.connected, ANSWER.ended],
@@ -156,9 +158,14 @@ export class GuestAgent implements Guest {
     const input = new InputWindow();
     const credit = new OutputCredit(initialCredit);
     const seen = new Set<number>();
+    let closing: NodeJS.Timeout | undefined;
+    const release = () => {
+      clearTimeout(closing);
+      input.close();
+    };
     this.channels.set(number, {
       gone: () => {
-        input.close();
+        release();
         gone();
       },
       frame: (frame) => {
@@ -169,7 +176,7 @@ export class GuestAgent implements Guest {
         if (ONCE.has(type)) seen.add(type);
         if (!receive(frame)) return;
         this.channels.delete(number);
-        input.close();
+        release();
       },
     });
     const send = (type: number, payload?: Buffer) => {
@@ -187,7 +194,10 @@ export class GuestAgent implements Guest {
       },
       end: () => send(REQUEST.input),
       grant: (bytes) => send(REQUEST.credit, new RequestWriter().u32(credit.grant(bytes)).end()),
-      close: () => send(REQUEST.close),
+      close: () => {
+        send(REQUEST.close);
+        if (this.channels.has(number)) closing ??= setTimeout(() => this.close(), CLOSE_MS).unref();
+      },
     };
   }
 
