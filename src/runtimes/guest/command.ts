@@ -6,10 +6,12 @@ import { ANSWER, MAX_PAYLOAD, readNumber, RequestWriter, type Frame } from './wi
 const MAX_TEXTS = 16_384;
 const MAX_LIMITS = 32;
 
-const RLIMITS: Record<string, number> = {
-  ...{ cpu: 0, fsize: 1, data: 2, stack: 3, core: 4, rss: 5, nproc: 6, nofile: 7, memlock: 8, as: 9 },
-  ...{ locks: 10, sigpending: 11, msgqueue: 12, nice: 13, rtprio: 14, rttime: 15 },
-};
+const RLIMITS: ReadonlyMap<string, number> = new Map(
+  [
+    ...['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'],
+    ...['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'],
+  ].map((name, number) => [name, number]),
+);
 
 /** The step of a start that failed; see `guest/agent.c`. */
 const STEPS: Record<number, FailureKind> = {
@@ -49,7 +51,7 @@ export function encodeCommand(
   const refuse = (kind: FailureKind, errno: number, reason: string) =>
     failure(kind, errno, `spawn "${args[0]}": ${reason}`);
   const env = [...merged(defaults.env, command.env)];
-  const limits = rlimits.map((limit) => ({ ...limit, number: RLIMITS[limit.resource.toLowerCase()] }));
+  const limits = rlimits.map((limit) => ({ ...limit, number: RLIMITS.get(limit.resource.toLowerCase()) }));
   const unknown = limits.find(({ number }) => number === undefined);
   if (unknown) return refuse('resource_limit', EINVAL, `there is no limit "${unknown.resource}"`);
   if (limits.length > MAX_LIMITS) return refuse('resource_limit', EINVAL, 'it has too many limits');

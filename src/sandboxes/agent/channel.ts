@@ -66,8 +66,10 @@ export class AgentChannel implements Link {
     try {
       for (const envelope of this.closed ? [] : this.reader.push(data)) this.dispatch(envelope);
     } catch (error) {
-      if (!(error instanceof ProtocolError)) throw error;
-      this.fail(0, 'protocol_error', error.message);
+      const isProtocol = error instanceof ProtocolError;
+      // The connection alone fails: nobody above catches an error.
+      if (!isProtocol) this.log.error({ err: error }, 'a message of a client could not be handled');
+      this.fail(0, 'protocol_error', isProtocol ? error.message : 'the message could not be handled');
       this.close('protocol_error');
     }
   }
@@ -184,7 +186,8 @@ export class AgentChannel implements Link {
 
   private refuse({ id, type, payload }: Envelope, kind: string, reason: string): void {
     if (type === 'core.exec.request') {
-      const message = `spawn "${String(payload.get('cmd')).slice(0, MAX_SHOWN)}": ${reason}`;
+      const program = payload.get('cmd');
+      const message = `spawn "${typeof program === 'string' ? program.slice(0, MAX_SHOWN) : ''}": ${reason}`;
       this.finish(id, 'core.exec.failed', { kind, errno: null, errno_name: null, message, stage: null });
     } else if (type === 'core.fs.request') {
       this.finish(id, 'core.fs.response', { ok: false, error: reason, data: null });

@@ -35,9 +35,11 @@ export class FileSession implements Session {
   ) {
     this.window = link.window(WINDOW);
     const operations = readMap(payload, 'op');
-    const [name = ''] = operations.keys();
-    const op = operations.size === 1 ? operations.get(name) : undefined;
-    if (!(op instanceof Map)) throw new BadPayload('"op" must be a map of one operation');
+    // A client may send any value as a key.
+    const [name] = operations.keys() as Iterable<unknown>;
+    const op = operations.size === 1 && typeof name === 'string' ? operations.get(name) : undefined;
+    if (typeof name !== 'string' || !(op instanceof Map))
+      throw new BadPayload('"op" must be a map of one operation');
     if (WRITES.has(name)) this.count((record) => record.written());
     if (name === 'Write') {
       this.write = {

@@ -213,6 +213,7 @@ describeDocker('files on the agent channel', () => {
       [{}, /"op" must be a map of one operation/],
       [{ Stat: { path: '/' }, List: { path: '/' } }, /"op" must be a map of one operation/],
       [{ Stat: 'x' }, /"op" must be a map of one operation/],
+      [new Map([[7, {}]]), /"op" must be a map of one operation/],
       [{ Format: { path: '/' } }, /there is no file operation "Format"/],
       [{ constructor: {} }, /there is no file operation "constructor"/],
       [{ Stat: { path: 7 } }, /"path" must be a text/],

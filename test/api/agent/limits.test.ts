@@ -1,3 +1,4 @@
+import { encode } from 'cborg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
 import { encodeEnvelope } from '../../../src/sandboxes/agent/envelope.js';
@@ -58,6 +59,31 @@ describeDocker('the limits of the agent channel', () => {
     agent.stdin(session, 'kept');
     agent.stdin(session);
     expect((await agent.outcome(session)).stdout).toBe('kept');
+  });
+
+  test('refuse a program that is a deep list, and limits with names of JavaScript', async () => {
+    for (let depth = 3000; depth < 3700; depth += 50) {
+      const client = await AgentClient.open(inside.client, id);
+      const list = Buffer.concat([
+        Buffer.from('a163636d64', 'hex'),
+        Buffer.alloc(depth, 0x81),
+        Buffer.from([0]),
+      ]);
+      const body = encode({ v: 7, t: 'core.exec.request', p: list });
+      const head = Buffer.from('000000000000000902', 'hex');
+      head.writeUInt32BE(body.length + 5);
+      client.write(Buffer.concat([head, body]));
+      await until(
+        async () => client.messages.length,
+        (count) => count > 0,
+      );
+      client.close();
+    }
+    for (const resource of ['constructor', '__proto__']) {
+      const session = agent.exec('true', [], { rlimits: [{ resource, soft: 1, hard: 1 }] });
+      expect((await agent.outcome(session)).last.payload).toMatchObject({ kind: 'resource_limit' });
+    }
+    await works();
   });
 
   test('end a connection that breaks the protocol, and its commands', async () => {
