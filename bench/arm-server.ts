@@ -23,6 +23,7 @@ import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 
 const [arm, url, directory, orgId] = process.argv.slice(2) as [string, string, string, string];
@@ -41,6 +42,7 @@ const ctx: ServiceContext = {
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
+  touches: new RecentTouches(),
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(key, 'the bench'),
   changes: listenForChanges(address, () => undefined),

@@ -22,6 +22,7 @@ import { create } from '../src/sandboxes/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 import { openStore } from './store.js';
 
@@ -61,6 +62,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),
+    touches: new RecentTouches(),
     ...{ eventKeys, activeKeys },
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),

@@ -23,6 +23,7 @@ import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
 import { withClientTables } from './client-tables.js';
@@ -57,6 +58,7 @@ const app = await buildApp({
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
+  touches: new RecentTouches(),
   ...{ eventKeys, activeKeys },
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),

@@ -116,7 +116,7 @@ export async function buildApp(
     return Promise.resolve();
   });
   refuseOtherMethods(app, routes);
-  routeUpgrades(app);
+  routeUpgrades(app, ctx.settings);
   await app.ready();
   return app;
 }

@@ -9,6 +9,7 @@ import type { ForwardSeal } from './http/forwarded.js';
 import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
+import type { RecentTouches } from './lib/recent-touches.js';
 import type { Runtime } from './runtimes/runtime.js';
 import type { Keyring } from './secrets/keyring.js';
 import type { Settings } from './settings.js';
@@ -44,6 +45,8 @@ export interface Shared {
   changes: Changes;
   /** This process, as other processes on the database see it. */
   peer: Peer;
+  /** The latest activity of callers in each sandbox, through this process. */
+  touches: RecentTouches;
   /** Quotas that had much room when they were last read (quotas/reserve.ts). */
   roomyQuotas: BoundedSet;
   now: () => Instant;

@@ -23,6 +23,7 @@ import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
 import { batchedByTurn, makeLog } from './lib/log.js';
+import { RecentTouches } from './lib/recent-touches.js';
 import { Resources } from './lib/resources.js';
 import type { PriceBook } from './prices/price.js';
 import type { openRuntime } from './runtimes/choose.js';
@@ -116,6 +117,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
     ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
     peer: makePeer(instance.cursorKey, options.advertiseUrl),
+    touches: new RecentTouches(),
   };
   const app = await modules.buildApp(ctx);
   const worker = startWorker(ctx);

@@ -23,6 +23,11 @@ const FIXED_SETTINGS = {
   maxLogFollowers: 500,
   /** Connections and requests that are in sandboxes at once. */
   maxVisits: 2_000,
+  maxVisitsOfSandbox: 750,
+  /** A session that no process has renewed for so long has lost its process. */
+  sessionLostMs: MINUTE_MS,
+  /** A proxy closes a connection that is silent for a minute. */
+  channelPingMs: 20 * SECOND_MS,
   maxEventFollowers: 500,
   /** The interval at which the use of keys is stored. */
   keyUseWriteMs: SECOND_MS,

@@ -10,7 +10,7 @@ import { placeWaiting } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
 import { removeLingering } from './sandboxes/remove-ephemeral.js';
-import { endLostSessions } from './sandboxes/sessions/jobs.js';
+import { makeLostSessionEnds } from './sandboxes/sessions/jobs.js';
 import { enforcePools } from './sandboxes/stop-over-quota.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
@@ -27,7 +27,7 @@ const COMPACT_COUNTS_EVERY_MS = 500;
 const NOTE_WAITS_EVERY_MS = 2_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
-const LOST_SESSIONS_EVERY_MS = 10_000;
+const LOST_SESSION_CHECKS = 6;
 const LEFT_DATA_EVERY_MS = 3_600_000;
 const EVENT_MONTHS_EVERY_MS = 3_600_000;
 /** A due reading is late by at most this part of its interval. */
@@ -59,7 +59,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     startLoop((signal) => work(ctx, signal), { intervalMs, onError: onError(work.name) });
   return [
     job(removeLingering, SWEEP_EVERY_MS),
-    job(endLostSessions, LOST_SESSIONS_EVERY_MS),
+    job(makeLostSessionEnds(), ctx.settings.sessionLostMs / LOST_SESSION_CHECKS),
     job(enforcePools, SWEEP_EVERY_MS),
     job(compactAllCounts, COMPACT_COUNTS_EVERY_MS),
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),

@@ -28,6 +28,7 @@ import { Keyring } from '../../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { openStore, type Store } from '../store.js';
+import { RecentTouches } from '../../src/lib/recent-touches.js';
 import { makePeer } from '../../src/workers/peer.js';
 import { labelsOf, requestOf } from './data-set.js';
 import { cpuMicros } from './processes.js';
@@ -181,6 +182,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),
+    touches: new RecentTouches(),
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
     log: makeLog('silent', { write: () => undefined }),

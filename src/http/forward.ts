@@ -101,7 +101,7 @@ function relay(
 /** Connects both sides of an upgrade as pipes of bytes. */
 function join(
   answer: IncomingMessage,
-  { socket, head }: Upgrade,
+  { socket, head }: Pick<Upgrade, 'socket' | 'head'>,
   { raw }: FastifyRequest,
   reply: FastifyReply,
   stopping: AbortSignal,

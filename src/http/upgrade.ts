@@ -5,13 +5,14 @@ import type { App } from './route.js';
 
 /** Longer than the longest frame of a client. */
 const MAX_MESSAGE = 5 * 1024 * 1024;
-/** A proxy closes a connection that is silent for a minute. */
-const PING_MS = 20_000;
+/** How long a client may take to answer the close of its connection. */
+const CLOSE_MS = 2_000;
 
 /** The connection of a request to upgrade, and the bytes that have arrived after the request. */
 export interface Upgrade {
   socket: Socket;
   head: Buffer;
+  pingMs: number;
 }
 
 const upgrades = new WeakMap<IncomingMessage, Upgrade>();
@@ -20,10 +21,10 @@ const upgrades = new WeakMap<IncomingMessage, Upgrade>();
  * Sends requests to upgrade through the same hooks and routes as all others. A route accepts one by `acceptWebSocket`; every other
  * answer closes the connection.
  */
-export function routeUpgrades(app: App): void {
+export function routeUpgrades(app: App, { channelPingMs: pingMs }: { channelPingMs: number }): void {
   app.server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
     socket.on('error', () => socket.destroy());
-    upgrades.set(request, { socket, head });
+    upgrades.set(request, { socket, head, pingMs });
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(socket);
@@ -52,7 +53,13 @@ const MAX_UNREAD = 65_536;
 export const TICKET_PROTOCOL = 'ticket.';
 
 const server = new WebSocketServer({
-  ...{ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE, autoPong: false },
+  ...{
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: MAX_MESSAGE,
+    autoPong: false,
+    closeTimeout: CLOSE_MS,
+  },
   handleProtocols: (protocols) =>
     [...protocols].find((protocol) => !protocol.startsWith(TICKET_PROTOCOL)) ?? false,
 });
@@ -67,11 +74,11 @@ export function acceptWebSocket(request: IncomingMessage, opened: (socket: WebSo
       if (socket.bufferedAmount < MAX_UNREAD) socket.pong(data);
     });
     const timer = setInterval(() => {
-      if (!alive) socket.terminate();
       // The answers of a client that is not read now arrive later.
+      if (!alive && !socket.isPaused) socket.terminate();
       alive = socket.isPaused;
       socket.ping();
-    }, PING_MS);
+    }, upgrade.pingMs);
     socket.on('close', () => clearInterval(timer));
     socket.on('error', () => socket.terminate());
     // A client that ends its side has left; the other side would stay half-open.

@@ -3,6 +3,9 @@ import { WebSocket } from 'ws';
 import type { Client } from './client.js';
 import { until } from './polling.js';
 
+/** The flag of the first message of a session. */
+const START = 2;
+
 /** A message of the channel. */
 export interface Frame {
   id: number;
@@ -70,10 +73,16 @@ export class AgentClient {
   /** Starts a command, and returns its id. */
   exec(cmd: string, { args = [], env = [], user, cwd, tty }: ExecOptions = {}): number {
     const id = this.nextId++;
-    this.send(id, 'core.exec.request', {
-      ...{ cmd, args, env, user: user ?? null, cwd: cwd ?? null, tty: tty !== undefined, rlimits: [] },
-      ...{ rows: tty?.rows ?? 24, cols: tty?.cols ?? 80 },
-    });
+    const request = {
+      cmd,
+      args,
+      env,
+      user: user ?? null,
+      cwd: cwd ?? null,
+      tty: tty !== undefined,
+      rlimits: [],
+    };
+    this.send(id, 'core.exec.request', { ...request, rows: tty?.rows ?? 24, cols: tty?.cols ?? 80 }, START);
     return id;
   }
 
@@ -87,7 +96,7 @@ export class AgentClient {
   /** Does one operation on files; its answer. */
   async file(op: object): Promise<any> {
     const id = this.nextId++;
-    this.send(id, 'core.fs.request', { op });
+    this.send(id, 'core.fs.request', { op }, START);
     return (await this.next((frame) => frame.id === id && frame.flags === 1)).payload;
   }
 
@@ -104,6 +113,11 @@ export class AgentClient {
     );
     if (typeof found !== 'object') throw new Error(`the channel closed with ${found}`);
     return found;
+  }
+
+  /** Reads nothing more, so no ping is answered, as with a machine that lost its power. */
+  fallSilent(): void {
+    this.socket.pause();
   }
 
   async untilClosed(): Promise<number> {

@@ -25,6 +25,7 @@ import { openKeyring } from '../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
+import { RecentTouches } from '../../src/lib/recent-touches.js';
 import { makePeer } from '../../src/workers/peer.js';
 import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
@@ -110,6 +111,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey),
+    touches: new RecentTouches(),
     roomyQuotas: new BoundedSet(),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,

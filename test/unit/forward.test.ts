@@ -45,7 +45,7 @@ async function start(
     return reply;
   });
   app.all('/*', () => 'not forwarded');
-  routeUpgrades(app);
+  routeUpgrades(app, { channelPingMs: 20_000 });
   const front = await listen(app, { host: '127.0.0.1', port: 0 });
   closing.push(() => (app.server.closeAllConnections(), app.close()));
   return { front, port: Number(new URL(front).port), target, sockets, stopping };

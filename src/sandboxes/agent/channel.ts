@@ -177,6 +177,7 @@ export class AgentChannel implements Link {
         this.finish(id, 'core.pong', {});
         return undefined;
       case 'core.touch':
+        this.recorder.touch();
         this.finish(id, 'core.touched', {});
         return undefined;
       default:

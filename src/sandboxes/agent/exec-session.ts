@@ -28,6 +28,7 @@ export class ExecSession implements Session {
   private readonly input = new Serial();
   private hasStarted = false;
   private isOver = false;
+  private abandonedFor = '';
 
   constructor(
     private readonly link: Link,
@@ -51,6 +52,7 @@ export class ExecSession implements Session {
   abandon(reason: string): void {
     if (this.isOver) return;
     this.isOver = true;
+    this.abandonedFor = reason;
     void this.started.then((command) => command?.close());
     this.record?.end({ exitCode: null, reason });
   }
@@ -61,7 +63,7 @@ export class ExecSession implements Session {
       const record = await this.link.recorder.open({ kind, user: spec.user, args: spec.args });
       this.record = record;
       if (this.isOver) {
-        record.end({ exitCode: null, reason: 'client_left' });
+        record.end({ exitCode: null, reason: this.abandonedFor });
         return undefined;
       }
       return this.link.guest.exec(spec, this.listener(record));

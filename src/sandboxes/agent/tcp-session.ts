@@ -13,6 +13,7 @@ export class TcpSession implements Session {
   private record: SessionRecord | undefined;
   private readonly input = new Serial();
   private isOver = false;
+  private abandonedFor = '';
 
   constructor(
     private readonly link: Link,
@@ -47,6 +48,7 @@ export class TcpSession implements Session {
   abandon(reason: string): void {
     if (this.isOver) return;
     this.isOver = true;
+    this.abandonedFor = reason;
     void this.opened.then((connection) => connection?.close());
     this.record?.end({ exitCode: null, reason });
   }
@@ -56,7 +58,7 @@ export class TcpSession implements Session {
       const record = await this.link.recorder.open({ kind: 'tcp', user: null, args: [`${host}:${port}`] });
       this.record = record;
       if (this.isOver) {
-        record.end({ exitCode: null, reason: 'client_left' });
+        record.end({ exitCode: null, reason: this.abandonedFor });
         return undefined;
       }
       const connection = new HostConnection(this.link.guest, host, port, {

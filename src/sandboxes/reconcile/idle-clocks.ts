@@ -34,14 +34,20 @@ export class IdleClocks {
     });
   }
 
-  observe(runId: string, { cpuMicros }: Activity, now: number): number {
+  /** `touchedAt`: the latest activity of a caller. */
+  observe(runId: string, { cpuMicros }: Activity, now: number, touchedAt = 0): number {
     const before = this.clocks.get(runId);
     const busy =
       before === undefined ||
       cpuMicros < before.cpuMicros ||
       cpuMicros - before.cpuMicros > (now - before.lookedAt) * 1_000 * IDLE_CPU_SHARE;
-    const activeAt = busy ? now : before.activeAt;
+    const activeAt = busy ? now : Math.max(before.activeAt, touchedAt);
     this.clocks.set(runId, { lookedAt: now, cpuMicros, activeAt });
     return now - activeAt;
+  }
+
+  keepAwake(runId: string, now: number): void {
+    const clock = this.clocks.get(runId);
+    if (clock) clock.activeAt = now;
   }
 }

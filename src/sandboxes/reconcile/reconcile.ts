@@ -8,6 +8,7 @@ import { StartRefusedError, type Holding, type RunSecrets } from '../../runtimes
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
+import { hasOpenCommand } from '../sessions/queries.js';
 import { requestStop, type StopReason } from '../stop.js';
 import { RuntimeCalls } from './runtime-calls.js';
 import { decide } from './decide.js';
@@ -254,8 +255,12 @@ export class Reconciler {
     for (const { row, runId, timeoutSecs } of due) {
       const activity = activities.get(row.sandboxId);
       if (!activity) continue;
-      const idleMs = this.idle.observe(runId, activity, performance.now());
-      if (idleMs >= timeoutSecs * 1_000) await this.endRun(term, row, 'idle_timeout');
+      const touchedAt = this.ctx.touches.at(row.sandboxId);
+      const idleMs = this.idle.observe(runId, activity, performance.now(), touchedAt);
+      if (idleMs < timeoutSecs * 1_000) continue;
+      if (await hasOpenCommand(this.ctx.pool, row.orgId, row.sandboxId))
+        this.idle.keepAwake(runId, performance.now());
+      else await this.endRun(term, row, 'idle_timeout');
     }
   }
 

@@ -1,12 +1,19 @@
 import { invalidKey } from '../../access/authenticate.js';
 import { ApiError } from '../../http/errors.js';
-import type { EndReason } from './entrance.js';
+
+/** Why a visit ended. `cut_off`: another process has recorded the end, because this one did not reach the database for long. */
+export type EndReason =
+  'client_left' | 'key_revoked' | 'access_lost' | 'sandbox_stopped' | 'service_stopped' | 'cut_off';
 
 const ERRORS: Record<EndReason, () => ApiError> = {
   client_left: () => new ApiError('invalid_request', 'the client closed the connection'),
   key_revoked: () => invalidKey(),
   access_lost: () => new ApiError('sandbox_not_found'),
   sandbox_stopped: () => new ApiError('invalid_state_transition', 'the sandbox has stopped: start it first'),
+  cut_off: () =>
+    new ApiError('not_ready', 'the service lost the session: send the request again', null, {
+      headers: { 'retry-after': '1' },
+    }),
   service_stopped: () =>
     new ApiError('not_ready', 'the service stops: send the request again', null, {
       headers: { 'retry-after': '1' },

@@ -4,17 +4,17 @@ import { isNarrowed } from '../../access/access.js';
 import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
 import { onRevocation } from '../../access/revocation-watch.js';
-import type { WorkerContext } from '../../context.js';
+import type { Context, WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
+import { makeConcurrencyLimit, type ConcurrencyLimit } from '../../lib/concurrency-limit.js';
 import type { Guest } from '../../runtimes/guest/guest.js';
 import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';
-import { getWorkerOf, type SandboxKey } from '../queries.js';
-import { OpenSessions, SessionRecorder } from './recorder.js';
-
-/** Why a visit ended. */
-export type EndReason = 'client_left' | 'key_revoked' | 'access_lost' | 'sandbox_stopped' | 'service_stopped';
+import { getWorkerOf, type SandboxKey, type SandboxPlace } from '../queries.js';
+import { endedError, type EndReason } from './ended-error.js';
+import { OpenSessions } from './open-sessions.js';
+import { SessionRecorder } from './recorder.js';
 
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {
@@ -29,14 +29,15 @@ export interface Visit {
 
 /** The admission into running sandboxes, for every route that reaches into one. */
 export class Entrance {
-  private readonly limit: StreamLimit;
+  private readonly visits: StreamLimit;
+  private readonly visitsOfSandbox: ConcurrencyLimit;
   private readonly sessions: OpenSessions;
 
   constructor(private readonly ctx: WorkerContext) {
-    const { maxVisits } = ctx.settings;
-    this.limit = new StreamLimit(maxVisits, 'too many connections into sandboxes are open: try again later');
+    const { maxVisits, maxVisitsOfSandbox } = ctx.settings;
+    this.visits = new StreamLimit(maxVisits, 'too many connections into sandboxes are open: try again later');
+    this.visitsOfSandbox = makeConcurrencyLimit({ total: maxVisits, each: maxVisitsOfSandbox });
     this.sessions = new OpenSessions(ctx);
-    setMaxListeners(0, ctx.stopping);
   }
 
   /** The visit ends with the response at the latest. */
@@ -44,54 +45,75 @@ export class Entrance {
     const { orgId, access, actor } = callerOf(request);
     const own = contextOf(request);
     const { labels: requiredLabels } = access;
-    const sandbox = await getWorkerOf(own.pool, orgId, { ...key, requiredLabels });
-    if (!sandbox) throw new ApiError('sandbox_not_found');
-    const { id: sandboxId, name, status, worker_id: workerId } = sandbox;
-    if (status !== 'running') {
-      throw new ApiError('invalid_state_transition', `the sandbox is ${status}: start it first`, { status });
-    }
-    if (workerId !== this.ctx.runtime.engineId) throw new MovedAwayError();
+    const { id: sandboxId, name } = await this.find(own, orgId, { ...key, requiredLabels });
 
     const ended = new AbortController();
     const end = (reason: EndReason) => ended.abort(reason);
-    const clientLeft = this.limit.acquire(orgId, reply);
-    clientLeft.addEventListener('abort', () => end('client_left'), { once: true });
-    const { stopping } = this.ctx;
-    const onStopping = () => end('service_stopped');
-    stopping.addEventListener('abort', onStopping, { once: true });
-    ended.signal.addEventListener('abort', () => stopping.removeEventListener('abort', onStopping), {
-      once: true,
-    });
-    if (stopping.aborted) onStopping();
+    const endWith = (signal: AbortSignal, reason: EndReason) => {
+      signal.addEventListener('abort', () => end(reason), { once: true, signal: ended.signal });
+      if (signal.aborted) end(reason);
+    };
+    endWith(this.acquire(orgId, sandboxId, reply), 'client_left');
+    endWith(this.ctx.stopping, 'service_stopped');
     onRevocation(reply, () => end('key_revoked'));
     if (isNarrowed(access)) {
-      const subject = { orgId, id: sandboxId };
-      watchLabels(own, subject, requiredLabels, ended.signal).addEventListener(
-        'abort',
-        () => end('access_lost'),
-        {
-          once: true,
-        },
-      );
+      endWith(watchLabels(own, { orgId, id: sandboxId }, requiredLabels, ended.signal), 'access_lost');
     }
+    if (ended.signal.aborted) throw endedError(ended.signal);
 
-    const { guest, release } = await this.ctx.runtime.openGuest(sandboxId);
-    setMaxListeners(0, guest.gone);
-    const onGone = () => end('sandbox_stopped');
-    guest.gone.addEventListener('abort', onGone, { once: true });
-    if (guest.gone.aborted) onGone();
-    const over = () => {
-      guest.gone.removeEventListener('abort', onGone);
+    const { guest, release } = await this.open(sandboxId);
+    ended.signal.addEventListener('abort', release, { once: true });
+    if (ended.signal.aborted) {
       release();
-    };
-    ended.signal.addEventListener('abort', over, { once: true });
-    if (ended.signal.aborted) over();
-    const recorder = new SessionRecorder(own, { orgId, actor, sandboxId, name }, this.sessions);
+      throw endedError(ended.signal);
+    }
+    setMaxListeners(0, guest.gone);
+    endWith(guest.gone, 'sandbox_stopped');
+    const subject = { orgId, actor, sandboxId, name };
+    const recorder = new SessionRecorder(own, subject, this.sessions, () => end('cut_off'));
     return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };
   }
 
   /** Resolves when the end of every session is in the audit trail. */
   async close(): Promise<void> {
     await this.sessions.close();
+  }
+
+  private async find({ pool }: Context, orgId: string, key: SandboxKey): Promise<SandboxPlace> {
+    const sandbox = await getWorkerOf(pool, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    const { status } = sandbox;
+    if (status !== 'running') {
+      throw new ApiError('invalid_state_transition', `the sandbox is ${status}: start it first`, { status });
+    }
+    if (sandbox.worker_id !== this.ctx.runtime.engineId) throw new MovedAwayError();
+    return sandbox;
+  }
+
+  /** Holds a slot until the client leaves. The returned signal aborts then. */
+  private acquire(orgId: string, sandboxId: string, reply: FastifyReply): AbortSignal {
+    const release = this.visitsOfSandbox.acquire(sandboxId);
+    if (!release) {
+      const message = 'too many connections into this sandbox are open: close some, or try again later';
+      throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '5' } });
+    }
+    try {
+      const left = this.visits.acquire(orgId, reply);
+      left.addEventListener('abort', release, { once: true });
+      if (left.aborted) release();
+      return left;
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  private async open(sandboxId: string): ReturnType<WorkerContext['runtime']['openGuest']> {
+    return this.ctx.runtime.openGuest(sandboxId).catch((cause: unknown) => {
+      if (cause instanceof ApiError) throw cause;
+      const message =
+        'the sandbox cannot be entered now: it is stopping, or its engine does not answer; try again';
+      throw new ApiError('not_ready', message, null, { cause, headers: { 'retry-after': '1' } });
+    });
   }
 }

@@ -1,28 +1,45 @@
 import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
-import { addMillis, microsOf } from '../../lib/instant.js';
-import { takeLostSessions } from './queries.js';
+import { microsOf } from '../../lib/instant.js';
+import { takeLostSessions, type SessionRow } from './queries.js';
 import { recordEnd } from './recorder.js';
 
-/** A session that was not renewed for so long has lost its process, in milliseconds. */
-const LOST_MS = 60_000;
 const BATCH = 100;
+const UNKNOWN = { exit_code: null, bytes_in: null, bytes_out: null, file_writes: null };
 
-/** Ends the sessions whose process is gone. */
-export async function endLostSessions(
-  { pool, now }: Pick<Context, 'pool' | 'now'>,
+/**
+ * Makes the job that ends the sessions whose process is gone. After an outage of the database it first leaves the other processes
+ * time to renew theirs.
+ */
+export function makeLostSessionEnds(): (
+  ctx: Pick<Context, 'pool' | 'now' | 'settings'>,
   signal: AbortSignal,
-): Promise<void> {
-  let count: number;
-  do {
-    count = await inTransaction(pool, async (tx) => {
-      const lost = await takeLostSessions(tx, addMillis(now(), -LOST_MS), BATCH);
-      for (const row of lost) {
-        const duration = Number((microsOf(row.seen_at) - microsOf(row.opened_at)) / 1000n);
-        const unknown = { exit_code: null, bytes_in: null, bytes_out: null, file_writes: null };
-        await recordEnd(tx, row, { reason: 'cut_off', duration_ms: duration, ...unknown }, now());
+) => Promise<void> {
+  let answersSince: number | undefined;
+  return async function endLostSessions({ pool, now, settings }, signal) {
+    const { sessionLostMs } = settings;
+    try {
+      await pool.query('select');
+      answersSince ??= performance.now();
+      let isMore = performance.now() - answersSince >= sessionLostMs / 2;
+      while (isMore && !signal.aborted) {
+        isMore = await inTransaction(pool, async (tx) => {
+          const lost = await takeLostSessions(tx, sessionLostMs, BATCH);
+          for (const row of lost) {
+            const end = { reason: 'cut_off', duration_ms: durationOf(row), ...UNKNOWN };
+            await recordEnd(tx, row, end, now());
+          }
+          return lost.length === BATCH;
+        });
       }
-      return lost.length;
-    });
-  } while (count === BATCH && !signal.aborted);
+    } catch (error) {
+      answersSince = undefined;
+      throw error;
+    }
+  };
+}
+
+/** Until the session was last seen. */
+function durationOf({ opened_at, seen_at }: SessionRow): number {
+  return Math.max(Number((microsOf(seen_at) - microsOf(opened_at)) / 1000n), 0);
 }

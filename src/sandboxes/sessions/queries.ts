@@ -39,7 +39,7 @@ export async function insertSession(
 ): Promise<void> {
   await sql.query(
     `insert into sandbox_sessions (org_id, id, sandbox_id, actor, details, opened_at, seen_at)
-     values ($1, $2, $3, $4, $5, $6, $6)`,
+     values ($1, $2, $3, $4, $5, $6, clock_timestamp())`,
     [org_id, id, details.sandbox_id, JSON.stringify(actor), JSON.stringify(details), opened_at],
   );
 }
@@ -53,17 +53,39 @@ export async function deleteSession(sql: Sql, orgId: string, id: string): Promis
   return rowCount === 1;
 }
 
-export async function renewSessions(sql: Sql, ids: readonly string[], at: Instant): Promise<void> {
-  await sql.query('update sandbox_sessions set seen_at = $2 where id = any ($1::uuid[])', [ids, at]);
+/** Returns the ids of the sessions that still have a row. */
+export async function renewSessions(
+  sql: Sql,
+  sessions: readonly { orgId: string; id: string }[],
+): Promise<Set<string>> {
+  const { rows } = await sql.query<{ id: string }>(
+    `update sandbox_sessions s set seen_at = clock_timestamp()
+     from unnest($1::uuid[], $2::uuid[]) as k (org_id, id)
+     where s.org_id = k.org_id and s.id = k.id
+     returning s.id`,
+    [sessions.map(({ orgId }) => orgId), sessions.map(({ id }) => id)],
+  );
+  return new Set(rows.map(({ id }) => id));
 }
 
-/** Deletes sessions that no process has renewed since `before`, and returns them. */
-export async function takeLostSessions(sql: Sql, before: Instant, limit: number): Promise<SessionRow[]> {
+/** Deletes sessions that no process has renewed for so long, and returns them. */
+export async function takeLostSessions(sql: Sql, forMs: number, limit: number): Promise<SessionRow[]> {
   const { rows } = await sql.query<SessionRow & Record<string, unknown>>(
     `delete from sandbox_sessions where (org_id, id) in (
-       select org_id, id from sandbox_sessions where seen_at < $1 order by seen_at limit $2 for update skip locked)
+       select org_id, id from sandbox_sessions where seen_at < clock_timestamp() - $1 * interval '1 millisecond'
+       order by seen_at limit $2 for update skip locked)
      returning org_id, id, actor, details, opened_at, seen_at`,
-    [before, limit],
+    [forMs, limit],
   );
   return rows;
+}
+
+/** Whether a command or a terminal is open in the sandbox, from whichever process. */
+export async function hasOpenCommand(sql: Sql, orgId: string, sandboxId: string): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `select from sandbox_sessions
+     where org_id = $1 and sandbox_id = $2 and details ->> 'kind' in ('exec', 'terminal') limit 1`,
+    [orgId, sandboxId],
+  );
+  return rowCount === 1;
 }

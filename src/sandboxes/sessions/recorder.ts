@@ -2,22 +2,18 @@ import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../../audit/events/record.js';
 import type { EventActor } from '../../audit/events/schema.js';
 import type { Context } from '../../context.js';
-import type { Sql } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
-import { startLoop, type Loop } from '../../lib/loop.js';
 import { toStorable } from '../../lib/storable-text.js';
 import {
   deleteSession,
   insertSession,
   recordsCommandLines,
-  renewSessions,
   type SessionDetails,
   type SessionRow,
 } from './queries.js';
+import type { OpenSessions } from './open-sessions.js';
 
-/** A process renews its sessions so often, in milliseconds. */
-const RENEW_MS = 15_000;
 const MAX_PROGRAM = 200;
 const MAX_COMMAND_LINE = 4_096;
 
@@ -37,44 +33,7 @@ export interface SessionSubject {
   name: string;
 }
 
-type Writer = Pick<Context, 'pool' | 'now' | 'log'>;
-
-/** The sessions that this process serves. It renews their rows, so that another process does not take them for lost. */
-export class OpenSessions {
-  private readonly ids = new Set<string>();
-  private readonly ends = new Set<Promise<void>>();
-  private readonly loop: Loop;
-
-  /** `pool`: shows every organization. */
-  constructor({ pool, now, log }: { pool: Sql } & Pick<Context, 'now' | 'log'>) {
-    this.loop = startLoop(
-      async () => {
-        if (this.ids.size > 0) await renewSessions(pool, [...this.ids], now());
-      },
-      {
-        intervalMs: RENEW_MS,
-        maxBackoffMs: RENEW_MS,
-        onError: (error) => log.warn({ err: error }, 'open sessions could not be renewed'),
-      },
-    );
-  }
-
-  opened(id: string): void {
-    this.ids.add(id);
-  }
-
-  /** `recorded`: settles when the end is in the audit trail. */
-  ended(id: string, recorded: Promise<void>): void {
-    this.ids.delete(id);
-    this.ends.add(recorded);
-    void recorded.finally(() => this.ends.delete(recorded));
-  }
-
-  async close(): Promise<void> {
-    await this.loop.stop();
-    await Promise.all(this.ends);
-  }
-}
+type Writer = Pick<Context, 'pool' | 'now' | 'touches'>;
 
 /** Writes the beginning and the end of the sessions of one connection to the audit trail. Content is never written. */
 export class SessionRecorder {
@@ -84,7 +43,14 @@ export class SessionRecorder {
     private readonly ctx: Writer,
     private readonly subject: SessionSubject,
     private readonly sessions: OpenSessions,
+    /** Called when another process has ended a session in the audit trail. */
+    private readonly onLost: () => void,
   ) {}
+
+  /** Counts as activity of the sandbox. */
+  touch(): void {
+    this.ctx.touches.touch(this.subject.sandboxId);
+  }
 
   /** Resolves when the beginning is in the audit trail. A session that cannot be recorded does not begin. */
   async open({
@@ -101,7 +67,8 @@ export class SessionRecorder {
       argument_count: Math.max(args.length - 1, 0),
     };
     const at = this.ctx.now();
-    const details = await inTransaction(this.ctx.pool, async (tx) => {
+    this.touch();
+    const recorded = inTransaction(this.ctx.pool, async (tx) => {
       const isShown = args.length > 0 && (await recordsCommandLines(tx, orgId));
       const details = isShown ? { ...summary, ...commandLine(args) } : summary;
       await insertSession(tx, { org_id: orgId, id, actor, details, opened_at: at });
@@ -109,12 +76,13 @@ export class SessionRecorder {
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
       return details;
     });
-    this.sessions.opened(id);
+    const details = await this.sessions.begin(id, { orgId, onLost: this.onLost }, recorded);
     return this.record({ org_id: orgId, id, actor, details, opened_at: at });
   }
 
   /** The file operations of a connection are one session, from the first one on. */
   async files(): Promise<SessionRecord> {
+    this.touch();
     this.filesRecord ??= this.open({ kind: 'files', user: null, args: [] });
     return this.filesRecord;
   }
@@ -131,23 +99,29 @@ export class SessionRecorder {
     const begun = performance.now();
     let [received, sent, writes, isOver] = [0, 0, 0, false];
     return {
-      received: (bytes) => (received += bytes),
-      sent: (bytes) => (sent += bytes),
+      received: (bytes) => {
+        received += bytes;
+        this.touch();
+      },
+      sent: (bytes) => {
+        sent += bytes;
+        this.touch();
+      },
       written: () => (writes += 1),
       end: ({ exitCode, reason }) => {
         if (isOver) return;
         isOver = true;
+        this.touch();
         const payload = {
           ...{ reason, exit_code: exitCode, duration_ms: Math.round(performance.now() - begun) },
           ...{ bytes_in: received, bytes_out: sent, file_writes: writes },
         };
-        const recorded = inTransaction(this.ctx.pool, async (tx) => {
-          if (await deleteSession(tx, row.org_id, row.id)) await recordEnd(tx, row, payload, this.ctx.now());
-        }).catch((error: unknown) => {
-          // The row stays: the job that ends lost sessions records the end.
-          this.ctx.log.error({ err: error, sessionId: row.id }, 'the end of a session could not be recorded');
-        });
-        this.sessions.ended(row.id, recorded);
+        const at = this.ctx.now();
+        this.sessions.end(row.id, () =>
+          inTransaction(this.ctx.pool, async (tx) => {
+            if (await deleteSession(tx, row.org_id, row.id)) await recordEnd(tx, row, payload, at);
+          }),
+        );
       },
     };
   }

@@ -16,6 +16,7 @@ import { sleep } from '../../../src/lib/sleep.js';
 import { openKeyring } from '../../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
+import { RecentTouches } from '../../../src/lib/recent-touches.js';
 import { makePeer } from '../../../src/workers/peer.js';
 import { startWorker } from '../../../src/worker.js';
 import { WEBHOOKS } from './event-receiver.js';
@@ -67,6 +68,7 @@ async function serve(orders: Orders): Promise<void> {
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey),
+    touches: new RecentTouches(),
     roomyQuotas: new BoundedSet(),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
