@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds process 1 of sandboxes for each processor. The repository has the builds, so an installation needs no compiler.
+# Builds process 1 of sandboxes and the agent for each processor. The repository has the builds, so an installation needs no compiler.
 # --check builds to a temporary directory and fails when the builds in the repository differ.
 #
 # On Debian 12: apt-get install gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
