@@ -58,7 +58,7 @@ export class AgentChannel implements Link {
     readonly recorder: SessionRecorder,
     readonly log: Logger,
   ) {
-    this.files = new ConnectionFiles(guest.files(), () => this.room());
+    this.files = new ConnectionFiles(guest, () => this.room());
     this.transmit(greeting(VERSION));
   }
 

@@ -1,6 +1,6 @@
 import { posix } from 'node:path';
 import { Serial } from '../../lib/serial.js';
-import type { FileStat, GuestFiles } from '../../runtimes/guest/guest.js';
+import type { FileStat, Guest, GuestFiles } from '../../runtimes/guest/guest.js';
 import { BadPayload } from './payload.js';
 
 /** The open files and directories of one connection. */
@@ -17,12 +17,18 @@ export class ConnectionFiles {
   private readonly handles = new Set<number>();
   private opening = 0;
   private readonly lists = new Serial();
+  readonly guest: GuestFiles;
+  /** A list needs a handle beside those of the client. */
+  private readonly listed: GuestFiles;
 
   /** `room` resolves when there is room for a large answer. */
   constructor(
-    readonly guest: GuestFiles,
+    guest: Guest,
     private readonly room: () => Promise<void>,
-  ) {}
+  ) {
+    this.guest = guest.files();
+    this.listed = guest.files();
+  }
 
   async open(opened: () => Promise<number>): Promise<number> {
     if (this.handles.size + this.opening >= MAX_HANDLES) {
@@ -57,16 +63,17 @@ export class ConnectionFiles {
 
   end(): void {
     this.guest.end();
+    this.listed.end();
   }
 
   private async listNext(path: string): Promise<NamedStat[]> {
     await this.room();
-    const handle = await this.guest.openDir(path);
+    const handle = await this.listed.openDir(path);
     try {
       const entries: NamedStat[] = [];
       let bytes = 0;
       for (;;) {
-        const batch = await this.guest.readDir(handle);
+        const batch = await this.listed.readDir(handle);
         if (batch.length === 0) return entries;
         for (const entry of batch) {
           const name = posix.join(path, entry.name);
@@ -76,7 +83,7 @@ export class ConnectionFiles {
         if (bytes > MAX_LIST) throw new BadPayload(`the directory has too many entries for a list`);
       }
     } finally {
-      await this.guest.close(handle);
+      await this.listed.close(handle);
     }
   }
 }

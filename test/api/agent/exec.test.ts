@@ -128,6 +128,7 @@ describeDocker('commands on the agent channel', () => {
       ],
       [{ cmd: '' }, 'bad_args', /^spawn "": "cmd" is empty$/],
       [{ cmd: 'a\0b' }, 'bad_args', /NUL/],
+      [{ cmd: nested(3_000) }, 'bad_args', /^spawn "": "cmd" must be a text$/],
       [{ cmd: 7 }, 'bad_args', /"cmd" must be a text/],
       [{ cmd: 'true', args: 'x' }, 'bad_args', /^spawn "true": "args" must be a list of texts$/],
       [{ cmd: 'true', args: [7] }, 'bad_args', /"args" must be a text/],
@@ -206,4 +207,10 @@ describeDocker('commands on the agent channel', () => {
 
 function ready() {
   return { boot_time_ns: 0, init_time_ns: 0, ready_time_ns: 0, agent_version: VERSION };
+}
+
+function nested(depth: number): unknown {
+  let value: unknown = [];
+  for (let level = 0; level < depth; level++) value = [value];
+  return value;
 }
