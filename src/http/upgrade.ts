@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { WebSocketServer, type WebSocket } from 'ws';
@@ -7,6 +8,7 @@ import type { App } from './route.js';
 const MAX_MESSAGE = 5 * 1024 * 1024;
 /** How long a client may take to answer the close of its connection. */
 const CLOSE_MS = 2_000;
+const CONNECTION_HEADERS = new Set(['connection', 'upgrade', 'http2-settings']);
 
 /** The connection of a request to upgrade, and the bytes that have arrived after the request. */
 export interface Upgrade {
@@ -18,11 +20,16 @@ export interface Upgrade {
 const upgrades = new WeakMap<IncomingMessage, Upgrade>();
 
 /**
- * Sends requests to upgrade through the same hooks and routes as all others. A route accepts one by `acceptWebSocket`; every other
- * answer closes the connection.
+ * Sends requests for a WebSocket through the same hooks and routes as all others. A route accepts one by `acceptWebSocket`; every
+ * other answer closes the connection. Requests for other protocols are answered as if they asked for none.
  */
 export function routeUpgrades(app: App, { channelPingMs: pingMs }: { channelPingMs: number }): void {
   app.server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    if (!asksForWebSocket(request)) {
+      socket.unshift(Buffer.concat([withoutUpgrade(request), head]));
+      app.server.emit('connection', socket);
+      return;
+    }
     socket.on('error', () => socket.destroy());
     upgrades.set(request, { socket, head, pingMs });
     const response = new ServerResponse(request);
@@ -30,10 +37,27 @@ export function routeUpgrades(app: App, { channelPingMs: pingMs }: { channelPing
     response.assignSocket(socket);
     response.on('finish', () => {
       response.detachSocket(socket);
-      socket.end();
+      // Unread bytes would reset the connection before the client has the answer.
+      socket.resume().end();
+      setTimeout(() => socket.destroy(), CLOSE_MS).unref();
     });
     app.routing(request, response);
   });
+}
+
+function asksForWebSocket({ method, headers }: IncomingMessage): boolean {
+  const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+  return method === 'GET' && !hasBody && headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+/** The bytes of the request without its headers about the connection. Node 20 parses no body behind an upgrade. */
+function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): Buffer {
+  const lines = [`${method} ${url} HTTP/${httpVersion}`];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (CONNECTION_HEADERS.has(rawHeaders[at]!.toLowerCase())) continue;
+    lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
+  }
+  return Buffer.from([...lines, 'Connection: close', '', ''].join('\r\n'), 'latin1');
 }
 
 /** Undefined: the request does not ask for an upgrade. */
@@ -43,7 +67,7 @@ export function upgradeOf(request: IncomingMessage): Upgrade | undefined {
 
 /** Whether the request asks for a WebSocket. */
 export function wantsWebSocket(request: IncomingMessage): boolean {
-  return upgrades.has(request) && request.headers.upgrade?.toLowerCase() === 'websocket';
+  return upgrades.has(request);
 }
 
 /** The bytes that a client has not read yet, beyond which its pings get no answer. */
