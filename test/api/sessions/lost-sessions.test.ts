@@ -1,0 +1,148 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { OpenSessions } from '../../../src/sandboxes/sessions/open-sessions.js';
+import { insertSession, renewSessions, type SessionRow } from '../../../src/sandboxes/sessions/queries.js';
+import { SessionRecorder } from '../../../src/sandboxes/sessions/recorder.js';
+import { makeLostSessionEnds } from '../../../src/sandboxes/sessions/jobs.js';
+import type { Client } from '../../support/client.js';
+import { until } from '../../support/polling.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+const LOST_MS = 1_200;
+
+let service: TestService;
+let client: Client;
+let sandboxId: string;
+beforeAll(async () => {
+  service = await startTestService({ settings: { sessionLostMs: LOST_MS } });
+  client = await service.newOrg();
+  sandboxId = (await client.post('/v1/sandboxes', smallRequest('held'))).body.id;
+});
+afterAll(() => service.close());
+
+function rowOf(id = uuidv7()): Omit<SessionRow, 'seen_at'> {
+  const actor = { kind: 'api_key', api_key_id: client.keyId, name: 'test key' } as const;
+  const details = { session_id: id, sandbox_id: sandboxId, name: 'held', kind: 'exec', user: null } as const;
+  const opened_at = service.ctx.now();
+  return {
+    org_id: client.org.id,
+    id,
+    actor,
+    opened_at,
+    details: { ...details, program: 'sh', argument_count: 0 },
+  };
+}
+const endsOf = async (id: string): Promise<any[]> => {
+  const { rows } = await service.ctx.pool.query(
+    `select payload from events where event_type = 'sandbox_session_ended' and payload ->> 'session_id' = $1`,
+    [id],
+  );
+  return rows.map(({ payload }) => payload);
+};
+const idsOf = async (): Promise<string[]> =>
+  (await service.ctx.pool.query('select id from sandbox_sessions')).rows.map(({ id }) => String(id));
+function recorder(sessions: OpenSessions, onLost: () => void = () => undefined): SessionRecorder {
+  const { actor } = rowOf();
+  const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
+  return new SessionRecorder(service.ctx, subject, sessions, onLost);
+}
+
+test('a session that nobody renews ends once, as cut off', async () => {
+  const lost = rowOf();
+  await insertSession(service.ctx.pool, lost);
+  const [end] = await until(
+    () => endsOf(lost.id),
+    (found) => found.length > 0,
+  );
+  expect(end).toMatchObject({ reason: 'cut_off', exit_code: null, bytes_in: null, program: 'sh' });
+  await until(idsOf, (ids) => ids.length === 0);
+  await new Promise((resolve) => setTimeout(resolve, LOST_MS));
+  expect(await endsOf(lost.id)).toHaveLength(1);
+});
+
+test('an open session is renewed, and its end is recorded once', async () => {
+  const sessions = new OpenSessions(service.ctx);
+  const record = await recorder(sessions).open({ kind: 'exec', user: null, args: ['sh'] });
+  await new Promise((resolve) => setTimeout(resolve, 3 * LOST_MS));
+  const [id] = await idsOf();
+  record.end({ exitCode: 3, reason: 'exited' });
+  record.end({ exitCode: 4, reason: 'exited' });
+  await sessions.close();
+  expect(await endsOf(id!)).toMatchObject([{ reason: 'exited', exit_code: 3 }]);
+  expect(await idsOf()).toEqual([]);
+});
+
+test('a session whose end another process has recorded ends, without a second event', async () => {
+  const sessions = new OpenSessions(service.ctx);
+  let wasLost = false;
+  const record = await recorder(sessions, () => (wasLost = true)).open({
+    kind: 'exec',
+    user: null,
+    args: ['sh'],
+  });
+  const [id] = await idsOf();
+  await service.ctx.pool.query('delete from sandbox_sessions');
+  await until(
+    async () => wasLost,
+    (lost) => lost,
+  );
+  record.end({ exitCode: null, reason: 'cut_off' });
+  await sessions.close();
+  expect(await endsOf(id!)).toEqual([]);
+});
+
+test('an end that the database did not take is retried, and its session is not taken for lost', async () => {
+  const sessions = new OpenSessions(service.ctx);
+  const record = await recorder(sessions).open({ kind: 'exec', user: null, args: ['sh'] });
+  const [id] = await idsOf();
+  const refuse = `create function refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$;
+    create trigger refuse before delete on sandbox_sessions for each row execute function refuse()`;
+  await service.ctx.pool.query(refuse);
+  record.end({ exitCode: 0, reason: 'exited' });
+  await new Promise((resolve) => setTimeout(resolve, 2 * LOST_MS));
+  expect(await endsOf(id!)).toEqual([]);
+  await service.ctx.pool.query('drop function refuse cascade');
+  const ends = await until(
+    () => endsOf(id!),
+    (found) => found.length > 0,
+  );
+  expect(ends).toMatchObject([{ reason: 'exited', exit_code: 0 }]);
+  await sessions.close();
+});
+
+test('after an outage of the database other processes get time to renew their sessions', async () => {
+  const { ctx } = service;
+  // Its job would take the row as well.
+  await service.stopWorker();
+  const end = makeLostSessionEnds();
+  const { signal } = new AbortController();
+  const broken = { ...ctx, pool: { query: () => Promise.reject(new Error('down')) } as never };
+  const settings = { ...ctx.settings, sessionLostMs: 2 * LOST_MS };
+  const id = uuidv7();
+  await insertSession(ctx.pool, rowOf(id));
+  await ctx.pool.query("update sandbox_sessions set seen_at = clock_timestamp() - interval '1 hour'");
+  await expect(end({ ...broken, settings }, signal)).rejects.toThrow('down');
+  await end({ ...ctx, settings }, signal);
+  expect(await endsOf(id)).toEqual([]);
+  await new Promise((resolve) => setTimeout(resolve, LOST_MS + 100));
+  await expect(end({ ...broken, settings }, signal)).rejects.toThrow('down');
+  await end({ ...ctx, settings }, signal);
+  expect(await endsOf(id)).toEqual([]);
+  await new Promise((resolve) => setTimeout(resolve, LOST_MS + 100));
+  await Promise.all([end({ ...ctx, settings }, signal), end({ ...ctx, settings }, signal)]);
+  expect(await endsOf(id)).toHaveLength(1);
+});
+
+test('two thousand open sessions are renewed by one statement', async () => {
+  const { pool } = service.ctx;
+  const rows = Array.from({ length: 2_000 }, () => rowOf());
+  for (const row of rows) await insertSession(pool, row);
+  await pool.query('analyze sandbox_sessions');
+  const kept = await renewSessions(
+    pool,
+    rows.map(({ org_id: orgId, id }) => ({ orgId, id })),
+  );
+  expect(kept.size).toBe(2_000);
+  await pool.query('delete from sandbox_sessions');
+});
