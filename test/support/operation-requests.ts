@@ -181,6 +181,7 @@ const TABLES = [
   'idempotency_keys',
   'webhooks',
   'webhook_deliveries',
+  'terminal_tickets',
 ];
 
 /** All rows of an organization. */
