@@ -7,7 +7,7 @@ import {
   signalNumber,
 } from '../../src/runtimes/docker/guest-init.js';
 import { readLogStream } from '../../src/runtimes/docker/log-stream.js';
-import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
+import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { until } from '../support/polling.js';
 
 test.each([
@@ -194,6 +194,15 @@ describeDocker('process 1 of a sandbox', () => {
       await until(log, (text) => text.includes(word));
     }
     expect((await container.inspect()).State.Running).toBe(true);
+  });
+
+  test('keeps the agent open, so that no sandbox can hold up the agents of others by a lease', async () => {
+    const container = await run([]);
+    await until(
+      async () => execIn(container.id, 'busybox', 'ls', '-l', '/proc/1/fd'),
+      (listed) => listed.includes('-> /.sandkeep/bin/agent'),
+    );
+    expect(execIn(container.id, 'busybox', 'cat', '/proc/1/fdinfo/3')).toContain('flags');
   });
 
   test('cannot be changed or removed from inside the sandbox', async () => {
