@@ -1,13 +1,14 @@
 import type Docker from 'dockerode';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import {
+  AGENT_PROGRAM,
   GuestInit,
   INIT_PROGRAM,
   initArguments,
   signalNumber,
 } from '../../src/runtimes/docker/guest-init.js';
 import { readLogStream } from '../../src/runtimes/docker/log-stream.js';
-import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
+import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { until } from '../support/polling.js';
 
 test.each([
@@ -197,12 +198,9 @@ describeDocker('process 1 of a sandbox', () => {
   });
 
   test('keeps the agent open, so that no sandbox can hold up the agents of others by a lease', async () => {
-    const container = await run([]);
-    await until(
-      async () => execIn(container.id, 'busybox', 'ls', '-l', '/proc/1/fd'),
-      (listed) => listed.includes('-> /.sandkeep/bin/agent'),
-    );
-    expect(execIn(container.id, 'busybox', 'cat', '/proc/1/fdinfo/3')).toContain('flags');
+    const container = await run(shell('busybox ls -l /proc/1/fd', { untilExit: true }));
+    await ended(container);
+    expect(await logOf(container)).toContain(`-> ${AGENT_PROGRAM}`);
   });
 
   test('cannot be changed or removed from inside the sandbox', async () => {
