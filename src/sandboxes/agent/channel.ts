@@ -46,6 +46,9 @@ export class AgentChannel implements Link {
   readonly files: ConnectionFiles;
   private readonly reader = new EnvelopeReader();
   private readonly sessions = new Map<number, Session>();
+  /** The messages that were not read to their end, and whether the connection waits for that. */
+  private unread = 0;
+  private isBehind = false;
   private waiting = 0;
   private unsent = 0;
   private paused = false;
@@ -57,14 +60,27 @@ export class AgentChannel implements Link {
     private readonly pipe: Pipe,
     readonly recorder: SessionRecorder,
     readonly log: Logger,
+    /** Does work in steps, in turns with other connections. */
+    private readonly work: (steps: Iterator<unknown>) => void,
   ) {
     this.files = new ConnectionFiles(guest, () => this.room());
     this.transmit(greeting(VERSION));
   }
 
   receive(data: Buffer): void {
+    this.unread += 1;
+    this.work(this.read(data));
+    this.isBehind = this.unread > 0;
+    this.regulate();
+  }
+
+  private *read(data: Buffer): Generator {
     try {
-      for (const envelope of this.closed ? [] : this.reader.push(data)) this.dispatch(envelope);
+      for (const envelope of this.reader.push(data)) {
+        if (this.closed) break;
+        this.dispatch(envelope);
+        yield;
+      }
     } catch (error) {
       const isProtocol = error instanceof ProtocolError;
       // The connection alone fails: nobody above catches an error.
@@ -72,6 +88,9 @@ export class AgentChannel implements Link {
       this.fail(0, 'protocol_error', isProtocol ? error.message : 'the message could not be handled');
       this.close('protocol_error');
     }
+    this.unread -= 1;
+    this.isBehind &&= this.unread > 0;
+    this.regulate();
   }
 
   send(id: number, type: string, payload: object, sent: () => void = () => undefined): void {
@@ -130,7 +149,7 @@ export class AgentChannel implements Link {
 
   /** Reads from the client only while neither side has too many bytes waiting. */
   private regulate(): void {
-    const isFull = !this.closed && (this.waiting > MAX_WAITING || this.unsent > MAX_UNSENT);
+    const isFull = !this.closed && (this.isBehind || this.waiting > MAX_WAITING || this.unsent > MAX_UNSENT);
     if (this.closed || this.unsent <= MAX_UNSENT) for (const resolve of this.drained.splice(0)) resolve();
     if (isFull === this.paused) return;
     this.paused = isFull;

@@ -1,15 +1,18 @@
 import { Type } from 'typebox';
 import type { WebSocket } from 'ws';
 import type { Logger } from 'pino';
+import { callerOf } from '../../access/caller.js';
 import { ApiError } from '../../http/errors.js';
 import { answers, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
+import { Turns } from '../../lib/turns.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
 
 /** The channel into a sandbox that the official clients use. */
 export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
+  const turns = new Turns();
   app.get(
     '/v1/sandboxes/:sandbox_id/agent',
     {
@@ -26,19 +29,22 @@ export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
       },
     },
     async (request, reply) => {
+      const { orgId } = callerOf(request);
       const visit = await entrance.enter(request, reply, { id: request.params.sandbox_id });
       if (!wantsWebSocket(request.raw)) {
         throw new ApiError('invalid_request', 'this address takes a WebSocket: send an upgrade request');
       }
       void reply.hijack();
-      acceptWebSocket(request.raw, (socket) => serve(socket, visit, log));
+      acceptWebSocket(request.raw, (socket) => {
+        serve(socket, visit, log, (steps) => turns.run(orgId, steps));
+      });
     },
   );
 }
 
-function serve(socket: WebSocket, visit: Visit, log: Logger): void {
+function serve(socket: WebSocket, visit: Visit, log: Logger, work: (steps: Iterator<unknown>) => void): void {
   const { guest, recorder, ended } = visit;
-  const channel = new AgentChannel(guest, pipeOf(socket), recorder, log);
+  const channel = new AgentChannel(guest, pipeOf(socket), recorder, log, work);
   // Commands that end with the sandbox are told to the client first.
   const end = () => setImmediate(() => channel.close(String(ended.reason)));
   ended.addEventListener('abort', end, { once: true });
