@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { Turns } from '../../src/lib/turns.js';
+import { until } from '../support/polling.js';
 
 test('long work leaves the event loop to others, and ends', async () => {
   const turns = new Turns();
@@ -11,7 +12,10 @@ test('long work leaves the event loop to others, and ends', async () => {
   );
   await setImmediate();
   expect(done).toBeLessThan(50);
-  while (done < 100) await setImmediate();
+  await until(
+    async () => done,
+    (count) => count === 100,
+  );
 });
 
 test('keys alternate, and the work of one key keeps its order', async () => {
@@ -26,7 +30,10 @@ test('keys alternate, and the work of one key keeps its order', async () => {
       name[0]!,
       steps(2, () => order.push(name)),
     );
-  while (order.length < 6) await setImmediate();
+  await until(
+    async () => order.length,
+    (count) => count === 6,
+  );
   expect(order).toEqual(['a1', 'b1', 'a1', 'b1', 'a2', 'a2']);
 });
 
