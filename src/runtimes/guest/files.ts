@@ -34,6 +34,8 @@ const STAT_BYTES = 36;
 const [EIO, EINVAL, ENAMETOOLONG] = [5, 22, 36];
 /** `PATH_MAX` of Linux, with the NUL at the end. */
 const MAX_PATH = 4_096;
+/** No file system of Linux has longer names. */
+const MAX_NAME = 1_024;
 /** The longest piece of a file in one frame. */
 const MAX_PIECE = 196_608;
 
@@ -148,7 +150,9 @@ export class AgentFiles implements GuestFiles {
     for (let at = 0; at < data.length;) {
       const end = data.indexOf(0, at + STAT_BYTES);
       if (end < 0) throw fileError(EIO);
-      entries.push({ ...statOf(data.subarray(at)), name: data.toString('utf8', at + STAT_BYTES, end) });
+      const name = data.toString('utf8', at + STAT_BYTES, end);
+      if (name.length > MAX_NAME || name.includes('/')) throw fileError(EIO);
+      entries.push({ ...statOf(data.subarray(at)), name });
       at = end + 1;
     }
     return entries;

@@ -12,6 +12,7 @@ export async function list({ files, ended }: FileSession, path: string): Promise
   }
   const handle = await files.openDir(top);
   const entries: SandboxFile[] = [];
+  let seen = 0;
   for (;;) {
     const batch = await files.readDir(handle);
     if (batch.length === 0 || ended.aborted) break;
@@ -19,7 +20,8 @@ export async function list({ files, ended }: FileSession, path: string): Promise
       // JSON cannot represent a name that is not UTF-8.
       if (!name.includes('\uFFFD')) entries.push(present(posix.join(top, name), found));
     }
-    if (entries.length > MAX_ENTRIES) {
+    seen += batch.length;
+    if (seen > MAX_ENTRIES) {
       const message = `the directory has more than ${MAX_ENTRIES} entries, which is the limit of a list`;
       throw new ApiError('invalid_sandbox_path', message);
     }
