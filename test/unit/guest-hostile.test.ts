@@ -161,14 +161,17 @@ test('payloads that are too short are read as nothing', async () => {
   for (const [answer] of answers) expect(await errorOf(answer)).toBe('EIO');
 });
 
-test.each(['x'.repeat(2_000), '../../etc/passwd'])('the name %.20s in a directory is refused', async (name) => {
-  const guest = new HostileGuest();
-  await guest.agent.opened();
-  const listed = guest.agent.files().readDir(1);
-  await settled();
-  guest.answer(guest.channelOf(REQUEST.files), ANSWER.done, `${'\0'.repeat(4 + 36)}${name}\0`);
-  await expect(listed).rejects.toMatchObject({ errnoName: 'EIO' });
-});
+test.each(['x'.repeat(2_000), '../../etc/passwd'])(
+  'a long name, or a path, in a directory is refused: %#',
+  async (name) => {
+    const guest = new HostileGuest();
+    await guest.agent.opened();
+    const listed = guest.agent.files().readDir(1);
+    await settled();
+    guest.answer(guest.channelOf(REQUEST.files), ANSWER.done, `${'\0'.repeat(4 + 36)}${name}\0`);
+    await expect(listed).rejects.toMatchObject({ errnoName: 'EIO' });
+  },
+);
 
 test('input waits for the guest, whatever it acknowledges', async () => {
   const { guest, command, channel } = await withCommand();
