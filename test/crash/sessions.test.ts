@@ -67,7 +67,7 @@ describeDocker('after kill -9 under open sessions', () => {
     expect((await channel.file({ Mkdir: { path: '/tmp/made', mode: null } })).ok).toBe(true);
     return channel;
   }
-  /** What runs in the sandbox beside its own command. */
+  /** The processes in the sandbox beside its own command. */
   async function visitors(sandboxId: string): Promise<string[]> {
     const label = [`dev.sandkeep.sandbox=${sandboxId}`];
     const [found] = await engine.docker.listContainers({ filters: { label } });
@@ -98,7 +98,7 @@ describeDocker('after kill -9 under open sessions', () => {
     });
   }
 
-  test('of the service, nothing runs on in the sandbox, and each session ends once, as cut off', async () => {
+  test('nothing of a killed service runs on in the sandbox, and each session ends once, as cut off', async () => {
     const channel = await visit(id);
     expect((await visitors(id)).length).toBeGreaterThan(2);
     kill('SIGKILL', service.pid);
@@ -119,7 +119,7 @@ describeDocker('after kill -9 under open sessions', () => {
     expect([...reasons]).toEqual(['cut_off']);
   });
 
-  test('of the engine, each session ends once, and the sandbox can be entered after its next start', async () => {
+  test('each session of a killed engine ends once, and the sandbox can be entered after its next start', async () => {
     const sandbox = await make('second');
     const channel = await visit(sandbox);
     await engine.kill();
