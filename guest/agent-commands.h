@@ -10,41 +10,6 @@
 #define LINGER 1000
 #define LINGER_OUTPUT (1 << 20) /* no pipe holds more */
 
-static const char *value_of(char **environment, const char *name) {
-  u64 n = length(name);
-  const char *found = 0;
-  for (; *environment; environment++)
-    if (same(*environment, name, n)) found = *environment + n;
-  return found;
-}
-
-/* Looks a name without a slash up in PATH. Returns only on failure. */
-static long execute(char **command, char **environment) {
-  const char *name = command[0];
-  for (const char *c = name; *c; c++)
-    if (*c == '/') return call(__NR_execve, name, command, environment, 0);
-  const char *path = value_of(environment, "PATH=");
-  if (!path) path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-  long error = -ENOENT;
-  char file[PATH_ROOM];
-  while (*name) {
-    u64 n = 0;
-    while (*path && *path != ':' && n < PATH_ROOM - 2) file[n++] = *path++;
-    while (*path && *path != ':') path++;
-    if (n == 0) file[n++] = '.';
-    file[n++] = '/';
-    const char *c = name;
-    while (*c && n < PATH_ROOM - 1) file[n++] = *c++;
-    file[n] = 0;
-    if (!*c) {
-      long failed = call(__NR_execve, file, command, environment, 0);
-      if (failed != -ENOENT && failed != -ENOTDIR) error = failed;
-    }
-    if (!*path++) break;
-  }
-  return error;
-}
-
 /* Tells the agent why a start failed, or the result of work in the background. */
 static void give_up(int report, u8 step, long error) {
   u8 told[5] = {step};
@@ -249,8 +214,7 @@ static void reap(void) {
     for (int i = 0; i < CHANNELS; i++) {
       Channel *c = &channels[i];
       if (c->state == FREE || c->pid != (int)ended) continue;
-      int signal = status & 0x7f;
-      c->status = signal ? 128 + signal : (status >> 8) & 0xff;
+      c->status = exit_code(status);
       c->pid = 0;
       c->exited_at = now();
       finish_if_over(c);

@@ -18,7 +18,7 @@
  * No call may block the agent on something that the sandbox controls: files are opened without blocking, and work that takes long
  * is done by child processes. The program uses no library and nothing of the image. guest/build.sh builds it.
  */
-#include "kernel.h"
+#include "execute.h"
 #include <asm/fcntl.h>
 #include <asm/ioctls.h>
 #include <asm/poll.h>
@@ -73,7 +73,6 @@
 #define AT_EMPTY_PATH 0x1000
 #define WNOHANG 1
 #define UTIME_OMIT 0x3ffffffe
-#define PATH_ROOM 4097
 
 #include "agent-frames.h"
 #include "agent-users.h"

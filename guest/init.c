@@ -13,17 +13,13 @@
  *
  * The program needs no library and no file of the image. guest/build.sh builds it.
  */
-#include <asm/errno.h>
+#include "execute.h"
 #include <asm/fcntl.h>
-#include <asm/signal.h>
-#include <asm/unistd.h>
 #include <linux/time_types.h>
 
 #define TICK_NANOSECONDS 20000000
 #define HANGUP_TICKS 50 /* 1 s */
 #define FLUSH_TICKS 100 /* 2 s */
-#define NAME_MAX 4096
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define EXIT_NOT_RUNNABLE 126
 #define EXIT_NOT_FOUND 127
 #define WNOHANG 1
@@ -33,41 +29,6 @@ typedef unsigned long Mask;
 
 static const Mask ALL = ~0UL;
 static const Mask NONE = 0;
-
-/* The kernel takes up to four arguments here, and returns a negative errno on failure. */
-static long call(long number, long a, long b, long c, long d) {
-#if defined(__x86_64__)
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = 0;
-  long result;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
-                   : "rcx", "r11", "memory");
-  return result;
-#elif defined(__aarch64__)
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = 0;
-  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
-  return x0;
-#else
-#error "no system calls for this processor"
-#endif
-}
-
-static void leave(int code) {
-  for (;;) call(__NR_exit_group, code, 0, 0, 0);
-}
-
-static long length(const char *text) {
-  long n = 0;
-  while (text[n]) n++;
-  return n;
-}
 
 /* Returns the text after `prefix`, or null when `text` starts differently. */
 static const char *after(const char *text, const char *prefix) {
@@ -99,52 +60,13 @@ static int refused(const char *name, long error) {
   return error == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
 }
 
-static long execute(const char *path, char **command, char **environment) {
-  return call(__NR_execve, (long)path, (long)command, (long)environment, 0);
-}
-
-/* Looks up a name without a slash in PATH. Returns only on failure. */
-static long search(char **command, char **environment) {
-  const char *name = command[0];
-  for (const char *c = name; *c; c++)
-    if (*c == '/') return execute(name, command, environment);
-  const char *path = DEFAULT_PATH;
-  for (char **entry = environment; *entry; entry++) {
-    const char *value = after(*entry, "PATH=");
-    if (value) path = value;
-  }
-  long error = -ENOENT;
-  char file[NAME_MAX];
-  while (*name) {
-    long n = 0;
-    while (*path && *path != ':' && n < NAME_MAX - 2) file[n++] = *path++;
-    while (*path && *path != ':') path++;
-    file[n++] = '/';
-    const char *c = name;
-    while (*c && n < NAME_MAX - 1) file[n++] = *c++;
-    file[n] = 0;
-    if (!*c) {
-      long failed = execute(file, command, environment);
-      if (failed != -ENOENT && failed != -ENOTDIR) error = failed;
-    }
-    if (!*path++) break;
-  }
-  return error;
-}
-
 /* Starts the command. Returns its process id, or a negative errno. */
 static long spawn(char **command, char **environment) {
   long child = call(__NR_clone, SIGCHLD, 0, 0, 0);
   if (child != 0) return child;
   call(__NR_setsid, 0, 0, 0, 0);
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&NONE, 0, sizeof NONE);
-  leave(refused(command[0], search(command, environment)));
-  return 0;
-}
-
-static int exit_code(int status) {
-  int signal = status & 0x7f;
-  return signal ? 128 + signal : (status >> 8) & 0xff;
+  leave(refused(command[0], execute(command, environment)));
 }
 
 __attribute__((used, noreturn)) static void start(long *stack) {
