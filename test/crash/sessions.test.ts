@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { AgentClient } from '../support/agent-channel.js';
+import { AgentClient } from '../support/agent-client.js';
 import { makeClient, type Client } from '../support/client.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
 import { untilStatus } from '../support/polling.js';
@@ -60,11 +60,11 @@ describeDocker('after kill -9 under open sessions', () => {
   async function visit(sandboxId: string): Promise<AgentClient> {
     const channel = await AgentClient.open(client, sandboxId);
     const noisy = `while true; do echo ${MARK}; sleep 0.1; done`;
-    const loud = channel.exec('sh', { args: ['-c', noisy] });
-    const terminal = channel.exec('sh', { args: ['-c', `sleep ${MARK}`], tty: { rows: 24, cols: 80 } });
-    await channel.next((frame) => frame.id === loud && frame.type === 'core.exec.stdout');
-    await channel.next((frame) => frame.id === terminal && frame.type === 'core.exec.started');
-    expect((await channel.file({ Mkdir: { path: '/tmp/made', mode: null } })).ok).toBe(true);
+    const loud = channel.exec('sh', ['-c', noisy]);
+    const terminal = channel.exec('sh', ['-c', `sleep ${MARK}`], { tty: true });
+    await channel.next(loud, 'core.exec.stdout');
+    await channel.next(terminal, 'core.exec.started');
+    expect((await channel.fs({ Mkdir: { path: '/tmp/made', mode: null } })).ok).toBe(true);
     return channel;
   }
   /** The processes in the sandbox beside its own command. */

@@ -1,4 +1,6 @@
 import { decode } from 'cborg';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import { encodeEnvelope } from '../../src/sandboxes/agent/envelope.js';
 import { sleep } from '../../src/lib/sleep.js';
@@ -31,13 +33,20 @@ export class AgentClient {
     socket.on('error', () => undefined);
   }
 
-  /** Resolves when the channel is ready. */
+  /** Resolves when the channel is ready. Rejects with a Refusal when it is not opened. */
   static async open({ url, key }: Pick<Client, 'url' | 'key'>, sandboxId: string): Promise<AgentClient> {
     const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/sandboxes/${sandboxId}/agent`, {
       headers: { authorization: `Bearer ${key}` },
       perMessageDeflate: false,
     });
     const client = new AgentClient(socket);
+    await new Promise<void>((resolve, reject) => {
+      socket.once('open', resolve);
+      socket.once('error', reject);
+      socket.once('unexpected-response', (_request, response) => {
+        text(response).then((body) => reject(new Refusal(response.statusCode!, body)), reject);
+      });
+    });
     await client.next(0);
     return client;
   }
@@ -107,15 +116,30 @@ export class AgentClient {
   /** The output of a command, and its end. */
   async outcome(id: number): Promise<{ stdout: string; stderr: string; last: Message }> {
     const messages = await this.all(id);
-    const text = (type: string) =>
+    const output = (type: string) =>
       Buffer.concat(
         messages.filter((m) => m.type === type).map(({ payload }) => payload.data as Buffer),
       ).toString();
-    return { stdout: text('core.exec.stdout'), stderr: text('core.exec.stderr'), last: messages.at(-1)! };
+    return { stdout: output('core.exec.stdout'), stderr: output('core.exec.stderr'), last: messages.at(-1)! };
+  }
+
+  /** Runs a command to its end. */
+  async run(cmd: string, ...args: string[]): Promise<{ code: number | undefined; stdout: string }> {
+    const { stdout, last } = await this.outcome(this.exec(cmd, args));
+    return { code: last.payload.code, stdout };
+  }
+
+  /** Reads nothing more, so no ping is answered, as with a machine that lost its power. */
+  fallSilent(): void {
+    this.socket.pause();
   }
 
   close(): void {
     this.socket.terminate();
+  }
+
+  async untilClosed(): Promise<void> {
+    if (!this.closed) await once(this.socket, 'close', { signal: AbortSignal.timeout(PATIENCE_MS) });
   }
 
   private take(data: Buffer): void {
@@ -134,5 +158,15 @@ export class AgentClient {
       });
       this.buffered = this.buffered.subarray(end);
     }
+  }
+}
+
+/** The answer to a channel that was not opened. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    readonly text: string,
+  ) {
+    super(`refused with ${status}: ${text}`);
   }
 }

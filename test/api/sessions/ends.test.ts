@@ -4,7 +4,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
 import { createKey } from '../../../src/keys/create.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
-import { AgentClient, type Refusal } from '../../support/agent-channel.js';
+import { AgentClient, type Refusal } from '../../support/agent-client.js';
 import type { Client } from '../../support/client.js';
 import { makeClient } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
@@ -95,8 +95,8 @@ describeDocker('a session in a sandbox ends', () => {
   async function begin(from: Pick<Client, 'url' | 'key'>, sandboxId = id) {
     const channel = await enter(from, sandboxId);
     const mark = String(1_000_000 + (count += 1));
-    const command = channel.exec('sh', { args: ['-c', `sleep ${mark}; true`] });
-    await channel.next((frame) => frame.id === command && frame.type === 'core.exec.started');
+    const command = channel.exec('sh', ['-c', `sleep ${mark}; true`]);
+    await channel.next(command, 'core.exec.started');
     await until(
       () => processes(sandboxId, mark),
       (found) => found > 0,
@@ -150,12 +150,12 @@ describeDocker('a session in a sandbox ends', () => {
       channel.socket.terminate();
     }
     const channel = await enter(client, id);
-    const command = channel.exec('sh', { args: ['-c', 'sleep 3; cat | wc -c'] });
+    const command = channel.exec('sh', ['-c', 'sleep 3; cat | wc -c']);
     const piece = Buffer.alloc(1024 * 1024);
     for (let sent = 0; sent < 24; sent += 1) channel.send(command, 'core.exec.stdin', { data: piece });
     channel.send(command, 'core.exec.stdin', { data: Buffer.alloc(0) });
-    const last = await channel.next((frame) => frame.id === command && frame.flags === 1);
-    expect([last.payload.code, channel.output(command).trim()]).toEqual([0, String(24 * piece.length)]);
+    const { last, stdout } = await channel.outcome(command);
+    expect([last.payload.code, stdout.trim()]).toEqual([0, String(24 * piece.length)]);
     channel.socket.close();
   });
 
@@ -202,7 +202,7 @@ describeDocker('a session in a sandbox ends', () => {
     else if (how === 'destroy') await client.delete(`/v1/sandboxes/${sandbox}`);
     else await (await containerOf(sandbox))!.kill();
     // The client learns the end of its command first.
-    const { payload } = await channel.next((frame) => frame.id === command && frame.flags === 1);
+    const { payload } = await channel.next(command, 'core.exec.exited');
     expect(payload.code).toBe(137);
     await channel.untilClosed();
     const ends = await until(
@@ -222,9 +222,12 @@ describeDocker('a session in a sandbox ends', () => {
     const again = await enter(client, sandbox);
     expect((await again.run('echo', 'here')).stdout).toBe('here\n');
     again.socket.close();
-    expect(
-      new Set((await eventsOf(sandbox, 'sandbox_session_ended')).map((end) => end.session_id)).size,
-    ).toBe((await eventsOf(sandbox, 'sandbox_session_opened')).length);
+    const opened = (await eventsOf(sandbox, 'sandbox_session_opened')).length;
+    const ends = await until(
+      () => eventsOf(sandbox, 'sandbox_session_ended'),
+      (found) => found.length >= opened,
+    );
+    expect(new Set(ends.map((end) => end.session_id)).size).toBe(opened);
   });
 
   test('in the audit trail only, when its process is lost; a session whose end is recorded does not continue', async () => {
@@ -275,7 +278,7 @@ describeDocker('a session in a sandbox ends', () => {
     // One client does not read, and answers no close.
     channels[0]!.channel.fallSilent();
     const late = channels[1]!.channel;
-    for (let index = 0; index < 5; index += 1) late.exec('sleep', { args: ['1234567'] });
+    for (let index = 0; index < 5; index += 1) late.exec('sleep', ['1234567']);
     await once(late.socket, 'message');
     const at = performance.now();
     await own.close();

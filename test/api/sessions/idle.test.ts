@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { AgentClient } from '../../support/agent-channel.js';
+import { AgentClient } from '../../support/agent-client.js';
 import type { Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../../support/docker.js';
@@ -41,10 +41,10 @@ describeDocker('the idle time-out of a sandbox', () => {
     const timer = setInterval(() => {
       touched!.channel.send(0xffff, 'core.touch', {});
       pinged!.channel.send(0xffff, 'core.ping', {});
-      void reading!.channel.file({ Stat: { path: '/', follow_symlink: true } }).catch(() => undefined);
+      void reading!.channel.fs({ Stat: { path: '/', follow_symlink: true } }).catch(() => undefined);
     }, 300);
-    const command = quiet!.channel.exec('sleep', { args: ['3600'] });
-    await quiet!.channel.next((frame) => frame.id === command && frame.type === 'core.exec.started');
+    const command = quiet!.channel.exec('sleep', ['3600']);
+    await quiet!.channel.next(command, 'core.exec.started');
     await untilStatus(client, pinged!.id, 'stopped');
     // Twice the time-out, counted from the end of a sandbox without activity.
     await new Promise((resolve) => setTimeout(resolve, 2 * IDLE_SECS * 1_000));
