@@ -132,6 +132,8 @@ function join(
 function endToEnd({ headers }: IncomingMessage): Record<string, string | string[]> {
   const named = headers.connection?.toLowerCase().split(/[\s,]+/) ?? [];
   const own = new Set([...HOP_BY_HOP, ...named]);
+  // The other process would read a body without its length as another request.
+  own.delete('content-length');
   return Object.fromEntries(
     Object.entries(headers).filter((entry): entry is [string, string | string[]] => !own.has(entry[0])),
   );

@@ -82,6 +82,23 @@ test('forwards method, path, query, body and headers, except those of one connec
   expect(answer.headers['keep-alive']).not.toBe('timeout=99');
 });
 
+test('forwards one request as one, also when the client calls its length a header of the connection', async () => {
+  const inner = 'DELETE /second HTTP/1.1\r\nhost: a\r\n\r\n';
+  for (const method of ['GET', 'DELETE', 'POST']) {
+    const seen: string[] = [];
+    const { port } = await start((request, response) => {
+      seen.push(request.url!);
+      void request.toArray().then((parts) => response.end(Buffer.concat(parts as Buffer[])));
+    });
+    const client = connect(port, '127.0.0.1');
+    const lines = ['host: a', 'connection: close, content-length', `content-length: ${inner.length}`];
+    client.write(`${method} /first HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${inner}`);
+    const answer = Buffer.concat((await client.toArray()) as Buffer[]).toString();
+    expect(seen).toEqual(['/first']);
+    expect(answer).toContain(inner);
+  }
+});
+
 test('reads a body at the pace of the other process, and an answer at the pace of the client', async () => {
   let taken = 0;
   let resume: () => void = () => undefined;

@@ -62,7 +62,7 @@ export class SessionRecorder {
     const [program] = args;
     const id = uuidv7();
     const summary: SessionDetails = {
-      ...{ session_id: id, sandbox_id: sandboxId, name, kind, user },
+      ...{ session_id: id, sandbox_id: sandboxId, name, kind, user: user?.slice(0, MAX_PROGRAM) ?? null },
       program: program?.slice(0, MAX_PROGRAM) ?? null,
       argument_count: Math.max(args.length - 1, 0),
     };
