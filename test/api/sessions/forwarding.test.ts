@@ -1,15 +1,20 @@
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
 import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FORWARDED_HEADER } from '../../../src/http/forwarded.js';
 import { createKey } from '../../../src/keys/create.js';
-import type { Client } from '../../support/client.js';
+import { makeClient, type Client } from '../../support/client.js';
+import { describeDocker } from '../../support/docker.js';
 import { allEvents, openEvents } from '../../support/event-stream.js';
+import { startInside, type Inside } from '../../support/inside.js';
 import { until, untilStatus } from '../../support/polling.js';
+import { filesIn } from '../../support/sandbox-files.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -296,5 +301,80 @@ describe('a worker that cannot be reached', () => {
       status: 503,
       message: expect.stringMatching(/worker of the sandbox is away/),
     });
+  });
+});
+
+describeDocker('a sandbox on the Docker engine of another process', () => {
+  let inside: Inside;
+  let other: TestService;
+  /** Sends its requests to the process without the engine. */
+  let far: Client;
+  let box: string;
+  beforeAll(async () => {
+    inside = await startInside();
+    other = await startTestService({ beside: inside.service, worker: false });
+    const { org, key, keyId } = inside.client;
+    far = makeClient(other.url, { org, key, keyId });
+    box = await inside.start('box');
+  });
+  afterAll(async () => {
+    await other.close();
+    await inside.close();
+  });
+
+  test('runs commands, with the whole output at once or as events', async () => {
+    const path = `/v1/sandboxes/${box}/exec`;
+    const command = { cmd: 'sh', args: ['-c', 'cat; echo err >&2; exit 3'], stdin: 'in' };
+    const { body } = await far.post(path, command);
+    expect(body).toMatchObject({ exit_code: 3, stdout: 'in', stderr: 'err\n' });
+    const { response, events } = await openEvents(far, path, { body: command });
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    const all = await allEvents(events);
+    expect(all.find(({ event }) => event === 'stdout')?.data).toEqual({ text: 'in' });
+    expect(all.at(-1)).toMatchObject({ event: 'exited', data: { exit_code: 3 } });
+  });
+
+  test('takes and gives back a file without a change', async () => {
+    const content = randomBytes(1024 * 1024);
+    const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
+    const files = filesIn(far, box);
+    expect((await files.put('/srv/blob', content)).status).toBe(200);
+    for (const from of [files, filesIn(inside.client, box)]) {
+      const back = Buffer.from(await (await from.get('/srv/blob')).arrayBuffer());
+      expect(sha256(back)).toBe(sha256(content));
+    }
+  });
+
+  test('opens a terminal once for each ticket, whichever process made it, for pages of its own host', async () => {
+    const near = inside.client;
+    for (const [maker, opener] of [
+      [near, far],
+      [far, near],
+      [far, far],
+    ] as const) {
+      const { body } = await maker.post(`/v1/sandboxes/${box}/terminal-tickets`, {});
+      const dial = (by: Client, origin: string) => {
+        const url = `${by.url.replace('http', 'ws')}${body.path}`;
+        return new WebSocket(url, ['sandkeep.terminal.v1', `ticket.${body.ticket}`], { origin });
+      };
+      const refusal = (by: Client, origin: string) =>
+        new Promise((resolve) => {
+          const socket = dial(by, origin).on('error', () => undefined);
+          socket.on('unexpected-response', (_, { statusCode }) => resolve(statusCode));
+          socket.on('open', () => resolve('opened'));
+          socket.on('close', () => resolve('closed'));
+        });
+      const elsewhere = opener === far ? near : far;
+      expect(await refusal(opener, 'https://evil.example.com')).toBe(403);
+      expect(await refusal(opener, elsewhere.url)).toBe(403);
+      const socket = dial(opener, opener.url);
+      let text = '';
+      socket.on('message', (data: Buffer, isBinary) => (text += isBinary ? String(data) : ''));
+      await once(socket, 'open');
+      socket.send(Buffer.from('echo $((6 * 7)); exit\n'));
+      expect((await once(socket, 'close'))[0]).toBe(1000);
+      expect(text).toContain('42\r\n');
+      for (const by of [near, far]) expect(await refusal(by, by.url)).toBe(401);
+    }
   });
 });
