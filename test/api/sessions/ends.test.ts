@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { readdirSync, statSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
@@ -238,6 +239,56 @@ describeDocker('a session in a sandbox ends', () => {
     await channel.untilClosed();
     await expectNothingLeft(id, mark);
     expect(await ended()).toBe(before);
+  });
+
+  test('once, with its sandbox, after its process lost the lease on the engine', async () => {
+    const { pool } = service.ctx;
+    const sandbox = await make('leased');
+    const { channel, mark, command } = await begin(client, sandbox);
+    const { rows } = await pool.query(
+      `update workers set holder = 'another', epoch = epoch + 1, expires_at = now() + interval '2 seconds'
+       where id = $1 returning epoch`,
+      [service.runtime.engineId],
+    );
+    // The session goes on: only changes to the sandbox itself need the lease.
+    expect((await channel.run('echo', 'meanwhile')).stdout).toBe('meanwhile\n');
+    await until(
+      async () =>
+        (await pool.query('select epoch from workers where id = $1', [service.runtime.engineId])).rows,
+      ([worker]) => worker!.epoch > rows[0]!.epoch,
+    );
+    expect(await processes(sandbox, mark)).toBeGreaterThan(0);
+    await client.post(`/v1/sandboxes/${sandbox}/stop`, {});
+    expect((await channel.next(command, 'core.exec.exited')).payload.code).toBe(137);
+    await channel.untilClosed();
+    await untilNoSession();
+    const ends = await eventsOf(sandbox, 'sandbox_session_ended');
+    expect(ends.map(({ reason }) => reason)).toEqual(['sandbox_stopped', 'exited']);
+  });
+
+  test('without an open file or connection in the service', async () => {
+    const visit = async (from: TestService) => {
+      const channel = await enter({ ...client, url: from.url }, id);
+      expect((await channel.run('echo', 'here')).stdout).toBe('here\n');
+      channel.close();
+      await channel.untilClosed();
+    };
+    const descriptors = () =>
+      readdirSync('/proc/self/fd').map(
+        (fd) => `${fd} ${statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.ino}`,
+      );
+    const rounds = async (count: number) => {
+      for (let round = 0; round < count; round += 1) for (const from of [service, front]) await visit(from);
+      await untilNoSession();
+    };
+    await rounds(2);
+    const before = new Set(descriptors());
+    await rounds(10);
+    // A few are new connections to the database. Connections that close meanwhile must not hide others.
+    await until(
+      async () => descriptors().filter((one) => !before.has(one)),
+      (added) => added.length < 10,
+    );
   });
 
   test('without a trace in the limits: many visits one after another, and too many at once', async () => {
