@@ -78,7 +78,7 @@
 #include "agent-users.h"
 
 #define CHANNELS 256
-#define STDIN_ROOM 262144
+#define STDIN_ROOM 524288
 #define ACKNOWLEDGE 65536 /* fewer acknowledgements make larger, cheaper frames */
 #define CHUNK 65536
 #define FRAME_COST 256

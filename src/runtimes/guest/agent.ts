@@ -21,6 +21,8 @@ const LAST_CHANNEL = 0xffff_ffff;
 const MAX_UNSENT = 32 * 1024 * 1024;
 /** The memory of a small request. */
 const MIN_COST = 512;
+/** Input is sent to the agent in pieces of so many bytes. */
+const INPUT_PIECE = 131_072;
 const WATCH_MS = 5_000;
 /** The agent answers a ping at once. A sandbox may stop it, or use up its processor time. */
 const MAX_SILENCES = 5;
@@ -186,7 +188,7 @@ export class GuestAgent implements Guest {
       send,
       write: async (data) => {
         for (let at = 0; at < data.length;) {
-          const taken = await input.take(data.length - at);
+          const taken = await input.take(Math.min(data.length - at, INPUT_PIECE));
           if (taken === 0) return;
           send(REQUEST.input, data.subarray(at, at + taken));
           at += taken;

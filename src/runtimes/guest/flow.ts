@@ -1,5 +1,5 @@
 /** The input that the agent keeps for one command or connection. */
-export const INPUT_WINDOW = 262_144;
+export const INPUT_WINDOW = 524_288;
 /** A frame of output costs at least so much of its credit; see `guest/agent.c`. */
 const FRAME_COST = 256;
 
