@@ -88,11 +88,16 @@ const server = new WebSocketServer({
     [...protocols].find((protocol) => !protocol.startsWith(TICKET_PROTOCOL)) ?? false,
 });
 
-/** Completes the handshake. A client that does not answer pings is cut off. */
-export function acceptWebSocket(request: IncomingMessage, opened: (socket: WebSocket) => void): void {
+/** Completes the handshake. A client that does not answer pings is cut off. `arrived` gets the bytes of each read, before their message. */
+export function acceptWebSocket(
+  request: IncomingMessage,
+  opened: (socket: WebSocket) => void,
+  arrived?: (bytes: number) => void,
+): void {
   const upgrade = upgrades.get(request)!;
   server.handleUpgrade(request, upgrade.socket, upgrade.head, (socket) => {
     let alive = true;
+    if (arrived) upgrade.socket.prependListener('data', (chunk: Buffer) => arrived(chunk.length));
     socket.on('pong', () => (alive = true));
     socket.on('ping', (data) => {
       if (socket.bufferedAmount < MAX_UNREAD) socket.pong(data);

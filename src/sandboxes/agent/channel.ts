@@ -27,7 +27,11 @@ const MAX_REQUEST = 512 * 1024;
 const MAX_WAITING = 8 * 1024 * 1024;
 /** The bytes that may wait for the client. Beyond them the connection is not read, and large answers wait. */
 const MAX_UNSENT = 4 * 1024 * 1024;
+/** The same limit for a connection whose organization has too many bytes in memory. */
+const MAX_OVER_BUDGET = 256 * 1024;
 const MIN_WINDOW = 64 * 1024;
+/** A WebSocket message has a head of at most so many bytes. */
+const MESSAGE_HEAD = 14;
 /** The memory of a waiting message beside its bytes. */
 const MESSAGE_COST = 1024;
 
@@ -39,6 +43,18 @@ export interface Pipe {
   pause(): void;
   resume(): void;
   close(): void;
+  /** Closes without a word, and drops everything that has arrived. */
+  cut(): void;
+}
+
+/** The time and the memory that connections share. */
+interface Share {
+  /** Does work in steps, in turns with other connections. */
+  work(steps: Iterator<unknown>): void;
+  /** Counts bytes that the connection holds in memory; negative when it releases them. */
+  hold(bytes: number): void;
+  /** Whether the organization holds too many bytes. */
+  isOverBudget(): boolean;
 }
 
 /** The protocol of the official clients on one connection, over the way into one sandbox. */
@@ -54,22 +70,37 @@ export class AgentChannel implements Link {
   private paused = false;
   private closed = false;
   private drained: (() => void)[] = [];
+  /** The bytes of a WebSocket message that is not complete yet. */
+  private incomplete = 0;
+  private counted = 0;
 
   constructor(
     readonly guest: Guest,
     private readonly pipe: Pipe,
     readonly recorder: SessionRecorder,
     readonly log: Logger,
-    /** Does work in steps, in turns with other connections. */
-    private readonly work: (steps: Iterator<unknown>) => void,
+    private readonly share: Share,
   ) {
     this.files = new ConnectionFiles(guest, () => this.room());
     this.transmit(greeting(VERSION));
   }
 
+  /** Bytes have arrived; their message may follow later. */
+  arrived(bytes: number): void {
+    this.incomplete += bytes;
+    this.regulate();
+    if (this.closed || this.incomplete + this.reader.held <= MAX_OVER_BUDGET || !this.share.isOverBudget())
+      return;
+    // The message may never become complete.
+    this.log.warn('a client was cut off: its organization has too many bytes under way');
+    this.close('rate_limited');
+    this.pipe.cut();
+  }
+
   receive(data: Buffer): void {
+    this.incomplete = Math.max(0, this.incomplete - data.length - MESSAGE_HEAD);
     this.unread += 1;
-    this.work(this.read(data));
+    this.share.work(this.read(data));
     this.isBehind = this.unread > 0;
     this.regulate();
   }
@@ -123,6 +154,8 @@ export class AgentChannel implements Link {
     this.closed = true;
     for (const session of this.sessions.values()) session.abandon(reason);
     this.sessions.clear();
+    this.incomplete = 0;
+    this.reader.clear();
     this.regulate();
     this.files.end();
     this.recorder.close(reason);
@@ -149,12 +182,21 @@ export class AgentChannel implements Link {
 
   /** Reads from the client only while neither side has too many bytes waiting. */
   private regulate(): void {
-    const isFull = !this.closed && (this.isBehind || this.waiting > MAX_WAITING || this.unsent > MAX_UNSENT);
+    this.count();
+    const isOver = this.share.isOverBudget();
+    const [mostWaiting, mostUnsent] = isOver ? [MAX_OVER_BUDGET, MAX_OVER_BUDGET] : [MAX_WAITING, MAX_UNSENT];
+    const isFull = !this.closed && (this.isBehind || this.waiting > mostWaiting || this.unsent > mostUnsent);
     if (this.closed || this.unsent <= MAX_UNSENT) for (const resolve of this.drained.splice(0)) resolve();
     if (isFull === this.paused) return;
     this.paused = isFull;
     if (isFull) this.pipe.pause();
     else this.pipe.resume();
+  }
+
+  private count(): void {
+    const bytes = this.closed ? 0 : this.incomplete + this.reader.held + this.waiting + this.unsent;
+    this.share.hold(bytes - this.counted);
+    this.counted = bytes;
   }
 
   private dispatch(envelope: Envelope): void {

@@ -73,6 +73,11 @@ export class EnvelopeReader {
     }
   }
 
+  /** The memory of the frame that is not complete yet. */
+  get held(): number {
+    return this.frame.length;
+  }
+
   /** The memory of a frame grows with the bytes that have arrived, not with the length that it claims. */
   private reserve(size: number): void {
     if (size <= this.frame.length) return;
@@ -81,9 +86,13 @@ export class EnvelopeReader {
     this.frame = larger;
   }
 
+  clear(): void {
+    [this.frame, this.filled, this.wanted] = [EMPTY, 0, PREFIX];
+  }
+
   private take(): Buffer {
     const { frame } = this;
-    [this.frame, this.filled, this.wanted] = [EMPTY, 0, PREFIX];
+    this.clear();
     return frame;
   }
 }

@@ -6,13 +6,19 @@ import { ApiError } from '../../http/errors.js';
 import { answers, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
+import { ByteBudget } from '../../lib/byte-budget.js';
 import { Turns } from '../../lib/turns.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
 
+const MIB = 1024 * 1024;
+/** The memory of all channels. */
+const MEMORY = { total: 256 * MIB, each: 128 * MIB, base: 8 * MIB };
+
 /** The channel into a sandbox that the official clients use. */
 export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
   const turns = new Turns();
+  const memory = new ByteBudget(MEMORY);
   app.get(
     '/v1/sandboxes/:sandbox_id/agent',
     {
@@ -35,21 +41,29 @@ export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
         throw new ApiError('invalid_request', 'this address takes a WebSocket: send an upgrade request');
       }
       void reply.hijack();
-      acceptWebSocket(request.raw, (socket) => {
-        serve(socket, visit, log, (steps) => turns.run(orgId, steps));
-      });
+      let channel: AgentChannel | undefined;
+      acceptWebSocket(
+        request.raw,
+        (socket) => {
+          channel = new AgentChannel(visit.guest, pipeOf(socket), visit.recorder, log, {
+            work: (steps) => turns.run(orgId, steps),
+            hold: (bytes) => memory.add(orgId, bytes),
+            isOverBudget: () => memory.isOver(orgId),
+          });
+          serve(socket, visit, channel);
+        },
+        (bytes) => channel?.arrived(bytes),
+      );
     },
   );
 }
 
-function serve(socket: WebSocket, visit: Visit, log: Logger, work: (steps: Iterator<unknown>) => void): void {
-  const { guest, recorder, ended } = visit;
-  const channel = new AgentChannel(guest, pipeOf(socket), recorder, log, work);
+function serve(socket: WebSocket, { ended, leave }: Visit, channel: AgentChannel): void {
   // Commands that end with the sandbox are told to the client first.
   const end = () => setImmediate(() => channel.close(String(ended.reason)));
   ended.addEventListener('abort', end, { once: true });
   if (ended.aborted) end();
-  socket.on('close', () => visit.leave());
+  socket.on('close', leave);
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     if (isBinary) channel.receive(data);
   });
@@ -61,5 +75,6 @@ function pipeOf(socket: WebSocket): Pipe {
     pause: () => socket.pause(),
     resume: () => socket.resume(),
     close: () => socket.close(),
+    cut: () => socket.terminate(),
   };
 }

@@ -24,7 +24,7 @@ export interface Visit {
   /** Aborts with an EndReason. The sessions of the visit end then. */
   readonly ended: AbortSignal;
   /** Ends the visit, also before the response is complete. */
-  leave(): void;
+  leave(this: void): void;
 }
 
 /** The admission into running sandboxes, for every route that reaches into one. */

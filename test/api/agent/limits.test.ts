@@ -1,4 +1,5 @@
 import { encode } from 'cborg';
+import type { Socket } from 'node:net';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
 import { encodeEnvelope } from '../../../src/sandboxes/agent/envelope.js';
@@ -204,6 +205,29 @@ describeDocker('the limits of the agent channel', () => {
     await sleep(1_000);
     expect(await execIn(own, 'ls', '/tmp')).not.toContain('evil');
     client.close();
+  });
+
+  test('cut off clients whose organization has too many bytes in incomplete messages', async () => {
+    const neighbour = await inside.service.newOrg();
+    const bytes = 4 * MIB;
+    const head = Buffer.from('82ff0000000000000000aabbccdd', 'hex');
+    head.writeBigUInt64BE(BigInt(bytes) + 1n, 2);
+    const clients: AgentClient[] = [];
+    for (let opened = 0; opened < 40; opened += 1) {
+      const client = await AgentClient.open(inside.client, id);
+      clients.push(client);
+      const { _socket: socket } = client.socket as unknown as { _socket: Socket };
+      socket.on('error', () => undefined);
+      socket.write(Buffer.concat([head, Buffer.alloc(bytes)]));
+    }
+    const open = await until(
+      async () => clients.filter(({ closed }) => !closed).length,
+      (count) => count <= (128 * MIB) / bytes,
+    );
+    expect(open).toBeGreaterThan(20);
+    expect((await neighbour.get('/v1/sandboxes')).status).toBe(200);
+    for (const client of clients) client.close();
+    await works();
   });
 
   test('bound what a directory of many entries needs', async () => {
