@@ -139,6 +139,60 @@ test('answers on unknown channels, after the end and of unknown types are ignore
   expect([command.calls, command.code, guest.agent.gone.aborted]).toEqual([['exited'], 7, false]);
 });
 
+test.each(['unknown', 'pong', 'consumed', 'started', 'other'])(
+  'endless frames that nobody waits for cut the guest off: %s',
+  async (kind) => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const { guest, command, channel } = await withCommand();
+      void guest.agent.files().stat('/', { follow: true }).catch(String);
+      await settled();
+      const [at, type] = {
+        unknown: [4_000_000_000, ANSWER.stdout] as const,
+        pong: [0, ANSWER.pong] as const,
+        consumed: [channel, ANSWER.consumed] as const,
+        started: [channel, ANSWER.started] as const,
+        other: [guest.channelOf(REQUEST.files), ANSWER.started] as const,
+      }[kind]!;
+      const flood = async (frames: number) => {
+        for (let i = 0; i < frames; i++) guest.answer(at, type, number(1));
+        await settled();
+      };
+      for (let round = 0; round < 5; round++) {
+        await flood(4_000);
+        expect(guest.agent.gone.aborted).toBe(false);
+        vi.advanceTimersByTime(5_000);
+      }
+      await flood(20_000);
+      expect(guest.agent.gone.aborted).toBe(true);
+      await command.over;
+    } finally {
+      vi.useRealTimers();
+    }
+  },
+);
+
+test('input that the guest takes in small pieces does not cut it off', async () => {
+  const { guest, command, channel } = await withCommand();
+  for (let i = 0; i < 50_000; i++) {
+    await command.command.write(Buffer.from('x'));
+    guest.answer(channel, ANSWER.consumed, number(1));
+  }
+  await settled();
+  expect(guest.agent.gone.aborted).toBe(false);
+});
+
+test('files that have ended send nothing more to the guest', async () => {
+  const guest = new HostileGuest();
+  await guest.agent.opened();
+  const files = guest.agent.files();
+  files.end();
+  expect(await errorOf(files.remove('/f'))).toContain('has ended');
+  expect(await errorOf(files.open('/f', READ))).toContain('has ended');
+  await settled();
+  expect(guest.requests.map(({ type }) => type)).toEqual([REQUEST.endOwner]);
+});
+
 test('payloads that are too short are read as nothing', async () => {
   const { guest, command, channel } = await withCommand();
   guest.answer(channel, ANSWER.started, 'x');

@@ -19,7 +19,7 @@ import { ANSWER, encodeFrame, FrameReader, readNumber, REQUEST, RequestWriter, t
 const LAST_CHANNEL = 0xffff_ffff;
 /** The requests that may wait for an agent which does not read. */
 const MAX_UNSENT = 32 * 1024 * 1024;
-/** The memory of a small request. */
+/** The memory of a small request, and the cost of a small answer. */
 const MIN_COST = 512;
 /** Input is sent to the agent in pieces of so many bytes. */
 const INPUT_PIECE = 131_072;
@@ -28,10 +28,8 @@ const WATCH_MS = 5_000;
 const MAX_SILENCES = 5;
 /** A closed channel ends at once, unless the guest holds the answer back. */
 const CLOSE_MS = 30_000;
-/** Frames that the agent sends once on a channel. */
-const ONCE: ReadonlySet<number> = new Set([
-  ...[ANSWER.started, ANSWER.inputFailed, ANSWER.connected, ANSWER.ended],
-]);
+/** The frames that nobody waits for, in bytes within `WATCH_MS`. */
+const MAX_UNWANTED = 4 * 1024 * 1024;
 const EMPTY: Buffer = Buffer.alloc(0);
 const STOPPED = 'the sandbox has stopped';
 
@@ -46,6 +44,7 @@ export class GuestAgent implements Guest {
   private next = 1;
   private silences = 0;
   private unsent = 0;
+  private unwanted = 0;
 
   /** `stream`: the standard input and output of the agent, without the frames of an engine. */
   constructor(
@@ -56,9 +55,10 @@ export class GuestAgent implements Guest {
     this.channels.set(READY_CHANNEL, {
       gone: () => this.ready.reject(new Error('the agent ended before it was ready')),
       frame: ({ type }) => {
-        if (type !== ANSWER.ready) return;
+        if (type !== ANSWER.ready) return false;
         this.channels.delete(READY_CHANNEL);
         this.ready.resolve();
+        return true;
       },
     });
     stream.on('data', (chunk: Buffer) => this.take(chunk));
@@ -116,7 +116,7 @@ export class GuestAgent implements Guest {
     const owner = this.number();
     this.owners.add(owner);
     return new AgentFiles(owner, {
-      request: (request) => this.operate(request),
+      request: (request) => this.operate(owner, request),
       end: () => {
         if (this.owners.delete(owner)) this.send(owner, REQUEST.endOwner);
       },
@@ -134,16 +134,18 @@ export class GuestAgent implements Guest {
   }
 
   /** Sends a file operation. Resolves with its error number and its data. */
-  private async operate(request: Buffer): Promise<{ errno: number; data: Buffer }> {
+  private async operate(owner: number, request: Buffer): Promise<{ errno: number; data: Buffer }> {
     if (this.gone.aborted) throw new Error(STOPPED);
+    if (!this.owners.has(owner)) throw new Error('the connection to the files has ended');
     const { promise, resolve, reject } = pending<{ errno: number; data: Buffer }>();
     const channel = this.number();
     this.channels.set(channel, {
       gone: () => reject(new Error(STOPPED)),
       frame: ({ type, payload }) => {
-        if (type !== ANSWER.done) return;
+        if (type !== ANSWER.done) return false;
         this.channels.delete(channel);
         resolve({ errno: readNumber(payload), data: payload.subarray(4) });
+        return true;
       },
     });
     this.send(channel, REQUEST.files, request);
@@ -174,11 +176,13 @@ export class GuestAgent implements Guest {
         const { type, payload } = frame;
         if (type === ANSWER.consumed) return input.giveBack(readNumber(payload));
         if (type === ANSWER.stdout || type === ANSWER.stderr) credit.spend(payload.length);
-        if (seen.has(type)) return;
-        if (ONCE.has(type)) seen.add(type);
-        if (!receive(frame)) return;
-        this.channels.delete(number);
-        release();
+        else if (seen.has(type)) return false;
+        else seen.add(type);
+        if (receive(frame)) {
+          this.channels.delete(number);
+          release();
+        }
+        return true;
       },
     });
     const send = (type: number, payload?: Buffer) => {
@@ -206,7 +210,13 @@ export class GuestAgent implements Guest {
   private take(chunk: Buffer): void {
     this.silences = 0;
     try {
-      for (const frame of this.reader.push(chunk)) this.channels.get(frame.channel)?.frame(frame);
+      for (const frame of this.reader.push(chunk)) {
+        const isWanted = this.channels.get(frame.channel)?.frame(frame) ?? false;
+        const cost = MIN_COST + frame.payload.length;
+        this.unwanted = isWanted ? Math.max(0, this.unwanted - cost) : this.unwanted + cost;
+        if (this.unwanted > MAX_UNWANTED)
+          throw new RangeError('the guest sent too much that nobody asked for');
+      }
     } catch {
       // The guest broke the protocol: nothing that follows can be understood.
       this.close();
@@ -224,6 +234,7 @@ export class GuestAgent implements Guest {
 
   /** Closes the stream when somebody waits for an agent that is silent. */
   private checkAnswers(): void {
+    this.unwanted = 0;
     if (this.channels.size === 0) this.silences = 0;
     else if (this.silences++ === 0) this.send(READY_CHANNEL, REQUEST.ping);
     else if (this.silences > MAX_SILENCES) this.close();
@@ -237,7 +248,8 @@ export class GuestAgent implements Guest {
 }
 
 interface Receiver {
-  frame: (frame: Frame) => void;
+  /** Returns whether the channel has use for the frame. */
+  frame: (frame: Frame) => boolean;
   /** The stream to the agent has ended. */
   gone: () => void;
 }

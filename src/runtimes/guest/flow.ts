@@ -19,9 +19,12 @@ export class InputWindow {
     return taken;
   }
 
-  giveBack(bytes: number): void {
-    this.left = Math.min(INPUT_WINDOW, this.left + bytes);
+  /** Returns whether there is more room than before. */
+  giveBack(bytes: number): boolean {
+    const before = this.left;
+    this.left = Math.min(INPUT_WINDOW, before + bytes);
     this.wake();
+    return this.left > before;
   }
 
   close(): void {

@@ -13,7 +13,7 @@ const PERMISSIONS = 0o777;
  * leading to its target. The new file has the owner and the permissions of the replaced one, without setuid and setgid.
  */
 export async function replaceFile(
-  { files, record }: FileSession,
+  { files, record, discard }: FileSession,
   path: string,
   fill: (temporary: string) => Promise<void>,
   like?: FileStat,
@@ -33,7 +33,7 @@ export async function replaceFile(
     await files.setStat(temporary, attributesOf(replaced, like), { follow: false });
     await files.rename(temporary, target);
   } catch (error) {
-    await files.remove(temporary).catch(() => undefined);
+    await discard(temporary);
     throw error;
   }
 }

@@ -9,6 +9,8 @@ export interface FileSession {
   readonly files: GuestFiles;
   readonly record: SessionRecord;
   readonly ended: AbortSignal;
+  /** Removes a temporary file, also when the session has closed. */
+  readonly discard: (path: string) => Promise<void>;
   close(): void;
 }
 
@@ -17,6 +19,11 @@ export async function openFiles({ guest, recorder, ended }: Visit): Promise<File
   const files = guest.files();
   return {
     ...{ files, record, ended },
+    discard: async (path) => {
+      const own = guest.files();
+      await own.remove(path).catch(() => undefined);
+      own.end();
+    },
     close() {
       files.end();
       recorder.close(ended.aborted ? String(ended.reason) : 'closed');
