@@ -86,6 +86,18 @@ export const OPERATIONS: Record<string, Operation> = {
   },
 };
 
+const WRITES = new Set([
+  ...['SetStat', 'Symlink', 'Mkdir', 'Remove', 'RemoveDir', 'Copy', 'Rename', 'FSetStat', 'Write'],
+]);
+const CHANGING_OPTIONS = ['create', 'create_new', 'truncate'];
+
+/** Whether an operation changes something; the number of these is in the audit trail. */
+export function changesFiles(name: string, op: Payload): boolean {
+  if (name !== 'OpenFile') return WRITES.has(name);
+  const options = readMap(op, 'options');
+  return CHANGING_OPTIONS.some((option) => readFlag(options, option));
+}
+
 function stat(path: string, found: FileStat): Answer {
   return { data: { Stat: presentEntry(path, found) } };
 }

@@ -3,7 +3,7 @@ import { Serial } from '../../lib/serial.js';
 import { GuestFileError } from '../../runtimes/guest/guest.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope, Payload } from './envelope.js';
-import { NOTHING, OPERATIONS, UINT32, type Answer } from './file-operations.js';
+import { changesFiles, NOTHING, OPERATIONS, UINT32, type Answer } from './file-operations.js';
 import { BadPayload, readBytes, readInteger, readMap, readOptionalUint64, readUint64 } from './payload.js';
 import type { Link, Session } from './session.js';
 
@@ -13,10 +13,6 @@ const PIECE = 192 * 1024;
 const WINDOW = 1024 * 1024;
 const UNTIL_END = 1n << 64n;
 const UNKNOWN_FAILURE = 'the sandbox has stopped, or the service cannot record the session now';
-/** The operations that change something; their number is in the audit trail. */
-const WRITES = new Set([
-  ...['SetStat', 'Symlink', 'Mkdir', 'Remove', 'RemoveDir', 'Copy', 'Rename', 'FSetStat', 'Write'],
-]);
 
 /** A file operation of a client. */
 export class FileSession implements Session {
@@ -40,7 +36,7 @@ export class FileSession implements Session {
     const op = operations.size === 1 && typeof name === 'string' ? operations.get(name) : undefined;
     if (typeof name !== 'string' || !(op instanceof Map))
       throw new BadPayload('"op" must be a map of one operation');
-    if (WRITES.has(name)) this.count((record) => record.written());
+    if (changesFiles(name, op as Payload)) this.count((record) => record.written());
     if (name === 'Write') {
       this.write = {
         handle: readInteger(op as Payload, 'handle', 0, UINT32),
@@ -72,8 +68,7 @@ export class FileSession implements Session {
     const release = this.link.hold(data.length);
     this.work.run(async () => {
       try {
-        await this.link.recorder.files();
-        if (!this.over) await this.link.files.guest.write(handle, offset, data);
+        if (await this.begin()) await this.link.files.guest.write(handle, offset, data);
       } catch (error) {
         this.fail(error);
       } finally {
@@ -130,8 +125,7 @@ export class FileSession implements Session {
     const release = this.link.hold(size);
     this.work.run(async () => {
       try {
-        if (this.over) return;
-        await this.link.recorder.files();
+        if (!(await this.begin())) return;
         const { data } = await work();
         this.respond({ ok: true, error: null, data });
       } catch (error) {
@@ -140,6 +134,12 @@ export class FileSession implements Session {
         release();
       }
     });
+  }
+
+  /** Resolves with whether the work may begin: its session is recorded, and the client is still there. */
+  private async begin(): Promise<boolean> {
+    if (!this.over) await this.link.recorder.files();
+    return !this.over;
   }
 
   private fail(error: unknown): void {

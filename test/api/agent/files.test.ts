@@ -5,6 +5,7 @@ import { AgentClient } from '../../support/agent-client.js';
 import { SENT } from '../../support/captured-frames.js';
 import { describeDocker, execIn } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
+import { until } from '../../support/polling.js';
 
 const NULLS = { mode: null, uid: null, gid: null, size: null, atime: null, mtime: null };
 const READ = {
@@ -188,6 +189,37 @@ describeDocker('files on the agent channel', () => {
     expect((await descriptors()).trim()).toBe('1');
     agent.close();
     await expect.poll(async () => (await descriptors()).trim(), { timeout: 30_000 }).toBe('0');
+  });
+
+  test('are not touched when the client has left before its session is recorded', async () => {
+    const box = await inside.start('left');
+    const own = await AgentClient.open(inside.client, box);
+    await execIn(box, 'sh', '-c', 'busybox mkdir -p /tmp/t; : >/tmp/t/kept');
+    const { pool } = inside.service.ctx;
+    const lock = await pool.connect();
+    await lock.query('begin; lock table sandbox_sessions in share row exclusive mode');
+    own.start('core.fs.request', { op: { OpenFile: { path: '/tmp/t/new', options: WRITE } } });
+    own.start('core.fs.request', { op: { Remove: { path: '/tmp/t/kept' } } });
+    const blocked = "wait_event_type = 'Lock' and query like 'insert into sandbox_sessions%'";
+    await until(
+      async () => (await pool.query(`select from pg_stat_activity where ${blocked}`)).rowCount,
+      (waiting) => waiting === 1,
+    );
+    own.socket.close();
+    await own.untilClosed();
+    await lock.query('rollback');
+    lock.release();
+    expect(await inside.endOf(box, 'client_left')).toMatchObject({ kind: 'files' });
+    expect(await execIn(box, 'ls', '/tmp/t')).toBe('kept\n');
+  });
+
+  test('count as writes when they are opened to be made or emptied', async () => {
+    const box = await inside.start('counted');
+    const own = await AgentClient.open(inside.client, box);
+    for (const options of [WRITE, READ, { ...READ, write: true }, { ...READ, write: true, truncate: true }])
+      expect((await own.fs('OpenFile', { path: '/tmp/f', options })).ok).toBe(true);
+    own.close();
+    expect(await inside.endOf(box, 'client_left')).toMatchObject({ kind: 'files', file_writes: 2 });
   });
 
   test('are at most 1024 at once on a connection', async () => {
