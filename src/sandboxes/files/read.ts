@@ -12,7 +12,7 @@ const READ_ONLY = {
   mode: 0,
 };
 
-/** `size`: undefined where the file system does not tell it, as for `/proc`. The session closes with the content. */
+/** `size`: undefined where the file system does not tell it, as below `/proc` and `/sys`. The session closes with the content. */
 export async function read(
   visit: Visit,
   path: string,
@@ -35,28 +35,33 @@ async function open(session: FileSession, path: string) {
   if (kindOf(found) !== 'file') throw new ApiError('invalid_sandbox_path', `${path} is not a file`);
   const handle = await files.open(path, READ_ONLY);
   const { size: bytes } = await files.statOpen(handle);
-  const isKnown = bytes > 0n && bytes <= BigInt(Number.MAX_SAFE_INTEGER);
-  const size = isKnown ? Number(bytes) : undefined;
-  const chunks = bytesOf(session, handle, size ?? Infinity);
+  const told = bytes > 0n && bytes <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(bytes) : Infinity;
+  const first = await files.read(handle, 0n, Math.min(CHUNK_BYTES, told));
+  const isKnown = told < Infinity && first.length === Math.min(CHUNK_BYTES, told);
+  const size = isKnown ? told : undefined;
+  const chunks = bytesOf(session, handle, first, size ?? Infinity);
   const content = Readable.from(chunks, { objectMode: false, highWaterMark: CHUNK_BYTES });
   content.once('close', () => session.close());
   return { content, size };
 }
 
 /** A file that became shorter breaks the answer off, so that no client takes it for complete. */
-async function* bytesOf(session: FileSession, handle: number, size: number): AsyncIterable<Buffer> {
+async function* bytesOf(
+  session: FileSession,
+  handle: number,
+  first: Buffer,
+  size: number,
+): AsyncIterable<Buffer> {
   const { files, record, ended } = session;
-  for (let position = 0; position < size;) {
-    const length = Math.min(CHUNK_BYTES, size - position);
-    const data = await untilEnded(ended, files.read(handle, BigInt(position), length));
-    if (data.length > length) throw new Error('the guest sent more than it was asked for');
-    if (data.length === 0) {
-      if (size === Infinity) break;
-      throw new Error('the file became shorter while it was read');
-    }
+  let position = 0;
+  for (let data = first; data.length > 0;) {
     position += data.length;
     record.sent(data.length);
     yield data;
+    if (position === size) break;
+    const length = Math.min(CHUNK_BYTES, size - position);
+    data = await untilEnded(ended, files.read(handle, BigInt(position), length));
   }
+  if (size < Infinity && position < size) throw new Error('the file became shorter while it was read');
   session.close();
 }

@@ -91,6 +91,12 @@ describeDocker('the files of a sandbox over HTTP', () => {
     expect(await files.text('/proc/self/status')).toContain('CapEff');
   });
 
+  test('are read to their end below /sys, although they are shorter than their size', async () => {
+    const path = '/sys/class/net/lo/mtu';
+    expect((await files.stat(path)).body.metadata.size).toBeGreaterThan(100);
+    expect(await files.text(path)).toBe(await sh(`cat ${path}`));
+  });
+
   test('never lead out of the container through a link that the guest made', async () => {
     await sh('ln -s /proc/1/root /esc; ln -s ../../../../../../etc /up');
     await files.put('/up/planted', 'inside');
