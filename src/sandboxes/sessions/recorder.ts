@@ -83,7 +83,11 @@ export class SessionRecorder {
   /** The file operations of a connection are one session, from the first one on. */
   async files(): Promise<SessionRecord> {
     this.touch();
-    this.filesRecord ??= this.open({ kind: 'files', user: null, args: [] });
+    this.filesRecord ??= this.open({ kind: 'files', user: null, args: [] }).catch((error: unknown) => {
+      // The next operation tries again.
+      this.filesRecord = undefined;
+      throw error;
+    });
     return this.filesRecord;
   }
 

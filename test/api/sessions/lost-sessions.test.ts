@@ -111,6 +111,26 @@ test('an end that the database did not take is retried, and its session is not t
   await sessions.close();
 });
 
+test('a session of files that could not begin does so with the next operation', async () => {
+  const { pool } = service.ctx;
+  const sessions = new OpenSessions(service.ctx);
+  const files = recorder(sessions);
+  await pool.query(`create function refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$;
+    create trigger refuse before insert on sandbox_sessions for each row execute function refuse()`);
+  await expect(Promise.all([files.files(), files.files()])).rejects.toThrow('no');
+  await pool.query('drop function refuse cascade');
+  const record = await files.files();
+  expect(await files.files()).toBe(record);
+  const [id] = await idsOf();
+  files.close('closed');
+  await until(
+    () => endsOf(id!),
+    (ends) => ends.length > 0,
+  );
+  await sessions.close();
+  expect(await endsOf(id!)).toMatchObject([{ reason: 'closed' }]);
+});
+
 test('after an outage of the database other processes get time to renew their sessions', async () => {
   const { ctx } = service;
   // Its job would take the row as well.
