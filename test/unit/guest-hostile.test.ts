@@ -235,10 +235,10 @@ test('input waits for the guest, whatever it acknowledges', async () => {
       .filter(({ type }) => type === REQUEST.input)
       .reduce((sum, { payload }) => sum + payload.length, 0);
   await settled();
-  expect(sent()).toBe(262_144);
+  expect(sent()).toBe(524_288);
   guest.answer(channel, ANSWER.consumed, number(0xffff_ffff));
   await settled();
-  expect(sent()).toBe(2 * 262_144);
+  expect(sent()).toBe(2 * 524_288);
 });
 
 test('a guest that does not read fills no memory', async () => {
