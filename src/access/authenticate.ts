@@ -92,6 +92,7 @@ export async function makeAuthenticationHook(
     }
     // The process that received the request has counted it.
     if (request.forwardedFor === null) await limits.countRequest(request, reply);
+    request.countMore = () => limits.countMore(request);
     const scope = request.routeOptions.schema!.scope!;
     if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
     requireScope(request.caller, scope);

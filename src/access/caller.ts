@@ -14,6 +14,8 @@ export interface Caller {
 declare module 'fastify' {
   interface FastifyRequest {
     caller: Caller | null;
+    /** See Limits.countMore. */
+    countMore: (() => Promise<void>) | null;
   }
 }
 

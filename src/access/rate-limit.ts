@@ -15,6 +15,8 @@ const MAX_COUNTED = { cache: 20_000 };
 
 export interface Limits {
   countRequest(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts work that a client asks for on an open connection as one more request. Throws `rate_limited`. */
+  countMore(request: FastifyRequest): Promise<void>;
   /** Counts a failed authentication by address, or by IPv6 network of 64 bits. Throws `rate_limited`. */
   countFailure(request: FastifyRequest): Promise<void>;
 }
@@ -52,6 +54,11 @@ export async function makeLimits(
       const fields = fieldsOf('key', keyPolicy, count.remaining, count.ttlInSeconds);
       void reply.headers(fields);
       if (count.isExceeded) refuse('the key', fields, count.ttlInSeconds);
+    },
+    async countMore(request) {
+      if (perSecond === 0) return;
+      const count = await countKey(request);
+      if (!count.isAllowed && count.isExceeded) refuse('the key', {}, count.ttlInSeconds);
     },
     async countFailure(request) {
       if (perMinute === 0) return;

@@ -83,6 +83,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);
   void app.register(acceptsPlugin);
   app.decorateRequest('caller', null);
+  app.decorateRequest('countMore', null);
   app.decorateRequest('context', null);
 
   const unmet = new WeakSet<IncomingMessage>();

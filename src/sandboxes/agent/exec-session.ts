@@ -14,7 +14,7 @@ import {
   readTexts,
   readUint64,
 } from './payload.js';
-import type { Link, Session } from './session.js';
+import { refusalOf, type Link, type Session } from './session.js';
 
 /** The output of a command that may be under way to the client, in bytes. */
 const WINDOW = 512 * 1024;
@@ -68,8 +68,7 @@ export class ExecSession implements Session {
       }
       return this.link.guest.exec(spec, this.listener(record));
     } catch (error) {
-      this.link.log.error({ err: error }, 'a session could not be recorded');
-      const message = `spawn "${spec.args[0]}": the service cannot record the session now; try again`;
+      const message = `spawn "${spec.args[0]}": ${refusalOf(error, this.link.log)}`;
       this.fail({ kind: 'other', errno: null, errnoName: null, message });
       return undefined;
     }

@@ -1,5 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import { Serial } from '../../lib/serial.js';
+import { ApiError } from '../../http/errors.js';
 import { GuestFileError } from '../../runtimes/guest/guest.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope, Payload } from './envelope.js';
@@ -143,7 +144,8 @@ export class FileSession implements Session {
   }
 
   private fail(error: unknown): void {
-    const isKnown = error instanceof GuestFileError || error instanceof BadPayload;
+    const isKnown =
+      error instanceof GuestFileError || error instanceof BadPayload || error instanceof ApiError;
     this.respond({ ok: false, error: isKnown ? error.message : UNKNOWN_FAILURE, data: null });
   }
 

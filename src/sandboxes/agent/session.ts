@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { ApiError } from '../../http/errors.js';
 import type { Guest } from '../../runtimes/guest/guest.js';
 import type { SessionRecorder } from '../sessions/recorder.js';
 import type { ConnectionFiles } from './connection-files.js';
@@ -26,4 +27,11 @@ export interface Link {
   window(most: number): number;
   /** Counts a message of so many bytes that waits for the sandbox. The returned function counts it off. */
   hold(bytes: number): () => void;
+}
+
+/** The reason for a session that did not begin, for the client. */
+export function refusalOf(error: unknown, log: Logger): string {
+  if (error instanceof ApiError) return error.message;
+  log.error({ err: error }, 'a session could not be recorded');
+  return 'the service cannot record the session now; try again';
 }

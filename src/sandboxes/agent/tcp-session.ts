@@ -4,7 +4,7 @@ import { HostConnection } from '../../runtimes/guest/host-connection.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope } from './envelope.js';
 import { readBytes, readInteger, readText } from './payload.js';
-import type { Link, Session } from './session.js';
+import { refusalOf, type Link, type Session } from './session.js';
 
 /** A TCP connection that a client opens from within the sandbox. */
 export class TcpSession implements Session {
@@ -72,8 +72,7 @@ export class TcpSession implements Session {
       });
       return connection;
     } catch (error) {
-      this.link.log.error({ err: error }, 'a session could not be recorded');
-      this.finish('the service cannot record the session now; try again');
+      this.finish(refusalOf(error, this.link.log));
       return undefined;
     }
   }

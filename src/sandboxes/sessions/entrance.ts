@@ -70,7 +70,10 @@ export class Entrance {
     setMaxListeners(0, guest.gone);
     endWith(guest.gone, 'sandbox_stopped');
     const subject = { orgId, actor, sandboxId, name };
-    const recorder = new SessionRecorder(own, subject, this.sessions, () => end('cut_off'));
+    const recorder = new SessionRecorder(own, subject, this.sessions, {
+      countMore: async () => request.countMore?.(),
+      onLost: () => end('cut_off'),
+    });
     return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };
   }
 

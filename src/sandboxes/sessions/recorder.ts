@@ -35,16 +35,23 @@ export interface SessionSubject {
 
 type Writer = Pick<Context, 'pool' | 'now' | 'touches'>;
 
+interface VisitHooks {
+  /** Counts a session against the rate of the key. */
+  countMore: () => Promise<void>;
+  /** Called when another process has ended a session in the audit trail. */
+  onLost: () => void;
+}
+
 /** Writes the beginning and the end of the sessions of one connection to the audit trail. Content is never written. */
 export class SessionRecorder {
+  private isFirst = true;
   private filesRecord: Promise<SessionRecord> | undefined;
 
   constructor(
     private readonly ctx: Writer,
     private readonly subject: SessionSubject,
     private readonly sessions: OpenSessions,
-    /** Called when another process has ended a session in the audit trail. */
-    private readonly onLost: () => void,
+    private readonly visit: VisitHooks,
   ) {}
 
   /** Counts as activity of the sandbox. */
@@ -58,6 +65,9 @@ export class SessionRecorder {
     user,
     args,
   }: Pick<SessionDetails, 'kind' | 'user'> & { args: readonly string[] }): Promise<SessionRecord> {
+    // The request itself stands for the first session.
+    if (!this.isFirst) await this.visit.countMore();
+    this.isFirst = false;
     const { orgId, actor, sandboxId, name } = this.subject;
     const [program] = args;
     const id = uuidv7();
@@ -76,7 +86,7 @@ export class SessionRecorder {
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
       return details;
     });
-    const details = await this.sessions.begin(id, { orgId, onLost: this.onLost }, recorded);
+    const details = await this.sessions.begin(id, { orgId, onLost: this.visit.onLost }, recorded);
     return this.record({ org_id: orgId, id, actor, details, opened_at: at });
   }
 

@@ -245,3 +245,27 @@ describeDocker('the limits of the agent channel', () => {
     expect((await agent.fs('ReadDir', { handle })).ok).toBe(true);
   });
 });
+
+describeDocker('the rate of a key', () => {
+  test('counts the sessions of a connection', async () => {
+    const inside = await startInside({ settings: { rateLimit: 2 } });
+    try {
+      const id = await inside.start('box');
+      const { body } = await inside.client.post('/v1/keys', { name: 'fast', scopes: ['sandboxes:exec'] });
+      const agent = await AgentClient.open({ url: inside.service.url, key: body.key }, id);
+      const refusals: string[] = [];
+      for (let run = 0; run < 30; run += 1) {
+        const { last } = await agent.outcome(agent.exec('true'));
+        if (last.type === 'core.exec.failed') refusals.push(last.payload.message);
+      }
+      expect(refusals.length).toBeGreaterThan(0);
+      expect(refusals[0]).toMatch(/^spawn "true": too many requests of the key: wait \d+ s$/);
+      expect((await agent.fs('Stat', { path: '/', follow_symlink: true })).error).toMatch(
+        /^too many requests/,
+      );
+      agent.close();
+    } finally {
+      await inside.close();
+    }
+  });
+});

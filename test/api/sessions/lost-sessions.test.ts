@@ -45,7 +45,7 @@ const idsOf = async (): Promise<string[]> =>
 function recorder(sessions: OpenSessions, onLost: () => void = () => undefined): SessionRecorder {
   const { actor } = rowOf();
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
-  return new SessionRecorder(service.ctx, subject, sessions, onLost);
+  return new SessionRecorder(service.ctx, subject, sessions, { countMore: () => Promise.resolve(), onLost });
 }
 
 test('a session that nobody renews ends once, as cut off', async () => {
