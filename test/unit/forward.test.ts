@@ -181,8 +181,10 @@ test('joins both sides of an upgrade, with the bytes that came with it', async (
   const { port, sockets } = await start(
     () => undefined,
     (request, socket, head) => {
-      expect(request.headers).toMatchObject({ upgrade: 'echo', connection: 'Upgrade' });
-      socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst ');
+      expect(request.headers).toMatchObject({ upgrade: 'websocket', connection: 'Upgrade' });
+      socket.write(
+        'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst ',
+      );
       socket.write(head);
       socket.pipe(socket);
     },
@@ -191,7 +193,7 @@ test('joins both sides of an upgrade, with the bytes that came with it', async (
     const client = connect(port, '127.0.0.1');
     let text = '';
     client.on('data', (chunk) => (text += String(chunk)));
-    client.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nearly ');
+    client.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nearly ');
     await until(
       async () => text,
       (all) => all.endsWith('first early '),
@@ -215,13 +217,13 @@ test('ends both sides of an upgrade when the other process ends or this one stop
     const { port, sockets, stopping } = await start(
       () => undefined,
       (_request, socket) => {
-        socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n');
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n');
         socket.resume().on('end', () => socket.end());
       },
     );
     const client = connect(port, '127.0.0.1');
     client.on('error', () => undefined);
-    client.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n');
+    client.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n');
     await once(client, 'data');
     const closed = once(client, 'close');
     if (how === 'target') for (const socket of sockets) socket.resetAndDestroy();
@@ -241,7 +243,7 @@ test('passes the refusal of an upgrade on, and closes the connection', async () 
     (_request, socket) => socket.end('HTTP/1.1 409 Conflict\r\ncontent-length: 2\r\n\r\nno'),
   );
   const client = connect(port, '127.0.0.1');
-  client.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n');
+  client.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n');
   const parts = await client.toArray();
   expect(Buffer.concat(parts as Buffer[]).toString()).toMatch(/^HTTP\/1\.1 409 [^]*\r\n\r\nno$/);
 });
