@@ -18,6 +18,7 @@ const SLOW: Readonly<Record<string, readonly string[]>> = {
     ...['batched-lookups', 'list-query-plans', 'logs', 'placement-query-plans', 'query-cost'],
     ...['queued-starts', 'stalled-sandboxes', 'state-table', 'workers'],
   ],
+  sessions: ['ends', 'idle', 'lost-sessions'],
   usage: ['slow-readers', 'storage-cost', 'streamed-reports'],
   volumes: ['planted-links', 'size-samples'],
   webhooks: [
@@ -38,7 +39,7 @@ export default defineConfig({
   test: {
     ...config.test,
     include: ['test/unit/**/*.test.ts', 'test/api/**/*.test.ts'],
-    // log-output starts the built program.
-    exclude: [...configDefaults.exclude, 'test/unit/log-output.test.ts', ...slow],
+    // log-output starts the built program, and guest-agent also runs another processor's program.
+    exclude: [...configDefaults.exclude, 'test/unit/{guest-agent,log-output}.test.ts', ...slow],
   },
 });

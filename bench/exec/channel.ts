@@ -8,6 +8,9 @@ const PROLOGUE = 8;
 /** The official SDK sends files and reads them in pieces of this size. */
 const PIECE = Buffer.alloc(3 * 1024 * 1024);
 const SESSION_START = 2;
+const encodeInput = (data: Buffer) => encodeEnvelope(1, 0, 'core.exec.stdin', { data });
+/** Encoded once: the bench measures the service, and not this client. */
+const ENCODED_PIECE = encodeInput(PIECE);
 
 /** The service, as the official SDK uses it: one connection for each command. */
 export function channelSide(address: string, key: string, sandboxId: string): Side {
@@ -25,9 +28,9 @@ export function channelSide(address: string, key: string, sandboxId: string): Si
       const client = await open();
       const running = client.run(args, performance.now());
       for (let left = bytes; left > 0; left -= PIECE.length) {
-        await client.send('core.exec.stdin', { data: PIECE.subarray(0, left) });
+        await client.write(left >= PIECE.length ? ENCODED_PIECE : encodeInput(PIECE.subarray(0, left)));
       }
-      await client.send('core.exec.stdin', { data: Buffer.alloc(0) });
+      await client.write(encodeInput(Buffer.alloc(0)));
       const outcome = await running;
       await client.close();
       return outcome;
@@ -88,22 +91,20 @@ export class ChannelClient {
       };
     });
     await this.start('cat', []);
-    await this.send('core.exec.stdin', { data: Buffer.from('x') });
+    await this.write(encodeInput(Buffer.from('x')));
     await answered;
   }
 
   private async start(cmd: string, args: readonly string[]): Promise<void> {
     const terminal = { tty: false, rows: 24, cols: 80 };
     const request = { cmd, args, env: [], cwd: '/', user: null, ...terminal, rlimits: [] };
-    await this.send('core.exec.request', request, SESSION_START);
+    await this.write(encodeEnvelope(1, SESSION_START, 'core.exec.request', request));
   }
 
-  /** Resolves when the kernel has the frame. */
-  async send(type: string, payload: object, flags = 0): Promise<void> {
+  /** Resolves when the kernel has the bytes. */
+  async write(frame: Buffer): Promise<void> {
     await new Promise<void>((resolve, reject) => {
-      this.socket.send(encodeEnvelope(1, flags, type, payload), (error) =>
-        error ? reject(error) : resolve(),
-      );
+      this.socket.send(frame, (error) => (error ? reject(error) : resolve()));
     });
   }
 

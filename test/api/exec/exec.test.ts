@@ -134,10 +134,10 @@ describeDocker('commands over HTTP', () => {
 
   test('end with their sandbox, and say so', async () => {
     const doomed = await inside.start('doomed');
-    const answer = inside.client.post(`/v1/sandboxes/${doomed}/exec`, { cmd: 'sleep', args: ['600'] });
+    const answer = inside.client.post(`/v1/sandboxes/${doomed}/exec`, { cmd: 'sleep', args: ['4322'] });
     await until(
       () => execIn(doomed, 'busybox', 'ps'),
-      (text) => text.split('sleep 600').length > 2,
+      (text) => text.includes('sleep 4322'),
       30_000,
     );
     await inside.client.post(`/v1/sandboxes/${doomed}/stop`, {});
@@ -160,14 +160,14 @@ describeDocker('commands over HTTP', () => {
   });
 
   test('hold a bounded amount of memory for each organization', async () => {
-    const body = { cmd: 'sleep', args: ['600'], max_output_bytes: 8 * 1024 * 1024, timeout_secs: 60 };
+    const body = { cmd: 'sleep', args: ['4323'], max_output_bytes: 8 * 1024 * 1024, timeout_secs: 60 };
     const gone = new AbortController();
     const held = Array.from({ length: 15 }, () =>
       inside.client
         .request('POST', `/v1/sandboxes/${id}/exec`, { body, signal: gone.signal })
         .catch(() => undefined),
     );
-    await until(processes, (text) => text.split('sleep 600').length > 16, 30_000);
+    await until(processes, (text) => text.split('sleep 4323').length > 15, 30_000);
     const refused = await exec({ cmd: 'true', max_output_bytes: 8 * 1024 * 1024, stdin: 'x' });
     expect(codeOf(refused)).toEqual([429, 'rate_limited']);
     expect(refused.headers.get('retry-after')).toBe('5');
