@@ -207,6 +207,12 @@ describeDocker('the limits of the agent channel', () => {
     client.close();
   });
 
+  test('cut a long name of a user in the audit trail', async () => {
+    const { last } = await agent.outcome(agent.exec('true', [], { user: 'u'.repeat(100_000) }));
+    expect(last.payload.kind).toBe('user_setup_failed');
+    expect((await inside.endOf(id, 'user_setup_failed')).user).toBe('u'.repeat(200));
+  });
+
   test('cut off clients whose organization has too many bytes in incomplete messages', async () => {
     const neighbour = await inside.service.newOrg();
     const bytes = 4 * MIB;
