@@ -30,6 +30,7 @@ const ERRORS: Record<number, readonly [name: string, message: string]> = {
   39: ['ENOTEMPTY', 'Directory not empty'],
   40: ['ELOOP', 'Too many levels of symbolic links'],
   95: ['EOPNOTSUPP', 'Operation not supported'],
+  99: ['EADDRNOTAVAIL', 'Cannot assign requested address'],
   101: ['ENETUNREACH', 'Network is unreachable'],
   104: ['ECONNRESET', 'Connection reset by peer'],
   110: ['ETIMEDOUT', 'Connection timed out'],

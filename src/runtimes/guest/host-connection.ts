@@ -52,13 +52,14 @@ export class HostConnection implements Connection {
 
   private async attempt(host: string, signal: AbortSignal): Promise<void> {
     try {
-      let failure: string | null = null;
+      let firstFailure: string | null = null;
       for (const address of await resolveHost(this.guest, host, signal)) {
         if (this.isOver) return;
-        failure = await this.tryAddress(address);
+        const failure = await this.tryAddress(address);
         if (this.isConnected) return;
+        firstFailure ??= failure;
       }
-      this.finish(failure);
+      this.finish(firstFailure);
     } catch (error) {
       this.finish(error instanceof NameError ? error.message : 'the sandbox has stopped');
     }
