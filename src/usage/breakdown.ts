@@ -185,7 +185,7 @@ async function* csvOf(columns: string[], batches: AsyncIterable<string[]>): Asyn
   for await (const lines of batches) if (lines.length > 0) yield lines.join(SEPARATORS.csv) + CSV_LINE_END;
 }
 
-// oxlint-disable-next-line require-yield
+// oxlint-disable-next-line require-yield -- the sequence is empty
 async function* emptySequence(): AsyncGenerator<never> {
   await Promise.resolve();
 }

@@ -51,7 +51,7 @@ export function contentRoutes(app: App, address: Address, enter: Enter): void {
           operationId: `write_sandbox_file${suffix}`,
           summary: 'Write a file of a sandbox',
           description:
-            'The body is the content of the file, with any content-type or none. Missing directories are made. An existing file is replaced in one step and keeps its owner and permissions. A new file belongs to root.',
+            'The body is the content of the file, with any content-type or none. Missing directories are made. An existing file is replaced in one step and keeps its owner and permissions. A new file belongs to the user of the sandbox.',
           ...routeOptions(address),
           headers: Type.Object({ ...PathHeaders.properties, ...WriteHeaders.properties }),
           body: { content: { [OCTETS]: { schema: Bytes } } },
