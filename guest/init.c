@@ -1,25 +1,24 @@
 /*
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
- *   init [--until-exit] [--stop-signal=N] [-- COMMAND [ARGUMENT...]]
+ *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [-- COMMAND [ARGUMENT...]]
  *   init --check     exits at once, which shows that the engine can run it
  *
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
- * sandbox up. It reaps every orphan and forwards signals to COMMAND.
+ * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
+ * (init-output.h).
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
- * that is left gets SIGTERM, and SIGHUP after HANGUP_TICKS. After FLUSH_TICKS the kernel kills the processes that remain.
+ * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that remain.
  *
  * The program needs no library and no file of the image. guest/build.sh builds it.
  */
 #include "execute.h"
-#include <asm/fcntl.h>
-#include <linux/time_types.h>
+#include "init-output.h"
 
-#define TICK_NANOSECONDS 20000000
-#define HANGUP_TICKS 50 /* 1 s */
-#define FLUSH_TICKS 100 /* 2 s */
+#define HANGUP_AFTER SECOND
+#define FLUSH_LIMIT (2 * SECOND)
 #define EXIT_NOT_RUNNABLE 126
 #define EXIT_NOT_FOUND 127
 #define WNOHANG 1
@@ -37,6 +36,12 @@ static const char *after(const char *text, const char *prefix) {
   return text;
 }
 
+static long parse(const char *digits) {
+  long number = 0;
+  for (; *digits >= '0' && *digits <= '9'; digits++) number = number * 10 + *digits - '0';
+  return number;
+}
+
 static void complain(const char *text) { call(__NR_write, 2, (long)text, length(text), 0); }
 
 static const char *reason(long error) {
@@ -46,6 +51,7 @@ static const char *reason(long error) {
     case -ENOEXEC: return "it is not an executable file";
     case -EAGAIN: return "the limit of processes is reached";
     case -ENOMEM: return "out of memory";
+    case -EMFILE: return "the limit of open files is reached";
     case -E2BIG: return "its arguments and environment are too long";
     default: return "the kernel refused it";
   }
@@ -60,13 +66,25 @@ static int refused(const char *name, long error) {
   return error == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
 }
 
-/* Starts the command. Returns its process id, or a negative errno. */
-static long spawn(char **command, char **environment) {
+/* Starts the command. Returns its process id, or a negative errno. `rate`: 0 gives it the engine's pipes. */
+static long spawn(char **command, char **environment, long rate, long burst) {
+  int ends[STREAMS];
+  long failed = rate > 0 ? open_relays(ends, rate, burst) : 0;
+  if (failed < 0) return failed;
   long child = call(__NR_clone, SIGCHLD, 0, 0, 0);
-  if (child != 0) return child;
+  if (child != 0) {
+    for (int i = 0; rate > 0 && i < STREAMS; i++) call(__NR_close, ends[i], 0, 0, 0);
+    return child;
+  }
+  for (int i = 0; rate > 0 && i < STREAMS; i++) call(__NR_dup3, ends[i], i + 1, 0, 0);
   call(__NR_setsid, 0, 0, 0, 0);
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&NONE, 0, sizeof NONE);
   leave(refused(command[0], execute(command, environment)));
+}
+
+__attribute__((noreturn)) static void finish(int code) {
+  drain();
+  leave(code);
 }
 
 __attribute__((used, noreturn)) static void start(long *stack) {
@@ -75,12 +93,19 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   char **environment = argv + argc + 1;
   int until_exit = 0;
   int stop_signal = SIGTERM;
+  long rate = 0;
+  long burst = 0;
   char **command = 0;
   for (char **argument = argv + 1; argc > 1 && *argument; argument++) {
     const char *number = after(*argument, "--stop-signal=");
+    const char *tokens = after(*argument, "--output-rate=");
+    const char *most = after(*argument, "--output-burst=");
     if (number)
-      for (stop_signal = 0; *number >= '0' && *number <= '9'; number++)
-        stop_signal = stop_signal * 10 + *number - '0';
+      stop_signal = parse(number);
+    else if (tokens)
+      rate = parse(tokens);
+    else if (most)
+      burst = parse(most);
     else if (after(*argument, "--until-exit"))
       until_exit = 1;
     else if (after(*argument, "--check"))
@@ -97,7 +122,10 @@ __attribute__((used, noreturn)) static void start(long *stack) {
 
   /* Blocked signals stay pending. The kernel drops unblocked ones that process 1 does not handle. */
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&ALL, 0, sizeof ALL);
-  long child = command ? spawn(command, environment) : 0;
+  int signals = call(__NR_signalfd4, -1, &ALL, sizeof ALL, O_CLOEXEC);
+  /* A process of the sandbox could write to the engine by way of /proc/1/fd. */
+  for (int output = 1; !command && output <= STREAMS; output++) call(__NR_close, output, 0, 0, 0);
+  long child = command ? spawn(command, environment, rate, burst) : 0;
   int code = 0;
   if (child < 0) {
     code = refused(command[0], child);
@@ -106,15 +134,18 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   }
 
   int stopping = 0;
-  int ticks = 0;
-  const struct __kernel_timespec tick = {0, TICK_NANOSECONDS};
+  int hung_up = 0;
+  long flushing_since = 0;
+  const struct __kernel_timespec at_once = {0, 0};
   for (;;) {
     /* Processes of an exec are no children of process 1: while it flushes, it also polls. */
     int flushing = stopping && !child;
-    if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || ticks >= FLUSH_TICKS)) leave(until_exit ? code : 0);
-    long got = call(__NR_rt_sigtimedwait, (long)&ALL, 0, flushing ? (long)&tick : 0, sizeof ALL);
+    long flushed = flushing ? now() - flushing_since : 0;
+    if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || flushed >= FLUSH_LIMIT)) finish(until_exit ? code : 0);
     /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
-    if (got == -EAGAIN && ++ticks == HANGUP_TICKS) call(__NR_kill, -1, SIGHUP, 0, 0);
+    if (flushed >= HANGUP_AFTER && !hung_up++) call(__NR_kill, -1, SIGHUP, 0, 0);
+    relay_output(signals, flushing);
+    long got = call(__NR_rt_sigtimedwait, &ALL, 0, &at_once, sizeof ALL);
 
     int status;
     long ended;
@@ -123,7 +154,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       if (ended != child) continue;
       code = exit_code(status);
       child = 0;
-      if (until_exit && !stopping) leave(code);
+      if (until_exit && !stopping) finish(code);
     }
 
     int stops = got == SIGTERM && !stopping;
@@ -131,6 +162,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
     if (child && got > 0 && got != SIGCHLD)
       call(__NR_kill, child, got == SIGTERM ? stop_signal : got, 0, 0);
     if (stopping && !child && (stops || was_running)) {
+      flushing_since = now();
       call(__NR_kill, -1, SIGTERM, 0, 0);
       call(__NR_kill, -1, SIGCONT, 0, 0);
     }
