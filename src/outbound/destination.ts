@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { ApiError } from '../http/errors.js';
 import { CidrSet } from '../lib/cidr.js';
 import { SPECIAL } from '../lib/special-addresses.js';
@@ -9,16 +10,33 @@ export interface DestinationPolicy {
   /** CIDR blocks or addresses that are allowed although they are not public. */
   allow: readonly string[];
   http: boolean;
+  /** CIDR blocks to which http is allowed in any case. */
+  httpTo?: readonly string[];
 }
 
-/** A refusal whose message is shown to the owner of the webhook. */
-class DestinationRefused extends Error {}
+/** The most addresses of a name that are tried. The owner of a name could otherwise make the service scan a network. */
+export const MAX_ADDRESSES = 8;
+
+/** A refusal whose message is shown to the caller who chose the address. */
+export class DestinationRefused extends Error {}
+/** A host name without an address. */
+export class NameNotResolved extends Error {}
 
 const NOT_PUBLIC = new CidrSet([...SPECIAL.v4, ...SPECIAL.v6]);
 
-export function isAllowedAddress(address: string, { allow }: DestinationPolicy): boolean {
+/** The addresses of this machine count as not public, whichever they are. */
+export function isAllowedAddress(
+  address: string,
+  { allow }: DestinationPolicy,
+  own = ownAddresses(),
+): boolean {
   if (isIP(address) === 0) return false;
-  return !NOT_PUBLIC.includes(address) || new CidrSet(allow).includes(address);
+  const isPublic = !NOT_PUBLIC.includes(address) && !new CidrSet(own).includes(address);
+  return isPublic || new CidrSet(allow).includes(address);
+}
+
+function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
 }
 
 /** Checks a URL without resolving its host name. Returns its normal form. */
@@ -39,8 +57,17 @@ export function checkUrl(text: string, policy: DestinationPolicy): string {
   return url.href;
 }
 
-function isAllowedScheme({ protocol }: URL, { http }: DestinationPolicy): boolean {
-  return protocol === 'https:' || (protocol === 'http:' && http);
+function isAllowedScheme({ protocol }: URL, { http, httpTo = [] }: DestinationPolicy): boolean {
+  return protocol === 'https:' || (protocol === 'http:' && (http || httpTo.length > 0));
+}
+
+/** Whether http is allowed to all of these addresses. */
+export function isHttpAllowed(
+  addresses: readonly string[],
+  { http, httpTo = [] }: DestinationPolicy,
+): boolean {
+  const blocks = new CidrSet(httpTo);
+  return http || addresses.every((address) => blocks.includes(address));
 }
 
 /** An IPv6 address is returned without its brackets. */
@@ -57,7 +84,7 @@ export interface Destination {
 /**
  * Resolves and checks the host of a URL. Every attempt does so again, because the operator may have changed the policy. A name
  * is refused if any of its addresses is. The sender must connect to one of the returned addresses: a name whose records
- * change after the check (DNS rebinding) then gains nothing. Throws DestinationRefused.
+ * change after the check (DNS rebinding) then gains nothing. Returns the first few. Throws DestinationRefused and NameNotResolved.
  */
 export async function findDestination(
   url: URL,
@@ -65,21 +92,24 @@ export async function findDestination(
   resolve: Resolve,
 ): Promise<Destination> {
   if (!isAllowedScheme(url, policy)) {
-    throw new DestinationRefused('the URL does not begin with https://, and the operator has not allowed it');
+    throw new DestinationRefused(NOT_HTTPS);
   }
   const host = hostOf(url);
   const isName = isIP(host) === 0;
   const addresses = isName ? await resolveOrRefuse(host, resolve) : [host];
   if (!addresses.every((address) => isAllowedAddress(address, policy)))
     throw new DestinationRefused(notAllowed(host));
-  return { host, isName, addresses };
+  if (url.protocol === 'http:' && !isHttpAllowed(addresses, policy)) throw new DestinationRefused(NOT_HTTPS);
+  return { host, isName, addresses: addresses.slice(0, MAX_ADDRESSES) };
 }
+
+const NOT_HTTPS = 'the URL does not begin with https://, and the operator has not allowed it';
 
 async function resolveOrRefuse(host: string, resolve: Resolve) {
   const found = await resolve(host).catch((cause: unknown) => {
-    throw new DestinationRefused(`the name ${host} cannot be resolved`, { cause });
+    throw new NameNotResolved(`the name ${host} cannot be resolved`, { cause });
   });
-  if (found.length === 0) throw new DestinationRefused(`the name ${host} has no address`);
+  if (found.length === 0) throw new NameNotResolved(`the name ${host} has no address`);
   return found;
 }
 

@@ -1,15 +1,11 @@
-import { request as requestHttp, type IncomingMessage, type RequestOptions } from 'node:http';
-import { request as requestHttps } from 'node:https';
-import { isIP, type LookupFunction, type TcpNetConnectOpts } from 'node:net';
 import { toStorable } from '../lib/storable-text.js';
 import { findDestination, type Destination, type DestinationPolicy } from './destination.js';
 import type { Resolve } from './resolve.js';
+import { send } from './send.js';
 
 const STORED_BYTES = 1_024;
-/** The connection is closed after this much of a response. */
-const MAX_READ_BYTES = 64 * 1_024;
-/** How long one of several addresses is tried before the next, in milliseconds. */
-const ADDRESS_TIMEOUT_MS = 1_000;
+/** The connection is closed after this much, counted with interim responses, headers and chunk headers. */
+export const MAX_READ_BYTES = 64 * 1_024;
 
 export interface Posted {
   status: number;
@@ -64,59 +60,22 @@ export async function post(
 
 async function exchange(
   url: URL,
-  { host, isName, addresses }: Destination,
+  destination: Destination,
   headers: Record<string, string>,
   body: string,
   signal: AbortSignal,
 ): Promise<Posted> {
-  const options: RequestOptions &
-    Pick<TcpNetConnectOpts, 'autoSelectFamily' | 'autoSelectFamilyAttemptTimeout'> & { servername?: string } =
-    {
-      method: 'POST',
-      host,
-      port: url.port,
-      path: `${url.pathname}${url.search}`,
-      headers: { ...headers, host: url.host, 'content-length': Buffer.byteLength(body) },
-      // No pooled connection, whose address would not have been checked.
-      agent: false,
-      signal,
-      ...(isName ? { lookup: lookupOf(addresses), servername: host } : {}),
-      autoSelectFamily: true,
-      autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT_MS,
-    };
-  const request = url.protocol === 'https:' ? requestHttps : requestHttp;
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    const outgoing = request(options, resolve);
-    outgoing.on('error', (error) => reject(withMessage(error)));
-    outgoing.end(body);
-  });
+  const response = await send(url, destination, { method: 'POST', headers, body, signal });
   const chunks: Buffer[] = [];
-  let length = 0;
+  const { socket } = response;
   for await (const chunk of response) {
     chunks.push(chunk as Buffer);
-    length += (chunk as Buffer).length;
     // Leaving the loop closes the connection.
-    if (length >= MAX_READ_BYTES) break;
+    if (socket.bytesRead >= MAX_READ_BYTES) break;
   }
   return {
     status: response.statusCode!,
     body: toStorable(Buffer.concat(chunks).subarray(0, STORED_BYTES).toString('utf8')),
     retryAfter: response.headers['retry-after'],
-  };
-}
-
-/** If several addresses fail, Node reports an error without a message. */
-function withMessage(error: Error): Error {
-  if (!(error instanceof AggregateError) || error.message !== '') return error;
-  const messages = error.errors.map(({ message }: Error) => message).join(', ');
-  return new Error(messages, { cause: error });
-}
-
-/** A lookup that always returns the checked addresses. */
-function lookupOf(addresses: readonly string[]): LookupFunction {
-  const all = addresses.map((address) => ({ address, family: isIP(address) }));
-  return (_host, options, answer) => {
-    if (options.all) answer(null, all);
-    else answer(null, all[0]!.address, all[0]!.family);
   };
 }

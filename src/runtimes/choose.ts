@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { ExplainedError } from '../lib/explained-error.js';
 import type { VolumeStore } from '../volumes/storage/store.js';
 import { explainConnectionError } from './docker/connection-error.js';
+import type { PullOptions } from './docker/images/images.js';
 import type { GuardedGroup } from './docker/network/compile-policy.js';
 import { machineCapacity } from './machine-capacity.js';
 import type { Plan } from './plan.js';
@@ -19,7 +20,10 @@ export interface RuntimeOptions {
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
+  defaultDiskMib?: number | undefined;
   capacity?: Partial<Capacity>;
+  /** Default: the docker runtime pulls no image. */
+  pulls?: PullOptions;
   simulated?: SimulatedOptions;
 }
 
@@ -59,13 +63,15 @@ export async function openDocker({
   dockerRuntime,
   dockerAllow = [],
   volumes,
+  defaultDiskMib,
   capacity = {},
+  pulls,
 }: RuntimeOptions): Promise<Runtime> {
   // Loading the client library takes as long as loading the worker without it.
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
-    ...{ volumes, capacity },
+    ...{ volumes, capacity, defaultDiskMib, pulls },
   });
 }
 

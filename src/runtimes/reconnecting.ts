@@ -59,6 +59,9 @@ export class ReconnectingRuntime implements Runtime {
   get machine(): string {
     return this.inner.machine;
   }
+  get diskPath(): string | undefined {
+    return this.connected?.diskPath;
+  }
   get capacity(): Runtime['capacity'] {
     return this.inner.capacity;
   }
@@ -104,7 +107,15 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.activity(sandboxIds);
   }
 
-  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
+  async makeRoom(): Promise<void> {
+    await this.inner.makeRoom();
+  }
+
+  async diskUse(): Promise<Map<string, number>> {
+    return this.inner.diskUse();
+  }
+
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
     return this.inner.logs(sandboxId, query, signal);
   }
 

@@ -157,6 +157,8 @@ export interface Runtime {
   /** A UUID, constant for as long as the engine keeps its sandboxes. It is also the id of the worker. */
   readonly engineId: string;
   readonly machine: string;
+  /** The directory of the disks of sandboxes. Undefined: not on a disk of this machine. */
+  readonly diskPath?: string | undefined;
   readonly capacity: Capacity;
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
@@ -177,8 +179,12 @@ export interface Runtime {
   list(): Promise<Holding[]>;
   /** Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
-  /** Follows the log until the run ends. A process without the lease may call it. */
-  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk>;
+  /** Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read to its end. */
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>>;
+  /** The bytes that the own disks of sandboxes take. Expensive: the engine walks through all of them. */
+  diskUse(): Promise<Map<string, number>>;
+  /** Removes from the disk what can be fetched again. */
+  makeRoom(): Promise<void>;
   /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
   openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
   /** Yields after a change. It may miss changes. */

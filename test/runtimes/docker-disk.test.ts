@@ -56,7 +56,7 @@ describeBtrfs('disks with a size', () => {
     const copy = 'docker -H "unix://$1" save "$3" | docker -H "unix://$2" load';
     execFileSync('sh', ['-c', copy, 'sh', SOCKET, socketPath, IMAGE], { stdio: 'ignore' });
     await withVolume('sandkeep-test:volume', IMAGE);
-    service = await startTestService(onDocker({ socketPath }));
+    service = await startTestService(onDocker({ socketPath, defaultDiskMib: 30 }));
     client = await service.newOrg();
   }, 180_000);
   afterAll(async () => {
@@ -121,6 +121,14 @@ describeBtrfs('disks with a size', () => {
     const [most, more] = seen.split(/\s+/).map(Number);
     expect(most).toBe(15 * 1024 ** 2);
     expect(more).toBeLessThan(5 * 1024 ** 2);
+  });
+
+  test('have the default size where the request names none, and the answer has none', async () => {
+    const { id, spec } = await start('default', {});
+    expect(spec.resources.disk_size_mib).toBeNull();
+    const [held] = await docker.listContainers({ filters: { label: [`dev.sandkeep.sandbox=${id}`] } });
+    const { HostConfig } = await docker.getContainer(held!.Id).inspect();
+    expect(HostConfig.StorageOpt).toEqual({ size: '30m' });
   });
 
   test('require a mount at each volume that the image declares, because such a volume has no limit', async () => {

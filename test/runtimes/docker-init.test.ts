@@ -65,9 +65,16 @@ describeDocker('process 1 of a sandbox', () => {
     const stream = await container.logs({ stdout: true, stderr: true, timestamps: true, follow: true });
     let text = '';
     const sources = new Set(['stdout', 'stderr'] as const);
-    for await (const line of readLogStream(stream as AsyncIterable<Buffer>, { sources, after: {} }))
-      text += line.text;
+    for await (const lines of readLogStream(stream as AsyncIterable<Buffer>, { sources, after: {} }))
+      for (const line of lines) text += line.text;
     return text;
+  }
+
+  async function outputOf(container: Docker.Container, script: string): Promise<string> {
+    const exec = await container.exec({ Cmd: ['sh', '-c', script], AttachStdout: true, AttachStderr: true });
+    let text = '';
+    for await (const chunk of await exec.start({ Tty: true })) text += String(chunk);
+    return text.replaceAll('\r\n', '\n');
   }
 
   /** The state letter and the name of each process except process 1. */
@@ -198,9 +205,74 @@ describeDocker('process 1 of a sandbox', () => {
   });
 
   test('keeps the agent open, so that no sandbox can hold up the agents of others by a lease', async () => {
-    const container = await run(shell('busybox ls -l /proc/1/fd', { untilExit: true }));
-    await ended(container);
-    expect(await logOf(container)).toContain(`-> ${AGENT_PROGRAM}`);
+    const container = await run([]);
+    expect(await outputOf(container, 'busybox ls -l /proc/1/fd')).toContain(`-> ${AGENT_PROGRAM}`);
+  });
+
+  test('limits the output of its command at the source, and loses none of it', async () => {
+    const lines = 24_000;
+    const args = initArguments({
+      ...{ command: ['sh', '-c', `busybox seq ${lines}; busybox seq ${lines} >&2`], untilExit: true },
+      ...{ stopSignal: 15, output: { rate: 2_000_000, burst: 400_000 } },
+    });
+    const container = await run(args);
+    expect(await ended(container)).toBe(0);
+    const { State } = await container.inspect();
+    const numbers = Array.from({ length: lines }, (_, index) => `${index + 1}\n`).join('');
+    expect((await logOf(container)) === numbers + numbers).toBe(true);
+    // A line counts 128 bytes more. The pipes hold 64 KiB each when the command ends, and these pass at once.
+    const tokens = 2 * (numbers.length + 128 * lines);
+    const atOnce = 400_000 + (2 * 65_536 * (numbers.length + 128 * lines)) / numbers.length;
+    const millis = Date.parse(State.FinishedAt) - Date.parse(State.StartedAt);
+    expect(millis).toBeGreaterThan(((tokens - atOnce) / 2_000_000) * 1_000);
+  });
+
+  test('relays output of any size and without line ends, in order, until the command ends', async () => {
+    const script =
+      'busybox dd if=/dev/zero bs=65536 count=20 2> /dev/null; printf end; busybox yes | busybox head -c 131072 >&2';
+    const container = await run(shell(script, { untilExit: true }));
+    expect(await ended(container)).toBe(0);
+    const text = await logOf(container);
+    expect(text.replaceAll('y\n', '') === `${'\0'.repeat(20 * 65_536)}end`).toBe(true);
+    expect(text.length).toBe(20 * 65_536 + 3 + 131_072);
+  });
+
+  test('ends with its command while a process that is left writes more', async () => {
+    const container = await run(shell('busybox yes & printf "last words"; exit 4', { untilExit: true }));
+    expect(await ended(container)).toBe(4);
+    expect((await logOf(container)).replaceAll('y\n', '').replace(/y$/, '')).toBe('last words');
+  });
+
+  test('gives its command, and each user, the output as a file, and no process the pipe of the engine', async () => {
+    const script =
+      'echo one > /dev/stdout; echo two >> /proc/self/fd/2; busybox test -t 1 || echo no terminal; ' +
+      'echo forged > /proc/1/fd/1 || echo refused';
+    for (const user of ['0', '1000:1000']) {
+      const container = await run(shell(script, { untilExit: true }), { User: user });
+      expect(await ended(container)).toBe(0);
+      const text = await logOf(container);
+      for (const word of ['one\n', 'two\n', 'no terminal\n', 'refused\n']) expect(text).toContain(word);
+      expect(text).not.toContain('forged\n');
+    }
+    const idle = await run([]);
+    expect(await outputOf(idle, 'echo forged > /proc/1/fd/1 || echo refused')).toContain('refused\n');
+    expect(await outputOf(idle, 'echo forged > /proc/1/fd/2 || echo refused')).toContain('refused\n');
+  });
+
+  test('uses no processor time while its command writes nothing', async () => {
+    const container = await run(shell('echo x; exec sleep 600'));
+    await until(
+      () => container.logs({ stdout: true }),
+      (log) => String(log).includes('x'),
+    );
+    const switches = async () => {
+      const status = await outputOf(container, 'cat /proc/1/status');
+      return Number(/^voluntary_ctxt_switches:\s*(\d+)/m.exec(status)![1]);
+    };
+    const before = await switches();
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    // A clock of 20 ms would switch fifty times. Each exec may wake it for an orphan.
+    expect((await switches()) - before).toBeLessThan(20);
   });
 
   test('cannot be changed or removed from inside the sandbox', async () => {

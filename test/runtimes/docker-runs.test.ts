@@ -1,8 +1,16 @@
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
-import { servePrivateRegistry, type PrivateRegistry } from '../support/private-registry.js';
+import {
+  configOf,
+  layerOf,
+  remoteImage,
+  remoteImageOf,
+  serveRegistry,
+  type PrivateRegistry,
+} from '../support/private-registry.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { untilStatus } from '../support/polling.js';
 
@@ -15,7 +23,7 @@ describeDocker('runs of docker sandboxes', () => {
   const credentials = { username: 'puller', password: 'canary-of-the-registry' };
   beforeAll(async () => {
     makeImage();
-    registry = await servePrivateRegistry(IMAGE, credentials);
+    registry = await serveRegistry(await remoteImageOf(IMAGE), { credentials });
     service = await startTestService({
       ...onDocker({ capacity: { vcpus: 2 } }),
       settings: { stopGraceMs: 500 },
@@ -75,28 +83,62 @@ describeDocker('runs of docker sandboxes', () => {
       request(name, { image: { type: 'oci', reference }, pull_policy: 'always', ...sleeps, ...more });
     const create = async (name: string, more: Record<string, unknown>) =>
       (await client.post('/v1/sandboxes', from(name, more), running)).body;
+    const without = await create('without', {});
+    expect([without.status, without.last_failure_message]).toEqual([
+      'failed',
+      expect.stringContaining(reference),
+    ]);
+    const wrong = await create('wrong', { registry: { mode: 'inline', ...credentials, password: 'no' } });
+    expect(wrong.status).toBe('failed');
+    const right = await create('right', { registry: { mode: 'inline', ...credentials } });
+    expect([right.status, right.last_failure_message]).toEqual(['running', null]);
+    expect(registry.logins.length).toBeGreaterThan(0);
+    const { rows } = await service.ctx.pool.query('select from sandbox_secrets where sandbox_id = $1', [
+      right.id,
+    ]);
+    expect(rows).toEqual([]);
+    const everything = [...service.logs, JSON.stringify([without, wrong, right])].join('\n');
+    expect(everything).not.toContain(credentials.password);
+    // Nothing of the registry or the engine is in the message.
+    expect(without.last_failure_message).toBe(
+      `the image ${reference} cannot be pulled: the registry has no such repository, or requires credentials`,
+    );
+    const other = await service.newOrg();
+    for (const pull_policy of ['if_missing', 'never']) {
+      const { body } = await other.post('/v1/sandboxes', from(pull_policy, { pull_policy }), running);
+      expect(body.status).toBe('failed');
+    }
+    const own = await create('again', { pull_policy: 'never' });
+    expect(own.status).toBe('running');
+    const stored = await service.ctx.pool.query('select org_id, reference, digest from image_access');
+    expect(stored.rows).toEqual([{ org_id: client.org.id, reference, digest: registry.image.digest }]);
+    await destroyAll(service, client, other);
+  });
+
+  test('have no labels of a pulled image, which other programs on the machine could obey', async () => {
+    const layer = await layerOf({ 'file-of-labels': 'x' });
+    const Labels = { 'traefik.enable': 'true', 'dev.sandkeep.holder-of': 'x', 'dev.sandkeep.org': 'y' };
+    const labelled = await serveRegistry(
+      remoteImage(configOf([layer], { config: { Labels } }), [gzipSync(layer)]),
+    );
     try {
-      const without = await create('without', {});
-      expect([without.status, without.last_failure_message]).toEqual([
-        'failed',
-        expect.stringContaining(reference),
-      ]);
-      const wrong = await create('wrong', { registry: { mode: 'inline', ...credentials, password: 'no' } });
-      expect(wrong.status).toBe('failed');
-      const right = await create('right', { registry: { mode: 'inline', ...credentials } });
-      expect([right.status, right.last_failure_message]).toEqual(['running', null]);
-      expect(registry.logins.length).toBeGreaterThan(0);
-      const { rows } = await service.ctx.pool.query('select from sandbox_secrets where sandbox_id = $1', [
-        right.id,
-      ]);
-      expect(rows).toEqual([]);
-      const everything = [...service.logs, JSON.stringify([without, wrong, right])].join('\n');
-      expect(everything).not.toContain(credentials.password);
+      const image = { type: 'oci', reference: `${labelled.host}/team/labelled:1` };
+      const spec = request('labelled', { image, pull_policy: 'if_missing', labels: { own: 'label' } });
+      const { body, text } = await client.post('/v1/sandboxes', spec, running);
+      expect(body.status, text).toBe('running');
+      const [found] = await docker.listContainers({
+        filters: { label: [`dev.sandkeep.sandbox=${body.id}`] },
+      });
+      const said = Object.entries(found!.Labels).filter(([, value]) => value !== '');
+      expect(Object.fromEntries(said)).toEqual({
+        'dev.sandkeep.instance': expect.any(String),
+        'dev.sandkeep.label.own': 'label',
+        'dev.sandkeep.org': client.org.id,
+        'dev.sandkeep.sandbox': body.id,
+      });
+      await destroyAll(service, client);
     } finally {
-      await docker
-        .getImage(reference)
-        .remove({ force: true })
-        .catch(() => undefined);
+      await labelled.close();
     }
   });
 });

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   blocksEverything,
   compilePolicy,
+  FLOWS,
   type GuardedGroup,
 } from '../../src/runtimes/docker/network/compile-policy.js';
 import { PUBLIC_PROFILE } from '../../src/runtimes/docker/network/public-profile.js';
@@ -293,6 +294,68 @@ describeNetns('the rules in the kernel', () => {
   test('let the public profile reach public addresses and the resolvers, and accept connections from outside', async () => {
     for (const port of [53, 443]) await expectVerdicts(PUBLIC_PROFILE, everything('egress', port));
     await expectVerdicts(PUBLIC_PROFILE, everything('ingress', 80));
+  });
+
+  test('bound the connections that a sandbox keeps in the table of the machine, open and closed', () => {
+    nft(GUEST, compilePolicy(PUBLIC_PROFILE, { ...SURROUNDINGS, openableGroups: [] }));
+    const inGuest = (script: string) => JSON.parse(sh(`exec ${process.execPath} -e '${script}'`, GUEST));
+    const tracked = () => Number(sh('cat /proc/sys/net/netfilter/nf_conntrack_count', WORLD));
+    const connections = FLOWS.open + 1_200;
+    const begun = performance.now();
+    const { reached } = inGuest(`
+      const { connect } = require("node:net");
+      let reached = 0;
+      const one = () => new Promise((done) => {
+        const socket = connect(443, "8.8.8.8", () => { reached += 1; socket.resetAndDestroy(); });
+        socket.on("error", () => undefined).on("close", done);
+      });
+      (async () => {
+        for (let tried = 0; tried < ${connections}; tried += 100) await Promise.all(Array.from({ length: 100 }, one));
+        console.log(JSON.stringify({ reached }));
+      })();
+    `);
+    const seconds = (performance.now() - begun) / 1_000;
+    expect(reached).toBeGreaterThan(FLOWS.open / 2);
+    expect(reached).toBeLessThanOrEqual(FLOWS.open + FLOWS.tcpPerSecond * (seconds + 1));
+    const before = tracked();
+    inGuest(`
+      const socket = require("node:dgram").createSocket("udp4");
+      let sent = 0;
+      const next = () => {
+        if (sent === ${connections}) return socket.close(() => console.log(sent));
+        sent += 1;
+        socket.send("x", 1_024 + sent, "8.8.8.8", next);
+      };
+      socket.on("error", () => undefined);
+      next();
+    `);
+    const added = tracked() - before;
+    expect(added).toBeGreaterThan(FLOWS.open / 2);
+    expect(added).toBeLessThanOrEqual(FLOWS.open);
+  });
+
+  test('let a sandbox talk to itself without a trace in the memory of the machine', () => {
+    nft(GUEST, compilePolicy(PUBLIC_PROFILE, { ...SURROUNDINGS, openableGroups: [] }));
+    const tracked = () => Number(sh('cat /proc/sys/net/netfilter/nf_conntrack_count', GUEST));
+    const before = tracked();
+    const got = sh(
+      `exec ${process.execPath} -e '
+      const socket = require("node:dgram").createSocket("udp4");
+      const own = ["127.0.0.1", "127.9.9.9", "${GUEST_V4}"];
+      let sent = 0;
+      socket.on("error", () => undefined);
+      socket.bind(9, () => {
+        const next = () => {
+          if ((sent += 1) < 6000) return socket.send("x", 1_024 + sent, own[sent % own.length], next);
+          socket.on("message", (text) => String(text) === "heard" && socket.close(() => console.log("heard")));
+          socket.send("heard", 9, "127.0.0.1");
+        };
+        next();
+      });'`,
+      GUEST,
+    );
+    expect(got).toBe('heard\n');
+    expect(tracked() - before).toBeLessThan(100);
   });
 
   test.each(['public', 'private', 'link_local', 'metadata', 'host'] as const)(

@@ -1,3 +1,8 @@
+import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
+import type { Pool } from '../../src/db/pool.js';
+import { storedImageAccess } from '../../src/images/stored-access.js';
+import type { PullOptions } from '../../src/runtimes/docker/images/images.js';
+import { registryReach } from '../../src/settings.js';
 import { DockerRuntime, type DockerOptions } from '../../src/runtimes/docker/runtime.js';
 import type { Client } from './client.js';
 import { SOCKET } from './docker.js';
@@ -7,9 +12,18 @@ import { until } from './polling.js';
 /** Options that put a test service on a Docker engine. Default: the engine of the machine. */
 export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions, 'runtime'> {
   return {
-    runtime: (instanceId, volumes) =>
-      DockerRuntime.connect(instanceId, { socketPath: SOCKET, network: 'none', volumes, ...options }),
+    runtime: (instanceId, volumes, pool) =>
+      DockerRuntime.connect(instanceId, {
+        ...{ socketPath: SOCKET, network: 'none', volumes, pulls: pullsFrom(pool) },
+        ...options,
+      }),
   };
+}
+
+/** Pulls of the registries of tests, which speak http on a loopback address. */
+function pullsFrom(pool: Pool, options: Partial<PullOptions> = {}): PullOptions {
+  const reach = registryReach({ registryAllow: [], registryHttp: ['127.0.0.1'] });
+  return { reach, access: storedImageAccess(pool), maxMib: 1_024, disk: UNCHECKED_DISKS, ...options };
 }
 
 /** Destroys the sandboxes of these organizations, and waits until the engine holds nothing of the service. */

@@ -26,6 +26,11 @@ const APPLETS = [
   'mount',
   'ip',
   'dd',
+  'yes',
+  'head',
+  'tail',
+  'tr',
+  'rm',
 ];
 
 const reason = await whyNot();

@@ -2,6 +2,7 @@
 // tries to reach the other side. Plain JavaScript, because it starts inside a network namespace.
 import { createSocket } from 'node:dgram';
 import { createServer, connect } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { createInterface } from 'node:readline';
 
 const ANSWER = 'reached';
@@ -19,13 +20,33 @@ function answerName(query) {
   return isV4 ? Buffer.concat([answer, record]) : answer;
 }
 
+/** For names on a link without a name server. */
+const GROUPS = { '0.0.0.0': '224.0.0.251', '::': 'ff02::fb' };
+
+/** Fails without an interface for the group. */
+function join(socket, host) {
+  const links = Object.keys(networkInterfaces()).filter((name) => name !== 'lo');
+  for (const link of links) {
+    try {
+      socket.addMembership(GROUPS[host], host === '::' ? `::%${link}` : networkInterfaces()[link][0].address);
+    } catch {
+      continue;
+    }
+  }
+}
+
 function serveUdp(port, host) {
   const socket = createSocket({ type: host === '::' ? 'udp6' : 'udp4', ipv6Only: host === '::' });
   socket.on('message', (message, from) => {
     const answer = port === 53 && message.length > 12 ? answerName(message) : ANSWER;
     socket.send(answer, from.port, from.address, () => undefined);
   });
-  return new Promise((resolve) => socket.bind(port, host, resolve));
+  return new Promise((resolve) =>
+    socket.bind(port, host, () => {
+      join(socket, host);
+      resolve();
+    }),
+  );
 }
 
 function serveTcp(port, host) {
@@ -76,6 +97,25 @@ function tryUdp({ from, to, port, wait }) {
   });
 }
 
+/** The addresses that answer a packet to a broadcast or multicast address. */
+function tryGroup({ to, port, wait }) {
+  const socket = createSocket(to.includes(':') ? 'udp6' : 'udp4');
+  const answered = new Set();
+  socket.on('message', (_message, { address }) => answered.add(address.replace(/%.*/, '')));
+  socket.on('error', () => undefined);
+  socket.bind((lastSource += 1), () => {
+    socket.setBroadcast(true);
+    socket.send('?', port, to, () => undefined);
+  });
+  return new Promise((resolve) => {
+    setTimeout(() => {
+      socket.close();
+      resolve([...answered].join(' '));
+    }, wait);
+  });
+}
+
+const ATTEMPTS = { tcp: tryTcp, udp: tryUdp, group: tryGroup };
 const ports = process.argv.slice(2).map(Number);
 await Promise.all(
   ports.flatMap((port) => ['0.0.0.0', '::'].flatMap((host) => [serveUdp(port, host), serveTcp(port, host)])),
@@ -83,8 +123,7 @@ await Promise.all(
 process.stdout.write('ready\n');
 for await (const line of createInterface(process.stdin)) {
   const attempt = JSON.parse(line);
-  const outcome = attempt.protocol === 'tcp' ? tryTcp(attempt) : tryUdp(attempt);
-  void outcome.then((result) =>
+  void ATTEMPTS[attempt.protocol](attempt).then((result) =>
     process.stdout.write(`${JSON.stringify({ id: attempt.id, outcome: result })}\n`),
   );
 }

@@ -41,7 +41,8 @@ export function nft(namespace: string, rules: string): void {
 }
 
 export interface Attempt {
-  protocol: 'tcp' | 'udp';
+  /** `group`: UDP to a broadcast or multicast address. The outcome lists the addresses that answer. */
+  protocol: 'tcp' | 'udp' | 'group';
   /** The source address. Default: the one of the route. */
   from?: string;
   to: string;

@@ -3,7 +3,7 @@ import type { Run, RunSpec } from '../runtime.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from './files/scripts.js';
 import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './guest-init.js';
-import type { ImageConfig } from './image.js';
+import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
 
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
@@ -15,14 +15,27 @@ const USER_LABEL = 'dev.sandkeep.label.';
 const MIB = 1024 * 1024;
 /** The engine's default for images without a PATH. */
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
-const PIDS_LIMIT = 1024;
-const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
+export const PIDS_LIMIT = 1024;
+export const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
+
+/** A service of the machine has 1024, so eight CPUs of sandboxes weigh as much as the database where they are siblings. */
+const SHARES_PER_VCPU = 128;
+/** The kernel's lower bound. */
+const SMALLEST_SHARES = 2;
+/** The highest is 1000. A machine without memory kills sandboxes before the database and the service. */
+const OOM_SCORE = 900;
 
 /** For package managers, and for daemons that drop privileges. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
-export function containerLabels({ orgId, sandboxId, spec }: Run, instanceId: string): Record<string, string> {
+export function containerLabels(
+  { orgId, sandboxId, spec }: Run,
+  { labels }: EngineImage,
+  instanceId: string,
+): Record<string, string> {
   return {
+    // The container would have those of its image.
+    ...Object.fromEntries(labels.map((name) => [name, ''])),
     ...Object.fromEntries(Object.entries(spec.labels).map(([key, value]) => [USER_LABEL + key, value])),
     [INSTANCE_LABEL]: instanceId,
     [ORG_LABEL]: orgId,
@@ -32,7 +45,7 @@ export function containerLabels({ orgId, sandboxId, spec }: Run, instanceId: str
 
 export function containerOptions(
   { sandboxId, spec }: Run,
-  image: ImageConfig,
+  image: EngineImage,
   {
     network,
     init,
@@ -41,7 +54,10 @@ export function containerOptions(
   }: { network: string; init: GuestInit; runtimeClass: string | undefined; binds: readonly Bind[] },
 ): ContainerCreateOptions {
   return {
-    Image: spec.image,
+    // Its tag could lead to another image by now.
+    Image: image.id,
+    // The engine would run the probes of an image as often as the image says.
+    Healthcheck: { Test: ['NONE'] },
     Env: envOf(spec, image),
     Entrypoint: [INIT_PROGRAM],
     Cmd: initArguments({
@@ -60,7 +76,9 @@ export function containerOptions(
       NanoCpus: spec.vcpus * 1e9,
       Memory: spec.memoryMib * MIB,
       MemorySwap: spec.memoryMib * MIB,
+      CpuShares: Math.max(SMALLEST_SHARES, Math.round(spec.vcpus * SHARES_PER_VCPU)),
       PidsLimit: PIDS_LIMIT,
+      OomScoreAdj: OOM_SCORE,
       CapDrop: ['ALL'],
       CapAdd: spec.securityProfile === 'restricted' ? [] : CAPABILITIES,
       SecurityOpt: ['no-new-privileges'],
@@ -84,14 +102,14 @@ export function containerOptions(
   };
 }
 
-function envOf({ env, scripts }: RunSpec, { path }: ImageConfig): string[] {
+function envOf({ env, scripts }: RunSpec, { path }: EngineImage): string[] {
   const entries = env.map(({ key, value }) => `${key}=${value}`);
   if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
   return [...entries, `PATH=${path ?? DEFAULT_PATH}:${SCRIPTS_DIRECTORY}`];
 }
 
 /** An image's own command is not launched: it is the default of an exec. */
-function commandOf({ cmd, entrypoint }: RunSpec, image: ImageConfig): string[] {
+function commandOf({ cmd, entrypoint }: RunSpec, image: EngineImage): string[] {
   if (cmd === null || cmd.length === 0) return [];
   return [...(entrypoint ?? image.entrypoint), ...cmd];
 }

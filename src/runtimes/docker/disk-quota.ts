@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { pack } from 'tar-stream';
 import { StartRefusedError, type RunSpec } from '../runtime.js';
-import type { ImageConfig } from './image.js';
+import type { EngineImage } from './images/engine-image.js';
 
 /** Other drivers may accept a size and ignore it. */
 const DRIVERS_WITH_QUOTA = new Set(['overlay2', 'btrfs', 'zfs']);
@@ -51,7 +51,7 @@ async function importEmptyImage(docker: Docker, image: string): Promise<void> {
 }
 
 /** A volume of the image is outside the disk limit. Throws StartRefusedError. */
-export function checkDiskLimit({ diskMib, mounts }: RunSpec, { volumes }: ImageConfig): void {
+export function checkDiskLimit({ diskMib, mounts }: RunSpec, { volumes }: EngineImage): void {
   const unlimited = volumes.find((path) => !mounts.some(({ guest }) => guest === posix.normalize(path)));
   if (diskMib === null || unlimited === undefined) return;
   throw new StartRefusedError(

@@ -2,6 +2,7 @@ import type Docker from 'dockerode';
 import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { v5 as uuidv5 } from 'uuid';
+import type { Slots } from '../../lib/concurrency-limit.js';
 import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
 import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
@@ -27,6 +28,15 @@ export function capacityOf(info: EngineInfo): Capacity {
   };
 }
 
+export const STARTS_PER_CPU = 2;
+const FEWEST_STARTS = 4;
+
+/** How many containers are made and started at once: the work of the engine, without pulls. One slot is for a further organization. */
+export function startSlots(cpus: number): Slots {
+  const total = Math.max(cpus * STARTS_PER_CPU, FEWEST_STARTS);
+  return { total, each: total - 1 };
+}
+
 export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['bounds'] {
   const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
   return {
@@ -34,6 +44,12 @@ export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['boun
     ...{ vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6 },
     ...(onThisKernel ? { openFiles: Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')) } : {}),
   };
+}
+
+/** In the words of image manifests. */
+export function goArchitecture({ Architecture }: EngineInfo): string {
+  const known: Record<string, string> = { x86_64: 'amd64', aarch64: 'arm64' };
+  return known[Architecture] ?? Architecture;
 }
 
 function memoryOf({ MemTotal }: EngineInfo): number {

@@ -37,10 +37,15 @@ const BUILDS: Record<string, string> = {
 const FIRST_REALTIME = 34;
 const LAST_REALTIME = 64;
 
+const MIB = 1024 * 1024;
+/** The output of a command in bytes, a second and at once. A line counts 128 bytes more than it has. */
+export const OUTPUT = { rate: MIB, burst: 8 * MIB };
+
 export interface InitOptions {
   command: readonly string[];
   untilExit: boolean;
   stopSignal: number;
+  output?: typeof OUTPUT;
 }
 
 export class GuestInit {
@@ -168,9 +173,15 @@ export class GuestInit {
   }
 }
 
-export function initArguments({ command, untilExit, stopSignal }: InitOptions): string[] {
+export function initArguments({ command, untilExit, stopSignal, output = OUTPUT }: InitOptions): string[] {
   if (command.length === 0) return [];
-  return [...(untilExit ? ['--until-exit'] : []), `--stop-signal=${stopSignal}`, '--', ...command];
+  return [
+    ...(untilExit ? ['--until-exit'] : []),
+    `--stop-signal=${stopSignal}`,
+    `--output-rate=${output.rate}`,
+    `--output-burst=${output.burst}`,
+    ...['--', ...command],
+  ];
 }
 
 /** Accepts `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */

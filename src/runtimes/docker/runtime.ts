@@ -1,4 +1,5 @@
 import Docker from 'dockerode';
+import { makeFairQueue, type FairQueue } from '../../lib/fair-queue.js';
 import { sleep } from '../../lib/sleep.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import {
@@ -17,12 +18,18 @@ import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from
 import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
 import { checkDiskLimit } from './disk-quota.js';
-import { boundsOf, capacityOf, engineIdOf, type EngineInfo } from './engine-info.js';
+import {
+  boundsOf,
+  capacityOf,
+  engineIdOf,
+  goArchitecture,
+  startSlots,
+  type EngineInfo,
+} from './engine-info.js';
 import {
   ALREADY_REMOVED,
   CONFLICT,
   engineMessage,
-  explainStartFailure,
   ignoreStatus,
   NOT_FOUND,
   NOT_MODIFIED,
@@ -32,13 +39,15 @@ import {
 import { hasFiles, populateContainer } from './files/populate-container.js';
 import { GuestInit } from './guest-init.js';
 import { DockerGuests } from './guests.js';
-import { ensureImage, type ImageConfig } from './image.js';
+import type { EngineImage } from './images/engine-image.js';
+import { Images, type PullOptions } from './images/images.js';
 import { InspectCache } from './inspect-cache.js';
 import { readLogStream, sinceOf } from './log-stream.js';
 import type { Bind } from './mounts/staging-directory.js';
 import type { GuardedGroup } from './network/compile-policy.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
+import { explainStartFailure } from './start-failure.js';
 
 export interface DockerOptions {
   socketPath: string;
@@ -51,6 +60,10 @@ export interface DockerOptions {
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
   capacity?: Partial<Capacity>;
+  /** For sandboxes without a disk size, where the engine has quotas. 0: none. */
+  defaultDiskMib?: number | undefined;
+  /** Default: no image is pulled. */
+  pulls?: PullOptions | undefined;
 }
 
 /** Runs sandboxes as containers of Docker or Podman. Each sandbox has one container, whose disk survives its runs. */
@@ -69,12 +82,16 @@ export class DockerRuntime implements Runtime {
     private readonly options: DockerOptions,
     readonly engineId: string,
     readonly machine: string,
+    readonly diskPath: string,
     readonly capacity: Capacity,
     readonly bounds: Runtime['bounds'],
     version: string,
     private readonly init: GuestInit,
     private readonly detected: DetectedCapabilities,
     private readonly networks: SandboxNetworks,
+    /** The engine makes more containers at once no faster, and each of them later. */
+    private readonly starts: FairQueue,
+    private readonly images: Images,
   ) {
     this.inspections = new InspectCache(docker);
     this.guests = new DockerGuests(untimed);
@@ -85,7 +102,7 @@ export class DockerRuntime implements Runtime {
   }
 
   static async connect(instanceId: string, options: DockerOptions): Promise<DockerRuntime> {
-    // For pulls, logs and events.
+    // For images, logs and events.
     const docker = new Docker({ socketPath: options.socketPath, timeout: ANSWER_TIMEOUT_MS });
     const untimed = new Docker({ socketPath: options.socketPath });
     const info = (await docker.info()) as EngineInfo;
@@ -101,6 +118,7 @@ export class DockerRuntime implements Runtime {
       options,
       await engineIdOf(docker, info, instanceId),
       info.Name,
+      info.DockerRootDir,
       { ...capacityOf(info), ...options.capacity },
       boundsOf(info, options.runtimeClass),
       info.ServerVersion,
@@ -116,6 +134,12 @@ export class DockerRuntime implements Runtime {
         unmountable: detected.mounts.unavailable,
         ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },
       }),
+      makeFairQueue({
+        slots: startSlots(info.NCPU),
+        waiting: { total: Infinity, each: Infinity },
+        ...{ maxWaitMs: LONGEST_WAIT_MS, idleMs: Infinity },
+      }),
+      new Images(untimed, goArchitecture(info), options.pulls),
     );
   }
 
@@ -129,20 +153,16 @@ export class DockerRuntime implements Runtime {
     try {
       const prepared = await this.prepare(run);
       if (signal.aborted || prepared === 'has_run') return;
-      const image = prepared
-        ? undefined
-        : await ensureImage(this.untimed, run.spec, signal, run.secrets.registry ?? undefined);
-      const mounts = await this.detected.mounts.stage(run);
+      const image = prepared ? undefined : await this.images.ensure(run, signal);
+      const release = await this.starts.acquire(run.orgId, {
+        ...{ idleMs: () => 0, cutOff: () => undefined },
+        gone: signal,
+      });
+      if (!release) throw new Error('the engine is busy with other starts');
       try {
-        signal.throwIfAborted();
-        const { mode, resolverConfig } = await this.networks.join(run, prepared);
-        const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
-        if (signal.aborted) return;
-        await mounts.attach(resolverConfig);
-        await container.start();
-        await this.networks.confirm(run, container);
+        await this.startPrepared(run, prepared, image, signal);
       } finally {
-        await mounts.release();
+        release();
       }
     } catch (error) {
       if (signal.aborted || statusOf(error) === NOT_MODIFIED) return;
@@ -151,6 +171,7 @@ export class DockerRuntime implements Runtime {
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
     } finally {
+      this.images.release(run);
       unclaim();
     }
   }
@@ -200,7 +221,24 @@ export class DockerRuntime implements Runtime {
     return new Map((await Promise.all(measurements)).flat());
   }
 
-  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
+  async makeRoom(): Promise<void> {
+    await this.images.makeRoom();
+  }
+
+  async diskUse(): Promise<Map<string, number>> {
+    const containers = await this.untimed.listContainers({
+      ...{ all: true, size: true },
+      filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`, SANDBOX_LABEL] },
+    });
+    return new Map(
+      containers.map(({ Labels, ...sizes }) => [
+        Labels[SANDBOX_LABEL]!,
+        (sizes as { SizeRw?: number }).SizeRw ?? 0,
+      ]),
+    );
+  }
+
+  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
     try {
       const found = await this.findContainer(sandboxId);
       if (!found) return;
@@ -261,19 +299,46 @@ export class DockerRuntime implements Runtime {
     return container;
   }
 
+  private async startPrepared(
+    run: Run,
+    prepared: Docker.Container | undefined,
+    image: EngineImage | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const mounts = await this.detected.mounts.stage(run);
+    try {
+      signal.throwIfAborted();
+      const { mode, resolverConfig } = await this.networks.join(run, prepared);
+      const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
+      if (signal.aborted) return;
+      await mounts.attach(resolverConfig);
+      await container.start();
+      await this.networks.confirm(run, container);
+    } finally {
+      await mounts.release();
+    }
+  }
+
   private async create(
     run: Run,
-    image: ImageConfig,
+    image: EngineImage,
     binds: readonly Bind[],
     network: string,
   ): Promise<Docker.Container> {
-    const { runtimeClass } = this.options;
+    const { runtimeClass, defaultDiskMib = 0 } = this.options;
     checkDiskLimit(run.spec, image);
+    const sized = defaultDiskMib > 0 && this.capabilities.has('disk_size');
+    const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
     await this.init.ensureVolume();
     const container = await createContainer(this.docker, {
       name: containerName(run, null),
-      Labels: containerLabels(run, this.instanceId),
-      ...containerOptions(run, image, { network, init: this.init, runtimeClass, binds }),
+      Labels: containerLabels(run, image, this.instanceId),
+      ...containerOptions({ ...run, spec: { ...run.spec, diskMib } }, image, {
+        network,
+        init: this.init,
+        runtimeClass,
+        binds,
+      }),
     });
     await populateContainer(container, run.spec);
     return container;
@@ -290,3 +355,4 @@ export class DockerRuntime implements Runtime {
 
 /** Longer than the longest grace period of a stop. */
 const ANSWER_TIMEOUT_MS = 60_000;
+const LONGEST_WAIT_MS = 3_600_000;

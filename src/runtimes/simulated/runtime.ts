@@ -37,6 +37,7 @@ export class SimulatedRuntime implements Runtime {
   readonly description = 'simulated: NOTHING RUNS and nothing is isolated; only the records are real';
   readonly capabilities = new Set(CAPABILITIES);
   readonly bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1 };
+  readonly diskPath = undefined;
   readonly machine = hostname();
   readonly engineId: string;
   readonly capacity: Capacity;
@@ -108,7 +109,11 @@ export class SimulatedRuntime implements Runtime {
     }
   }
 
-  async *logs(sandboxId: string, { sources }: LogQuery, signal: AbortSignal): AsyncIterable<LogChunk> {
+  async *logs(
+    sandboxId: string,
+    { sources }: LogQuery,
+    signal: AbortSignal,
+  ): AsyncIterable<Iterable<LogChunk>> {
     const runId = this.holdings.get(sandboxId)?.runId;
     const runs = () => {
       const held = this.holdings.get(sandboxId);
@@ -119,7 +124,7 @@ export class SimulatedRuntime implements Runtime {
     try {
       if (!runs()) return;
       const text = 'this sandbox is simulated: nothing runs in it, so it writes nothing\n';
-      if (sources.has('system')) yield { source: 'system', ts: shortInstant(now()), text };
+      if (sources.has('system')) yield [{ source: 'system', ts: shortInstant(now()), text }];
       while (runs()) await changes.next();
     } catch (error) {
       if (!signal.aborted) throw error;
@@ -131,6 +136,12 @@ export class SimulatedRuntime implements Runtime {
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     const held = sandboxIds.filter((id) => this.holdings.get(id)?.state === 'running');
     return Promise.resolve(new Map(held.map((id) => [id, { cpuMicros: this.cpuMicros.get(id) ?? 0 }])));
+  }
+
+  async makeRoom(): Promise<void> {}
+
+  async diskUse(): Promise<Map<string, number>> {
+    return Promise.resolve(new Map());
   }
 
   async close(): Promise<void> {

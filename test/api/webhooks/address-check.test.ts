@@ -36,6 +36,15 @@ describe('the reach of webhooks', () => {
     expect(isAllowedAddress(address, closed)).toBe(false);
   });
 
+  test('that this machine has are refused although they are public, unless the operator allows them', () => {
+    const own = ['8.8.8.8', '2606:4700::1111'];
+    for (const address of [...own, '::ffff:8.8.8.8']) {
+      expect(isAllowedAddress(address, closed, own)).toBe(false);
+    }
+    expect(isAllowedAddress('8.8.4.4', closed, own)).toBe(true);
+    expect(isAllowedAddress('8.8.8.8', { ...closed, allow: own }, own)).toBe(true);
+  });
+
   test('is the public internet, and the addresses that the operator allows', () => {
     for (const address of ['1.1.1.1', '8.8.8.8', '172.32.0.1', '2606:4700::1111']) {
       expect(isAllowedAddress(address, closed)).toBe(true);
@@ -58,6 +67,16 @@ describe('the reach of webhooks', () => {
     'https://017700000001/',
     'https://127.1/',
     'https://[::1]/',
+    'https://0/',
+    'https://127.0.0.1./',
+    'https://0177.0.0.0x1/',
+    'https://１２７。０。０。１/',
+    'https://①②⑦.0.0.1/',
+    'https://127%2e0%2e0%2e1/',
+    'https://[::]/',
+    'https://[fe80::1%25eth0]/',
+    'https://[64:ff9b::a9fe:a9fe]/',
+    'https://[2002:a9fe:a9fe::]/',
     'https://[::ffff:169.254.169.254]/latest',
     'https://169.254.169.254/latest/meta-data',
     'https://10.0.0.1:8443/',

@@ -31,8 +31,7 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'file': {
       const found = await mayReplace(container, patch.path, patch.replace);
       const mode = patch.mode ?? (found?.type === 'file' ? found.mode : FILE_MODE);
-      const content =
-        typeof patch.content === 'string' ? Buffer.from(patch.content) : Buffer.from(patch.content);
+      const content = contentOf(patch);
       return put(container, patch.path, (name) => ({ name, type: 'file', mode, content }));
     }
     case 'symlink':
@@ -53,6 +52,12 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
     case 'copy_dir':
       throw new PatchError(`this runtime has no ${patch.type}`);
   }
+}
+
+/** Sandboxes of earlier releases have their bytes as numbers. */
+function contentOf({ type, content }: Extract<Patch, { type: 'text' | 'file' }>): Buffer {
+  if (typeof content !== 'string') return Buffer.from(content);
+  return Buffer.from(content, type === 'file' ? 'base64' : 'utf8');
 }
 
 async function mayReplace(

@@ -66,7 +66,8 @@ export class StagingDirectory {
     if (this.unavailable !== undefined) {
       if (requested.length === 0) return NO_MOUNTS;
       throw new StartRefusedError(
-        `${requested[0]!.field}: volumes cannot be mounted, because ${this.unavailable}`,
+        `${requested[0]!.field}: volumes cannot be mounted on this machine; "sandkeep doctor" shows the operator the reason`,
+        { cause: this.unavailable },
       );
     }
     // A mount of the user replaces the file.

@@ -20,6 +20,11 @@ type Traffic = Pick<Rule, 'protocols' | 'ports'>;
 type Direction = 'egress' | 'ingress';
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 const DNS_PORT = 53;
+/**
+ * All sandboxes of a machine share its table of tracked connections. `open`: without closed TCP connections, which stay in that table
+ * for two minutes. `tcpPerSecond`: on average, after a burst of `open`.
+ */
+export const FLOWS = { open: 4_096, tcpPerSecond: 100 };
 /** The engine's resolver, which reveals the other containers on the bridge. */
 const INNER_RESOLVER = '127.0.0.11';
 
@@ -39,11 +44,17 @@ ${verdictExceptHost('deny', 'jump refuse')}
     reject with icmpx admin-prohibited
   }
 ${guardedChain(environment)}
+  chain untracked {
+    type filter hook output priority raw; policy accept;
+    oifname "lo" notrack
+  }
   chain leaving {
     type filter hook output priority mangle; policy drop;
     ip daddr ${INNER_RESOLVER} jump refuse
     oifname "lo" accept
 ${lines(commonRules('egress'))}
+    ct count over ${FLOWS.open} jump refuse
+    meta l4proto tcp limit rate over ${FLOWS.tcpPerSecond}/second burst ${FLOWS.open} packets jump refuse
     jump guarded
 ${lines(rulesOf(policy, 'egress'))}
     ${policy.default_egress === 'allow' ? 'accept' : 'jump refuse'}

@@ -50,10 +50,8 @@ export async function loadRules(pid: number, line: string, script: string): Prom
   } catch (error) {
     if (error instanceof StartRefusedError) throw error;
     throw new StartRefusedError(
-      `the network rules of the sandbox cannot be loaded: ${(error as Error).message}`,
-      {
-        cause: error,
-      },
+      'the network rules of the sandbox cannot be loaded; the operator finds the reason in the log of the service',
+      { cause: error },
     );
   } finally {
     closeSync(namespace);

@@ -81,7 +81,10 @@ export class SandboxNetworks {
     if (this.unavailable !== undefined) {
       // Without a policy, no network is the strictest answer.
       if (mode === undefined && spec.networkPolicy == null) return none;
-      throw new StartRefusedError(`the sandbox cannot have its network: ${this.unavailable}`);
+      throw new StartRefusedError(
+        'the sandbox cannot have its network on this machine; "sandkeep doctor" shows the operator the reason',
+        { cause: this.unavailable },
+      );
     }
     const { docker, options } = this;
     const found = await inspectPauseContainer(docker, sandboxId);

@@ -1,0 +1,64 @@
+import type Docker from 'dockerode';
+import { familiarForm, type ImageReference } from '../../../sandboxes/spec/image-reference.js';
+import { ignoreStatus, NOT_FOUND } from '../errors.js';
+
+export interface EngineImage {
+  id: string;
+  entrypoint: string[];
+  stopSignal: string | undefined;
+  path: string | null;
+  /** Volumes are outside the disk of a container. */
+  volumes: string[];
+  /** The names of labels that a tenant may have chosen. */
+  labels: string[];
+}
+
+const PULLED_IMAGES = 'sandkeep/pulled';
+/** With the registry under which Podman keeps loaded images. */
+const OWN_NAME = new RegExp(`^(?:localhost/)?${PULLED_IMAGES}[:@]`);
+
+/** The images with names of their own are the operator's: the service gives no such name to the images that it pulls. */
+export async function findOperatorImage(
+  docker: Docker,
+  reference: ImageReference,
+): Promise<EngineImage | undefined> {
+  const name = familiarForm(reference);
+  if (OWN_NAME.test(name)) return undefined;
+  const found = await inspect(docker, name);
+  return found && { ...found, labels: [] };
+}
+
+export async function findPulledImage(docker: Docker, tag: string): Promise<EngineImage | undefined> {
+  return inspect(docker, `${PULLED_IMAGES}:${tag}`);
+}
+
+export async function listPulledNames(docker: Docker): Promise<string[]> {
+  const images = await docker.listImages({ filters: { reference: [PULLED_IMAGES] } });
+  return images.flatMap(({ RepoTags }) => RepoTags ?? []).filter((name) => OWN_NAME.test(name));
+}
+
+export function pulledName(tag: string): string {
+  return `${PULLED_IMAGES}:${tag}`;
+}
+
+async function inspect(docker: Docker, name: string): Promise<EngineImage | undefined> {
+  const found = await docker.getImage(name).inspect().catch(ignoreStatus(NOT_FOUND));
+  // The engine also finds images by a part of their id, such as `sha256:01ab`.
+  if (!found || ![...(found.RepoTags ?? []), ...(found.RepoDigests ?? [])].some((own) => isName(own, name))) {
+    return undefined;
+  }
+  const { Id, Config } = found;
+  return {
+    id: Id,
+    entrypoint: [Config?.Entrypoint ?? []].flat(),
+    stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
+    path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
+    volumes: Object.keys(Config?.Volumes ?? {}),
+    labels: Object.keys(Config?.Labels ?? {}),
+  };
+}
+
+/** Podman writes names in full. */
+function isName(own: string, name: string): boolean {
+  return [name, `docker.io/${name}`, `docker.io/library/${name}`, `localhost/${name}`].includes(own);
+}

@@ -1,0 +1,312 @@
+import type Docker from 'dockerode';
+import { createHash } from 'node:crypto';
+import type { DiskReserve } from '../../../disk/disk-reserve.js';
+import { makeFairQueue, type FairQueue } from '../../../lib/fair-queue.js';
+import {
+  formatImageReference,
+  parseImageReference,
+  type ImageReference,
+} from '../../../sandboxes/spec/image-reference.js';
+import { StartRefusedError, type Run } from '../../runtime.js';
+import { ALREADY_REMOVED, ignoreStatus } from '../errors.js';
+import {
+  findOperatorImage,
+  findPulledImage,
+  listPulledNames,
+  pulledName,
+  type EngineImage,
+} from './engine-image.js';
+import type { ImageAccess } from './image-access.js';
+import { ImageBudget } from './layer-check.js';
+import {
+  MAX_DOCUMENT_BYTES,
+  MAX_VOLUMES,
+  PROOF_FRESH_MS,
+  PROOF_VALID_MS,
+  PULL_TIMEOUT_MS,
+  PULLS,
+  SLOW_PULL,
+  WAITING_PULLS,
+} from './limits.js';
+import { loadImage, verified } from './load-image.js';
+import { readConfig } from './manifest.js';
+import { requestDigest, requestPlatformManifest } from './manifest-requests.js';
+import { PullError, type PullFailure } from './pull-error.js';
+import { readAll, RegistrySession, type RegistryReach } from './registry-session.js';
+
+const MIB = 1_024 * 1_024;
+
+export interface PullOptions {
+  reach: RegistryReach;
+  access: ImageAccess;
+  maxMib: number;
+  disk: DiskReserve;
+}
+
+/** The failures that say nothing about the access of an organization. */
+const NO_ANSWER = new Set<PullFailure>(['unreachable', 'untrusted', 'rate_limited', 'broken', 'too_slow']);
+
+export class Images {
+  private readonly queue: FairQueue = makeFairQueue({
+    slots: PULLS,
+    waiting: WAITING_PULLS,
+    maxWaitMs: PULL_TIMEOUT_MS,
+    idleMs: SLOW_PULL.ms,
+  });
+  private readonly pulling = new Map<string, Promise<unknown>>();
+  /** The names of the images that each start needs before its container exists. */
+  private readonly neededBy = new Map<string, Set<string>>();
+  /** The engine writes these later, when it has the archives of the current pulls. */
+  private unpackedBytes = 0;
+
+  constructor(
+    private readonly docker: Docker,
+    private readonly architecture: string,
+    private readonly options: PullOptions | undefined,
+  ) {}
+
+  /** The image stays until `release`. Throws StartRefusedError, or the reason of the signal. */
+  async ensure({ orgId, runId, spec, secrets }: Run, signal: AbortSignal): Promise<EngineImage> {
+    const { image, pullPolicy } = spec;
+    const reference = parseImageReference(image);
+    if (!reference) throw new StartRefusedError(`${image} is not an OCI image reference`);
+    const operators = pullPolicy === 'always' ? undefined : await findOperatorImage(this.docker, reference);
+    if (operators) return operators;
+    const { options } = this;
+    const proof =
+      pullPolicy === 'always'
+        ? undefined
+        : await options?.access.find(orgId, formatImageReference(reference));
+    const proved = proof && { ...proof, image: await this.find(runId, reference, proof.digest) };
+    if (proved?.image && proved.ageMs < (pullPolicy === 'never' ? PROOF_VALID_MS : PROOF_FRESH_MS))
+      return proved.image;
+    if (!options || pullPolicy === 'never') {
+      throw new StartRefusedError(
+        `the image ${image} is not on this machine, and pull_policy is never: pull it first, or use if_missing`,
+      );
+    }
+    try {
+      return await this.inTurn(orgId, signal, async (pull) => {
+        const session = new RegistrySession(
+          options.reach,
+          reference,
+          secrets.registry ?? undefined,
+          pull.signal,
+        );
+        const known = proved?.image && (await this.proveAgain(session, proved));
+        const digest = known ? proved.digest : await requestDigest(session, versionOf(reference));
+        const found = known ?? (await this.findOrPull(session, runId, reference, digest, pull));
+        await options.access.record(orgId, formatImageReference(reference), digest);
+        return found;
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      const { image: held, ageMs = Infinity } = proved ?? {};
+      if (!(error instanceof PullError)) throw error;
+      if (held && NO_ANSWER.has(error.failure) && ageMs < PROOF_VALID_MS) return held;
+      throw error.toRefusal(image);
+    }
+  }
+
+  /** Undefined: the registry no longer has this version. */
+  private async proveAgain(
+    session: RegistrySession,
+    { digest, image }: { digest: string; image: EngineImage | undefined },
+  ): Promise<EngineImage | undefined> {
+    try {
+      await requestDigest(session, digest);
+      return image;
+    } catch (error) {
+      if (error instanceof PullError && error.failure === 'not_found') return undefined;
+      throw error;
+    }
+  }
+
+  /** Runs of one image wait for one pull; when it fails, the next of them pulls. */
+  private async findOrPull(
+    session: RegistrySession,
+    runId: string,
+    reference: ImageReference,
+    digest: string,
+    pull: Pull,
+  ): Promise<EngineImage> {
+    const tag = tagOf(reference, digest);
+    for (;;) {
+      const found = await this.find(runId, reference, digest);
+      if (found) return found;
+      const other = this.pulling.get(tag);
+      if (!other) break;
+      pull.waits = true;
+      await Promise.race([other.catch(() => undefined), pull.ended]);
+      pull.waits = false;
+      pull.signal.throwIfAborted();
+    }
+    const own = this.pull(session, digest, tag, pull);
+    this.pulling.set(tag, own);
+    try {
+      await own;
+    } finally {
+      this.pulling.delete(tag);
+    }
+    const pulled = await this.find(runId, reference, digest);
+    if (!pulled)
+      throw new PullError('engine', `the engine has no image ${pulledName(tag)} after it was loaded`);
+    if (pulled.volumes.length > MAX_VOLUMES) {
+      // The engine merges the lists of a configuration that names a field twice.
+      await this.docker.getImage(pulledName(tag)).remove();
+      throw new PullError('too_many_parts', `${pulled.volumes.length} volumes`);
+    }
+    return pulled;
+  }
+
+  private async pull(session: RegistrySession, digest: string, tag: string, pull: Pull): Promise<void> {
+    const { architecture } = this;
+    const manifest = await requestPlatformManifest(session, digest, architecture);
+    const limit = this.options!.maxMib * MIB;
+    if (manifest.layers.reduce((sum, { size }) => sum + size, 0) > limit) {
+      throw new PullError('too_large', 'the layers are too large');
+    }
+    const { disk } = this.options!;
+    const openBlob = async (digest: string) =>
+      pull.count((await session.request(`blobs/${digest}`)).body, (bytes) =>
+        inRoom(() => disk.take('engine', bytes)),
+      );
+    const config = await readAll(
+      verified(await openBlob(manifest.config.digest), manifest.config),
+      MAX_DOCUMENT_BYTES,
+    );
+    const diffIds = readConfig(config, manifest, architecture);
+    const layers = manifest.layers.map((layer, index) => ({ ...layer, diffId: diffIds[index]! }));
+    const content = { name: pulledName(tag), config, layers };
+    let unpackedBytes = 0;
+    const budget = new ImageBudget(limit, (bytes) => {
+      unpackedBytes += bytes;
+      this.unpackedBytes += bytes;
+      inRoom(() => disk.check('engine', this.unpackedBytes));
+    });
+    try {
+      await loadImage(this.docker, content, {
+        ...{ budget, openBlob, signal: pull.signal },
+        onSent: () => (pull.waits = true),
+      });
+    } finally {
+      this.unpackedBytes -= unpackedBytes;
+    }
+  }
+
+  /** `makeRoom` may remove the image of a run from now on, unless a container has it. */
+  release({ runId }: Run): void {
+    this.neededBy.delete(runId);
+  }
+
+  /** Removes images that no container has, not even a stopped one. */
+  async makeRoom(): Promise<void> {
+    for (const name of await listPulledNames(this.docker)) {
+      if ([...this.neededBy.values()].some((names) => names.has(name))) continue;
+      await this.docker
+        .getImage(name)
+        .remove()
+        .catch(ignoreStatus(...ALREADY_REMOVED));
+    }
+  }
+
+  private async find(
+    runId: string,
+    reference: ImageReference,
+    digest: string,
+  ): Promise<EngineImage | undefined> {
+    const tag = tagOf(reference, digest);
+    this.neededBy.set(runId, (this.neededBy.get(runId) ?? new Set()).add(pulledName(tag)));
+    return findPulledImage(this.docker, tag);
+  }
+
+  private async inTurn<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
+    const pull = new Pull(signal);
+    const leave = await this.queue.acquire(orgId, pull);
+    try {
+      pull.signal.throwIfAborted();
+      if (!leave) throw new PullError('busy', 'the queue of pulls is full');
+      pull.begin();
+      return await work(pull);
+    } catch (error) {
+      throw pull.signal.aborted ? pull.signal.reason : error;
+    } finally {
+      leave?.();
+      pull.end();
+    }
+  }
+}
+
+class Pull {
+  waits = false;
+  readonly ended: Promise<void>;
+  private readonly over = new AbortController();
+  private readonly stop: () => void;
+  private timer: NodeJS.Timeout | undefined;
+  private left = SLOW_PULL.bytes;
+  private markedAt = performance.now();
+
+  constructor(readonly gone: AbortSignal) {
+    this.stop = () => this.over.abort(gone.reason);
+    if (gone.aborted) this.stop();
+    gone.addEventListener('abort', this.stop, { once: true });
+    this.ended = new Promise((resolve) =>
+      this.signal.addEventListener('abort', () => resolve(), { once: true }),
+    );
+  }
+
+  get signal(): AbortSignal {
+    return this.over.signal;
+  }
+
+  begin(): void {
+    this.markedAt = performance.now();
+    const minutes = PULL_TIMEOUT_MS / 60_000;
+    const late = () =>
+      this.over.abort(new PullError('too_slow', `it was not pulled within ${minutes} minutes`));
+    this.timer = setTimeout(late, PULL_TIMEOUT_MS);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+    this.gone.removeEventListener('abort', this.stop);
+  }
+
+  idleMs(): number {
+    return this.waits ? 0 : performance.now() - this.markedAt;
+  }
+
+  cutOff(): void {
+    this.over.abort(new PullError('too_slow', 'it was cut off while others waited'));
+  }
+
+  async *count(body: AsyncIterable<Buffer>, onBytes: (bytes: number) => void): AsyncGenerator<Buffer> {
+    for await (const chunk of body) {
+      onBytes(chunk.length);
+      this.left -= chunk.length;
+      if (this.left <= 0) {
+        this.left = SLOW_PULL.bytes;
+        this.markedAt = performance.now();
+      }
+      yield chunk;
+    }
+    this.markedAt = performance.now();
+  }
+}
+
+function inRoom(check: () => void): void {
+  try {
+    check();
+  } catch (cause) {
+    throw new PullError('no_space', 'the disk is full up to its reserve', { cause });
+  }
+}
+
+/** A tag is the proof that this repository had the whole image: another registry could name the digest without the content. */
+function tagOf({ registry, repository }: ImageReference, digest: string): string {
+  return createHash('sha256').update(`${registry}/${repository}@${digest}`).digest('hex');
+}
+
+function versionOf({ version }: ImageReference): string {
+  return 'digest' in version ? version.digest : version.tag;
+}

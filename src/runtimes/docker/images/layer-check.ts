@@ -1,0 +1,106 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { PassThrough, type Readable, type Transform } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { MAX_FILES } from './limits.js';
+import { PullError } from './pull-error.js';
+import { TarScan } from './tar-scan.js';
+
+const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
+
+export class ImageBudget {
+  private files = MAX_FILES;
+
+  constructor(
+    private bytes: number,
+    private readonly onBytes: (bytes: number) => void,
+  ) {}
+
+  take(bytes: number, files: number): void {
+    this.onBytes(bytes);
+    this.bytes -= bytes;
+    this.files -= files;
+    if (this.bytes < 0) throw new PullError('too_large', 'the uncompressed layers are too large');
+    if (this.files < 0) throw new PullError('too_many_parts', `more than ${MAX_FILES} entries`);
+  }
+}
+
+/**
+ * Passes a layer on, and uncompresses it on the way. The digest of the uncompressed layer is the proof that the registry has its
+ * content: an engine that has a layer of this digest never looks at what it is given.
+ */
+export async function* checkLayer(
+  layer: AsyncIterable<Buffer>,
+  diffId: string,
+  budget: ImageBudget,
+): AsyncGenerator<Buffer> {
+  let inflating: Inflating | undefined;
+  let length = 0;
+  try {
+    for await (const chunk of atLeast(GZIP_MAGIC.length, layer)) {
+      inflating ??= inflate(chunk, budget);
+      const { input, digest, failed } = inflating;
+      length += chunk.length;
+      if (!input.write(chunk)) await once(input, 'drain', { signal: failed }).catch(() => digest);
+      yield chunk;
+    }
+    inflating ??= inflate(Buffer.alloc(0), budget);
+    inflating.input.end();
+    const digest = await inflating.digest;
+    const { bytesWritten = length } = inflating.input as { bytesWritten?: number };
+    if (digest !== diffId || bytesWritten !== length) {
+      throw new PullError('mismatch', `an uncompressed layer has the digest ${digest} instead of ${diffId}`);
+    }
+  } finally {
+    inflating?.input.destroy();
+  }
+}
+
+interface Inflating {
+  input: Transform;
+  digest: Promise<string>;
+  failed: AbortSignal;
+}
+
+function inflate(begin: Buffer, budget: ImageBudget): Inflating {
+  const isGzip = begin.subarray(0, GZIP_MAGIC.length).equals(GZIP_MAGIC);
+  const input = isGzip ? createGunzip() : new PassThrough();
+  const failed = new AbortController();
+  const digest = measure(input, budget);
+  digest.catch(() => failed.abort());
+  return { input, digest, failed: failed.signal };
+}
+
+async function measure(uncompressed: Readable, budget: ImageBudget): Promise<string> {
+  const hash = createHash('sha256');
+  const scan = new TarScan();
+  let files = 0;
+  try {
+    for await (const chunk of uncompressed as AsyncIterable<Buffer>) {
+      hash.update(chunk);
+      scan.push(chunk);
+      budget.take(chunk.length, scan.entries - files);
+      files = scan.entries;
+    }
+    scan.end();
+  } catch (cause) {
+    throw cause instanceof PullError
+      ? cause
+      : new PullError('broken', 'a layer cannot be uncompressed', { cause });
+  }
+  return `sha256:${hash.digest('hex')}`;
+}
+
+async function* atLeast(length: number, chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let begin: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    if (!begin) yield chunk;
+    else {
+      begin = Buffer.concat([begin, chunk]);
+      if (begin.length < length) continue;
+      yield begin;
+      begin = undefined;
+    }
+  }
+  if (begin && begin.length > 0) yield begin;
+}
