@@ -121,15 +121,19 @@ export interface PlacedRun {
 /** Assigns workers to runs. Returns the runs that were still waiting. */
 export async function placeRuns(
   tx: Sql,
-  placed: readonly { runId: string; workerId: string }[],
+  placed: readonly { orgId: string; runId: string; workerId: string }[],
 ): Promise<PlacedRun[]> {
   if (placed.length === 0) return [];
   const { rows } = await tx.query<PlacedRun & Record<string, unknown>>(
     `update runs r set worker_id = p.worker_id
-     from unnest($1::uuid[], $2::uuid[]) as p (run_id, worker_id)
-     where r.id = p.run_id and r.worker_id is null and r.started_at is null and r.end_reason is null
+     from unnest($1::uuid[], $2::uuid[], $3::uuid[]) as p (org_id, run_id, worker_id)
+     where r.org_id = p.org_id and r.id = p.run_id and r.worker_id is null and r.started_at is null and r.end_reason is null
      returning r.org_id, r.sandbox_id, r.worker_id, r.disk_mib`,
-    [placed.map(({ runId }) => runId), placed.map(({ workerId }) => workerId)],
+    [
+      placed.map(({ orgId }) => orgId),
+      placed.map(({ runId }) => runId),
+      placed.map(({ workerId }) => workerId),
+    ],
   );
   return rows;
 }

@@ -1,7 +1,7 @@
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import { hasEnded, makeHolderName } from './process-identity.js';
-import { endLease, lockEpoch, readHolder, takeLease, type WorkerIdentity } from './queries.js';
+import { endLease, lockEpoch, readHolder, shortenLeases, takeLease, type WorkerIdentity } from './queries.js';
 
 /** Another process may have the lease. The transaction wrote nothing. */
 export class LeaseLostError extends Error {
@@ -70,6 +70,7 @@ export class WorkerLease {
     const ttlMs = settings.workerLeaseMs;
     const lasts = ttlMs * (1 - MARGIN);
     const until = { monotonic: performance.now() + lasts, wall: Date.now() + lasts };
+    await shortenLeases(pool, ttlMs);
     const ended = this.term?.valid ? null : await this.endedHolder();
     const epoch = await takeLease(pool, identityOf(this.ctx), { holder: this.holder, ttlMs, ended });
     if (this.term && (this.term.epoch !== epoch || !this.term.valid)) {

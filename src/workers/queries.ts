@@ -42,6 +42,15 @@ export async function takeLease(
   return rows[0]?.epoch;
 }
 
+/** Ends the effect of a clock of the database that was set back: no lease lasts longer than `ttlMs`, so none ends later. */
+export async function shortenLeases(sql: Sql, ttlMs: number): Promise<void> {
+  await sql.query(
+    `update workers set expires_at = clock_timestamp() + $1 * interval '1 millisecond'
+     where expires_at > clock_timestamp() + $1 * interval '1 millisecond'`,
+    [ttlMs],
+  );
+}
+
 export async function readHolder(sql: Sql, workerId: string): Promise<string | undefined> {
   const { rows } = await sql.query<{ holder: string }>('select holder from workers where id = $1', [
     workerId,

@@ -1,9 +1,5 @@
-/** The needs of a run, and the capacity of a worker. Disk null: the worker does not count it. */
-export interface Amounts {
-  vcpus: number;
-  memoryMib: number;
-  diskMib: number | null;
-}
+import { dominantShare, fits, subtract, sum, type Amounts } from './amounts.js';
+import { closesWorker, holdsRoom } from './reservation-times.js';
 
 export interface Candidate {
   id: string;
@@ -13,75 +9,141 @@ export interface Candidate {
 }
 
 export interface WaitingRun {
+  /** In order of admission. */
   runId: string;
   needs: Amounts;
+  waitedMs: number;
   /** The sandbox needs a worker with all of these. */
   capabilities: readonly string[];
   /** The worker with the disk of the sandbox; null before the first placement. */
   pinnedTo: string | null;
 }
 
-/** `no_room`: no suitable worker has room now. `no_worker`: no live worker is suitable. */
-export type PlacementResult = { workerId: string } | 'no_room' | 'no_worker';
+/** The waiting runs of an organization in order of admission, and its use of the workers. */
+export interface OrgQueue {
+  orgId: string;
+  weight: number;
+  used: Readonly<Amounts>;
+  /** The time of its latest start in milliseconds; 0: it has none. */
+  lastStart: number;
+  runs: readonly WaitingRun[];
+}
+
+export interface Assigned {
+  /** The worker of each placed run. */
+  placed: Map<string, string>;
+  noRoom: string[];
+}
+
+interface Turn extends OrgQueue {
+  runs: WaitingRun[];
+  /** A run of this organization waits for these workers: its later runs do not get them. */
+  reserved: Set<string>;
+}
+
+/** `share`: the weighted dominant share of the organization with its run. */
+interface Reservation {
+  turn: Turn;
+  share: number;
+}
 
 /**
- * Assigns workers to runs, which arrive in the order of the queue. Pure.
- * A run without room reserves one worker that is large enough, always the same one: later runs cannot use it, so it
- * drains until the run fits. Large runs do not starve, and the other workers stay in use.
+ * Assigns workers to waiting runs. Pure. The next run is the first one of the organization with the lowest weighted dominant
+ * share of the capacity (DRF); of equal ones, of the organization that started longest ago. Runs of one organization keep their order on each worker.
+ * A run without room reserves one worker. Organizations that would have a larger share than its own do not get that worker
+ * while the reservation holds. The oldest run is first at times, and then closes its worker to everybody.
  * A run that fits no live worker, even an empty one, reserves nothing.
  */
-export class Assignment {
-  private readonly free: Map<string, Amounts>;
-  private readonly reserved = new Set<string>();
+export function assignRuns(workers: readonly Candidate[], queues: readonly OrgQueue[]): Assigned {
+  const total = sum(workers.map(({ capacity }) => capacity));
+  const free = new Map(workers.map(({ id, free: room }) => [id, room]));
+  const holds = new Map<string, Reservation[]>(workers.map(({ id }) => [id, []]));
+  const closed = new Map<string, Turn>();
+  const placed = new Map<string, string>();
+  const noRoom: string[] = [];
 
-  constructor(private readonly workers: readonly Candidate[]) {
-    this.free = new Map(workers.map(({ id, free }) => [id, { ...free }]));
-  }
-
-  /** True when every worker is reserved: no later run gets a worker. */
-  get exhausted(): boolean {
-    return this.workers.length > 0 && this.reserved.size === this.workers.length;
-  }
-
-  assign({ needs, capabilities, pinnedTo }: WaitingRun): PlacementResult {
-    const suitable = this.workers.filter(
+  function suitableFor({ pinnedTo, capabilities }: WaitingRun): readonly Candidate[] {
+    return workers.filter(
       (worker) =>
         (pinnedTo === null || worker.id === pinnedTo) &&
         capabilities.every((capability) => worker.capabilities.has(capability)),
     );
-    if (suitable.length === 0) return 'no_worker';
-    const large = suitable.filter((worker) => fits(needs, worker.capacity));
-    const open = large.filter(({ id }) => !this.reserved.has(id));
-    const chosen = this.mostFreeMemory(open.filter(({ id }) => fits(needs, this.free.get(id)!)));
+  }
+
+  const largeFor = (run: WaitingRun) => suitableFor(run).filter(({ capacity }) => fits(run.needs, capacity));
+
+  function assign(turn: Turn, run: WaitingRun, closing: boolean): void {
+    if (suitableFor(run).length === 0) return;
+    const share = shareOf(turn, total, run.needs);
+    const own = largeFor(run).filter(({ id }) => !turn.reserved.has(id));
+    const chosen = mostFreeMemory(
+      own.filter(
+        ({ id }) =>
+          fits(run.needs, free.get(id)!) &&
+          (closed.get(id) ?? turn) === turn &&
+          holds.get(id)!.every((hold) => hold.turn === turn || share <= hold.share),
+      ),
+    );
     if (chosen) {
-      subtract(this.free.get(chosen.id)!, needs);
-      return { workerId: chosen.id };
+      placed.set(run.runId, chosen.id);
+      free.set(chosen.id, subtract(free.get(chosen.id)!, run.needs));
+      turn.used = sum([turn.used, run.needs]);
+      turn.lastStart = Infinity;
+      return;
     }
-    const [first] = open;
-    if (first) this.reserved.add(first.id);
-    return 'no_room';
+    noRoom.push(run.runId);
+    const [first] = own;
+    if (!first) return;
+    turn.reserved.add(first.id);
+    if (closing) closed.set(first.id, turn);
+    else if (holdsRoom(run.waitedMs)) holds.get(first.id)!.push({ turn, share });
   }
 
   /** By memory, because sandboxes share CPU time but not memory. */
-  private mostFreeMemory(workers: readonly Candidate[]): Candidate | undefined {
-    const memory = ({ id }: Candidate) => this.free.get(id)!.memoryMib;
-    return workers.reduce<Candidate | undefined>(
+  function mostFreeMemory(open: readonly Candidate[]): Candidate | undefined {
+    const memory = ({ id }: Candidate) => free.get(id)!.memoryMib;
+    return open.reduce<Candidate | undefined>(
       (best, worker) => (best && memory(best) >= memory(worker) ? best : worker),
       undefined,
     );
   }
+
+  const turns = queues.map((queue): Turn => {
+    return { ...queue, runs: [...queue.runs], reserved: new Set() };
+  });
+  const oldest = turns
+    .flatMap((turn) => {
+      const run = turn.runs.find((each) => largeFor(each).length > 0);
+      return run ? [{ turn, run }] : [];
+    })
+    .reduce<{ turn: Turn; run: WaitingRun } | undefined>(
+      (first, each) => (first && first.run.runId < each.run.runId ? first : each),
+      undefined,
+    );
+  if (oldest && closesWorker(oldest.run.waitedMs)) {
+    oldest.turn.runs.splice(oldest.turn.runs.indexOf(oldest.run), 1);
+    assign(oldest.turn, oldest.run, true);
+  }
+  for (let turn; (turn = nextTurn(turns, total));) assign(turn, turn.runs.shift()!, false);
+  return { placed, noRoom };
 }
 
-function fits(needs: Amounts, room: Amounts): boolean {
-  return (
-    needs.vcpus <= room.vcpus &&
-    needs.memoryMib <= room.memoryMib &&
-    (room.diskMib === null || (needs.diskMib ?? 0) <= room.diskMib)
-  );
+function shareOf({ used, weight }: Turn, total: Amounts, more?: Amounts): number {
+  return dominantShare(more ? sum([used, more]) : used, total) / weight;
 }
 
-function subtract(room: Amounts, needs: Amounts): void {
-  room.vcpus -= needs.vcpus;
-  room.memoryMib -= needs.memoryMib;
-  if (room.diskMib !== null) room.diskMib -= needs.diskMib ?? 0;
+function nextTurn(turns: readonly Turn[], total: Amounts): Turn | undefined {
+  let next: { turn: Turn; share: number } | undefined;
+  for (const turn of turns) {
+    if (turn.runs.length === 0) continue;
+    const share = shareOf(turn, total);
+    const order = next && (share - next.share || compare(turn, next.turn));
+    if (order === undefined || order < 0) next = { turn, share };
+  }
+  return next?.turn;
+}
+
+function compare(a: Turn, b: Turn): number {
+  if (a.lastStart !== b.lastStart) return a.lastStart < b.lastStart ? -1 : 1;
+  return a.runs[0]!.runId < b.runs[0]!.runId ? -1 : 1;
 }

@@ -2,24 +2,30 @@ import type { Context } from '../../context.js';
 import { announceChanges } from '../../db/changes.js';
 import type { Sql } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
+import { microsOf, type Instant } from '../../lib/instant.js';
+import { admittedMillis } from '../../runs/run-id.js';
 import { placeRuns } from '../../runs/queries.js';
 import type { Term } from '../../workers/lease.js';
 import { listWorkers, type WorkerRow } from '../../workers/queries.js';
-import { Assignment, type Candidate } from './assign.js';
+import { assignRuns, type Candidate, type OrgQueue, type WaitingRun } from './assign.js';
 import {
   isAnyWaiting,
   lockWaiting,
   markInsufficientCapacity,
   placeSandboxes,
-  readQueue,
+  readQueues,
+  readUse,
   serializePlacement,
+  type QueuedRun,
 } from './queries.js';
 
-const BATCH = 500;
+/** Every organization has the same. */
+const WEIGHT = 1;
 
 /**
- * Places waiting runs on the live workers of this runtime, in the order of their arrival. Each holder of a lease places runs
- * for all workers; a lock keeps it to one at a time, so that no room is given twice.
+ * Places waiting runs on the live workers of this runtime, in turns of the organizations. Each holder of a lease places runs
+ * for all workers; a lock keeps it to one at a time, so that no room is given twice. The
+ * announcement of placed runs starts the next pass, which places more.
  */
 export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   const runtime = ctx.runtime.name;
@@ -27,14 +33,27 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   await inTransaction(ctx.pool, async (tx) => {
     await serializePlacement(tx, runtime);
     const workers = (await listWorkers(tx, runtime)).filter(({ alive }) => alive);
-    const { placed, noRoom } = await assignQueue(tx, runtime, new Assignment(workers.map(toCandidate)));
+    const workerIds = workers.map(({ id }) => id);
+    const queued = await readQueues(tx, runtime, workerIds);
+    const at = ctx.now();
+    const queues = await readOrgQueues(tx, queued, workerIds, at);
+    const { placed, noRoom } = assignRuns(workers.map(toCandidate), queues);
     // After the queue, because the lock on the lease blocks its renewal.
     await term.assertHeld(tx);
-    const at = ctx.now();
-    const locked = await lockWaiting(tx, runtime, [...placed.keys()]);
-    const runs = locked.map(({ runId }) => ({ runId, workerId: placed.get(runId)! }));
+    const locked = await lockWaiting(
+      tx,
+      runtime,
+      queued.filter(({ runId }) => placed.has(runId)),
+    );
+    const runs = locked.map((run) => ({ ...run, workerId: placed.get(run.runId)! }));
     await placeSandboxes(tx, await placeRuns(tx, runs), at);
-    await markInsufficientCapacity(tx, runtime, noRoom, at);
+    const short = new Set(noRoom);
+    await markInsufficientCapacity(
+      tx,
+      runtime,
+      queued.filter(({ runId }) => short.has(runId)),
+      at,
+    );
     await announceChanges(
       tx,
       locked.map(({ sandboxId }) => sandboxId),
@@ -42,28 +61,22 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   });
 }
 
-interface Assigned {
-  placed: Map<string, string>;
-  /** The runs without room: these, and every run after `after`. */
-  noRoom: { runIds: string[]; after: string | null };
-}
-
-/** Assigns the queue until its end, or until every worker is reserved. */
-async function assignQueue(tx: Sql, runtime: string, assignment: Assignment): Promise<Assigned> {
-  const placed = new Map<string, string>();
-  const runIds: string[] = [];
-  let after: string | null = null;
-  for (;;) {
-    const queue = await readQueue(tx, runtime, after, BATCH);
-    for (const run of queue) {
-      const result = assignment.assign(run);
-      if (result === 'no_room') runIds.push(run.runId);
-      else if (result !== 'no_worker') placed.set(run.runId, result.workerId);
-      after = run.runId;
-      if (assignment.exhausted) return { placed, noRoom: { runIds, after } };
-    }
-    if (queue.length < BATCH) return { placed, noRoom: { runIds, after: null } };
+async function readOrgQueues(
+  tx: Sql,
+  queued: readonly QueuedRun[],
+  workerIds: readonly string[],
+  at: Instant,
+): Promise<OrgQueue[]> {
+  const runs = new Map<string, WaitingRun[]>();
+  const now = Number(microsOf(at) / 1_000n);
+  for (const { orgId, ...run } of queued) {
+    const waiting = { ...run, waitedMs: Math.max(now - admittedMillis(run.runId), 0) };
+    const before = runs.get(orgId);
+    if (before) before.push(waiting);
+    else runs.set(orgId, [waiting]);
   }
+  const use = await readUse(tx, [...runs.keys()], workerIds);
+  return [...runs].map(([orgId, own]) => ({ orgId, weight: WEIGHT, ...use.get(orgId)!, runs: own }));
 }
 
 function toCandidate(row: WorkerRow): Candidate {

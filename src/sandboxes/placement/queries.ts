@@ -2,7 +2,14 @@ import { SEPARATE } from '../../db/planner-hints.js';
 import type { Sql } from '../../db/pool.js';
 import type { Instant } from '../../lib/instant.js';
 import type { PlacedRun } from '../../runs/queries.js';
+import type { Amounts } from './amounts.js';
 import type { WaitingRun } from './assign.js';
+
+/** The waiting runs that one placement reads, in equal parts of the organizations. */
+export const PASS_RUNS = 2_000;
+/** The waiting runs of an organization among which it looks for these: workers may be away. */
+const SCANNED_RUNS = 10_000;
+const FEWEST_OF_ORG = 10;
 
 /**
  * An expression, so that each sandbox is found by its key. For `own.status` the planner chooses the partial index of running
@@ -11,12 +18,14 @@ import type { WaitingRun } from './assign.js';
  */
 export const STARTING = "own.status || '' = 'starting'";
 
+const WAITS = 'worker_id is null and started_at is null and end_reason is null';
+
 /**
- * The waiting runs `r` of sandboxes `s` of runtime $1, in order of arrival, under further conditions on `runs` and `own`.
- * The conditions on a sandbox are in its subquery, so that `for update of s` locks no other sandbox.
+ * The waiting runs `r` of sandboxes `s` of runtime $1, in order of arrival, under further conditions on `runs`. The conditions on a
+ * sandbox are in its subquery, so that `for update of s` locks no other sandbox.
  */
-const waiting = ({ runs = '', own = '' } = {}) => `from (
-    select * from runs where worker_id is null and started_at is null and end_reason is null ${runs} order by id ${SEPARATE}
+const waiting = (runs = '', own = '', limit = '') => `(
+    select * from runs where ${WAITS} ${runs} order by org_id, id ${limit} ${SEPARATE}
   ) r
   cross join lateral (
     select * from sandboxes own
@@ -25,9 +34,33 @@ const waiting = ({ runs = '', own = '' } = {}) => `from (
     ${SEPARATE}
   ) s`;
 
+/** These runs: one probe of the index for each. */
+const waitingAmong = (
+  orgIds: string,
+  runIds: string,
+  own = '',
+) => `unnest(${orgIds}::uuid[], ${runIds}::uuid[]) as w (org_id, run_id)
+  cross join lateral (
+    select * from runs where org_id = w.org_id and id = w.run_id and ${WAITS} ${SEPARATE}
+  ) r
+  cross join lateral (
+    select * from sandboxes own
+    where own.org_id = r.org_id and own.id = r.sandbox_id and own.run_id = r.id
+      and ${STARTING} and own.removed_at is null and own.runtime = $1 ${own}
+    ${SEPARATE}
+  ) s`;
+
+/** The organizations with waiting runs, with one probe of the index for each, however many runs wait. */
+const WAITING_ORGS = `recursive waiting_orgs as (
+    (select org_id from runs where ${WAITS} order by org_id limit 1)
+    union all
+    select (select org_id from runs where ${WAITS} and org_id > w.org_id order by org_id limit 1)
+    from waiting_orgs w where w.org_id is not null
+  )`;
+
 /** Cheap: the partial index on waiting runs is nearly always empty. */
 export async function isAnyWaiting(sql: Sql, runtime: string): Promise<boolean> {
-  const { rows } = await sql.query(`select ${waiting()} limit 1`, [runtime]);
+  const { rows } = await sql.query(`select from ${waiting()} limit 1`, [runtime]);
   return rows.length > 0;
 }
 
@@ -36,14 +69,21 @@ export async function serializePlacement(tx: Sql, runtime: string): Promise<void
   await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`placement ${runtime}`]);
 }
 
-/** The waiting runs after the run `after`, in order of arrival. */
-export async function readQueue(
+export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {
+  orgId: string;
+}
+
+/**
+ * The first waiting runs of each organization, in order of arrival: together about `PASS_RUNS`. Leaves out sandboxes with their disk
+ * on a worker that is not in `workerIds`.
+ */
+export async function readQueues(
   sql: Sql,
   runtime: string,
-  after: string | null,
-  limit: number,
-): Promise<WaitingRun[]> {
+  workerIds: readonly string[],
+): Promise<QueuedRun[]> {
   const { rows } = await sql.query<{
+    org_id: string;
     run_id: string;
     worker_id: string | null;
     vcpus: number;
@@ -51,13 +91,18 @@ export async function readQueue(
     disk_mib: number;
     capabilities: string[] | null;
   }>(
-    `select r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as capabilities
-     ${waiting({ runs: 'and ($2::uuid is null or id > $2)' })}
-     order by r.id
-     limit $3`,
-    [runtime, after, limit],
+    `with ${WAITING_ORGS}
+     select q.* from waiting_orgs w
+     cross join lateral (
+       select r.org_id, r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as capabilities
+       from ${waiting('and org_id = w.org_id', 'and (own.worker_id is null or own.worker_id = any ($2::uuid[]))', 'limit $5')}
+       limit greatest($4, $3 / (select count(org_id) from waiting_orgs))
+     ) q
+     where w.org_id is not null`,
+    [runtime, workerIds, PASS_RUNS, FEWEST_OF_ORG, SCANNED_RUNS],
   );
   return rows.map((row) => ({
+    orgId: row.org_id,
     runId: row.run_id,
     needs: {
       vcpus: row.vcpus,
@@ -70,20 +115,67 @@ export async function readQueue(
   }));
 }
 
+/** The use of these workers by organizations, and the time of their latest start in milliseconds. */
+export async function readUse(
+  sql: Sql,
+  orgIds: readonly string[],
+  workerIds: readonly string[],
+): Promise<Map<string, { used: Amounts; lastStart: number }>> {
+  const { rows } = await sql.query<{
+    org_id: string;
+    vcpus: number;
+    memory_mib: number;
+    disk_mib: number;
+    last_start: number;
+  }>(
+    `with u as (
+       select org_id, sum(vcpus)::float8 as vcpus, sum(memory_mib)::float8 as memory_mib, sum(disk_mib)::float8 as disk_mib
+       from (
+         select org_id, vcpus, memory_mib, 0 as disk_mib from runs
+         where worker_id = any ($2::uuid[]) and end_reason is null
+         union all
+         select org_id, 0, 0, disk_mib from sandboxes
+         where worker_id = any ($2::uuid[]) and destroyed_at is null and disk_mib > 0
+       ) each
+       group by org_id
+     )
+     select o.org_id, coalesce(vcpus, 0) as vcpus, coalesce(memory_mib, 0) as memory_mib, coalesce(disk_mib, 0) as disk_mib,
+       coalesce(extract(epoch from (
+         select started_at from runs where org_id = o.org_id and started_at is not null
+         order by org_id desc, started_at desc limit 1)) * 1000, 0)::float8 as last_start
+     from unnest($1::uuid[]) as o (org_id)
+     left join u on u.org_id = o.org_id`,
+    [orgIds, workerIds],
+  );
+  return new Map(
+    rows.map((row) => [
+      row.org_id,
+      {
+        used: { vcpus: row.vcpus, memoryMib: row.memory_mib, diskMib: row.disk_mib },
+        lastStart: row.last_start,
+      },
+    ]),
+  );
+}
+
+type RunKey = Pick<QueuedRun, 'orgId' | 'runId'>;
+
+const keysOf = (runs: readonly RunKey[]) => [runs.map(({ orgId }) => orgId), runs.map(({ runId }) => runId)];
+
 /** Locks the sandboxes of the runs that still wait. Skips locked sandboxes: the next placement takes them. */
 export async function lockWaiting(
   tx: Sql,
   runtime: string,
-  runIds: readonly string[],
-): Promise<{ runId: string; sandboxId: string }[]> {
-  if (runIds.length === 0) return [];
-  const { rows } = await tx.query<{ run_id: string; sandbox_id: string }>(
-    `select r.id as run_id, s.id as sandbox_id ${waiting({ runs: 'and id = any ($2::uuid[])' })}
-     order by r.id
+  runs: readonly RunKey[],
+): Promise<{ orgId: string; runId: string; sandboxId: string }[]> {
+  if (runs.length === 0) return [];
+  const { rows } = await tx.query<{ org_id: string; run_id: string; sandbox_id: string }>(
+    `select r.org_id, r.id as run_id, s.id as sandbox_id from ${waitingAmong('$2', '$3')}
+     order by r.org_id, r.id
      for update of s skip locked`,
-    [runtime, runIds],
+    [runtime, ...keysOf(runs)],
   );
-  return rows.map(({ run_id: runId, sandbox_id: sandboxId }) => ({ runId, sandboxId }));
+  return rows.map((row) => ({ orgId: row.org_id, runId: row.run_id, sandboxId: row.sandbox_id }));
 }
 
 /** Writes the worker and the disk of these runs into their sandboxes, which the transaction has locked. */
@@ -103,23 +195,20 @@ export async function placeSandboxes(tx: Sql, placed: readonly PlacedRun[], at: 
   );
 }
 
-/** Writes `insufficient_capacity` for these runs and every run after `after`, where it is not written yet. */
+/** Writes `insufficient_capacity` for these runs, where it is not written yet. */
 export async function markInsufficientCapacity(
   tx: Sql,
   runtime: string,
-  { runIds, after }: { runIds: readonly string[]; after: string | null },
+  runs: readonly RunKey[],
   at: Instant,
 ): Promise<void> {
-  if (runIds.length === 0 && after === null) return;
+  if (runs.length === 0) return;
   await tx.query(
     `update sandboxes set status_reason = 'insufficient_capacity', changed_at = $4
      where (org_id, id) in (
        select s.org_id, s.id
-       ${waiting({
-         runs: 'and (id = any ($2::uuid[]) or id > $3)',
-         own: "and own.status_reason is distinct from 'insufficient_capacity'",
-       })}
+       from ${waitingAmong('$2', '$3', "and own.status_reason is distinct from 'insufficient_capacity'")}
        for update of s skip locked)`,
-    [runtime, runIds, after, at],
+    [runtime, ...keysOf(runs), at],
   );
 }

@@ -4,7 +4,7 @@ import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
 import { microsOf } from '../../lib/instant.js';
 import { markWaitNoted } from '../../runs/queries.js';
-import { countWaiting, lockLongWaits } from './wait-queries.js';
+import { countWaiting, isShortOfRoom, lockLongWaits } from './wait-queries.js';
 
 const BATCH = 200;
 /** The pause between two log lines while starts wait. */
@@ -12,8 +12,8 @@ const REPEAT_LOG_MS = 60_000;
 
 /** Writes one audit event for each long wait. Any process may call it: a mark on the run prevents a second event. */
 export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<void> {
-  let found = BATCH;
-  while (found === BATCH && !signal.aborted) {
+  let found: number;
+  do {
     found = await inTransaction(ctx.pool, async (tx) => {
       const at = ctx.now();
       const beforeMillis = Number(microsOf(at) / 1000n) - ctx.settings.waitNoticeMs;
@@ -24,7 +24,7 @@ export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<
         tx,
         waits
           .filter(({ run_id }) => noted.has(run_id))
-          .map(({ org_id, sandbox_id, name, run_id, status_reason, vcpus, memory_mib, disk_mib }) => ({
+          .map(({ org_id, sandbox_id, name, run_id, has_worker, vcpus, memory_mib, disk_mib }) => ({
             orgId: org_id,
             type: 'sandbox_start_waiting' as const,
             actor: PLACEMENT,
@@ -33,31 +33,29 @@ export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<
             payload: {
               ...{ sandbox_id, name, run_id, vcpus, memory_mib, disk_mib },
               ...({ previous_status: 'starting', status: 'starting' } as const),
-              reason: status_reason === 'insufficient_capacity' ? status_reason : 'no_worker',
+              reason: has_worker ? 'insufficient_capacity' : 'no_worker',
             },
           })),
       );
       return waits.length;
     });
-  }
+  } while (found > 0 && !signal.aborted);
 }
 
 /** Makes the job that logs waiting starts, once a minute, and the end of the last wait. */
 export function makeWaitLog(): (ctx: Context) => Promise<void> {
   let loggedAt: number | undefined;
   return async function logWaiting({ pool, runtime, log }) {
-    const waiting = (await countWaiting(pool, { noRoom: true })).filter(
-      (each) => each.runtime === runtime.name,
-    );
-    const total = (column: 'runs' | 'vcpus' | 'memory_mib') =>
-      waiting.reduce((sum, each) => sum + each[column], 0);
-    if (waiting.length === 0) {
+    if (!(await isShortOfRoom(pool, runtime.name))) {
       if (loggedAt !== undefined) log.info('no start waits for room any more');
       loggedAt = undefined;
       return;
     }
     if (loggedAt !== undefined && performance.now() - loggedAt < REPEAT_LOG_MS) return;
     loggedAt = performance.now();
+    const waiting = (await countWaiting(pool)).filter((each) => each.runtime === runtime.name);
+    const total = (column: 'runs' | 'vcpus' | 'memory_mib') =>
+      waiting.reduce((sum, each) => sum + each[column], 0);
     const fields = { starts: total('runs'), vcpus: total('vcpus'), memoryMib: total('memory_mib') };
     log.warn(fields, 'starts wait for room on a worker; see "sandkeep worker list"');
   };

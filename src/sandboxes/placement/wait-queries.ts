@@ -1,4 +1,5 @@
 import type { Sql } from '../../db/pool.js';
+import { firstIdOf } from '../../runs/run-id.js';
 
 /** `worker_id`: the worker with the disks of the sandboxes; null: any worker. */
 export interface WaitingTotals {
@@ -9,18 +10,27 @@ export interface WaitingTotals {
   memory_mib: number;
 }
 
-const WAITING = `runs r join sandboxes s
-  on s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id and s.status = 'starting' and s.removed_at is null
-  where r.worker_id is null and r.started_at is null and r.end_reason is null`;
+const WAITS = 'r.worker_id is null and r.started_at is null and r.end_reason is null';
+const WAITING_SANDBOX =
+  "s.org_id = r.org_id and s.id = r.sandbox_id and s.run_id = r.id and s.status = 'starting' and s.removed_at is null";
 
-export async function countWaiting(sql: Sql, { noRoom = false } = {}): Promise<WaitingTotals[]> {
+export async function countWaiting(sql: Sql): Promise<WaitingTotals[]> {
   const { rows } = await sql.query<WaitingTotals & Record<string, unknown>>(
     `select s.runtime, s.worker_id, count(*) as runs, sum(r.vcpus)::float8 as vcpus, sum(r.memory_mib)::float8 as memory_mib
-     from ${WAITING} and (not $1 or s.status_reason = 'insufficient_capacity')
+     from runs r join sandboxes s on ${WAITING_SANDBOX}
+     where ${WAITS}
      group by s.runtime, s.worker_id`,
-    [noRoom],
   );
   return rows;
+}
+
+export async function isShortOfRoom(sql: Sql, runtime: string): Promise<boolean> {
+  const { rows } = await sql.query(
+    `select from runs r join sandboxes s on ${WAITING_SANDBOX}
+     where ${WAITS} and s.runtime = $1 and s.status_reason = 'insufficient_capacity' limit 1`,
+    [runtime],
+  );
+  return rows.length > 0;
 }
 
 export interface LongWait {
@@ -28,32 +38,53 @@ export interface LongWait {
   sandbox_id: string;
   name: string;
   run_id: string;
-  status_reason: string | null;
+  /** A live worker could run it. */
+  has_worker: boolean;
   vcpus: number;
   memory_mib: number;
   disk_mib: number;
 }
 
-/** Locks the sandboxes of unmarked runs that were admitted before this time. Skips locked sandboxes. */
+/**
+ * Locks the sandboxes of unmarked runs that were admitted before this time, in equal parts of the organizations. Skips locked
+ * sandboxes.
+ */
 export async function lockLongWaits(
   tx: Sql,
   runtime: string,
   beforeMillis: number,
   limit: number,
 ): Promise<LongWait[]> {
+  const unnoted =
+    'worker_id is null and started_at is null and end_reason is null and not wait_noted and id < $2';
   const { rows } = await tx.query<LongWait & Record<string, unknown>>(
-    `select r.org_id, r.sandbox_id, s.name, r.id as run_id, s.status_reason, r.vcpus, r.memory_mib, r.disk_mib
-     from ${WAITING} and s.runtime = $1 and not r.wait_noted and r.id < $2
-     order by r.id
-     limit $3
+    `with recursive orgs as (
+       (select org_id from runs where ${unnoted} order by org_id limit 1)
+       union all
+       select (select org_id from runs where ${unnoted} and org_id > o.org_id order by org_id limit 1)
+       from orgs o where o.org_id is not null
+     ),
+     first as (
+       select q.* from orgs o
+       cross join lateral (
+         select org_id, id from runs r where org_id = o.org_id and ${unnoted}
+           and exists (select from sandboxes s where ${WAITING_SANDBOX} and s.runtime = $1)
+         order by id
+         limit greatest(1, $3 / (select count(org_id) from orgs))
+       ) q
+       limit $3
+     )
+     select r.org_id, r.sandbox_id, s.name, r.id as run_id, r.vcpus, r.memory_mib, r.disk_mib,
+       exists (
+         select from workers w
+         where w.runtime = $1 and w.expires_at > clock_timestamp() and (s.worker_id is null or s.worker_id = w.id)
+           and coalesce(s.run_spec -> 'demands', '[]') - w.capabilities = '[]') as has_worker
+     from first join runs r on r.org_id = first.org_id and r.id = first.id
+     join sandboxes s on ${WAITING_SANDBOX}
+     where ${WAITS} and s.runtime = $1 and not r.wait_noted
+     order by r.org_id, r.id
      for update of s skip locked`,
     [runtime, firstIdOf(beforeMillis), limit],
   );
   return rows;
-}
-
-/** The lowest UUID of version 7 of this millisecond. The ids of runs are in order of admission. */
-function firstIdOf(millis: number): string {
-  const hex = millis.toString(16).padStart(12, '0');
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
 }

@@ -170,6 +170,7 @@ export class Reconciler {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof StartRefusedError)) throw error;
+      this.ctx.log.warn({ err: error, orgId, sandboxId }, 'a start was refused');
       await this.record(term, {
         ...observationOf({ orgId, sandboxId }, runId),
         occurrence: 'start_failed',
@@ -277,14 +278,14 @@ export class Reconciler {
   }
 
   private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
-    if (Date.now() - this.lastTouch < TOUCH_INTERVAL_MS) return;
+    if (performance.now() - this.lastTouch < TOUCH_INTERVAL_MS) return;
     const running = rows.flatMap(({ orgId, sandboxId, wanted }) =>
       wanted.runStarted && wanted.runOpen && wanted.runId && holdings.get(sandboxId)?.state === 'running'
         ? [{ orgId, runId: wanted.runId }]
         : [],
     );
     if (running.length > 0) await touchRuns(this.ctx.pool, running, this.ctx.now());
-    this.lastTouch = Date.now();
+    this.lastTouch = performance.now();
   }
 }
 

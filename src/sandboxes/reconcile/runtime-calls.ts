@@ -6,18 +6,17 @@ export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
 /**
  * Concurrency limits by kind of call, of all organizations and of each. A slow registry or a thousand slow stops of one
  * organization then delay no other. A stop waits for its grace and a start for its image; the other calls keep the engine
- * busy.
+ * busy. Beside these limits an organization has at most as many calls as are free, so a few cannot use them up.
  */
-const AT_ONCE: Record<CallKind, { all: number; each: number }> = {
+export const CALLS_AT_ONCE: Record<CallKind, { all: number; each: number }> = {
   start: { all: 1_000, each: 64 },
   stop: { all: 4_000, each: 2_000 },
-  kill: { all: 32, each: 16 },
-  destroy: { all: 32, each: 16 },
+  kill: { all: 16, each: 8 },
+  destroy: { all: 8, each: 4 },
 };
 
 interface Call {
   kind: CallKind;
-  orgId: string;
   controller: AbortController;
   done: Promise<void>;
 }
@@ -25,6 +24,8 @@ interface Call {
 /** The calls to the runtime in flight, at most one for a sandbox. */
 export class RuntimeCalls {
   private readonly busy = new Map<string, Call>();
+  /** The calls in flight of each kind, and of each kind and organization. */
+  private readonly counts = new Map<string, number>();
 
   constructor(
     private readonly ctx: Context,
@@ -57,19 +58,28 @@ export class RuntimeCalls {
     work: (signal: AbortSignal) => Promise<void>,
   ): void {
     if (!term.valid) return;
-    const alike = [...this.busy.values()].filter((call) => call.kind === kind);
-    const own = alike.filter((call) => call.orgId === orgId);
-    if (alike.length >= AT_ONCE[kind].all || own.length >= AT_ONCE[kind].each) return;
+    const { all, each } = CALLS_AT_ONCE[kind];
+    const own = this.counts.get(`${kind} ${orgId}`) ?? 0;
+    if (own >= Math.min(each, all - (this.counts.get(kind) ?? 0))) return;
     const controller = new AbortController();
     const signal = AbortSignal.any([controller.signal, term.signal]);
-    const done = this.run(sandboxId, kind, work(signal));
-    this.busy.set(sandboxId, { kind, orgId, controller, done });
+    this.count(kind, orgId, 1);
+    const done = this.run(sandboxId, kind, work(signal)).finally(() => this.count(kind, orgId, -1));
+    this.busy.set(sandboxId, { kind, controller, done });
   }
 
   /** Aborts the starts that wait for an image, and waits for all calls. */
   async close(): Promise<void> {
     for (const { controller } of this.busy.values()) controller.abort();
     await Promise.allSettled([...this.busy.values()].map(({ done }) => done));
+  }
+
+  private count(kind: CallKind, orgId: string, change: number): void {
+    for (const key of [kind, `${kind} ${orgId}`]) {
+      const count = (this.counts.get(key) ?? 0) + change;
+      if (count === 0) this.counts.delete(key);
+      else this.counts.set(key, count);
+    }
   }
 
   private async run(sandboxId: string, step: string, work: Promise<void>): Promise<void> {

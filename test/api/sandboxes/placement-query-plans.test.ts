@@ -6,7 +6,8 @@ import {
   isAnyWaiting,
   lockWaiting,
   markInsufficientCapacity,
-  readQueue,
+  PASS_RUNS,
+  readQueues,
 } from '../../../src/sandboxes/placement/queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
 import { costOf, PLANNED, sentDuring, type Sent } from '../../support/query-plans.js';
@@ -54,19 +55,19 @@ afterAll(async () => {
   await service?.close();
 });
 
-test('a batch of queued starts is read through the indexes of queued runs and of sandbox keys', async () => {
+test('queued starts are read through the indexes of queued runs and of sandbox keys', async () => {
   const { pool } = service.ctx;
   const sent = await sentDuring(async () => {
     expect(await isAnyWaiting(pool, 'simulated')).toBe(true);
-    const queue = await readQueue(pool, 'simulated', null, BATCH);
-    expect(queue).toHaveLength(BATCH);
+    const queue = await readQueues(pool, 'simulated', []);
+    expect(queue).toHaveLength(PASS_RUNS);
     const ids = queue.map(({ runId }) => runId);
     expect(ids).toEqual(ids.toSorted());
-    const locked = await inTransaction(pool, (tx) => lockWaiting(tx, 'simulated', ids));
+    const locked = await inTransaction(pool, (tx) => lockWaiting(tx, 'simulated', queue));
     expect(locked.map(({ runId }) => runId)).toEqual(ids);
   });
   expect(sent).toHaveLength(3);
-  await expectLookedUp(sent, BATCH);
+  await expectLookedUp(sent, PASS_RUNS);
 });
 
 test('the sandboxes of a worker are read through their keys', async () => {
@@ -89,13 +90,12 @@ test('the sandboxes of a worker are read through their keys', async () => {
 });
 
 test('a queued start with its reason already recorded is neither written nor locked again', async () => {
+  const { rows: workers } = await session.query<{ id: string }>(`select id from workers where name = 'any'`);
+  const worker = workers[0]!.id;
   const tellAll = () =>
     inTransaction(service.ctx.pool, (tx) =>
-      markInsufficientCapacity(
-        tx,
-        'simulated',
-        { runIds: [], after: '00000000-0000-0000-0000-000000000000' },
-        now(),
+      readQueues(tx, 'simulated', [worker]).then((queue) =>
+        markInsufficientCapacity(tx, 'simulated', queue, now()),
       ),
     );
   // The transactions that last wrote or locked each row.
@@ -107,7 +107,7 @@ test('a queued start with its reason already recorded is neither written nor loc
     ).rows;
   await tellAll();
   const before = await holders();
-  expect(before).toHaveLength(WAITING);
+  expect(before).toHaveLength(PASS_RUNS);
   await tellAll();
   expect(await holders()).toEqual(before);
 });

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { v7 as uuidv7 } from 'uuid';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
+import { parseInstant } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
@@ -154,7 +155,7 @@ describe('capacity', () => {
     expect(rows).toEqual([{ status: 'starting', status_reason: 'scheduling' }]);
   });
 
-  test('used up is reported on every queued start, at any number', async () => {
+  test('used up is reported on every queued start that a placement considers', async () => {
     const service = await start({ simulated: { capacity: { vcpus: 1 } } });
     const client = await service.newOrg();
     await client.post('/v1/sandboxes', smallRequest('first'), running);
@@ -315,6 +316,23 @@ describe('the holder of a lease', () => {
     expect(hasEnded(holder)).toBe(true);
   });
 
+  test('that is gone is replaced after one lease, although the clock of the database was set back', async () => {
+    const service = await start({ worker: false });
+    const { pool, runtime } = service.ctx;
+    await new WorkerLease(service.ctx).renew();
+    await pool.query(
+      `update workers set holder = 'elsewhere', expires_at = clock_timestamp() + interval '1 day' where id = $1`,
+      [runtime.engineId],
+    );
+    const successor = new WorkerLease(service.ctx);
+    const begun = performance.now();
+    await until(
+      () => successor.renew(),
+      (held) => held,
+    );
+    expect(performance.now() - begun).toBeGreaterThan(LEASE_MS * 0.9);
+  });
+
   test('that ended without releasing the lease is replaced at once', async () => {
     const service = await start({ worker: false, settings: { workerLeaseMs: 60_000 } });
     const { pool, runtime } = service.ctx;
@@ -330,6 +348,31 @@ describe('the holder of a lease', () => {
 });
 
 describe('the end of a run', () => {
+  test('that nobody recorded is its last observation, also after the clock was set back', async () => {
+    const real = Date.now.bind(Date);
+    const ahead = vi.spyOn(Date, 'now').mockImplementation(() => real() + 86_400_000);
+    const service = await start();
+    const client = await service.newOrg();
+    const early = (await client.post('/v1/sandboxes', smallRequest('early'), running)).body;
+    ahead.mockRestore();
+    const { body } = await client.post('/v1/sandboxes', smallRequest('leap'), running);
+    expect([body.status, body.started_at < early.started_at]).toEqual(['running', true]);
+    const { rows } = await until(
+      () =>
+        service.ctx.pool.query('select seen_at from runs where sandbox_id = $1 and seen_at > started_at', [
+          body.id,
+        ]),
+      ({ rowCount }) => rowCount === 1,
+    );
+    await service.runtime.destroy(body.id);
+    await service.runtime.destroy(early.id);
+    const ended = (await untilStatus(client, body.id, 'failed')).body;
+    expect(parseInstant(ended.stopped_at)).toBe(rows[0]!['seen_at']);
+    // A run that began in the future has no length.
+    const none = (await untilStatus(client, early.id, 'failed')).body;
+    expect(none.stopped_at).toBe(none.started_at);
+  }, 60_000);
+
   test('follows the idle timeout after the last activity, and the audit trail has the reason', async () => {
     const service = await start();
     const client = await service.newOrg();
