@@ -1,10 +1,12 @@
 import { setMaxListeners } from 'node:events';
 import { makeAuthenticationHook } from './access/authenticate.js';
+import { acceptBodies } from './access/bodies.js';
 import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
 import type { ServiceContext } from './context.js';
+import { admitFairly } from './http/admission.js';
 import { readForwarded } from './http/forwarded.js';
 import { healthRoutes } from './http/health.js';
 import { landingRoute } from './http/landing.js';
@@ -14,8 +16,10 @@ import { makeServer, refuseOtherMethods } from './http/server.js';
 import { routeUpgrades } from './http/upgrade.js';
 import { compile } from './http/validation.js';
 import { warnOfIgnoredFields } from './http/warnings.js';
+import { Turns } from './lib/turns.js';
 import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
+import { clientNetworkOf } from './lib/cidr.js';
 import { memberExamples } from './members/examples.js';
 import { memberRoutes } from './members/routes.js';
 import { orgExamples } from './orgs/examples.js';
@@ -80,15 +84,21 @@ export async function buildApp(
     routes.set(url, methods);
   });
 
+  admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(request.ip));
   await registerOpenapi(app, EXAMPLES);
   landingRoute(app);
   healthRoutes(app, ctx);
+  app.addHook('onError', (_request, _reply, error, done) => {
+    ctx.disk.noteFailure(error);
+    done();
+  });
   // Every visit in a sandbox listens to it.
   setMaxListeners(0, ctx.stopping);
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
     api.addHook('onRequest', await makeAuthentication(api, ctx));
     addRequestContexts(api, ctx);
+    acceptBodies(api);
     forwardToEngines(api, ctx);
     // Unknown query parameters are refused, also where a route has none.
     api.addHook('onRoute', ({ schema, url }) => {
@@ -97,18 +107,19 @@ export async function buildApp(
     });
     warnOfIgnoredFields(api);
     sandboxRoutes(api, ctx);
-    logRoutes(api, ctx);
+    const turns = new Turns();
+    logRoutes(api, ctx, turns);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
-    agentRoute(api, entrance, ctx.log);
-    execRoutes(api, entrance);
+    agentRoute(api, entrance, turns, ctx.log);
+    execRoutes(api, entrance, turns);
     sandboxFileRoutes(api, entrance);
     terminalRoutes(api, entrance);
     eventRoutes(api, ctx);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api);
-    volumeFileRoutes(api);
+    volumeFileRoutes(api, ctx);
     orgRoutes(api);
     memberRoutes(api);
     quotaRoutes(api, ctx);

@@ -6,6 +6,7 @@ import type { Changes } from './db/changes.js';
 import type { PgPool, Pool, Sql } from './db/pool.js';
 import type { Requests } from './db/request-connections.js';
 import type { ForwardSeal } from './http/forwarded.js';
+import type { DiskReserve } from './disk/disk-reserve.js';
 import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
@@ -34,6 +35,7 @@ export interface ServiceContext extends WorkerContext {
 export interface Shared {
   runtime: Runtime;
   volumes: VolumeStore;
+  disk: DiskReserve;
   cursors: Cursors;
   /** The current keys for secrets; a rotation changes them. */
   keyring: () => Keyring;

@@ -3,18 +3,24 @@ import type { Context } from '../context.js';
 import { ApiError, type Details } from '../http/errors.js';
 import { clientAddressOf } from '../http/forwarded.js';
 import type { App } from '../http/route.js';
-import { CidrSet } from '../lib/cidr.js';
+import { whenOver } from '../http/when-over.js';
+import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { CidrSet, clientNetworkOf } from '../lib/cidr.js';
 import type { Instant } from '../lib/instant.js';
+import { sleep } from '../lib/sleep.js';
 import type { Access } from './access.js';
+import { callerOf } from './caller.js';
 import { KeyCache } from './key-cache.js';
 import { refusalReasonOf } from './key-lookup.js';
 import { accessOf } from './key-queries.js';
 import { KeyUses } from './key-uses.js';
-import { makeLimits } from './rate-limit.js';
+import { makeLimits, unitsOf } from './rate-limit.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
 import { covers } from './scopes.js';
 import { checkOrigin, invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
+
+export const REFUSAL_DELAY_MS = 1_000;
 
 /**
  * Makes the `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the address
@@ -29,7 +35,9 @@ export async function makeAuthenticationHook(
   const tickets = new TicketKeys(ctx.pool);
   app.decorateRequest('ticketHash', null);
   const uses = new KeyUses(ctx);
-  const limits = await makeLimits(app, ctx.settings);
+  const limits = makeLimits(ctx.settings);
+  const { total } = ctx.settings.connections;
+  const underWay = makeConcurrencyLimit({ total: Infinity, each: Math.ceil(total / 2) });
   const revocations = makeRevocationWatch(ctx);
   const isAllowedAddress = makeAddressCheck();
   // This process refuses a key that it has just revoked without waiting for the notification.
@@ -42,6 +50,12 @@ export async function makeAuthenticationHook(
   });
   app.addHook('onResponse', (_request, reply, done) => {
     revocations.unwatch(reply);
+    done();
+  });
+  app.addHook('onSend', (request, reply, payload, done) => {
+    const units = unitsOf(request, payload);
+    if (units > 0 && request.caller && request.forwardedFor === null)
+      limits.countAnswer(request, reply, units);
     done();
   });
   app.addHook('onClose', async () => {
@@ -59,9 +73,30 @@ export async function makeAuthenticationHook(
     try {
       return await tickets.keyOf(hash, at);
     } catch (error) {
-      await limits.countFailure(request);
+      await countFailure(request);
       throw error;
     }
+  }
+
+  /** An address beyond its limit waits for the refusal, so that each of its connections makes few requests. */
+  async function countFailure(request: FastifyRequest): Promise<void> {
+    try {
+      limits.countFailure(request);
+    } catch (error) {
+      await sleep(REFUSAL_DELAY_MS, ctx.stopping);
+      throw error;
+    }
+  }
+
+  /** Until the connection has the answer: bodies and answers that move slowly count too. */
+  function holdShare(request: FastifyRequest, reply: FastifyReply): void {
+    const release = underWay.acquire(callerOf(request).orgId);
+    if (release) {
+      whenOver(reply, release);
+      return;
+    }
+    const message = 'the organization has too many requests in progress: wait for their answers';
+    throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
   }
 
   return async (request, reply) => {
@@ -69,12 +104,12 @@ export async function makeAuthenticationHook(
     const secret = match?.[1] ?? '';
     const ip = clientAddressOf(request);
     const at = ctx.now();
-    const find = (await findByTicket(request, at)) ?? (() => keys.find(secret));
+    const find = (await findByTicket(request, at)) ?? (() => keys.find(secret, clientNetworkOf(ip ?? '')));
     const key = request.ticketHash === null ? (keys.cached(secret) ?? (await find())) : await find();
     const reason = key && refusalReasonOf(key, at);
     if (!key || reason !== undefined) {
       if (key && reason !== undefined) uses.recordRefusal(key, reason);
-      await limits.countFailure(request);
+      await countFailure(request);
       if (request.ticketHash) throw invalidTicket();
       throw match ? invalidKey() : missingKey();
     }
@@ -87,12 +122,13 @@ export async function makeAuthenticationHook(
     };
     if (!isAllowedAddress(access, ip)) {
       uses.recordRefusal(key, 'address');
-      await limits.countFailure(request);
+      await countFailure(request);
       throw new ApiError('address_not_allowed');
     }
+    holdShare(request, reply);
     // The process that received the request has counted it.
-    if (request.forwardedFor === null) await limits.countRequest(request, reply);
-    request.countMore = () => limits.countMore(request);
+    if (request.forwardedFor === null) limits.countRequest(request, reply, 1);
+    request.countMore = (units) => limits.countMore(request, units);
     const scope = request.routeOptions.schema!.scope!;
     if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
     requireScope(request.caller, scope);

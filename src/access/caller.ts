@@ -15,7 +15,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     caller: Caller | null;
     /** See Limits.countMore. */
-    countMore: (() => Promise<void>) | null;
+    countMore: ((units: number) => void) | null;
   }
 }
 

@@ -1,6 +1,9 @@
 import type { Changes } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
+import { ApiError } from '../http/errors.js';
 import { inBatches } from '../lib/batches.js';
+import { BoundedSet } from '../lib/bounded-set.js';
+import { inFairBatches } from '../lib/fair-batches.js';
 import { findKeys } from './key-lookup.js';
 import type { SecretRow } from './key-queries.js';
 import { hashTextOf, isWellFormedKey } from './key-secret.js';
@@ -12,10 +15,11 @@ import { hashTextOf, isWellFormedKey } from './key-secret.js';
 const TTL_MS = 900;
 const MAX_ENTRIES = 10_000;
 /**
- * How many lookups run at once, and the most keys of each. Clients with made-up keys thus take few database connections, and
- * delay a valid key by one lookup at most.
+ * How many lookups run at once, and the most keys of each. Keys that were valid before have lookups of their own, so that made-up keys
+ * do not delay them. For the others addresses take turns.
  */
-const LOOKUPS = { concurrency: 4, maxBatch: 200 };
+const KNOWN_LOOKUPS = { concurrency: 2, maxBatch: 200 };
+const NEW_LOOKUPS = { concurrency: 2, maxBatch: 200, waiting: { total: 10_000, each: 1_000 } };
 
 /**
  * Finds keys and caches them for a moment, so that a client that polls costs one lookup a second. A notification of any
@@ -28,14 +32,18 @@ export class KeyCache {
   private readonly inFlight = new Map<string, { at: number; key: Promise<SecretRow | undefined> }>();
   /** Every change increments it. An entry of an earlier generation is stale. */
   private generation = 0;
-  private readonly findKey: (secret: string) => Promise<SecretRow | undefined>;
+  private readonly known = new BoundedSet();
+  private readonly findKnown: (secret: string) => Promise<SecretRow | undefined>;
+  private readonly findNew: (secret: string, network: string) => Promise<SecretRow | undefined>;
   private readonly unsubscribe: () => void;
 
   constructor(
     sql: Sql,
     private readonly changes: Changes,
   ) {
-    this.findKey = inBatches((secrets: readonly string[]) => findKeys(sql, secrets), LOOKUPS);
+    const find = (secrets: readonly string[]) => findKeys(sql, secrets);
+    this.findKnown = inBatches(find, KNOWN_LOOKUPS);
+    this.findNew = inFairBatches(find, { ...NEW_LOOKUPS, refusal: tooManyNewKeys });
     this.unsubscribe = changes.subscribe(undefined, () => this.invalidate(), 'key');
   }
 
@@ -47,7 +55,8 @@ export class KeyCache {
     return entry.key;
   }
 
-  async find(secret: string): Promise<SecretRow | undefined> {
+  /** `network`: of the client. */
+  async find(secret: string, network: string): Promise<SecretRow | undefined> {
     if (!isWellFormedKey(secret)) return undefined;
     const cached = this.cached(secret);
     if (cached) return cached;
@@ -55,7 +64,7 @@ export class KeyCache {
     const at = performance.now();
     const lookup = this.inFlight.get(hash);
     if (lookup && lookup.at + TTL_MS > at && this.changes.live) return lookup.key;
-    const key = this.load(secret, hash, at).finally(() => {
+    const key = this.load(secret, network, hash, at).finally(() => {
       if (this.inFlight.get(hash)?.key === key) this.inFlight.delete(hash);
     });
     this.inFlight.set(hash, { at, key });
@@ -71,13 +80,25 @@ export class KeyCache {
     this.unsubscribe();
   }
 
-  private async load(secret: string, hash: string, at: number): Promise<SecretRow | undefined> {
+  private async load(
+    secret: string,
+    network: string,
+    hash: string,
+    at: number,
+  ): Promise<SecretRow | undefined> {
     const { generation } = this;
-    const key = await this.findKey(secret);
+    const key = await (this.known.has(hash) ? this.findKnown(secret) : this.findNew(secret, network));
     if (key) {
+      this.known.add(hash);
       if (this.entries.size >= MAX_ENTRIES) this.entries.clear();
       this.entries.set(hash, { key, generation, until: this.changes.live ? at + TTL_MS : at });
     }
     return key;
   }
+}
+
+function tooManyNewKeys(): ApiError {
+  return new ApiError('rate_limited', 'too many unknown keys are sent: try again', null, {
+    headers: { 'retry-after': '1' },
+  });
 }

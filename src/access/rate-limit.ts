@@ -1,85 +1,87 @@
-import rateLimit, { normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { actorId } from '../audit/events/actor.js';
+import { bytesIn, bytesOf } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
 import { clientAddressOf } from '../http/forwarded.js';
-import type { App } from '../http/route.js';
-import { normalizeAddress } from '../lib/cidr.js';
+import { clientNetworkOf } from '../lib/cidr.js';
+import { WindowCounter, type WindowCount } from '../lib/window-counter.js';
 import type { Settings } from '../settings.js';
 import { callerOf } from './caller.js';
 
-const KEY_WINDOW_SECS = 10;
+export const KEY_WINDOW_SECS = 10;
+/** The bytes of a body and its answer that cost a unit beyond the first one of the request. */
+export const BYTES_OF_UNIT = 16 * 1024;
 const ADDRESS_WINDOW_SECS = 60;
-/** The most keys, and the most addresses, that are counted. Beyond that the least recently seen are evicted. */
-const MAX_COUNTED = { cache: 20_000 };
 
 export interface Limits {
-  countRequest(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** Counts work that a client asks for on an open connection as one more request. Throws `rate_limited`. */
-  countMore(request: FastifyRequest): Promise<void>;
+  /** Counts the units of a request against its key. Throws `rate_limited` if the key had none left. */
+  countRequest(request: FastifyRequest, reply: FastifyReply, units: number): void;
+  /** Counts work that a client asks for on an open connection. Throws `rate_limited`. */
+  countMore(request: FastifyRequest, units: number): void;
+  countAnswer(request: FastifyRequest, reply: FastifyReply, units: number): void;
   /** Counts a failed authentication by address, or by IPv6 network of 64 bits. Throws `rate_limited`. */
-  countFailure(request: FastifyRequest): Promise<void>;
+  countFailure(request: FastifyRequest): void;
 }
 
 /**
- * Limits the requests of a key and the failed authentications of an address. Responses have the fields `RateLimit` and
+ * Limits the units of a key and the failed authentications of an address. Responses have the fields `RateLimit` and
  * `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers). Every process counts separately.
  */
-export async function makeLimits(
-  app: App,
-  { rateLimit: perSecond, failedAuthLimit: perMinute }: Settings,
-): Promise<Limits> {
-  await app.register(rateLimit, { global: false });
+export function makeLimits({
+  rateLimit: perSecond,
+  failedAuthLimit: perMinute,
+}: Pick<Settings, 'rateLimit' | 'failedAuthLimit'>): Limits {
   const quota = perSecond * KEY_WINDOW_SECS;
-  const countKey = app.createRateLimit({
-    max: quota,
-    timeWindow: KEY_WINDOW_SECS * 1000,
-    ...MAX_COUNTED,
-    keyGenerator: (request) => actorId(callerOf(request).actor),
-  });
-  const countFailure = app.createRateLimit({
-    max: perMinute,
-    timeWindow: ADDRESS_WINDOW_SECS * 1000,
-    ...MAX_COUNTED,
-    keyGenerator: networkOf,
-  });
+  const keys = new WindowCounter(quota, KEY_WINDOW_SECS * 1000);
+  const addresses = new WindowCounter(perMinute, ADDRESS_WINDOW_SECS * 1000);
   const keyPolicy = `"key";q=${quota};w=${KEY_WINDOW_SECS}`;
   const failurePolicy = `"failures";q=${perMinute};w=${ADDRESS_WINDOW_SECS}`;
+  const fieldsOfKey = (count: WindowCount) => fieldsOf('key', keyPolicy, count);
+  const countKey = (request: FastifyRequest, units: number) =>
+    keys.add(actorId(callerOf(request).actor), units);
 
   return {
-    async countRequest(request, reply) {
+    countRequest(request, reply, units) {
       if (perSecond === 0) return;
-      const count = await countKey(request);
-      if (count.isAllowed) return;
-      const fields = fieldsOf('key', keyPolicy, count.remaining, count.ttlInSeconds);
+      const count = countKey(request, units);
+      const fields = fieldsOfKey(count);
       void reply.headers(fields);
-      if (count.isExceeded) refuse('the key', fields, count.ttlInSeconds);
+      if (count.isExceeded) refuse('the key', fields, count);
     },
-    async countMore(request) {
+    countMore(request, units) {
       if (perSecond === 0) return;
-      const count = await countKey(request);
-      if (!count.isAllowed && count.isExceeded) refuse('the key', {}, count.ttlInSeconds);
+      const count = countKey(request, units);
+      if (count.isExceeded) refuse('the key', {}, count);
     },
-    async countFailure(request) {
+    countAnswer(request, reply, units) {
+      if (perSecond === 0) return;
+      void reply.headers(fieldsOfKey(countKey(request, units)));
+    },
+    countFailure(request) {
       if (perMinute === 0) return;
-      const count = await countFailure(request);
-      if (count.isAllowed || !count.isExceeded) return;
-      const fields = fieldsOf('failures', failurePolicy, count.remaining, count.ttlInSeconds);
-      refuse('the address, without a key that opens anything', fields, count.ttlInSeconds);
+      const count = addresses.add(clientNetworkOf(clientAddressOf(request) ?? ''), 1);
+      if (!count.isExceeded) return;
+      const fields = fieldsOf('failures', failurePolicy, count);
+      refuse('the address, without a key that opens anything', fields, count);
     },
   };
 }
 
-function networkOf(request: FastifyRequest): string {
-  return normalizeIP(normalizeAddress(clientAddressOf(request) ?? ''));
+/** The units of a request beyond the first. Streams cost none: they have limits of their own. */
+export function unitsOf(request: FastifyRequest, payload: unknown): number {
+  return Math.floor((bytesIn(request) + bytesOf(payload)) / BYTES_OF_UNIT);
 }
 
-function fieldsOf(policy: string, policies: string, remaining: number, secs: number): Record<string, string> {
-  return { 'ratelimit-policy': policies, ratelimit: `"${policy}";r=${remaining};t=${secs}` };
+function fieldsOf(
+  policy: string,
+  policies: string,
+  { remaining, secsLeft }: WindowCount,
+): Record<string, string> {
+  return { 'ratelimit-policy': policies, ratelimit: `"${policy}";r=${remaining};t=${secsLeft}` };
 }
 
-function refuse(whose: string, fields: Record<string, string>, secs: number): never {
-  throw new ApiError('rate_limited', `too many requests of ${whose}: wait ${secs} s`, null, {
-    headers: { ...fields, 'retry-after': String(secs) },
+function refuse(whose: string, fields: Record<string, string>, { secsLeft }: WindowCount): never {
+  throw new ApiError('rate_limited', `too many requests of ${whose}: wait ${secsLeft} s`, null, {
+    headers: { ...fields, 'retry-after': String(secsLeft) },
   });
 }

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import type { Shared } from '../context.js';
 import { ReaderGone, streamSnapshot, type StreamOptions } from '../db/stream.js';
 import type { Transaction } from '../db/transaction.js';
+import { endTurn } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
 import { watchReader } from '../http/slow-reader.js';
 import { makeFairQueue } from '../lib/fair-queue.js';
@@ -41,6 +42,7 @@ export function makeSnapshotStreamer(
       stallMs: settings.usageStallMs,
       limitMs: settings.usageLimitMs,
     });
+    endTurn(request);
     const release = await queue.acquire(orgId, reader);
     if (!release) {
       throw new ApiError('rate_limited', `too much ${content} is being read: try again later`, null, {

@@ -34,12 +34,15 @@ export type PgPool = pg.Pool & Pick<Pool, 'eventMarker'>;
 export type Address = { url: string } | { socket: string };
 
 const STATEMENT_TIMEOUT_MS = 30_000;
+export const CONNECTIONS_OF_POOL = 16;
 
 /**
  * The same results from an embedded and an external server. `instantFromPostgres` reads UTC only. With `jit` a usage query
  * takes up to 18 times longer; `PGOPTIONS="-c jit=on" npm run bench -- usage` prints it.
  */
 const SESSION = [
+  // Other schemas of the path could shadow tables and functions.
+  'search_path=public',
   'timezone=UTC',
   'jit=off',
   `statement_timeout=${STATEMENT_TIMEOUT_MS}`,
@@ -73,7 +76,7 @@ export function openPool(
 }
 
 export function poolConfig(address: Address, options = ''): pg.PoolConfig {
-  return { ...connectionConfig(address, options), max: 16, allowExitOnIdle: true };
+  return { ...connectionConfig(address, options), max: CONNECTIONS_OF_POOL, allowExitOnIdle: true };
 }
 
 export function poolOf(pool: pg.Pool, onError: (error: Error) => void): pg.Pool {
@@ -113,6 +116,11 @@ export const DEADLOCK = '40P01';
 /** A statement time-out, or a cancelled statement. */
 export const CANCELED = '57014';
 
+/** PostgreSQL found no space on its disk. */
+export function isDiskFull(error: unknown): boolean {
+  return sqlState(error) === '53100';
+}
+
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined;
 }
@@ -126,11 +134,22 @@ export class ConnectionLost extends Error {}
 /** More work than the database completes in time. */
 export class Overloaded extends Error {}
 
+/** True when the database gave up on a statement that may succeed later: it took too long, or gave way to others. */
+export function gaveUp(error: unknown): boolean {
+  return [CANCELED, DEADLOCK, '40001', '55P03', '25P03', '25P04'].includes(sqlState(error) ?? '');
+}
+
+const UNREACHABLE = /^(08|57P0[123]|53300|58)/;
+
+/** PostgreSQL reports a read-only file system with the code for missing rights. Its source file tells them apart. */
+function isStorageRefused({ code, file = '' }: pg.DatabaseError): boolean {
+  return code === '42501' && /^(md|fd|slru|xlog|relmapper)\.c$/.test(file);
+}
+
 /** True when the database is unavailable; false when it refused a statement. */
 export function isUnreachable(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true;
-  const state = sqlState(error);
-  if (state !== undefined) return /^(08|57P0[123]|53300)/.test(state);
+  if (error instanceof pg.DatabaseError) return UNREACHABLE.test(error.code ?? '') || isStorageRefused(error);
   const { code, message, syscall } = error as NodeJS.ErrnoException;
   // The errors of sockets name a system call.
   const socket = ['connect', 'read', 'write', 'getaddrinfo'].includes(syscall ?? '');

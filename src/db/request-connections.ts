@@ -1,5 +1,8 @@
 import pg from 'pg';
+import { FairSlots } from '../lib/fair-slots.js';
 import {
+  CONNECTIONS_OF_POOL,
+  Overloaded,
   poolConfig,
   poolOf,
   type Address,
@@ -11,6 +14,12 @@ import {
 import { isOutOfStep } from './prepared.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
+
+const WAIT = { maxWaitMs: 10_000, maxWaiting: 5_000 };
+/** The connections that the requests of an organization use at once: some stay for others. */
+export const POOL_SLOTS = { total: CONNECTIONS_OF_POOL, each: 12, ...WAIT };
+/** Reads in the two pipelines. A read waits for earlier ones of its pipeline, so only some of each organization enter it. */
+export const READ_SLOTS = { total: 64, each: 24, ...WAIT };
 
 interface OrgConnections {
   pool: Pool;
@@ -40,10 +49,12 @@ export function openRequests(
   const pool = poolOf(new pg.Pool(poolConfig(address, sessionFor(apart))), onError);
   const reads = openReads(address, apart, onError);
   const served: Served = new WeakMap();
+  const poolSlots = new FairSlots(POOL_SLOTS);
+  const readSlots = new FairSlots(READ_SLOTS);
   return {
     of: (orgId) => ({
-      pool: new OrgPool(pool, served, orgId, eventMarker),
-      reads: new OrgReads(reads, orgId),
+      pool: new OrgPool(pool, poolSlots, served, orgId, eventMarker),
+      reads: new OrgReads(reads, readSlots, orgId),
     }),
     watched: pool,
     close: async () => {
@@ -58,13 +69,14 @@ type Served = WeakMap<pg.PoolClient, string>;
 class OrgPool implements Pool {
   constructor(
     private readonly pool: pg.Pool,
+    private readonly slots: FairSlots,
     private readonly served: Served,
     private readonly orgId: string,
     readonly eventMarker: EventMarker | undefined,
   ) {}
 
   async connect(): Promise<pg.PoolClient> {
-    const client = await this.pool.connect();
+    const client = await this.checkOut();
     if (this.served.get(client) === this.orgId) return client;
     try {
       await client.query({ ...NAME_ORG, values: [this.orgId] });
@@ -72,6 +84,23 @@ class OrgPool implements Pool {
       return client;
     } catch (error) {
       client.release(error as Error);
+      throw error;
+    }
+  }
+
+  private async checkOut(): Promise<pg.PoolClient> {
+    const turn = this.slots.acquire(this.orgId);
+    if (turn !== true) await granted(turn);
+    try {
+      const client = await this.pool.connect();
+      const release = client.release.bind(client);
+      client.release = (error) => {
+        release(error);
+        this.slots.release(this.orgId);
+      };
+      return client;
+    } catch (error) {
+      this.slots.release(this.orgId);
       throw error;
     }
   }
@@ -93,10 +122,21 @@ class OrgPool implements Pool {
 class OrgReads implements Sql {
   constructor(
     private readonly reads: Reads,
+    private readonly slots: FairSlots,
     private readonly orgId: string,
   ) {}
 
-  query<Row extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
-    return this.reads.query<Row>(this.orgId, statement, values);
+  async query<Row extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
+    const turn = this.slots.acquire(this.orgId);
+    if (turn !== true) await granted(turn);
+    try {
+      return await this.reads.query<Row>(this.orgId, statement, values);
+    } finally {
+      this.slots.release(this.orgId);
+    }
   }
+}
+
+async function granted(turn: Promise<boolean>): Promise<void> {
+  if (!(await turn)) throw new Overloaded('no connection was free in time');
 }

@@ -7,7 +7,9 @@ import {
 } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { pipeline } from 'node:stream/promises';
+import { continueBody } from './expect.js';
 import { upgradeOf, type Upgrade } from './upgrade.js';
+import { whenOver } from './when-over.js';
 
 const CONNECT_MS = 5_000;
 /** Channels and event streams carry keep-alives more often. */
@@ -33,8 +35,8 @@ interface Destination {
 export async function forward(request: FastifyRequest, reply: FastifyReply, to: Destination): Promise<void> {
   const { raw } = request;
   const upstream = send(raw, to);
-  const leave = () => upstream.destroy();
-  reply.raw.once('close', leave);
+  whenOver(reply, () => upstream.destroy());
+  continueBody(raw);
   raw.pipe(upstream);
   try {
     await new Promise<void>((resolve, reject) => {
@@ -50,7 +52,6 @@ export async function forward(request: FastifyRequest, reply: FastifyReply, to: 
       });
     });
   } catch (error) {
-    reply.raw.off('close', leave);
     raw.unpipe(upstream).resume();
     throw error;
   }

@@ -16,7 +16,12 @@ const answerOf = <P extends TProperties>(properties: P) => ({
   response: { 200: Type.Object({ status: Type.String(), ...properties }) },
 });
 
-export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): void {
+interface Disk {
+  isDatabaseFull: boolean;
+  warnings(): string[];
+}
+
+export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine; disk: Disk }): void {
   // Batches bound the queries, because callers need no key.
   const isCurrent = inBatches(
     async (asked: readonly undefined[]) => {
@@ -29,7 +34,8 @@ export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): vo
   // An orchestrator must not restart the process because the database is down.
   app.get('/healthz', { schema: answerOf({}) }, () => ({ status: 'ok' }));
 
-  app.get('/readyz', { schema: answerOf({ runtime: Type.String() }) }, async () => {
+  const Ready = { runtime: Type.String(), warnings: Type.Optional(Type.Array(Type.String())) };
+  app.get('/readyz', { schema: answerOf(Ready) }, async () => {
     const current = await isCurrent(undefined).catch((cause: unknown) => {
       throw new ApiError('not_ready', undefined, null, { cause });
     });
@@ -38,6 +44,12 @@ export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine }): vo
     const { name: runtime, engine } = ctx.runtime;
     if (engine && engine.state !== 'up')
       throw new ApiError('not_ready', engine.reason ?? undefined, { runtime });
-    return { status: 'ready', runtime };
+    if (ctx.disk.isDatabaseFull) {
+      throw new ApiError('not_ready', 'the disk of the database is full', null, {
+        headers: { 'retry-after': '5' },
+      });
+    }
+    const warnings = ctx.disk.warnings();
+    return { status: 'ready', runtime, ...(warnings.length === 0 ? {} : { warnings }) };
   });
 }

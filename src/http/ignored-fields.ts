@@ -1,4 +1,4 @@
-import { nearestName } from '../lib/nearest.js';
+import { nearestName, shortened } from '../lib/nearest.js';
 import { NO_EFFECT } from './schema.js';
 
 /** A field of a request that changes nothing. The message fits an answer as well as a refusal. */
@@ -51,7 +51,8 @@ export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
       for (const [key, item] of Object.entries(value)) {
         const field = path === '' ? key : `${path}.${key}`;
         if (Object.hasOwn(known, key)) visit(known[key]!, item, field);
-        else if (found.length < MOST_NAMED) found.push(unknownField(field, key, path, Object.keys(known)));
+        else if (found.length < MOST_NAMED)
+          found.push(unknownField(shortened(field), key, path, Object.keys(known)));
       }
     }
   }

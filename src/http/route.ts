@@ -21,6 +21,7 @@ const OF_EVERY_OPERATION = [
   'rate_limited',
   'internal_error',
   'not_ready',
+  'storage_full',
 ] as const;
 
 /**

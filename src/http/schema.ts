@@ -117,7 +117,7 @@ export const ErrorResponse = Named(
 );
 
 const LIMIT_DEFAULT = 20;
-const LIMIT_MAX = 100;
+export const LIMIT_MAX = 100;
 
 export const PageQuery = {
   cursor: Type.Optional(

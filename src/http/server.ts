@@ -11,11 +11,11 @@ import { randomUUID } from 'node:crypto';
 import { STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import secureJson from 'secure-json-parse';
-import { isUnreachable, Overloaded } from '../db/pool.js';
-import { parseExact } from '../lib/exact-json.js';
-import { isDeeperThan } from '../lib/storable-text.js';
+import { gaveUp, isDiskFull, isUnreachable, Overloaded } from '../db/pool.js';
+import type { Slots } from '../lib/concurrency-limit.js';
+import { Connections } from './connections.js';
 import { ApiError, type ErrorName } from './errors.js';
+import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { App } from './route.js';
 import { makeSerializerCompiler } from './serializer.js';
 import { validatorCompiler } from './validation.js';
@@ -27,16 +27,16 @@ declare module 'fastify' {
   }
 }
 
-/** A file patch carries its bytes as a JSON list of numbers, about 3.6 characters each: 16 MiB are some 4 MiB of files. */
-const BODY_LIMIT = 16 * 1024 * 1024;
-/** The deepest request there is has nine levels. */
-const DEEPEST_BODY = 64;
+/** The body of a route that declares no limit. */
+export const BODY_LIMIT = 256 * 1024;
 /** The time that a client of broken HTTP has to read the answer. */
 const LAST_WORD_MS = 2_000;
 /** The pipelined requests of one connection that may be in progress. */
-const MOST_OF_CONNECTION = 100;
+export const MOST_OF_CONNECTION = 100;
+export const HEADERS_TIMEOUT_MS = 15_000;
+export const KEEP_ALIVE_MS = 72_000;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
-const UPLOAD_TIMEOUT_MS = 60 * 60_000;
+export const UPLOAD_TIMEOUT_MS = 60 * 60_000;
 /** The reverse proxy that adds TLS also adds `strict-transport-security`. The API reference has a policy of its own. */
 const SECURITY_HEADERS = {
   'cache-control': 'no-store',
@@ -49,7 +49,11 @@ const SECURITY_HEADERS = {
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
-export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTimeoutMs: number }): App {
+export function makeServer(
+  log: FastifyBaseLogger,
+  { bodyTimeoutMs, connections: limits }: { bodyTimeoutMs: number; connections: Slots },
+): App {
+  const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
     loggerInstance: log,
     // The hook below logs one line a request, with the route instead of the URL.
@@ -58,10 +62,11 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     genReqId: (request: IncomingMessage) => requestIdOf(request),
     bodyLimit: BODY_LIMIT,
     requestTimeout: UPLOAD_TIMEOUT_MS,
-    // Slow headers have the same time-out as slow bodies.
+    keepAliveTimeout: KEEP_ALIVE_MS,
     http: {
-      headersTimeout: bodyTimeoutMs,
-      connectionsCheckingInterval: Math.ceil(bodyTimeoutMs / 4),
+      // Also ends connections that send nothing.
+      headersTimeout,
+      connectionsCheckingInterval: Math.ceil(headersTimeout / 4),
       // Node's own refusal has no body: the hook below refuses instead.
       requireHostHeader: false,
     },
@@ -80,32 +85,31 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   app.setSerializerCompiler(makeSerializerCompiler());
   app.setErrorHandler(renderError);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, parseJson);
   void app.register(acceptsPlugin);
   app.decorateRequest('caller', null);
   app.decorateRequest('countMore', null);
   app.decorateRequest('context', null);
 
-  const unmet = new WeakSet<IncomingMessage>();
-  app.server.on('checkExpectation', (request, response) => {
-    unmet.add(request);
-    app.server.emit('request', request, response);
-  });
+  acceptExpectations(app.server);
   app.server.on('connect', (_request, socket) => {
     socket.on('error', () => socket.destroy());
     endWith(socket, new ApiError('not_supported', 'this service is not a proxy: CONNECT is not supported'));
   });
 
+  const noRoom = new ApiError('not_ready', 'too many connections are open: close some, or try again', null, {
+    headers: { 'retry-after': '1' },
+  });
+  const connections = new Connections(limits, log, (socket) => endWith(socket, noRoom));
+  connections.watch(app.server);
+
   // These hooks use callbacks: a promise for each request would cost microseconds.
-  const underWay = new WeakMap<Socket, number>();
   app.addHook('onRequest', (request, reply, done) => {
     void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
     // No route upgrades the protocol.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     hurry(request, reply, bodyTimeoutMs);
-    const { socket } = request.raw;
-    const count = (underWay.get(socket) ?? 0) + 1;
-    underWay.set(socket, count);
+    const count = connections.begin(request.raw.socket);
+    if (count === undefined) throw noRoom;
     if (count > MOST_OF_CONNECTION) {
       const message = `more than ${MOST_OF_CONNECTION} requests are under way on this connection`;
       throw new ApiError('rate_limited', message, null, {
@@ -116,7 +120,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
       const message = 'an HTTP/1.1 request needs a Host header: send the host and port of the URL in it';
       throw new ApiError('invalid_request', message, null, { headers: { connection: 'close' } });
     }
-    if (unmet.has(request.raw)) {
+    if (isUnmet(request.raw)) {
       throw new ApiError('expectation_failed', undefined, null, { headers: { connection: 'close' } });
     }
     // Refused before the body is read.
@@ -125,9 +129,7 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
   });
   app.addHook('onResponse', (request, reply, done) => {
     // An aborted answer does not get here; its connection ends.
-    const { socket } = request.raw;
-    const count = underWay.get(socket);
-    if (count !== undefined) underWay.set(socket, count - 1);
+    connections.end(request.raw.socket);
     const { method, routeOptions, caller } = request;
     request.log.info(
       {
@@ -147,8 +149,9 @@ export function makeServer(log: FastifyBaseLogger, { bodyTimeoutMs }: { bodyTime
     closing = true;
     return Promise.resolve();
   });
-  app.addHook('onSend', (_request, reply, _payload, done) => {
-    if (closing) void reply.header('connection', 'close');
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    if (closing || (request.headers.expect !== undefined && holdsBody(request.raw)))
+      void reply.header('connection', 'close');
     done();
   });
   app.setNotFoundHandler(() => {
@@ -167,6 +170,10 @@ function hurry({ raw, routeOptions }: FastifyRequest, reply: FastifyReply, milli
   };
   const timer = setTimeout(late, millis);
   for (const event of ['end', 'close']) raw.once(event, () => clearTimeout(timer));
+  // A client that is refused may read the answer before it stops to send.
+  reply.raw.once('finish', () => {
+    if (!raw.complete) setTimeout(() => raw.complete || raw.socket.destroy(), LAST_WORD_MS).unref();
+  });
 }
 
 /** Answers the other methods of every known path with 405 and `Allow`. Call it when all routes are registered. */
@@ -193,34 +200,9 @@ function requestIdOf(request: IncomingMessage): string {
   return typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
 }
 
-/** The message of JSON.parse would quote the body, which may hold secrets. The schema judges an empty body. */
-function parseJson(
-  _request: FastifyRequest,
-  text: string | Buffer,
-  done: (error: Error | null, body?: unknown) => void,
-): void {
-  if (text.length === 0) return done(null, undefined);
-  let body: unknown;
-  try {
-    body = parseExact(text.toString(), parseFlat);
-  } catch (error) {
-    return done(error instanceof ApiError ? error : new ApiError('invalid_json'));
-  }
-  done(null, body);
-}
-
-/** Refuses the key __proto__, which readers treat differently, and deep nesting. */
-function parseFlat(text: string): unknown {
-  const value: unknown = secureJson.parse(text, null, { protoAction: 'error', constructorAction: 'ignore' });
-  if (!isDeeperThan(value, DEEPEST_BODY)) return value;
-  throw new ApiError('invalid_request', `the body is nested more than ${DEEPEST_BODY} levels deep`);
-}
-
 /** Translates refusals of Fastify. */
 const FRAMEWORK_ERRORS: Record<string, ErrorName> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
-  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
   FST_ERR_BAD_URL: 'invalid_request',
 };
 
@@ -229,13 +211,17 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (error === request.raw.errored) return new ApiError('invalid_request', 'the body did not come whole');
   const code = (error as FastifyError).code;
   const known = FRAMEWORK_ERRORS[code];
-  if (known === 'payload_too_large') return new ApiError(known, undefined, { limit_bytes: BODY_LIMIT });
   if (code === 'FST_ERR_BAD_URL')
     return new ApiError('invalid_request', 'the URL has an escape that is not valid');
   if (known) return new ApiError(known, undefined, null, { cause: error });
-  if (error instanceof Overloaded) {
+  if (error instanceof Overloaded || gaveUp(error)) {
     const message = 'the database does not keep up with what is asked';
-    return new ApiError('not_ready', message, null, { headers: { 'retry-after': '1' }, cause: error.cause });
+    const cause = error instanceof Overloaded ? error.cause : error;
+    return new ApiError('not_ready', message, null, { headers: { 'retry-after': '1' }, cause });
+  }
+  if (isDiskFull(error)) {
+    const message = 'the disk of the database is full: ask the operator to make room';
+    return new ApiError('storage_full', message, null, { headers: { 'retry-after': '5' }, cause: error });
   }
   if (isUnreachable(error)) {
     return new ApiError('not_ready', undefined, null, { headers: { 'retry-after': '1' }, cause: error });
@@ -257,6 +243,8 @@ function renderError(error: unknown, request: FastifyRequest, reply: FastifyRepl
   if (refusal.cause !== undefined && refusal.status >= 500) {
     request.log.error({ err: refusal.cause }, 'request failed');
   }
+  // Fastify closes the connection of a body that it refuses, which can lose the answer.
+  if (request.headers.upgrade === undefined) void reply.removeHeader('connection');
   void reply
     .code(refusal.status)
     .headers(refusal.headers)
@@ -288,7 +276,9 @@ function endWith(socket: Duplex, refusal: ApiError): void {
       `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
       'content-type: application/json; charset=utf-8',
       `content-length: ${Buffer.byteLength(body)}`,
-      ...Object.entries(SECURITY_HEADERS).map(([name, value]) => `${name}: ${value}`),
+      ...Object.entries({ ...SECURITY_HEADERS, ...refusal.headers }).map(
+        ([name, value]) => `${name}: ${value}`,
+      ),
       `x-request-id: ${randomUUID()}`,
       'connection: close',
       '',

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { whenOver } from './when-over.js';
 
 const LOOK_EVERY_MS = 250;
 
@@ -15,10 +16,11 @@ export interface Reader {
 /** Cuts off a client that accepts nothing for `stallMs`, or has not read everything after `limitMs`. */
 export function watchReader(
   request: FastifyRequest,
-  { raw }: FastifyReply,
+  reply: FastifyReply,
   { stallMs, limitMs }: { stallMs: number; limitMs: number },
 ): Reader {
   const { socket } = request.raw;
+  const { raw } = reply;
   const gone = new AbortController();
   const begun = performance.now();
   let taken = 0;
@@ -45,12 +47,10 @@ export function watchReader(
       cutOff();
     }
   }, LOOK_EVERY_MS);
-  const over = () => {
+  whenOver(reply, () => {
     clearInterval(watch);
     gone.abort();
-  };
-  raw.once('close', over);
-  if (raw.destroyed || socket.destroyed) over();
+  });
 
   return { gone: gone.signal, idleMs, cutOff };
 }

@@ -2,8 +2,9 @@ import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
-import { sleep } from '../lib/sleep.js';
+import { endTurn } from './admission.js';
 import { ApiError } from './errors.js';
+import { whenOver } from './when-over.js';
 
 const EVENT_STREAM = 'text/event-stream';
 const BUFFER_BYTES = 64 * 1024;
@@ -38,14 +39,12 @@ export class StreamLimit {
     if (!release) {
       throw new ApiError('rate_limited', this.refusal, null, { headers: { 'retry-after': '5' } });
     }
+    endTurn(reply.request);
     const gone = new AbortController();
-    const leave = () => {
-      if (gone.signal.aborted) return;
+    whenOver(reply, () => {
       release();
       gone.abort();
-    };
-    reply.raw.once('close', leave);
-    if (reply.raw.destroyed) leave();
+    });
     return gone.signal;
   }
 }
@@ -102,10 +101,12 @@ export async function* withIdleMarks<T>(
   let next = iterator.next();
   try {
     for (;;) {
-      const timer = new AbortController();
-      const idle = sleep(millis, timer.signal).then((): typeof IDLE_MARK => IDLE_MARK);
+      let timer: NodeJS.Timeout;
+      const idle = new Promise<typeof IDLE_MARK>((resolve) => {
+        timer = setTimeout(resolve, millis, IDLE_MARK);
+      });
       const result = await Promise.race([next, idle]);
-      timer.abort();
+      clearTimeout(timer!);
       if (result === IDLE_MARK) yield IDLE_MARK;
       else if (result.done === true) return;
       else {

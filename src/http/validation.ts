@@ -3,7 +3,7 @@ import formats from 'ajv-formats';
 import type { FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { rounded } from '../lib/exact-json.js';
-import { suggestion } from '../lib/nearest.js';
+import { shortened, suggestion } from '../lib/nearest.js';
 import { findUnstorable } from '../lib/storable-text.js';
 import { UUID_PATTERN } from '../lib/uuid.js';
 import { ApiError } from './errors.js';
@@ -41,7 +41,7 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
       throw refusal(
         inBody,
         unstorable,
-        `${unstorable || 'a name'} must not contain U+0000 or half of a surrogate pair`,
+        `${shortened(unstorable) || 'a name'} must not contain U+0000 or half of a surrogate pair`,
       );
     }
     const notWhole = inBody
@@ -71,7 +71,7 @@ export function explainFirst(errors: ErrorObject[]): string {
 }
 
 function refusal(inBody: boolean, path: string, message: string): ApiError {
-  return new ApiError('invalid_request', message, { [inBody ? 'field' : 'parameter']: path });
+  return new ApiError('invalid_request', message, { [inBody ? 'field' : 'parameter']: shortened(path) });
 }
 
 /** Every branch of an `anyOf` leaves an error. The deepest one is meant; if several are, the choice itself is named. */
@@ -90,10 +90,11 @@ function mostSpecific(errors: ErrorObject[]): ErrorObject {
 function pathOf({ instancePath, params }: ErrorObject): string {
   const property = (params['missingProperty'] ?? params['additionalProperty'] ?? params['tag']) as
     string | undefined;
-  return [...instancePath.split('/').slice(1), ...(property === undefined ? [] : [property])]
+  const path = [...instancePath.split('/').slice(1), ...(property === undefined ? [] : [property])]
     .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
     .map((part, index) => (/^\d+$/.test(part) ? `[${part}]` : index === 0 ? part : `.${part}`))
     .join('');
+  return shortened(path);
 }
 
 /** A query parameter that is given several times is still one parameter. */

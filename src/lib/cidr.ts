@@ -1,4 +1,4 @@
-import { BlockList, isIP, isIPv4 } from 'node:net';
+import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 
 interface Network {
   address: string;
@@ -63,8 +63,21 @@ export class CidrSet {
 }
 
 /** Removes what a socket adds to an address: the prefix of IPv4 in IPv6 and the zone of a link-local address. */
-export function normalizeAddress(socketAddress: string): string {
+function normalizeAddress(socketAddress: string): string {
   const address = socketAddress.replace(/%.*$/, '');
   const mapped = /^::ffff:([\d.]+)$/i.exec(address)?.[1];
   return mapped !== undefined && isIPv4(mapped) ? mapped : address;
+}
+
+/** The part of an address that stands for one client: all of IPv4, or the 64 bits of an IPv6 network. */
+export function clientNetworkOf(socketAddress: string): string {
+  const address = normalizeAddress(socketAddress);
+  if (!isIPv6(address)) return address;
+  const [front = [], back] = address
+    .replace(/[\d.]+\.[\d.]+$/, '0:0')
+    .split('::')
+    .map((half) => (half === '' ? [] : half.split(':')));
+  const zeros = back ? Array<string>(8 - front.length - back.length).fill('0') : [];
+  const groups = [...front, ...zeros, ...(back ?? [])].slice(0, 4);
+  return `${groups.map((group) => parseInt(group, 16).toString(16)).join(':')}::/64`;
 }

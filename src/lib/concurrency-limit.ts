@@ -3,6 +3,7 @@ export interface ConcurrencyLimit {
   /** Returns a function that releases the slots, to be called once; undefined if there are too few free ones. Default: one slot. */
   acquire(key: string, amount?: number): (() => void) | undefined;
   heldBy(key: string): number;
+  hasRoom(key: string): boolean;
 }
 
 export interface Slots {
@@ -16,6 +17,7 @@ export function makeConcurrencyLimit({ total, each }: Slots): ConcurrencyLimit {
   const heldBy = (key: string) => held.get(key) ?? 0;
   return {
     heldBy,
+    hasRoom: (key) => all < total && heldBy(key) < each,
     acquire(key, amount = 1) {
       if (all + amount > total || heldBy(key) + amount > each) return undefined;
       all += amount;

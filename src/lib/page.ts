@@ -23,17 +23,22 @@ function makePage<Row, T>(
   return { data: shown.map(present), has_more, next_cursor: has_more ? cursorAt(shown.at(-1)!) : null };
 }
 
+/** A page ends early when its text would have more than `maxLength` characters; it has at least one item. */
 export function pageText<Row>(
   rows: readonly Row[],
   limit: number,
   textOf: (row: Row) => string,
   cursorAt: (row: Row) => string,
+  maxLength = Infinity,
 ): string {
-  const more = rows.length > limit;
   let items = '';
-  for (let index = 0; index < Math.min(rows.length, limit); index += 1) {
-    items += index === 0 ? textOf(rows[index]!) : `,${textOf(rows[index]!)}`;
+  let shown = 0;
+  for (; shown < Math.min(rows.length, limit); shown += 1) {
+    const text = textOf(rows[shown]!);
+    if (shown > 0 && items.length + text.length > maxLength) break;
+    items += shown === 0 ? text : `,${text}`;
   }
-  const next = more ? `"${cursorAt(rows[limit - 1]!)}"` : 'null';
+  const more = rows.length > shown;
+  const next = more ? `"${cursorAt(rows[shown - 1]!)}"` : 'null';
   return `{"data":[${items}],"has_more":${more},"next_cursor":${next}}`;
 }

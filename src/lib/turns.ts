@@ -1,9 +1,18 @@
+import { Pace } from './pace.js';
+import { sleep } from './sleep.js';
+
 /** The time that work takes of each turn of the event loop, in milliseconds. */
-const SHARE_MS = 5;
+export const SHARE_MS = 1;
+/** The steps of a key take a quarter of the time on average, and may do the work of a second at once. */
+export const STEPS = { share: 0.25, aheadMs: 3_000 };
+/** To receive and to send the data of a step takes as long as the step, and a fixed time. */
+const TRANSPORT = 2;
+const STEP_COST_MS = 0.2;
 
 /** Does long work in steps, within a share of each turn of the event loop. Keys alternate; the work of one key keeps its order. */
 export class Turns {
   private readonly queues = new Map<string, Iterator<unknown>[]>();
+  private readonly pace = new Pace(STEPS);
   private spent = 0;
   private isWorking = false;
   private isScheduled = false;
@@ -14,6 +23,27 @@ export class Turns {
     if (queue) queue.push(steps);
     else this.queues.set(key, [steps]);
     if (!this.isWorking) this.work();
+  }
+
+  /** Does one step, and resolves when its key has time for the next. Callers of one key alternate. */
+  async step<T>(key: string, step: () => T): Promise<T> {
+    const took = { millis: 0 };
+    const result = await new Promise<T>((resolve, reject) => {
+      const next = () => {
+        const start = performance.now();
+        try {
+          resolve(step());
+        } catch (error) {
+          reject(error);
+        }
+        took.millis = performance.now() - start;
+        return { done: true, value: undefined } as const;
+      };
+      this.run(key, { next });
+    });
+    const wait = this.pace.charge(key, took.millis * TRANSPORT + STEP_COST_MS);
+    if (wait > 0) await sleep(wait);
+    return result;
   }
 
   private work(): void {

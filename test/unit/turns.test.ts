@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Turns } from '../../src/lib/turns.js';
+import { Pace } from '../../src/lib/pace.js';
+import { SHARE_MS, Turns } from '../../src/lib/turns.js';
 import { until } from '../support/polling.js';
 
 test('long work leaves the event loop to others, and ends', async () => {
@@ -44,3 +45,66 @@ function* steps(count: number, step: () => void, busyMs = 0): Generator {
     yield;
   }
 }
+
+test('many readers of one key take no turn of another key, and divide their own', async () => {
+  const turns = new Turns();
+  const steps = new Map<string, number>();
+  const leave = new AbortController();
+  const read = async (key: string, name: string) => {
+    for (let count = 1; !leave.signal.aborted; count += 1) {
+      await turns.step(key, () => busy(0.2, () => steps.set(name, count)));
+    }
+  };
+  const many = Array.from({ length: 60 }, (_, index) => `a${index}`);
+  const readers = [...many.map((name) => read('a', name)), read('b', 'b')];
+  const total = () => [...steps.values()].reduce((sum, count) => sum + count, 0);
+  let most = 0;
+  for (let turn = 0; turn < 120; turn += 1) {
+    const before = total();
+    await setImmediate();
+    most = Math.max(most, total() - before);
+  }
+  leave.abort();
+  await Promise.all(readers);
+  const counts = many.map((name) => steps.get(name) ?? 0);
+  expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(2);
+  expect(steps.get('b')).toBeGreaterThan(4 * Math.max(...counts));
+  // Two slices may fall between two observations.
+  expect(most).toBeLessThanOrEqual((2 * SHARE_MS) / 0.2 + 2);
+});
+
+test('a key that uses up its share waits, its callers one after the other, and other keys do not', () => {
+  const pace = new Pace({ share: 0.25, aheadMs: 100 });
+  // 25 ms of work are paid by 100 ms.
+  expect(pace.charge('a', 25, 1_000)).toBe(0);
+  expect([1, 1, 2].map((millis) => pace.charge('a', millis, 1_000))).toEqual([4, 8, 16]);
+  expect(pace.charge('b', 1, 1_000)).toBe(0);
+  expect(pace.charge('a', 1, 1_016)).toBe(4);
+  // Unused time is not saved beyond the limit.
+  expect(pace.charge('a', 26, 60_000)).toBe(4);
+});
+
+test('a step passes on its result and its error', async () => {
+  const turns = new Turns();
+  expect(await turns.step('a', () => 7)).toBe(7);
+  await expect(
+    turns.step('a', () => {
+      throw new Error('broken');
+    }),
+  ).rejects.toThrow('broken');
+  expect(await turns.step('a', () => 8)).toBe(8);
+});
+
+function busy(millis: number, work: () => void): void {
+  for (const begun = performance.now(); performance.now() - begun < millis;);
+  work();
+}
+
+test('a pace forgets keys that have no debt', () => {
+  const pace = new Pace({ share: 0.5, aheadMs: 0 });
+  pace.charge('long', 1_000, 0);
+  for (let at = 0; at < 100; at += 1) pace.charge(`key ${at}`, 1, at * 2);
+  expect(pace.keys).toBe(101);
+  expect(pace.charge('long', 100, 1_000)).toBe(1_200);
+  expect(pace.keys).toBe(1);
+});

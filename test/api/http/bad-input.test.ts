@@ -180,13 +180,13 @@ describe('request bodies', () => {
   );
 
   test('a body above the limit is refused with the limit in the message', async () => {
-    const answer = await client.request('POST', '/v1/sandboxes', { body: ' '.repeat(16 * 1024 * 1024 + 1) });
+    const answer = await client.request('POST', '/v1/sandboxes', { body: ' '.repeat(4 * 1024 * 1024 + 1) });
     expect([answer.status, answer.body.error]).toEqual([
       413,
       {
         code: 'payload_too_large',
         message: 'the body is too large',
-        details: { limit_bytes: 16 * 1024 * 1024 },
+        details: { limit_bytes: 4 * 1024 * 1024 },
       },
     ]);
   });

@@ -146,8 +146,15 @@ describe('every error has the envelope', () => {
 
   test('the server accepts HTTP/1.0 without a Host header, and answers Expect: 100-continue', async () => {
     expect((await talk(['GET /healthz HTTP/1.0\r\n\r\n'], 0)).text).toMatch(/^HTTP\/1.1 200 /);
-    const { text } = await talk([`${POST}expect: 100-continue\r\ncontent-length: 2\r\n${END}`, '{}'], 50);
-    expect(text).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 401 /);
+    const expecting = `${POST}expect: 100-continue\r\ncontent-length: 2\r\n`;
+    const ofKey = `authorization: Bearer ${client.key}\r\n`;
+    expect((await talk([`${expecting}${ofKey}${END}`, '{}'], 50)).text).toMatch(
+      /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 400 /,
+    );
+    // A client without a key sends no body.
+    expect((await talk([`${expecting}\r\n`], 0)).text).toMatch(
+      /^HTTP\/1.1 401 [^]*\r\nconnection: close\r\n/,
+    );
   });
 });
 

@@ -120,7 +120,7 @@ describe('ignored fields of a request', () => {
   });
 
   test('are named up to the first fifty of a body', async () => {
-    const many = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [`x${index}`, 1]));
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`x${index}`, 1]));
     const answer = await client.post('/v1/sandboxes', smallRequest('many', many));
     expect([answer.status, answer.body.warnings.length]).toEqual([200, 50]);
   });

@@ -1,4 +1,4 @@
-import Fastify, { type FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeKey } from '../../../src/access/key-secret.js';
@@ -112,21 +112,24 @@ test.each([
   expect(statusesOf(answers).length).toBeLessThan(300);
 });
 
-test('the addresses of one IPv6 customer share one limit, and other addresses do not evict its count', async () => {
-  const limits = await makeLimits(Fastify(), { ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
-  const fail = (ip: string) =>
-    limits.countFailure({ ip, routeOptions: { config: {} } } as FastifyRequest).then(
-      () => 'counted',
-      () => 'refused',
-    );
+test('the addresses of one IPv6 customer share one limit, and other addresses do not evict its count', () => {
+  const limits = makeLimits({ ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
+  const fail = (ip: string) => {
+    try {
+      limits.countFailure({ ip } as FastifyRequest);
+      return 'counted';
+    } catch {
+      return 'refused';
+    }
+  };
   const tried = [];
-  for (const end of ['::1', '::2', ':ffff:ffff:ffff:ffff']) tried.push(await fail(`2001:db8:1:2${end}`));
+  for (const end of ['::1', '::2', ':ffff:ffff:ffff:ffff']) tried.push(fail(`2001:db8:1:2${end}`));
   expect(tried).toEqual(['counted', 'counted', 'counted']);
-  expect([await fail('2001:db8:1:2::9'), await fail('2001:db8:1:3::1')]).toEqual(['refused', 'counted']);
-  for (let index = 0; index < 10_000; index += 1) await fail(`10.0.${index >> 8}.${index & 255}`);
-  expect(await fail('2001:db8:1:2::1')).toBe('refused');
-  expect(await fail('::ffff:10.0.0.1')).toBe('counted');
-  expect([await fail('10.0.0.1'), await fail('10.0.0.1')]).toEqual(['counted', 'refused']);
+  expect([fail('2001:db8:1:2::9'), fail('2001:db8:1:3::1')]).toEqual(['refused', 'counted']);
+  for (let index = 0; index < 10_000; index += 1) fail(`10.0.${index >> 8}.${index & 255}`);
+  expect(fail('2001:db8:1:2::1')).toBe('refused');
+  expect(fail('::ffff:10.0.0.1')).toBe('counted');
+  expect([fail('10.0.0.1'), fail('10.0.0.1')]).toEqual(['counted', 'refused']);
 });
 
 test('with default limits fifty clients can poll ten times a second during a wait with one key', () => {

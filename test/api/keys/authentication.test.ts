@@ -111,9 +111,9 @@ describe('the format of a key', () => {
     await unreachable.end();
     const keys = new KeyCache(unreachable, service.ctx.changes);
     const damaged = client.key.slice(0, -1) + (client.key.endsWith('0') ? '1' : '0');
-    expect(await keys.find(damaged)).toBeUndefined();
-    expect(await keys.find('')).toBeUndefined();
-    await expect(keys.find(client.key)).rejects.toThrow(/after calling end/);
+    expect(await keys.find(damaged, '192.0.2.1')).toBeUndefined();
+    expect(await keys.find('', '192.0.2.1')).toBeUndefined();
+    await expect(keys.find(client.key, '192.0.2.1')).rejects.toThrow(/after calling end/);
     keys.close();
   });
 });

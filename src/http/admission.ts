@@ -1,0 +1,150 @@
+import type { FastifyRequest } from 'fastify';
+import { FairAdmission, type Admission, type Refusal } from '../lib/fair-admission.js';
+import { ApiError } from './errors.js';
+import type { App } from './route.js';
+import { whenOver } from './when-over.js';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The handler mostly waits or streams. It begins in its turn, and then holds no admission. */
+    waits?: boolean;
+  }
+  interface FastifyRequest {
+    turn: RequestTurn | null;
+  }
+}
+
+const WRITE_COST = 2;
+const BYTES_OF_UNIT = 8 * 1024;
+const MILLIS_OF_UNIT = 20;
+const SMOOTHING = 0.1;
+/** The most keys that are kept for a route. */
+const MAX_ESTIMATES = 2_000;
+
+export const ADMISSION = {
+  running: { total: 32, each: 16 },
+  waiting: { total: 4_000, each: 500 },
+  maxWaitMs: 20_000,
+  maxHoldMs: 5_000,
+};
+const SWEEP_MS = 500;
+
+class RequestTurn {
+  private admission: Admission | undefined;
+  private begun = 0;
+  private isOver = false;
+
+  constructor(
+    private readonly shares: FairAdmission,
+    private readonly key: string,
+  ) {}
+
+  take(estimate: number, settle: (error?: ApiError) => void): Admission {
+    return this.shares.enter(this.key, estimate, (admission, refusal) => {
+      this.admission = admission;
+      this.begun = performance.now();
+      this.isOver = refusal !== undefined;
+      settle(refusal && refused(refusal));
+    });
+  }
+
+  /** `cost`: without the time. Returns the measured cost, or undefined if the turn has ended before. */
+  end(cost: number): number | undefined {
+    if (this.isOver) return undefined;
+    this.isOver = true;
+    const measured = cost + (performance.now() - this.begun) / MILLIS_OF_UNIT;
+    this.admission?.release(measured);
+    return measured;
+  }
+
+  async more<T>(cost: number, work: () => Promise<T>): Promise<T> {
+    const turn = new RequestTurn(this.shares, this.key);
+    await new Promise<void>((resolve, reject) => {
+      turn.take(cost, (error) => (error ? reject(error) : resolve()));
+    });
+    try {
+      return await work();
+    } finally {
+      turn.end(cost);
+    }
+  }
+}
+
+/**
+ * Admits requests when they are complete, in fair shares among the values of `keyOf`. A request holds its admission until its
+ * answer is written or begins to stream, or until `endTurn`.
+ */
+export function admitFairly(app: App, keyOf: (request: FastifyRequest) => string): void {
+  const shares = new FairAdmission(ADMISSION);
+  const sweeps = setInterval(() => shares.sweep(), SWEEP_MS).unref();
+  app.addHook('onClose', async () => Promise.resolve(clearInterval(sweeps)));
+  app.decorateRequest('turn', null);
+  const estimates = new Estimates();
+
+  app.addHook('preValidation', (request, reply, done) => {
+    const { config } = request.routeOptions;
+    const key = keyOf(request);
+    const turn = new RequestTurn(shares, key);
+    request.turn = turn;
+    const estimate = Math.max(estimates.of(config, key) ?? 0, costOf(request, 0));
+    const admission = turn.take(Math.min(estimate, ADMISSION.running.each), (error) => {
+      if (!error && (config.waits === true || config.upload === true)) endTurn(request);
+      done(error);
+    });
+    if (!admission.isWaiting) return;
+    whenOver(reply, () => {
+      if (admission.isWaiting) admission.release(0);
+    });
+  });
+  app.addHook('onSend', (request, _reply, payload, done) => {
+    done();
+    const cost = request.turn?.end(costOf(request, bytesOf(payload)));
+    if (cost !== undefined) estimates.learn(request.routeOptions.config, keyOf(request), cost);
+  });
+}
+
+/** The costs of a route, apart for each key: the dear requests of one make those of another no dearer. */
+class Estimates {
+  private readonly ofRoutes = new WeakMap<object, Map<string, number>>();
+
+  of(route: object, key: string): number | undefined {
+    return this.ofRoutes.get(route)?.get(key);
+  }
+
+  learn(route: object, key: string, cost: number): void {
+    const known = this.ofRoutes.get(route) ?? new Map<string, number>();
+    this.ofRoutes.set(route, known);
+    if (known.size >= MAX_ESTIMATES) known.clear();
+    const before = known.get(key) ?? cost;
+    known.set(key, before + (cost - before) * SMOOTHING);
+  }
+}
+
+/** Call it before a request waits for anything but the processor and the database. */
+export function endTurn(request: FastifyRequest): void {
+  request.turn?.end(costOf(request, 0));
+}
+
+function costOf(request: FastifyRequest, bytesOut: number): number {
+  const { method } = request;
+  const base = method === 'GET' || method === 'HEAD' ? 1 : WRITE_COST;
+  return base + (bytesIn(request) + bytesOut) / BYTES_OF_UNIT;
+}
+
+/** The length of the body that is read at most. Uploads are counted where they are written. */
+export function bytesIn({ headers, routeOptions: { config, bodyLimit } }: FastifyRequest): number {
+  return config.upload === true ? 0 : Math.min(Number(headers['content-length'] ?? 0), bodyLimit);
+}
+
+export function bytesOf(payload: unknown): number {
+  return typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0;
+}
+
+function refused(refusal: Refusal): ApiError {
+  if (refusal === 'backlog') {
+    const message = 'too many requests are in progress: wait for their answers before you send more';
+    return new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
+  }
+  const message = 'more is asked of the service than it can answer: try again';
+  return new ApiError('not_ready', message, null, { headers: { 'retry-after': '2' } });
+}

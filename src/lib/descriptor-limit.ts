@@ -1,0 +1,12 @@
+import { readFileSync } from 'node:fs';
+
+/** How many descriptors this process may have open. Undefined: the system does not tell. */
+export function descriptorLimit(): number | undefined {
+  try {
+    const [, soft] =
+      /^Max open files +(\d+|unlimited) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft);
+  } catch {
+    return undefined;
+  }
+}

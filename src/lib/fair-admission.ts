@@ -1,0 +1,240 @@
+import type { Slots } from './concurrency-limit.js';
+
+export interface FairAdmissionOptions {
+  /** A cost. A key with nothing in progress may exceed its own limit. */
+  running: Slots;
+  waiting: Slots;
+  maxWaitMs: number;
+  maxHoldMs: number;
+  now?: () => number;
+}
+
+/** `backlog`: the key has too many waiting. `full`: all keys together have. `late`: the wait took too long. */
+export type Refusal = 'backlog' | 'full' | 'late';
+
+export interface Admission {
+  readonly isWaiting: boolean;
+  /** Ends the admission, also one that still waits. `cost`: as measured. Only the first call counts. */
+  release(cost?: number): void;
+}
+
+type Settle = (admission: Admission, refusal?: Refusal) => void;
+
+class Entry implements Admission {
+  state: 'waiting' | 'running' | 'expired' | 'over' = 'waiting';
+
+  constructor(
+    readonly flow: Flow,
+    readonly cost: number,
+    readonly settle: Settle,
+    public since: number,
+    private readonly onRelease: (entry: Entry, cost: number) => void,
+  ) {}
+
+  get isWaiting(): boolean {
+    return this.state === 'waiting';
+  }
+
+  release(cost = this.cost): void {
+    this.onRelease(this, cost);
+  }
+}
+
+interface Flow {
+  key: string;
+  start: number;
+  running: Set<Entry>;
+  cost: number;
+  queue: Set<Entry>;
+}
+
+const MAX_LEAD = 100;
+
+/**
+ * Start-time fair queueing with a depth, SFQ(D): the next admission goes to the waiting key with the least virtual start time,
+ * which advances by the cost of its requests. The measured cost replaces the estimate at the end.
+ * docs/decisions/0020-fair-shares-of-a-process.md gives the reasons.
+ */
+export class FairAdmission {
+  private readonly flows = new Map<string, Flow>();
+  private readonly backlogged = new Set<Flow>();
+  private virtualTime = 0;
+  private cost = 0;
+  private running = 0;
+  private waiting = 0;
+  private isAdmitting = false;
+  private readonly now: () => number;
+  private readonly onRelease = (entry: Entry, cost: number) => this.release(entry, cost);
+
+  constructor(private readonly options: FairAdmissionOptions) {
+    this.now = options.now ?? (() => performance.now());
+  }
+
+  /** Calls `settle` once, possibly before it returns: without a refusal when the request may begin. */
+  enter(key: string, estimate: number, settle: Settle): Admission {
+    const flow = this.flowOf(key);
+    const entry = new Entry(flow, estimate, settle, this.now(), this.onRelease);
+    if (flow.queue.size === 0 && this.fits(flow, estimate) && this.isNext(flow)) this.begin(entry);
+    else if (flow.queue.size >= this.options.waiting.each) this.refuse(entry, 'backlog');
+    else {
+      flow.queue.add(entry);
+      this.backlogged.add(flow);
+      this.waiting += 1;
+      if (this.waiting > this.options.waiting.total) this.refuseOfLongest();
+    }
+    return entry;
+  }
+
+  sweep(): void {
+    const now = this.now();
+    const { maxWaitMs, maxHoldMs } = this.options;
+    for (const flow of [...this.flows.values()]) {
+      for (const entry of flow.queue) {
+        if (now - entry.since < maxWaitMs) break;
+        this.refuse(entry, 'late');
+      }
+      for (const entry of flow.running) {
+        if (now - entry.since < maxHoldMs) break;
+        this.stopCounting(entry);
+        entry.state = 'expired';
+      }
+      this.forget(flow);
+    }
+    this.admit();
+  }
+
+  get counts(): { running: number; waiting: number; flows: number } {
+    return { running: this.running, waiting: this.waiting, flows: this.flows.size };
+  }
+
+  private flowOf(key: string): Flow {
+    const known = this.flows.get(key);
+    if (known) {
+      if (isIdle(known)) known.start = Math.max(known.start, this.virtualTime);
+      return known;
+    }
+    const flow = {
+      key,
+      start: this.virtualTime,
+      running: new Set<Entry>(),
+      cost: 0,
+      queue: new Set<Entry>(),
+    };
+    this.flows.set(key, flow);
+    return flow;
+  }
+
+  private fits(flow: Flow, cost: number): boolean {
+    const { total, each } = this.options.running;
+    return (
+      (this.running === 0 || this.cost + cost <= total) &&
+      (flow.running.size === 0 || flow.cost + cost <= each)
+    );
+  }
+
+  private isNext(flow: Flow): boolean {
+    const next = this.next();
+    return next === undefined || flow.start < next.start;
+  }
+
+  private next(): Flow | undefined {
+    const { each } = this.options.running;
+    let next: Flow | undefined;
+    for (const flow of this.backlogged) {
+      const [head] = flow.queue;
+      if (flow.running.size > 0 && flow.cost + head!.cost > each) continue;
+      if (!next || flow.start < next.start) next = flow;
+    }
+    return next;
+  }
+
+  /** A request that ends as soon as it begins gets here again, and would exhaust the stack. */
+  private admit(): void {
+    if (this.isAdmitting) return;
+    this.isAdmitting = true;
+    try {
+      while (this.admitNext());
+    } finally {
+      this.isAdmitting = false;
+    }
+  }
+
+  private admitNext(): boolean {
+    const next = this.backlogged.size > 0 ? this.next() : undefined;
+    const [head] = next?.queue ?? [];
+    if (!next || !head || !this.fits(next, head.cost)) return false;
+    this.leaveQueue(head);
+    this.begin(head);
+    return true;
+  }
+
+  private begin(entry: Entry): void {
+    const { flow, cost } = entry;
+    flow.start = Math.max(flow.start, this.virtualTime - MAX_LEAD);
+    this.virtualTime = Math.max(this.virtualTime, flow.start);
+    flow.start += cost;
+    flow.running.add(entry);
+    flow.cost += cost;
+    this.cost += cost;
+    this.running += 1;
+    entry.state = 'running';
+    entry.since = this.now();
+    entry.settle(entry);
+  }
+
+  private release(entry: Entry, cost: number): void {
+    const { state, flow } = entry;
+    if (state === 'over') return;
+    entry.state = 'over';
+    if (state === 'waiting') this.leaveQueue(entry);
+    else {
+      flow.start += cost - entry.cost;
+      if (state === 'running') this.stopCounting(entry);
+    }
+    this.forget(flow);
+    this.admit();
+  }
+
+  private stopCounting(entry: Entry): void {
+    const { flow } = entry;
+    flow.running.delete(entry);
+    flow.cost -= entry.cost;
+    this.cost -= entry.cost;
+    this.running -= 1;
+  }
+
+  private refuse(entry: Entry, reason: Refusal): void {
+    this.leaveQueue(entry);
+    entry.state = 'over';
+    this.forget(entry.flow);
+    entry.settle(entry, reason);
+  }
+
+  /** The oldest of the longest queue is the one whose client has most likely left. */
+  private refuseOfLongest(): void {
+    let longest: Flow | undefined;
+    for (const flow of this.backlogged) if (!longest || flow.queue.size > longest.queue.size) longest = flow;
+    const [oldest] = longest!.queue;
+    this.refuse(oldest!, 'full');
+  }
+
+  private leaveQueue(entry: Entry): void {
+    const { flow } = entry;
+    if (!flow.queue.delete(entry)) return;
+    this.waiting -= 1;
+    if (flow.queue.size === 0) this.backlogged.delete(flow);
+  }
+
+  private forget(flow: Flow): void {
+    // The flow of an expired entry may have been forgotten before.
+    if (!isIdle(flow) || this.flows.get(flow.key) !== flow) return;
+    if (flow.start <= this.virtualTime) this.flows.delete(flow.key);
+    if (this.running > 0 || this.waiting > 0) return;
+    this.flows.clear();
+    this.virtualTime = 0;
+  }
+}
+
+function isIdle({ running, queue }: Flow): boolean {
+  return running.size === 0 && queue.size === 0;
+}

@@ -1,0 +1,124 @@
+import { readdirSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { connectionsFor } from '../../../src/http/connections.js';
+import { clientNetworkOf } from '../../../src/lib/cidr.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { cleanUp, launch, makeFolder, ready, stop, until, type Served } from '../../support/processes.js';
+
+const DESCRIPTORS = 256;
+const TOTAL = connectionsFor(DESCRIPTORS);
+
+let folder: string;
+let service: Served;
+beforeAll(async () => {
+  folder = makeFolder();
+  const fixed = ['--json', '--port', '0', '--runtime', 'simulated', '--log-level', 'warn'];
+  const under = ['sh', '-c', `ulimit -n ${DESCRIPTORS}; exec "$@"`, 'sh'];
+  service = await ready(launch(['serve', ...fixed, '--data-dir', folder], { under }), folder);
+});
+afterAll(async () => {
+  await stop(service);
+  await cleanUp(folder);
+});
+
+const descriptors = () => readdirSync(`/proc/${service.pid}/fd`).length;
+
+interface Opened {
+  socket: Socket;
+  text(this: void): string;
+  isClosed(this: void): boolean;
+}
+
+/** Opens connections from an address of the loopback network, one after another. */
+async function open(from: string, count: number, first = ''): Promise<Opened[]> {
+  const { hostname, port } = new URL(service.url);
+  const opened: Opened[] = [];
+  for (let index = 0; index < count; index += 1) {
+    let [text, isClosed] = ['', false];
+    const socket = connect({ host: hostname, port: Number(port), localAddress: from });
+    socket.on('data', (chunk) => (text += chunk.toString()));
+    socket.on('close', () => (isClosed = true)).on('error', () => undefined);
+    await new Promise((resolve) => socket.once('connect', resolve).once('close', resolve));
+    if (first !== '') socket.write(first);
+    opened.push({ socket, text: () => text, isClosed: () => isClosed });
+  }
+  return opened;
+}
+
+const headersOf = (key: string) => ({ authorization: `Bearer ${key}`, 'content-type': 'application/json' });
+
+async function expectServed(name: string): Promise<void> {
+  const key = service.firstKey!;
+  const made = await fetch(`${service.url}/v1/sandboxes`, {
+    ...{ method: 'POST', headers: headersOf(key), body: JSON.stringify(smallRequest(name)) },
+  });
+  expect(made.status).toBe(200);
+  expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+}
+
+/** Opens connections whose requests the service has begun to read: it waits for the ends of their bodies. */
+async function openBusy(from: string, count: number): Promise<Opened[]> {
+  const head = `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.firstKey}\r\ncontent-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`;
+  const opened: Opened[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const [busy] = await open(from, 1, head);
+    await within(() => busy!.text() !== '' || busy!.isClosed());
+    expect(busy!.text()).toBe('HTTP/1.1 100 Continue\r\n\r\n');
+    opened.push(busy!);
+  }
+  return opened;
+}
+
+const within = (holds: () => boolean) => until('the connections are as expected', holds, 20_000);
+const closedOf = (opened: readonly Opened[]) => opened.filter((one) => one.isClosed()).length;
+
+test('more idle connections than descriptors, from several addresses, keep nobody out', async () => {
+  const before = descriptors();
+  const idle: Opened[] = [];
+  for (const end of [2, 3, 4, 5, 6]) {
+    idle.push(...(await open(`127.0.0.${end}`, 80)));
+    await expectServed(`beside-${end}`);
+  }
+  expect(idle.length).toBeGreaterThan(DESCRIPTORS);
+  await within(() => idle.length - closedOf(idle) <= TOTAL);
+  // The oldest are closed first.
+  expect(idle[0]!.isClosed()).toBe(true);
+  expect(idle.at(-1)!.isClosed()).toBe(false);
+  expect(service.err()).toContain('the limit of connections is reached');
+  for (const { socket } of idle) socket.destroy();
+  // The requests of this test have added connections to the database.
+  await within(() => descriptors() < before + 40);
+});
+
+test('an address gets half of the connections, and its idle ones make room for new ones', async () => {
+  const quarter = TOTAL / 4;
+  const busy = await openBusy('127.0.0.7', quarter);
+  const idle = await open('127.0.0.7', quarter);
+  const more = await openBusy('127.0.0.7', 10);
+  await within(() => closedOf(idle) === 10);
+  expect(closedOf([...busy, ...more])).toBe(0);
+  await expectServed('beside-the-busy');
+  for (const { socket } of [...busy, ...idle, ...more]) socket.destroy();
+});
+
+test('a connection that finds no room gets 503 with Retry-After', async () => {
+  const busy = await openBusy('127.0.0.8', TOTAL / 2);
+  const [refused] = await open('127.0.0.8', 1);
+  await within(() => refused!.isClosed());
+  expect(refused!.text()).toMatch(/^HTTP\/1\.1 503 .*retry-after: 1\r\n.*"code":"not_ready"/is);
+  expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+  // One organization may have requests in progress on half of all connections.
+  const beyond = await fetch(`${service.url}/v1/me/org`, { headers: headersOf(service.firstKey!) });
+  expect([beyond.status, beyond.headers.get('retry-after')]).toEqual([429, '1']);
+  for (const { socket } of busy) socket.destroy();
+});
+
+test('the connections leave descriptors in reserve, and IPv6 clients are counted by network', () => {
+  expect([connectionsFor(256), connectionsFor(1_024), connectionsFor(1_048_576)]).toEqual([64, 448, 10_000]);
+  expect(clientNetworkOf('2001:db8:1:2::9')).toBe(clientNetworkOf('2001:0db8:1:2:ffff::1'));
+  expect(clientNetworkOf('2001:db8::1')).not.toBe(clientNetworkOf('2001:db8:0:1::1'));
+  expect(clientNetworkOf('::1')).toBe('0:0:0:0::/64');
+  expect(clientNetworkOf('64:ff9b::10.0.0.1')).toBe('64:ff9b:0:0::/64');
+  expect(clientNetworkOf('::ffff:10.0.0.1')).toBe('10.0.0.1');
+});

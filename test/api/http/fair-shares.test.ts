@@ -1,0 +1,187 @@
+import { once, setMaxListeners } from 'node:events';
+import { Agent, request } from 'node:http';
+import { connect } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { makeKey } from '../../../src/access/key-secret.js';
+import { REFUSAL_DELAY_MS } from '../../../src/access/authenticate.js';
+import { ADMISSION } from '../../../src/http/admission.js';
+import { operator } from '../../../src/audit/events/actor.js';
+import { inTransaction } from '../../../src/db/transaction.js';
+import { createKey } from '../../../src/keys/create.js';
+import { sleep } from '../../../src/lib/sleep.js';
+import type { Client } from '../../support/client.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { until } from '../../support/polling.js';
+import { startTestService, type TestService } from '../../support/service.js';
+
+const CONNECTIONS = 200;
+
+let service: TestService;
+let busy: Client;
+let quiet: Client;
+beforeAll(async () => {
+  service = await startTestService({ worker: false, settings: { rateLimit: 0 } });
+  [busy, quiet] = [await service.newOrg(), await service.newOrg()];
+  for (const client of [busy, quiet]) {
+    const made = Array.from({ length: 100 }, (_, index) =>
+      client.post('/v1/sandboxes', smallRequest(`box-${index}`)),
+    );
+    expect((await Promise.all(made)).every(({ status }) => status === 200)).toBe(true);
+  }
+});
+afterAll(() => service.close());
+
+const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
+
+/** Each on a connection of its own. */
+function ask(path: string, key: string, signal?: AbortSignal): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const sent = request(
+      `${service.url}${path}`,
+      { agent, headers: { authorization: `Bearer ${key}` }, ...(signal ? { signal } : {}) },
+      (answer) => {
+        answer.resume().on('end', () => resolve(answer.statusCode!));
+      },
+    );
+    sent.on('error', reject).end();
+  });
+}
+
+test('an organization with 200 connections delays another by a handful of its requests', async () => {
+  let answered = 0;
+  const over = new AbortController();
+  // Several keys of one organization get no larger share.
+  const keys = await Promise.all(
+    ['one', 'two', 'three'].map((name) => createKey(service.ctx.pool, busy.org.id, name, operator('test'))),
+  );
+  const flood = Array.from({ length: CONNECTIONS }, async (_, index) => {
+    while (!over.signal.aborted) {
+      expect(await ask('/v1/sandboxes?limit=50', keys[index % keys.length]!.key)).toBe(200);
+      answered += 1;
+    }
+  });
+  await until(
+    () => Promise.resolve(answered),
+    (count) => count >= CONNECTIONS,
+  );
+  const between: number[] = [];
+  for (let count = 0; count < 21; count += 1) {
+    const before = answered;
+    expect(await ask('/v1/sandboxes/by-name/box-1', quiet.key)).toBe(200);
+    between.push(answered - before);
+  }
+  over.abort();
+  await Promise.all(flood);
+  const median = between.toSorted((a, b) => a - b)[10]!;
+  expect(median).toBeLessThan(CONNECTIONS / 5);
+});
+
+test('requests beyond the queue of an organization are refused, and those of another are answered', async () => {
+  const all = Array.from({ length: 12 }, () => pipelined('/v1/sandboxes?limit=5', busy.key, 100));
+  const other = await quiet.get('/v1/sandboxes');
+  expect(other.status).toBe(200);
+  const answers = (await Promise.all(all)).join('');
+  const statuses = [...answers.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
+  expect(statuses).toHaveLength(1_200);
+  const refused = statuses.filter((status) => status === '429').length;
+  expect(refused).toBeGreaterThan(0);
+  expect(statuses.filter((status) => status === '200').length).toBe(1_200 - refused);
+  expect(answers).toContain('too many requests are in progress');
+  expect(answers).toMatch(/retry-after: 1\r\n/i);
+});
+
+test('clients that leave while they wait free their places', async () => {
+  const leaving = new AbortController();
+  setMaxListeners(0, leaving.signal);
+  const gone = Array.from({ length: 300 }, () =>
+    ask('/v1/sandboxes?limit=50', busy.key, leaving.signal).catch(() => 'left'),
+  );
+  await ask('/healthz', '');
+  leaving.abort();
+  await Promise.all(gone);
+  const all = Array.from({ length: ADMISSION.waiting.each }, () => ask('/v1/me/org', busy.key));
+  expect(new Set(await Promise.all(all))).toEqual(new Set([200]));
+});
+
+test('requests that wait for a sandbox hold no place', async () => {
+  let [begun, ended] = [0, 0];
+  const waits = Array.from({ length: ADMISSION.running.each / 2 + 4 }, async (_, index) => {
+    const query = { start: true, wait_for: 'running', wait_timeout: 4 };
+    const answer = busy.post('/v1/sandboxes', smallRequest(`waits-${index}`), query);
+    begun += 1;
+    expect((await answer).status).toBe(200);
+    ended += 1;
+  });
+  const isMade = async (name: string) => (await busy.get(`/v1/sandboxes/by-name/${name}`)).status === 200;
+  while (!(await isMade(`waits-${begun - 1}`)));
+  expect(ended).toBe(0);
+  await Promise.all(waits);
+});
+
+test('a length that is declared and never read costs nobody a place', async () => {
+  const { hostname, port } = new URL(service.url);
+  const declared = connect(Number(port), hostname);
+  declared.write(`GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: ${Number.MAX_SAFE_INTEGER}\r\n\r\n`);
+  await once(declared, 'data');
+  declared.destroy();
+  const slow = await inTransaction(service.ctx.pool, async (tx) => {
+    await tx.query('lock table volumes in access exclusive mode');
+    const asked = Array.from({ length: 40 }, () => ask('/v1/volumes', busy.key));
+    await sleep(500);
+    const late = sleep(ADMISSION.maxHoldMs / 2).then(() => 'late');
+    expect(await Promise.race([ask('/healthz', ''), late])).toBe(200);
+    return asked;
+  });
+  expect(new Set(await Promise.all(slow))).toEqual(new Set([200]));
+});
+
+test('an address that guesses keys gets few answers, and a known key waits for none of them', async () => {
+  const guarded = await startTestService({
+    worker: false,
+    settings: { failedAuthLimit: 10 },
+    beside: service,
+  });
+  let answers = 0;
+  const over = new AbortController();
+  const url = guarded.url;
+  const guess = async () =>
+    fetch(`${url}/v1/me/org`, { headers: { authorization: `Bearer ${makeKey()}` } }).then(
+      (answer) => answer.status,
+    );
+  try {
+    for (let count = 0; count < 10; count += 1) expect(await guess()).toBe(401);
+    const begun = performance.now();
+    const flood = Array.from({ length: 20 }, async () => {
+      while (!over.signal.aborted) {
+        expect(await guess()).toBe(429);
+        answers += 1;
+      }
+    });
+    const known = { headers: { authorization: `Bearer ${quiet.key}` } };
+    for (let count = 0; count < 50; count += 1)
+      expect((await fetch(`${url}/v1/me/org`, known)).status).toBe(200);
+    over.abort();
+    await Promise.all(flood);
+    // Each connection gets one answer in each delay.
+    const delays = Math.floor((performance.now() - begun) / REFUSAL_DELAY_MS);
+    expect(answers).toBeLessThanOrEqual(20 * delays);
+  } finally {
+    await guarded.close();
+  }
+});
+
+/** Sends the request many times at once over one connection. Returns the bytes received until it closes. */
+function pipelined(path: string, key: string, count: number): Promise<string> {
+  const { hostname, port } = new URL(service.url);
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(Number(port), hostname, () => {
+      for (let index = 1; index <= count; index += 1) {
+        const last = index === count ? 'connection: close\r\n' : '';
+        socket.write(`GET ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n${last}\r\n`);
+      }
+    });
+    socket.on('data', (chunk) => (text += chunk.toString('latin1')));
+    socket.on('close', () => resolve(text)).on('error', reject);
+  });
+}

@@ -1,0 +1,231 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { FairAdmission, type Admission, type Refusal } from '../../src/lib/fair-admission.js';
+
+const OPTIONS = {
+  running: { total: 32, each: 24 },
+  waiting: { total: 60, each: 20 },
+  maxWaitMs: 1_000,
+  maxHoldMs: 500,
+};
+const MOST_COST = 20;
+
+interface Work {
+  key: string;
+  cost: number;
+  estimate: number;
+  at: number;
+}
+
+/** Runs the work on a virtual clock: each request holds its admission for as long as it costs. */
+function simulate(work: readonly Work[], options = { ...OPTIONS, maxWaitMs: Infinity, maxHoldMs: Infinity }) {
+  let now = 0;
+  const shares = new FairAdmission({ ...options, now: () => now });
+  const begun: (Work & { begunAt: number })[] = [];
+  const refused: (Work & { refusal: Refusal })[] = [];
+  const waiting = new Set<Work>();
+  const running = new Map<Admission, { work: Work; until: number }>();
+  const arrivals = work.toSorted((a, b) => a.at - b.at);
+
+  /** Written without the queue: nobody waits who fits, whichever request is the next. */
+  function expectBusy(): void {
+    const costOf = (of: Iterable<Work>) => [...of].reduce((sum, { estimate }) => sum + estimate, 0);
+    const inProgress = [...running.values()].map((entry) => entry.work);
+    const free = options.running.total - costOf(inProgress);
+    const isHeldBack = (key: string) =>
+      costOf(inProgress.filter((other) => other.key === key)) + MOST_COST > options.running.each;
+    const keys = new Set([...waiting].map(({ key }) => key));
+    const idleWaits = [...keys].filter(
+      (key) => inProgress.length === 0 || (free >= MOST_COST && !isHeldBack(key)),
+    );
+    expect(idleWaits).toEqual([]);
+    expect(shares.counts).toMatchObject({ running: inProgress.length, waiting: waiting.size });
+    expect(waiting.size).toBeLessThanOrEqual(options.waiting.total);
+  }
+
+  while (arrivals.length > 0 || running.size > 0) {
+    const ends = [...running].toSorted(([, a], [, b]) => a.until - b.until)[0];
+    const [next] = arrivals;
+    if (next && (!ends || next.at <= ends[1].until)) {
+      now = next.at;
+      arrivals.shift();
+      waiting.add(next);
+      shares.enter(next.key, next.estimate, (admission, refusal) => {
+        waiting.delete(next);
+        if (refusal) refused.push({ ...next, refusal });
+        else {
+          running.set(admission, { work: next, until: now + next.cost });
+          begun.push({ ...next, begunAt: now });
+        }
+      });
+    } else {
+      const [admission, { work: done, until }] = ends!;
+      now = until;
+      running.delete(admission);
+      admission.release(done.cost);
+    }
+    expectBusy();
+  }
+  expect(waiting.size).toBe(0);
+  expect(shares.counts).toEqual({ running: 0, waiting: 0, flows: 0 });
+  return { begun, refused };
+}
+
+const cost = fc.integer({ min: 1, max: MOST_COST });
+
+test('every request begins, no capacity is idle, and nothing is left over', () => {
+  const work = fc.record({ key: fc.constantFrom('a', 'b', 'c', 'd'), cost, estimate: cost, at: fc.nat(200) });
+  fc.assert(
+    fc.property(fc.array(work, { maxLength: 60 }), (all) => {
+      const { begun, refused } = simulate(all, {
+        ...{ ...OPTIONS, waiting: { total: 60, each: 60 }, maxWaitMs: Infinity, maxHoldMs: Infinity },
+      });
+      expect(begun).toHaveLength(all.length);
+      expect(refused).toEqual([]);
+      // The order of one key stays.
+      for (const key of ['a', 'b', 'c', 'd']) {
+        const times = begun.filter((one) => one.key === key).map(({ at }) => at);
+        expect(times).toEqual(times.toSorted((a, b) => a - b));
+      }
+    }),
+  );
+});
+
+test('keys that ask all the time get equal costs, whatever they cost and however low the estimates are', () => {
+  const { total } = OPTIONS.running;
+  // With larger ones the limit of the key itself would hold it back.
+  const most = total / 4;
+  const profile = fc.record({
+    cost: fc.integer({ min: 1, max: most }),
+    divisor: fc.integer({ min: 1, max: most }),
+    clients: fc.integer({ min: 60, max: 180 }),
+  });
+  fc.assert(
+    fc.property(fc.array(profile, { minLength: 2, maxLength: 5 }), (profiles) => {
+      const work = profiles.flatMap(({ cost: each, divisor: by, clients }, index) =>
+        Array.from({ length: clients }, () => ({
+          ...{ key: `${index}`, cost: each, estimate: Math.ceil(each / by), at: 0 },
+        })),
+      );
+      const many = { total: 1_000, each: 1_000 };
+      const { begun } = simulate(work, {
+        ...{ running: { total, each: total }, waiting: many, maxWaitMs: Infinity, maxHoldMs: Infinity },
+      });
+      const used = new Map(profiles.map((_, index) => [`${index}`, 0]));
+      const left = new Map(profiles.map(({ clients }, index) => [`${index}`, clients]));
+      for (const one of begun) {
+        used.set(one.key, used.get(one.key)! + one.cost);
+        left.set(one.key, left.get(one.key)! - 1);
+        if ([...left.values()].some((count) => count === 0)) break;
+        // The bound of SFQ(D) for two keys: D + 1 times the sum of their greatest costs.
+        const bound = (total + 1) * 2 * most;
+        expect(Math.max(...used.values()) - Math.min(...used.values())).toBeLessThanOrEqual(bound);
+      }
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('a key that asks for little begins after a handful of requests of one that asks for much', () => {
+  const many = Array.from({ length: 500 }, () => ({ key: 'a', cost: 18, estimate: 18, at: 0 }));
+  const few = Array.from({ length: 20 }, (_, index) => ({
+    ...{ key: 'b', cost: 1, estimate: 1, at: 100 + index * 40 },
+  }));
+  const { begun } = simulate([...many, ...few], {
+    ...{ ...OPTIONS, waiting: { total: 1_000, each: 500 }, maxWaitMs: Infinity, maxHoldMs: Infinity },
+  });
+  for (const one of begun.filter(({ key }) => key === 'b')) {
+    const between = begun.filter(
+      ({ key, begunAt }) => key === 'a' && begunAt > one.at && begunAt < one.begunAt,
+    );
+    expect(between.length).toBeLessThanOrEqual(1);
+  }
+});
+
+test('a key beyond its queue is refused, and beyond that of all the longest queue loses its oldest', () => {
+  const shares = new FairAdmission(OPTIONS);
+  const told: string[] = [];
+  const enter = (key: string) =>
+    shares.enter(key, 24, (_, refusal) => told.push(refusal === undefined ? key : `${key} ${refusal}`));
+  enter('a');
+  expect(told).toEqual(['a']);
+  for (let count = 0; count < 21; count += 1) enter('a');
+  expect(told).toEqual(['a', 'a backlog']);
+  for (const key of ['b', 'c', 'd']) for (let count = 0; count < 15; count += 1) enter(key);
+  expect(shares.counts.waiting).toBe(60);
+  expect(told.slice(2)).toEqual(Array<string>(5).fill('a full'));
+});
+
+test('requests that leave, wait or hold too long free their places', () => {
+  let now = 0;
+  const shares = new FairAdmission({ ...OPTIONS, now: () => now });
+  const told: string[] = [];
+  const enter = (name: string) =>
+    shares.enter('a', 24, (_, refusal) => told.push(`${name} ${refusal ?? 'begins'}`));
+  const first = enter('first');
+  const second = enter('second');
+  enter('third');
+  second.release();
+  expect(shares.counts).toMatchObject({ running: 1, waiting: 1 });
+  now = 600;
+  shares.sweep();
+  expect(told).toEqual(['first begins', 'third begins']);
+  enter('fourth');
+  enter('fifth');
+  first.release(1);
+  first.release(1);
+  now = 1_100;
+  shares.sweep();
+  expect(told.slice(2)).toEqual(['fourth begins']);
+  now = 1_600;
+  shares.sweep();
+  expect(told.slice(3)).toEqual(['fifth late']);
+  expect(shares.counts).toMatchObject({ running: 0, waiting: 0 });
+});
+
+test('thousands of waiting requests that end as soon as they begin all begin', () => {
+  const shares = new FairAdmission({ ...OPTIONS, waiting: { total: 20_000, each: 20_000 } });
+  const first = shares.enter('a', 24, () => undefined);
+  const second = shares.enter('b', 24, () => undefined);
+  let begun = 0;
+  for (let count = 0; count < 20_000; count += 1) {
+    shares.enter('c', 20, (admission) => {
+      begun += 1;
+      admission.release(1);
+    });
+  }
+  first.release();
+  second.release();
+  expect(begun).toBe(20_000);
+  expect(shares.counts).toEqual({ running: 0, waiting: 0, flows: 0 });
+});
+
+test('a request that ends after it no longer counted leaves the later ones of its key in place', () => {
+  let now = 0;
+  const shares = new FairAdmission({ ...OPTIONS, now: () => now });
+  const enter = (key: string, cost: number) => shares.enter(key, cost, () => undefined);
+  const slow = enter('a', 1);
+  now = 600;
+  shares.sweep();
+  enter('b', 1).release();
+  for (const key of ['b', 'b']) enter(key, 1);
+  enter('a', 13);
+  slow.release();
+  enter('a', 13);
+  expect(shares.counts).toMatchObject({ running: 3, waiting: 1 });
+});
+
+test('keys that are idle are forgotten while others are busy', () => {
+  const shares = new FairAdmission(OPTIONS);
+  enterAndRelease('idle');
+  const busy = shares.enter('busy', 1, () => undefined);
+  for (let count = 0; count < 100; count += 1) enterAndRelease(`idle ${count}`);
+  for (let count = 0; count < 10; count += 1) enterAndRelease('busy');
+  shares.sweep();
+  expect(shares.counts.flows).toBe(1);
+  busy.release();
+
+  function enterAndRelease(key: string): void {
+    shares.enter(key, 1, () => undefined).release(2);
+  }
+});
