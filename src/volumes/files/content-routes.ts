@@ -7,12 +7,13 @@ import { acceptFiles, Bytes, OCTETS } from '../../http/upload.js';
 import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
+import type { EnterFiles } from './file-slots.js';
 import { PathHeaders, readPath } from './path-header.js';
 import { read } from './read.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import { write } from './write.js';
 
-export function contentRoutes(app: App): void {
+export function contentRoutes(app: App, enter: EnterFiles): void {
   app.get(
     `${BASE}/content`,
     {
@@ -31,7 +32,13 @@ export function contentRoutes(app: App): void {
       },
     },
     async (request, reply) => {
-      const { content, size } = await read(contextOf(request), targetOf(request), readPath(request.headers));
+      const abandoned = await enter('work', request, reply);
+      const { content, size } = await read(
+        contextOf(request),
+        targetOf(request),
+        readPath(request.headers),
+        abandoned,
+      );
       // A browser must not run stored content under this origin.
       void reply.headers({ 'x-content-type-options': 'nosniff', 'content-disposition': 'attachment' });
       return reply.type(OCTETS).header('content-length', size).send(content);
@@ -58,7 +65,8 @@ export function contentRoutes(app: App): void {
           response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
         },
       },
-      (request, reply) => {
+      async (request, reply) => {
+        const abandoned = await enter('work', request, reply);
         const length = request.headers['content-length'];
         return inUpload(
           contextOf(request),
@@ -67,6 +75,7 @@ export function contentRoutes(app: App): void {
             write(contextOf(request), targetOf(request), readPath(request.headers), {
               body: request.body as Readable | undefined,
               length: length === undefined ? undefined : Number(length),
+              abandoned,
               onComplete,
             }),
         );

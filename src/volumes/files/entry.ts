@@ -12,6 +12,11 @@ export function isServed(stats: Stats): boolean {
   return stats.isFile() || stats.isDirectory();
 }
 
+/** Holes take no space. */
+export function allocatedBytes(stats: Stats): number {
+  return stats.blocks * 512;
+}
+
 /** The caller closes `handle`. Throws VolumePathError. */
 export async function openEntry(
   ctx: Context,
@@ -38,7 +43,8 @@ export async function openFile(
   const { handle, stats } = await openEntry(ctx, target, path);
   try {
     if (!stats.isFile()) throw new ApiError('invalid_volume_path', `${canonical(path)} is a directory`);
-    return { file: await open(fdPath(handle), constants.O_RDONLY), stats };
+    // A guest's lease on the file would hold the call, and its thread, for 45 seconds.
+    return { file: await open(fdPath(handle), constants.O_RDONLY | constants.O_NONBLOCK), stats };
   } finally {
     await handle.close();
   }

@@ -1,15 +1,19 @@
+import type { Dir } from 'node:fs';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { fdPath } from '../storage/guest-path.js';
+import type { Step } from '../storage/growth.js';
 import { canonical, isServed, openEntry, present } from './entry.js';
 import type { VolumeFile } from './schema.js';
+import { stepsOf } from './steps.js';
 import { findVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
 /** A list has no pages. */
 export const MAX_ENTRIES = 50_000;
-const CONCURRENCY = 64;
+const BATCH = 32;
+const NAMES_BATCH = 256;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -17,20 +21,22 @@ export async function list(
   ctx: Context,
   target: VolumeTarget,
   path: string,
+  abandoned: AbortSignal,
 ): Promise<{ entries: VolumeFile[] }> {
   await findVolume(ctx, target);
+  const step = stepsOf(ctx, target, abandoned);
   return translateErrors(async () => {
     const { handle, stats } = await openEntry(ctx, target, path);
     try {
       if (!stats.isDirectory())
         throw new ApiError('invalid_volume_path', `${canonical(path)} is not a directory`);
-      const names = await namesIn(handle);
+      const names = await namesIn(handle, step);
       const top = canonical(path);
       const entries: VolumeFile[] = [];
-      for (let start = 0; start < names.length; start += CONCURRENCY) {
-        const batch = names.slice(start, start + CONCURRENCY);
-        const shown = await Promise.all(
-          batch.map((name) => entryOf(handle, name, `${top === '/' ? '' : top}/${name}`)),
+      for (let start = 0; start < names.length; start += BATCH) {
+        const batch = names.slice(start, start + BATCH);
+        const shown = await step(() =>
+          Promise.all(batch.map((name) => entryOf(handle, name, `${top === '/' ? '' : top}/${name}`))),
         );
         for (const entry of shown) if (entry) entries.push(entry);
       }
@@ -41,20 +47,34 @@ export async function list(
   });
 }
 
-async function namesIn(directory: FileHandle): Promise<string[]> {
+async function namesIn(directory: FileHandle, step: Step): Promise<string[]> {
   const names: string[] = [];
-  const options = { encoding: 'buffer' as BufferEncoding, bufferSize: 256 };
-  for await (const entry of await opendir(fdPath(directory), options)) {
+  const options = { encoding: 'buffer' as BufferEncoding, bufferSize: NAMES_BATCH };
+  const entries = await opendir(fdPath(directory), options);
+  try {
+    for (let more = true; more;) {
+      more = await step(() => readNames(entries, names));
+      if (names.length > MAX_ENTRIES) {
+        throw new ApiError(
+          'invalid_volume_path',
+          `the directory has more than ${MAX_ENTRIES} entries, which is the limit of a list`,
+        );
+      }
+    }
+  } finally {
+    await entries.close();
+  }
+  return names.toSorted();
+}
+
+async function readNames(entries: Dir, names: string[]): Promise<boolean> {
+  for (let count = 0; count < NAMES_BATCH; count += 1) {
+    const entry = await entries.read();
+    if (!entry) return false;
     const name = textOf(entry.name as unknown as Buffer);
     if (name !== undefined) names.push(name);
-    if (names.length > MAX_ENTRIES) {
-      throw new ApiError(
-        'invalid_volume_path',
-        `the directory has more than ${MAX_ENTRIES} entries, which is the limit of a list`,
-      );
-    }
   }
-  return names.toSorted((a, b) => (a < b ? -1 : 1));
+  return true;
 }
 
 /** JSON cannot represent a name that is not UTF-8. */

@@ -8,6 +8,7 @@ export async function makeDirectory(
   path: string,
 ): Promise<{ message: string }> {
   await findWritableVolume(ctx, target);
+  ctx.disk.check('volumes');
   return translateErrors(async () => {
     await ctx.volumes.makeDirectory(target.orgId, target.volumeId, path);
     return { message: 'the directory is there' };

@@ -3,6 +3,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { fdPath } from '../storage/guest-path.js';
 import { removeTree } from '../storage/remove-tree.js';
+import { stepsOf } from './steps.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
@@ -10,9 +11,10 @@ export async function remove(
   ctx: Context,
   target: VolumeTarget,
   path: string,
-  { recursive }: { recursive: boolean },
+  { recursive, abandoned }: { recursive: boolean; abandoned: AbortSignal },
 ): Promise<{ message: string }> {
   await findWritableVolume(ctx, target);
+  const step = stepsOf(ctx, target, abandoned, () => findWritableVolume(ctx, target));
   return translateErrors(async () => {
     const { parent, name } = await ctx.volumes.openParent(target.orgId, target.volumeId, path);
     try {
@@ -25,8 +27,8 @@ export async function remove(
           'the path does not lead to a directory: leave x-msb-file-recursive out to remove a file',
         );
       }
-      if (!found.isDirectory()) await unlink(fdPath(parent, name));
-      else if (recursive) await removeTree(parent, name);
+      if (!found.isDirectory()) await step(() => unlink(fdPath(parent, name)));
+      else if (recursive) await removeTree(parent, name, step);
       else await rmdir(fdPath(parent, name));
       return { message: found.isDirectory() ? 'the directory is removed' : 'the file is removed' };
     } finally {

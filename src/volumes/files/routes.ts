@@ -1,4 +1,5 @@
 import { contextOf } from '../../access/request-context.js';
+import type { Shared } from '../../context.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
@@ -6,6 +7,7 @@ import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';
+import { makeFileSlots } from './file-slots.js';
 import { list } from './list.js';
 import { makeDirectory } from './mkdir.js';
 import { PathHeaders, readPath, RemoveHeaders } from './path-header.js';
@@ -22,7 +24,8 @@ import {
 import { exists, stat } from './stat.js';
 
 /** No audit events: guests change files without the service, and the events would bury the others. */
-export function volumeFileRoutes(app: App): void {
+export function volumeFileRoutes(app: App, ctx: Shared): void {
+  const enter = makeFileSlots(ctx);
   app.get(
     BASE,
     {
@@ -36,7 +39,10 @@ export function volumeFileRoutes(app: App): void {
         response: answers(VolumeFileList, ...REFUSALS),
       },
     },
-    (request) => list(contextOf(request), targetOf(request), readPath(request.headers)),
+    async (request, reply) => {
+      const abandoned = await enter('list', request, reply);
+      return list(contextOf(request), targetOf(request), readPath(request.headers), abandoned);
+    },
   );
 
   app.delete(
@@ -58,12 +64,14 @@ export function volumeFileRoutes(app: App): void {
         ),
       },
     },
-    (request, reply) =>
-      inFileWrite(contextOf(request), writerOf(request, reply), () =>
-        remove(contextOf(request), targetOf(request), readPath(request.headers), {
-          recursive: request.headers['x-msb-file-recursive'] === 'true',
-        }),
-      ),
+    async (request, reply) => {
+      const abandoned = await enter('work', request, reply);
+      const recursive = request.headers['x-msb-file-recursive'] === 'true';
+      const path = readPath(request.headers);
+      return inFileWrite(contextOf(request), writerOf(request, reply), () =>
+        remove(contextOf(request), targetOf(request), path, { recursive, abandoned }),
+      );
+    },
   );
 
   app.get(
@@ -96,7 +104,7 @@ export function volumeFileRoutes(app: App): void {
     (request) => exists(contextOf(request), targetOf(request), readPath(request.headers)),
   );
 
-  contentRoutes(app);
+  contentRoutes(app, enter);
 
   app.post(
     `${BASE}/mkdir`,
@@ -120,6 +128,7 @@ export function volumeFileRoutes(app: App): void {
   app.post(
     `${BASE}/copy`,
     {
+      config: { waits: true },
       schema: {
         operationId: 'copy_volume_file',
         scope: 'volumes:write',
@@ -129,10 +138,12 @@ export function volumeFileRoutes(app: App): void {
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
       },
     },
-    (request, reply) =>
-      inFileWrite(contextOf(request), writerOf(request, reply), () =>
-        copy(contextOf(request), targetOf(request), request.body),
-      ),
+    async (request, reply) => {
+      const abandoned = await enter('work', request, reply);
+      return inFileWrite(contextOf(request), writerOf(request, reply), () =>
+        copy(contextOf(request), targetOf(request), request.body, abandoned),
+      );
+    },
   );
 
   app.post(

@@ -24,6 +24,7 @@ const OF_THE_SYSTEM: Record<string, ErrorName> = {
   EACCES: 'volume_file_forbidden',
   EPERM: 'volume_file_forbidden',
   EROFS: 'volume_file_forbidden',
+  EAGAIN: 'volume_file_forbidden',
 };
 
 export async function translateErrors<T>(work: () => Promise<T>): Promise<T> {

@@ -1,54 +1,48 @@
 import { createHash } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { lstat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import type { Context } from '../../context.js';
-import { ApiError } from '../../http/errors.js';
 import { chunksOf } from '../../http/upload.js';
-import { VolumePathError } from '../storage/guest-path.js';
-import { replaceFile } from './replace-file.js';
+import { fdPath, VolumePathError } from '../storage/guest-path.js';
+import { overCap, replaceFile } from './replace-file.js';
 import { findWritableVolume, type VolumeTarget } from './target.js';
 import { translateErrors } from './translate-errors.js';
 
 const GIB = 1024 ** 3;
 
-/**
- * Creates missing parents. `onComplete` gets the SHA-256 of the body before the volume changes. The cap limits each
- * file: guests change the total at any time.
- */
+interface Upload {
+  body: Readable | undefined;
+  length: number | undefined;
+  abandoned: AbortSignal;
+  /** Gets the SHA-256 of the body before the volume changes. */
+  onComplete: (digest: string) => Promise<void>;
+}
+
 export async function write(
   ctx: Context,
   target: VolumeTarget,
   path: string,
-  {
-    body,
-    length,
-    onComplete,
-  }: {
-    body: Readable | undefined;
-    length: number | undefined;
-    onComplete: (digest: string) => Promise<void>;
-  },
+  { body, length = 0, abandoned, onComplete }: Upload,
 ): Promise<{ message: string }> {
-  const { capacity_gib } = await findWritableVolume(ctx, target);
-  const maxBytes = capacity_gib === null ? Infinity : capacity_gib * GIB;
-  if (length !== undefined && length > maxBytes) throw tooLarge(maxBytes);
+  const volume = await findWritableVolume(ctx, target);
+  if (volume.capacity_gib !== null && length > volume.capacity_gib * GIB) throw overCap(volume);
+  ctx.disk.check('volumes', length);
   return translateErrors(async () => {
-    await checkPathEarly(ctx, target, path);
-    await replaceFile(ctx, target, path, async (file) => {
+    const previous = await findEarly(ctx, target, path);
+    await replaceFile(ctx, { ...target, volume, path, abandoned, previous }, async (file, growth) => {
       const hash = createHash('sha256');
       let size = 0;
-      if (!body) return onComplete(hash.digest('hex'));
       try {
-        const chunks = chunksOf(body, (chunk) => {
+        const chunks = body ? chunksOf(body, (chunk) => void hash.update(chunk)) : [];
+        for await (const chunk of chunks) {
+          await growth.write(file, chunk, size);
           size += chunk.length;
-          if (size > maxBytes) throw tooLarge(maxBytes);
-          hash.update(chunk);
-        });
-        await writeFile(file, chunks);
+        }
         await onComplete(hash.digest('hex'));
       } finally {
         // Drains a refused body; otherwise the connection would stall.
-        body.resume();
+        body?.resume();
       }
     });
     return { message: 'the file is written' };
@@ -56,16 +50,21 @@ export async function write(
 }
 
 /** Reports a bad path before the upload of the body. */
-async function checkPathEarly(ctx: Context, { orgId, volumeId }: VolumeTarget, path: string): Promise<void> {
+async function findEarly(
+  ctx: Context,
+  { orgId, volumeId }: VolumeTarget,
+  path: string,
+): Promise<Stats | undefined> {
   try {
     const { parent, name } = await ctx.volumes.openParent(orgId, volumeId, path);
-    await parent.close();
-    if (name === undefined) throw new VolumePathError('invalid', 'the top of the volume is a directory');
+    try {
+      if (name === undefined) throw new VolumePathError('invalid', 'the top of the volume is a directory');
+      return await lstat(fdPath(parent, name)).catch(() => undefined);
+    } finally {
+      await parent.close();
+    }
   } catch (error) {
     if (!(error instanceof VolumePathError && error.kind === 'not_found')) throw error;
+    return undefined;
   }
-}
-
-function tooLarge(maxBytes: number): ApiError {
-  return new ApiError('storage_full', 'the file exceeds the cap of the volume', { capacity_bytes: maxBytes });
 }

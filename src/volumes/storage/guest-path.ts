@@ -6,8 +6,10 @@ const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 const O_PATH = 0o10000000;
 
 /** The limits of Linux, in bytes. */
-const PATH_BYTES = 4096;
-const NAME_BYTES = 255;
+export const PATH_BYTES = 4096;
+export const NAME_BYTES = 255;
+/** Each name is opened. */
+export const MAX_NAMES = 256;
 
 export type VolumePathErrorKind =
   | 'invalid'
@@ -35,6 +37,7 @@ export function splitPath(path: string): string[] {
   if (!path.isWellFormed()) throw invalid('must not contain half of a surrogate pair');
   if (Buffer.byteLength(path) > PATH_BYTES) throw invalid(`is longer than ${PATH_BYTES} bytes`);
   const names = path.split('/').filter((name) => name !== '' && name !== '.');
+  if (names.length > MAX_NAMES) throw invalid(`has more than ${MAX_NAMES} names`);
   for (const name of names) {
     if (name === '..') throw invalid('must not contain ".."');
     if (Buffer.byteLength(name) > NAME_BYTES) throw invalid(`has a name longer than ${NAME_BYTES} bytes`);

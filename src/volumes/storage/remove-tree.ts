@@ -7,6 +7,7 @@ import {
   VolumePathError,
   type VolumePathErrorKind,
 } from './guest-path.js';
+import type { Step } from './growth.js';
 
 /** Each level takes a file descriptor. Deeper directories are moved up first. */
 const MAX_DEPTH = 32;
@@ -17,12 +18,12 @@ const MAX_ROUNDS = 10_000;
  * Each step starts at an open directory, so a symlink swapped in leads nowhere. Throws ENOTEMPTY when guests write
  * faster.
  */
-export async function removeTree(parent: FileHandle, name: string | Buffer): Promise<void> {
+export async function removeTree(parent: FileHandle, name: string | Buffer, step: Step): Promise<void> {
   for (let round = 1; ; round += 1) {
     const top = await openUnlessError(parent, name, ['not_found']);
     if (!top) return;
     try {
-      await emptyDirectory(top, top, MAX_DEPTH);
+      await emptyDirectory(top, { top, step }, MAX_DEPTH);
     } finally {
       await top.close();
     }
@@ -37,18 +38,27 @@ export async function removeTree(parent: FileHandle, name: string | Buffer): Pro
   }
 }
 
-async function emptyDirectory(directory: FileHandle, top: FileHandle, remainingDepth: number): Promise<void> {
+interface Removal {
+  top: FileHandle;
+  step: Step;
+}
+
+async function emptyDirectory(
+  directory: FileHandle,
+  removal: Removal,
+  remainingDepth: number,
+): Promise<void> {
   const options = { encoding: 'buffer' as BufferEncoding };
   for await (const entry of await opendir(fdPath(directory), options)) {
     const name = entry.name as unknown as Buffer;
     try {
-      await unlink(fdPath(directory, name));
+      await removal.step(() => unlink(fdPath(directory, name)));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ENOENT') continue;
       // POSIX answers EPERM for a directory, Linux EISDIR.
       if (code !== 'EISDIR' && code !== 'EPERM') throw error;
-      await removeDirectory(directory, name, top, remainingDepth);
+      await removeDirectory(directory, name, removal, remainingDepth);
     }
   }
 }
@@ -56,16 +66,16 @@ async function emptyDirectory(directory: FileHandle, top: FileHandle, remainingD
 async function removeDirectory(
   parent: FileHandle,
   name: Buffer,
-  top: FileHandle,
+  removal: Removal,
   remainingDepth: number,
 ): Promise<void> {
   // The next round handles concurrent changes.
   if (remainingDepth === 0)
-    return rename(fdPath(parent, name), fdPath(top, randomUUID())).catch(ignoreMissing);
+    return rename(fdPath(parent, name), fdPath(removal.top, randomUUID())).catch(ignoreMissing);
   const directory = await openUnlessError(parent, name, ['not_found', 'symlink', 'not_a_directory']);
   if (!directory) return;
   try {
-    await emptyDirectory(directory, top, remainingDepth - 1);
+    await emptyDirectory(directory, removal, remainingDepth - 1);
   } finally {
     await directory.close();
   }

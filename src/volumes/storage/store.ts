@@ -3,6 +3,8 @@ import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
+import { FairPieces } from '../../lib/fair-pieces.js';
+import { CapLedger } from './cap-ledger.js';
 import { measure } from './disk-usage.js';
 import {
   ignoreMissing,
@@ -19,13 +21,18 @@ const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 const DATA = 'data';
 /** On the same file system, invisible to guests. */
 const INCOMING = 'incoming';
+/** Half of the threads that Node has for files. */
+export const FILE_PIECES = { total: 2, each: 1 };
 
 /**
  * Data is in `<root>/<org id>/<volume id>/data`. Any guest user writes there, so the service opens nothing below it by
  * path.
  */
 export class VolumeStore {
-  constructor(private readonly root: string) {}
+  readonly pieces = new FairPieces(FILE_PIECES);
+  readonly caps = new CapLedger((orgId, volumeId, signal) => this.measure(orgId, volumeId, signal));
+
+  constructor(readonly root: string) {}
 
   /** Only this user may enter the root: everybody may write below it. */
   async prepare(): Promise<void> {
@@ -97,7 +104,7 @@ export class VolumeStore {
     const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(ignoreMissing);
     if (!org) return;
     try {
-      await removeTree(org, volumeId);
+      await removeTree(org, volumeId, (piece) => this.pieces.run(orgId, piece));
     } finally {
       await org.close();
     }

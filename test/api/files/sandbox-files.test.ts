@@ -98,11 +98,13 @@ describeDocker('the files of a sandbox over HTTP', () => {
   });
 
   test('never lead out of the container through a link that the guest made', async () => {
-    await sh('ln -s /proc/1/root /esc; ln -s ../../../../../../etc /up');
+    await sh('ln -s /proc/1/root /esc; ln -s /proc/self/root /own; ln -s ../../../../../../etc /up');
     await files.put('/up/planted', 'inside');
     expect(await sh('cat /etc/planted')).toBe('inside');
-    expect((await files.put('/esc/planted', 'inside')).status).toBe(200);
+    expect((await files.put('/own/planted', 'inside')).status).toBe(200);
     expect(await sh('cat /planted')).toBe('inside');
+    // Process 1 cannot be inspected.
+    expect((await files.put('/esc/planted', 'inside')).status).toBe(403);
   });
 
   test('pass 100 MB in both directions with the same hash and little memory', async () => {

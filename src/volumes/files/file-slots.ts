@@ -1,0 +1,88 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { callerOf } from '../../access/caller.js';
+import type { Shared } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { whenOver } from '../../http/when-over.js';
+import { makeFairQueue, type SlotHolder } from '../../lib/fair-queue.js';
+
+/** Each list holds up to 50,000 entries in memory; the others hold descriptors and half a MiB. */
+export const FILE_SLOTS = {
+  list: { total: 8, each: 2 },
+  work: { total: 128, each: 32 },
+};
+const WAITING = { total: 1_000, each: 100 };
+
+type FileSlotKind = keyof typeof FILE_SLOTS;
+
+/** Waits for a slot, which the request holds until its connection is done with it. The signal aborts when nobody needs the result. */
+export type EnterFiles = (
+  kind: FileSlotKind,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) => Promise<AbortSignal>;
+
+export function makeFileSlots({ settings, stopping }: Shared): EnterFiles {
+  const queueOf = (kind: FileSlotKind) =>
+    makeFairQueue({
+      slots: FILE_SLOTS[kind],
+      waiting: WAITING,
+      maxWaitMs: settings.filePatienceMs,
+      idleMs: settings.fileIdleMs,
+    });
+  const queues = { list: queueOf('list'), work: queueOf('work') };
+
+  return async (kind, request, reply) => {
+    const client = watchClient(request, reply, stopping);
+    const release = await queues[kind].acquire(callerOf(request).orgId, client);
+    if (!release) {
+      throw new ApiError(
+        'rate_limited',
+        'too many operations on files are under way: try again later',
+        null,
+        {
+          headers: { 'retry-after': '2' },
+        },
+      );
+    }
+    if (client.gone.aborted) release();
+    else client.gone.addEventListener('abort', release, { once: true });
+    return client.abandoned;
+  };
+}
+
+interface FileClient extends SlotHolder {
+  abandoned: AbortSignal;
+}
+
+function watchClient(request: FastifyRequest, reply: FastifyReply, stopping: AbortSignal): FileClient {
+  const { socket } = request.raw;
+  const { raw } = reply;
+  const gone = new AbortController();
+  const abandoned = new AbortController();
+  let moved = -1;
+  let movedAt = 0;
+
+  const onStop = () => abandoned.abort(new ApiError('not_ready', 'the service stops: send it again'));
+  const onClose = () => {
+    stopping.removeEventListener('abort', onStop);
+    if (!raw.writableFinished) abandoned.abort(new ApiError('request_timeout', 'the client has left'));
+    gone.abort();
+  };
+  stopping.addEventListener('abort', onStop);
+  whenOver(reply, onClose);
+
+  return {
+    gone: gone.signal,
+    abandoned: abandoned.signal,
+    idleMs() {
+      const bytes = socket.bytesRead + socket.bytesWritten - socket.writableLength;
+      const expectsBody = !request.raw.complete && request.raw.readableLength === 0;
+      if (bytes !== moved || (raw.writableLength === 0 && !expectsBody)) {
+        moved = bytes;
+        movedAt = performance.now();
+      }
+      return performance.now() - movedAt;
+    },
+    cutOff: () => socket.resetAndDestroy(),
+  };
+}
