@@ -3,16 +3,20 @@ import { resolve } from 'node:path';
 import pg from 'pg';
 import type { Config } from '../config/options.js';
 import { findBinaries } from '../db/embedded/binaries.js';
-import { checkCreatable, findDataDirectory, hasCluster } from '../db/embedded/directory.js';
+import { checkCreatable, findDataDirectory, hasCluster, requireWritable } from '../db/embedded/directory.js';
 import { chooseIdentity } from '../db/embedded/identity.js';
 import { askOwner } from '../db/embedded/ownership.js';
 import { openForCommand } from '../db/open.js';
 import { connectionConfig } from '../db/pool.js';
+import { connectionsFor } from '../http/connections.js';
+import { descriptorLimit } from '../lib/descriptor-limit.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { explainConnectionError } from '../runtimes/docker/connection-error.js';
+import { explainSharedLimits } from '../runtimes/docker/shared-limits.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 import { databaseCommand, print } from './command.js';
 import { withConfig } from './config-options.js';
+import { inspectDisks } from './doctor-disks.js';
 import { readStored, type StoredInstallation } from './doctor-installation.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 
@@ -25,11 +29,13 @@ interface Finding {
 
 const NAMES = [
   ...(['dockerSocket', 'dockerNetwork', 'dockerRuntime', 'volumesDir'] as const),
-  ...(['secretKeys', 'secretKeysFile'] as const),
+  ...(['secretKeys', 'secretKeysFile', 'diskReserveMib'] as const),
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
 
 const OLDEST_NODE = [20, 19] as const;
+/** Enough for 2,000 connections. */
+const FEW_DESCRIPTORS = 4_096;
 
 export function doctorCommand(): Command {
   return withConfig(databaseCommand('doctor'), NAMES)
@@ -37,10 +43,14 @@ export function doctorCommand(): Command {
     .action(async (options: DoctorOptions) => {
       const database = await checkDatabase(options);
       const stored = database.state === 'broken' ? [] : await checkStored(options);
-      const findings = [checkNode(), database, ...stored, await checkDocker(options)];
+      const { finding: docker, diskPath } = await checkDocker(options);
+      const disks = await inspectDisks(options, diskPath);
+      const kernel = diskPath === undefined ? [] : [checkKernel()];
+      const machine = [docker, ...kernel, ...disks];
+      const findings: Finding[] = [checkNode(), checkDescriptors(), database, ...stored, ...machine];
       const signs = { ok: '✓', missing: '–', broken: '✗' };
       const text = findings
-        .map(({ check, state, found }) => `${signs[state]} ${check.padEnd(10)} ${found}`)
+        .map(({ check, state, found }) => `${signs[state]} ${check.padEnd(12)} ${found}`)
         .join('\n');
       print(options, findings, text);
       if (findings.some(({ state }) => state === 'broken')) process.exitCode = 1;
@@ -52,6 +62,18 @@ function checkNode(): Finding {
   const ok = major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]);
   const found = `Node ${process.versions.node}${ok ? '' : `: Sandkeep needs ${OLDEST_NODE.join('.')} or later`}`;
   return { check: 'node', state: ok ? 'ok' : 'broken', found };
+}
+
+/** The service inherits the limit of the shell, the unit or the container that starts it. */
+function checkDescriptors(): Finding {
+  const limit = descriptorLimit();
+  const check = 'files';
+  if (limit === undefined) return { check, state: 'ok', found: 'the system tells no limit of descriptors' };
+  const room = `${limit} descriptors, for ${connectionsFor(limit)} connections of the API`;
+  if (limit >= FEW_DESCRIPTORS) return { check, state: 'ok', found: room };
+  const remedy =
+    'raise the limit with "ulimit -n 65536", LimitNOFILE=65536 in the systemd unit, or --ulimit nofile=65536:65536 for a container';
+  return { check, state: 'missing', found: `${room}: ${remedy}` };
 }
 
 async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<Finding> {
@@ -80,6 +102,7 @@ async function checkDatabase({ databaseUrl, dataDir }: DoctorOptions): Promise<F
       checkCreatable(dataDir);
       return { check, state: 'ok', found: `embedded PostgreSQL in ${resolve(dataDir)}; not created yet` };
     }
+    requireWritable(directory.root);
     const identity = chooseIdentity(binaries, directory.root);
     const owner = await askOwner(directory);
     const use = owner
@@ -135,7 +158,7 @@ async function checkDocker({
   dockerRuntime: runtimeClass,
   dataDir,
   volumesDir,
-}: DoctorOptions): Promise<Finding> {
+}: DoctorOptions): Promise<{ finding: Finding; diskPath?: string | undefined }> {
   const check = 'docker';
   const { openDocker } = await import('../runtimes/choose.js');
   try {
@@ -144,10 +167,21 @@ async function checkDocker({
       ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(volumesDir) },
     });
     const state = runtime.capabilities.has('network_policy') || network === 'none' ? 'ok' : 'missing';
-    return { check, state, found: runtime.description };
+    const finding: Finding = { check, state, found: runtime.description };
+    return { finding, diskPath: runtime.diskPath };
   } catch (error) {
-    if (error instanceof ExplainedError) return { check, state: 'broken', found: error.message };
+    if (error instanceof ExplainedError) {
+      return { finding: { check, state: 'broken', found: error.message } };
+    }
     const { reason, remedy } = explainConnectionError(error, socket);
-    return { check, state: 'missing', found: `${reason}: sandboxes can only be simulated. ${remedy}` };
+    const found = `${reason}: sandboxes can only be simulated. ${remedy}`;
+    return { finding: { check, state: 'missing', found } };
   }
+}
+
+function checkKernel(): Finding {
+  const low = explainSharedLimits();
+  if (low === undefined)
+    return { check: 'kernel', state: 'ok', found: 'the memory of a sandbox bounds its part' };
+  return { check: 'kernel', state: 'missing', found: low };
 }
