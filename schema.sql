@@ -199,6 +199,19 @@ create table idempotency_keys (
 CREATE INDEX idempotency_keys_created ON public.idempotency_keys USING btree (created_at);
 create policy own_organization on idempotency_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table image_access (
+  org_id uuid not null,
+  reference text not null,
+  digest text not null,
+  proved_at timestamp with time zone not null,
+  constraint image_access_pkey PRIMARY KEY (org_id, reference),
+  constraint image_access_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
+  constraint image_access_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint image_access_reference_check CHECK ((length(reference) <= 512))
+);
+CREATE INDEX image_access_age ON public.image_access USING btree (org_id, proved_at);
+create policy own_organization on image_access using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table instance (
   singleton boolean not null,
   id uuid not null,
@@ -313,12 +326,13 @@ create table runs (
   constraint runs_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
   constraint runs_vcpus_check CHECK ((vcpus >= 0))
 );
-CREATE INDEX runs_placed ON public.runs USING btree (worker_id) INCLUDE (vcpus, memory_mib) WHERE ((end_reason IS NULL) AND (worker_id IS NOT NULL));
+CREATE INDEX runs_placed ON public.runs USING btree (worker_id) INCLUDE (org_id, vcpus, memory_mib) WHERE ((end_reason IS NULL) AND (worker_id IS NOT NULL));
 CREATE INDEX runs_sandbox ON public.runs USING btree (org_id, sandbox_id);
 CREATE INDEX runs_stopped ON public.runs USING btree (org_id, stopped_at) WHERE (started_at IS NOT NULL);
 CREATE INDEX runs_time ON public.runs USING btree (org_id, started_at, stopped_at) WHERE (started_at IS NOT NULL);
 CREATE UNIQUE INDEX runs_under_way ON public.runs USING btree (org_id, sandbox_id) WHERE (end_reason IS NULL);
-CREATE INDEX runs_waiting ON public.runs USING btree (id) WHERE ((worker_id IS NULL) AND (started_at IS NULL) AND (end_reason IS NULL));
+CREATE INDEX runs_wait_unnoted ON public.runs USING btree (org_id, id) WHERE ((worker_id IS NULL) AND (started_at IS NULL) AND (end_reason IS NULL) AND (NOT wait_noted));
+CREATE INDEX runs_waiting ON public.runs USING btree (org_id, id) WHERE ((worker_id IS NULL) AND (started_at IS NULL) AND (end_reason IS NULL));
 CREATE TRIGGER count_changed_run AFTER UPDATE ON public.runs FOR EACH ROW WHEN (((((((((old.org_id IS DISTINCT FROM new.org_id) OR (old.sandbox_id IS DISTINCT FROM new.sandbox_id)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.stopped_at IS DISTINCT FROM new.stopped_at)) OR (old.vcpus IS DISTINCT FROM new.vcpus)) OR (old.memory_mib IS DISTINCT FROM new.memory_mib)) OR (old.disk_mib IS DISTINCT FROM new.disk_mib)) AND ((old.stopped_at IS NOT NULL) OR (new.stopped_at IS NOT NULL)))) EXECUTE FUNCTION count_changed_run();
 CREATE TRIGGER count_deleted_run AFTER DELETE ON public.runs FOR EACH ROW WHEN ((old.stopped_at IS NOT NULL)) EXECUTE FUNCTION count_changed_run();
 CREATE TRIGGER count_new_runs AFTER INSERT ON public.runs REFERENCING NEW TABLE AS new_runs FOR EACH STATEMENT EXECUTE FUNCTION count_new_runs();
@@ -417,7 +431,7 @@ create table sandboxes (
   constraint sandboxes_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES workers(id)
 );
 CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
-CREATE INDEX sandboxes_disk ON public.sandboxes USING btree (worker_id) INCLUDE (disk_mib) WHERE ((destroyed_at IS NULL) AND (disk_mib > 0));
+CREATE INDEX sandboxes_disk ON public.sandboxes USING btree (worker_id) INCLUDE (org_id, disk_mib) WHERE ((destroyed_at IS NULL) AND (disk_mib > 0));
 CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WHERE (ephemeral AND (removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['stopped'::text, 'failed'::text])));
 CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemeral) WHERE ((removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['starting'::text, 'running'::text])));

@@ -11,9 +11,11 @@ import { buildApp } from '../src/app.js';
 import { ActiveEventKeys } from '../src/audit/events/active-keys.js';
 import { SeenHeads } from '../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../src/audit/log/signing-key.js';
+import { readCatalogue } from '../src/db/catalogue.js';
 import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
+import { inTransaction } from '../src/db/transaction.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
@@ -22,6 +24,7 @@ import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
+import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
@@ -30,6 +33,7 @@ import { withClientTables } from './client-tables.js';
 import { dumpSchema } from './dump-schema.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
+import { limitsPage } from './limits-page.js';
 import { withOptionTable } from './option-table.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
@@ -49,12 +53,14 @@ await client.end();
 const eventKeys = openEventKeys({ file: join(directory, 'event-keys') });
 const activeKeys = new ActiveEventKeys(eventKeys);
 const pool = openPool(database.address, () => undefined, activeKeys.marker);
+const catalogue = `${JSON.stringify(await inTransaction(pool, readCatalogue), null, 2)}\n`;
 // No request is served.
 const unserved = { of: () => ({ pool, reads: pool }), watched: pool, close: () => Promise.resolve() };
 const app = await buildApp({
   ...{ pool, reads: pool, requests: unserved, now, settings: DEFAULT_SETTINGS },
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
+  disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
@@ -77,6 +83,7 @@ const AUDIT_EVENTS = 'docs/audit-events.md';
 const CLIENTS = 'docs/clients.md';
 const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
+const LIMITS = 'docs/limits.md';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
 const auditEvents = await format(auditEventsPage(), markdown);
@@ -90,15 +97,19 @@ const architecture = await format(
   markdown,
 );
 
+const limits = await format(limitsPage(), markdown);
+
 let stale = false;
 for (const [name, text] of [
   ['openapi.json', openapi],
   ['schema.sql', schema],
+  ['catalogue.json', catalogue],
   [LIFECYCLE, lifecycle],
   [AUDIT_EVENTS, auditEvents],
   [CLIENTS, clients],
   [CONFIGURATION, configuration],
   [ARCHITECTURE, architecture],
+  [LIMITS, limits],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

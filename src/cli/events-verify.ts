@@ -1,6 +1,7 @@
 import { SingleBar } from 'cli-progress';
 import { Option, type Command } from 'commander';
 import { createReadStream } from 'node:fs';
+import type { PublicKey } from '../audit/events/event-keys.js';
 import type { LogPosition } from '../audit/events/hash-chain.js';
 import { readSeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
 import {
@@ -14,8 +15,10 @@ import type { KnownPosition, ReferenceLog } from '../audit/verify/reference-logs
 import type { FaultKind, Verdict } from '../audit/verify/verification-fault.js';
 import type { FilePart } from '../audit/verify/verify-file.js';
 import { verifyStore } from '../audit/verify/verify-store.js';
+import { compareCatalogues, readCatalogue, wantedCatalogue, type Difference } from '../db/catalogue.js';
 import { requireInstallation } from '../db/open.js';
 import type { Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { listOrgs } from '../orgs/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -56,7 +59,7 @@ export function verifyCommand(): Command {
     });
 }
 
-function many(flags: string, description: string): Option {
+export function many(flags: string, description: string): Option {
   return new Option(flags, `${description}; may be repeated`)
     .argParser((text: string, before: string[]) => [...before, text])
     .default([], 'none');
@@ -68,6 +71,7 @@ type Result = Verdict & {
   begins_after?: number;
   replaced_key?: string | null;
   broke_off_after?: number;
+  differences?: Difference[];
 };
 
 async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
@@ -91,6 +95,7 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
       );
       results.push({ name: slug, ...verdict });
     }
+    results.push(...(await verifySchema(pool)));
     const known = new Set(orgs.map(({ id }) => id));
     const gone = new Map(
       exported.flatMap(({ part, result }) => (part ? [[part.org_id, result.name] as const] : [])),
@@ -99,6 +104,28 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
     for (const [id, source] of gone) if (!known.has(id)) results.push(missing(id, source));
     return results;
   });
+}
+
+/** An added policy hides events from the verification too, and an added trigger drops them before they have a mark. */
+async function verifySchema(pool: Pool): Promise<Result[]> {
+  const differences = compareCatalogues(wantedCatalogue(), await inTransaction(pool, readCatalogue));
+  if (differences.length === 0) return [];
+  const list = differences.map(explainDifference).join('\n');
+  const wrong = `these objects of the database are not as the migrations made them, so events may be hidden or lost:\n${list}`;
+  const none = { entries: 0, checkpoints: 0, unmarked: 0 };
+  return [{ name: 'the database', ...none, wrong, fault: 'altered', differences }];
+}
+
+const LONGEST_DEFINITION = 200;
+
+function explainDifference({ object, wanted, found }: Difference): string {
+  if (wanted === null) return `  ${object} was added: ${shorten(found!)}`;
+  if (found === null) return `  ${object} is missing: ${shorten(wanted)}`;
+  return `  ${object} was changed: ${shorten(found)} in place of ${shorten(wanted)}`;
+}
+
+function shorten(text: string): string {
+  return text.length > LONGEST_DEFINITION ? `${text.slice(0, LONGEST_DEFINITION)}…` : text;
 }
 
 function missing(orgId: string, source: string): Result {
@@ -193,9 +220,7 @@ function explain(file: string, cause: unknown): never {
 
 /** Throws ExplainedError without a key: a new key would have signed no log. */
 function trustOf(options: VerifyOptions): Trust {
-  // "sandkeep events key" prints the id of a key after it.
-  const lines = options.publicKey.flatMap((text) => text.trim().split('\n'));
-  const named = lines.map((line) => parsePublicKey(line.split('  ')[0]!));
+  const named = publicKeysIn(options.publicKey);
   const source = eventKeySourceOf(options);
   const own = options.file.length > 0 && named.length > 0 ? [] : (findEventKeys(source)?.known ?? []);
   const keys = [...own, ...named];
@@ -207,8 +232,15 @@ function trustOf(options: VerifyOptions): Trust {
   return { keys, accepted: new Set(options.accept.map((id) => id.toLowerCase())) };
 }
 
+/** Lines of "sandkeep events key", which prints the id of a key after it. */
+export function publicKeysIn(texts: readonly string[]): PublicKey[] {
+  const lines = texts.flatMap((text) => text.trim().split('\n'));
+  return lines.map((line) => parsePublicKey(line.split('  ')[0]!));
+}
+
 const VERDICTS: Record<FaultKind, string> = {
   tampered: 'TAMPERED WITH',
+  altered: 'ALTERED',
   unknown_key: 'SIGNED BY AN UNKNOWN KEY',
   unsealed: 'NOT COMPLETE',
 };

@@ -5,6 +5,7 @@ import {
   describeEventKeys,
   eventKeySourceOf,
   findEventKeys,
+  replaceLostKeys,
   rotateEventKey,
   type EventKeySource,
 } from '../audit/log/signing-key.js';
@@ -16,7 +17,7 @@ import { recordCommandLines } from '../orgs/record-command-lines.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { exportCommand } from './events-export.js';
-import { verifyCommand } from './events-verify.js';
+import { many, publicKeysIn, verifyCommand } from './events-verify.js';
 import { namedOrg } from './named-org.js';
 import { OperatorCommand, common } from './operator-command.js';
 import { json } from './options.js';
@@ -86,9 +87,21 @@ function keyCommand(): Command {
   return withConfig(command, ['config', 'dataDir', 'eventKeys', 'eventKeysFile'], { isCommon: true })
     .description('print the public keys that verify the log, the current one first')
     .option('--rotate', 'create a new key first; the public halves of older keys are kept')
+    .addOption(
+      many(
+        '--lost <key>',
+        'create a new file for a lost one, with the public half of its key as printed before',
+      ),
+    )
     .addOption(common(json()))
-    .action(async (options: CommonOptions & { rotate?: true }) => {
+    .action(async (options: CommonOptions & { rotate?: true; lost: string[] }) => {
       const source = eventKeySourceOf(options);
+      if (options.lost.length > 0) {
+        if ('keys' in source) {
+          throw new ExplainedError('the option event-keys has the keys: put a new key first there');
+        }
+        replaceLostKeys(source.file, publicKeysIn(options.lost));
+      }
       if (options.rotate) {
         if ('keys' in source) {
           throw new ExplainedError('the option event-keys has the keys: put a new key first there');

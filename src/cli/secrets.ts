@@ -7,7 +7,7 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { sleep } from '../lib/sleep.js';
 import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import type { Keyring } from '../secrets/keyring.js';
-import { checkKeys, forgetAll, resealAll } from '../secrets/secrets.js';
+import { checkKeys, forgetAll, openKnownKeyring, resealAll } from '../secrets/secrets.js';
 import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/reseal.js';
 import type { Config } from '../config/options.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -42,7 +42,7 @@ function rotateCommand(): Command {
       const actor = operator('secrets rotate');
       const resealed = await withDatabase(options, 'secrets rotate', async (pool) => {
         // Secrets under a key beside the wrong file could be opened by no service.
-        await checkKeys(pool, openKeyring(source)(), describeSource(source));
+        await checkKeys(pool, (await openKnownKeyring(pool, source))(), describeSource(source));
         if ('file' in source) addKey(source.file);
         const keyring = openKeyring(source);
         await setSecretKey(pool, keyring().currentId);

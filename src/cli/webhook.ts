@@ -6,8 +6,8 @@ import { ApiError } from '../http/errors.js';
 import { compile, explainFirst } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
-import { describeSource, keySourceOf, openKeyring } from '../secrets/key-file.js';
-import { checkKeys } from '../secrets/secrets.js';
+import { describeSource, keySourceOf } from '../secrets/key-file.js';
+import { checkKeys, openKnownKeyring } from '../secrets/secrets.js';
 import { webhookSettings, type WebhookSettings } from '../settings.js';
 import { createWebhook } from '../webhooks/create.js';
 import { deleteWebhook } from '../webhooks/delete.js';
@@ -208,7 +208,7 @@ async function operate<T>(
 ): Promise<T> {
   return withDatabase(options, `webhook ${command}`, async (pool) => {
     const orgId = await namedOrg(pool, options.org);
-    const keyring = openKeyring(keySourceOf(options));
+    const keyring = await openKnownKeyring(pool, keySourceOf(options));
     const means: WebhookContext = { pool, now, keyring, settings: { webhooks: settingsOf(options) } };
     return work(means, { orgId, actor: operator(`webhook ${command}`) }).catch(throwExplained);
   });

@@ -287,17 +287,33 @@ describe('doctor', () => {
     expect(findings(out)).toEqual({
       keys: { state: 'missing', found: expect.stringContaining('keep copies elsewhere') },
       node: { state: 'ok', found: `Node ${process.versions.node}` },
+      files: {
+        state: expect.stringMatching(/^(ok|missing)$/),
+        found: expect.stringMatching(/^\d+ descriptors/),
+      },
       database: { state: 'ok', found: expect.stringMatching(/^external PostgreSQL \d+/) },
       runtime: { state: 'ok', found: 'none yet, as the installation was never served' },
       docker: {
         state: 'missing',
         found: expect.stringMatching(/simulated\. On Debian: apt-get install docker\.io$/),
       },
+      'data disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
+      'volumes disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
     });
     const words = await onService(['doctor', ...where, ...NO_DOCKER]);
     expect(words.code).toBe(0);
-    expect(words.out.split('\n').map((row) => row.slice(0, 12).trimEnd())).toEqual([
-      ...['✓ node', '✓ database', '✓ runtime', '– keys', '– docker', ''],
+    expect(words.out.split('\n').map((row) => row.slice(0, 14).trimEnd())).toEqual([
+      ...[
+        '✓ node',
+        expect.stringMatching(/^[✓–] files$/),
+        '✓ database',
+        '✓ runtime',
+        '– keys',
+        '– docker',
+        '✓ data disk',
+        '✓ volumes disk',
+        '',
+      ],
     ]);
   });
 

@@ -1,11 +1,23 @@
-import { existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { activateKeys, registerKey } from '../../src/audit/log/activate-keys.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { verifyStore } from '../../src/audit/verify/verify-store.js';
+import { now } from '../../src/lib/instant.js';
+import { openKeyring } from '../../src/secrets/key-file.js';
+import { checkKeys } from '../../src/secrets/secrets.js';
 import { webhookSettings } from '../../src/settings.js';
-import { expectRefused, run, runJson } from '../support/cli.js';
+import { expectRefused, NO_DOCKER, run, runJson, urlOf } from '../support/cli.js';
 import { untilSealed } from '../support/event-log.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/polling.js';
@@ -77,5 +89,65 @@ describe('sandkeep events key', () => {
     const before = await runJson(['events', 'key', ...where]);
     const after = await runJson(['events', 'key', '--rotate', ...where]);
     expect(after.keys.slice(1)).toEqual(before.keys);
+  });
+});
+
+describe('a key file that is missing or wrong at a start', () => {
+  let service: TestService;
+  let folder: string;
+  let serve: string[];
+  let common: string[];
+  beforeAll(async () => {
+    service = await startTestService({ worker: false });
+    await registerKey(service.ctx.pool, service.ctx.eventKeys(), now());
+    await checkKeys(service.ctx.pool, service.ctx.keyring(), 'its keys');
+    const client = await service.newOrg();
+    expect((await client.post('/v1/webhooks', { url: 'https://example.com/' })).status).toBe(200);
+    folder = mkdtempSync(join(tmpdir(), 'sandkeep-missing-keys-'));
+    common = ['--database-url', urlOf(service.database), '--data-dir', folder];
+    serve = ['serve', ...common, '--port', '0', ...NO_DOCKER];
+  });
+  afterAll(async () => {
+    rmSync(folder, { recursive: true, force: true });
+    await service.close();
+  });
+
+  const own = (name: string) => join(service.directory, name);
+  const here = (name: string) => join(folder, name);
+  const keyFiles = () => readdirSync(folder).filter((name) => name.endsWith('-keys'));
+
+  test('is named, and no file is written in its place', async () => {
+    rmSync(here('event-keys'), { force: true });
+    expectRefused(await run(serve), /event-keys is missing, and the event log is signed by the key/);
+    expect(keyFiles()).toEqual([]);
+    copyFileSync(own('event-keys'), here('event-keys'));
+    expectRefused(await run(serve), /secret-keys is missing, and secrets are sealed under the key/);
+    expectRefused(await run(['secrets', 'rotate', ...common]), 'secret-keys is missing');
+    expect(keyFiles()).toEqual(['event-keys']);
+  });
+
+  test('with other keys is named, and stays as it is', async () => {
+    rmSync(here('event-keys'), { force: true });
+    openEventKeys({ file: here('event-keys') })();
+    openKeyring({ file: here('secret-keys') })();
+    const before = keyFiles().map((name) => readFileSync(here(name), 'utf8'));
+    expectRefused(await run(serve), /the event log uses the key .*event-keys/);
+    copyFileSync(own('event-keys'), here('event-keys'));
+    expectRefused(await run(serve), /sealed under the key .* which is not in .*secret-keys/);
+    expect(keyFiles()).toEqual(['event-keys', 'secret-keys']);
+    expect(readFileSync(here('secret-keys'), 'utf8')).toBe(before[1]);
+  });
+
+  test('can be replaced by a new key, which trusts the public half of the lost one', async () => {
+    rmSync(here('event-keys'), { force: true });
+    const { keys: printed } = await runJson(['events', 'key', '--data-dir', service.directory]);
+    const where = ['events', 'key', '--lost', printed[0].public_key, '--data-dir', folder];
+    const { keys } = await runJson(where);
+    expect([keys.length, keys[1]]).toEqual([2, printed[0]]);
+    expectRefused(await run(where), 'its keys are not lost');
+    const { pool, activeKeys } = service.ctx;
+    await activateKeys({ pool, activeKeys }, openEventKeys({ file: here('event-keys') })(), now());
+    const { rows } = await pool.query('select id from event_keys order by added_at desc');
+    expect(rows.map(({ id }) => id)).toEqual(keys.map(({ id }: { id: string }) => id));
   });
 });

@@ -14,7 +14,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { addMillis, now, parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
-import { privateFile } from '../../lib/private-file.js';
+import { createPrivateFile, privateFile } from '../../lib/private-file.js';
 import type { EventKeys, PublicKey } from '../events/event-keys.js';
 
 /** Ed25519, raw: 32 bytes in base64. */
@@ -67,6 +67,13 @@ export function rotateEventKey(file: string, at = now()): void {
     ...older.map(({ key }) => `public ${base64(key.bytes)}\n`),
   ];
   writeFileAtomicallySync(file, `${makeKeyLine()}${lines.join('')}`, { replace: true });
+}
+
+/** Creates a file with a new key, which trusts these older ones. Throws ExplainedError when the file exists. */
+export function replaceLostKeys(file: string, lost: readonly PublicKey[]): void {
+  if (existsSync(file)) throw new ExplainedError(`${file} exists: its keys are not lost`);
+  const older = lost.map(({ bytes }) => `public ${base64(bytes)}\n`);
+  createPrivateFile(file, () => `${makeKeyLine()}${older.join('')}`);
 }
 
 export function parsePublicKey(text: string): PublicKey {

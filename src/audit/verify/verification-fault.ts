@@ -1,5 +1,5 @@
-/** `unknown_key`: a key that is not trusted signed the log. `unsealed`: events wait too long for the sealer. */
-export type FaultKind = 'tampered' | 'unknown_key' | 'unsealed';
+/** `altered`: the schema differs from the migrations. `unknown_key`: a key that is not trusted signed the log. `unsealed`: events wait too long for the sealer. */
+export type FaultKind = 'tampered' | 'altered' | 'unknown_key' | 'unsealed';
 
 export class VerificationFault extends Error {
   constructor(

@@ -1,4 +1,4 @@
-import { accessSync, chmodSync, constants, realpathSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, mkdtempSync, realpathSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
 import { ExplainedError } from '../../lib/explained-error.js';
@@ -29,12 +29,11 @@ export function openDataDirectory(path: string): DataDirectory {
     // Other users may traverse a new folder, whatever the umask: PostgreSQL may run as one. An existing folder keeps its
     // mode.
     if (made !== undefined) chmodSync(root, 0o711);
-    accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK);
+    accessSync(root, constants.R_OK | constants.X_OK);
+    checkWritable(root);
     makeDirectories(join(root, 'run'), 0o700);
   } catch (cause) {
-    throw new ExplainedError(`the data directory ${path} cannot be used: ${(cause as Error).message}`, {
-      cause,
-    });
+    throw unusable(path, cause as NodeJS.ErrnoException);
   }
   const longest = Buffer.byteLength(join(root, LONGEST_NAME));
   if (longest > LONGEST_SOCKET) {
@@ -54,10 +53,34 @@ export function findDataDirectory(path: string): DataDirectory | undefined {
     accessSync(path, constants.R_OK | constants.X_OK);
     return layoutOf(realpathSync(path));
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const remedy = code === 'EACCES' ? '; run the command as the user of the service, or as root' : '';
-    throw new ExplainedError(`the data directory ${path} cannot be used: ${message}${remedy}`, { cause });
+    throw unusable(path, cause as NodeJS.ErrnoException);
   }
+}
+
+/** Throws ExplainedError. `access` would allow writes to a file system that became read-only after an error. */
+export function requireWritable(path: string): void {
+  try {
+    checkWritable(path);
+  } catch (cause) {
+    throw unusable(path, cause as NodeJS.ErrnoException);
+  }
+}
+
+function checkWritable(root: string): void {
+  rmdirSync(mkdtempSync(join(root, '.writable-')));
+}
+
+const REMEDIES: Partial<Record<string, string>> = {
+  EACCES: 'run the command as the user of the service, or as root',
+  EROFS: 'mount its file system for writing; the kernel log says whether an error made it read-only',
+  ENOSPC: 'free some space and inodes on its file system',
+  EDQUOT: 'raise the disk quota of the user of the service',
+};
+
+function unusable(path: string, cause: NodeJS.ErrnoException): ExplainedError {
+  const remedy = REMEDIES[cause.code ?? ''];
+  const message = `the data directory ${path} cannot be used: ${cause.message}`;
+  return new ExplainedError(remedy === undefined ? message : `${message}; ${remedy}`, { cause });
 }
 
 /** Throws ExplainedError when this user cannot create the missing data directory. Creates nothing. */

@@ -178,7 +178,7 @@ test.each([
     const reading = what.startsWith('GET')
       ? client.get('/v1/events/export').then(({ text }) => text)
       : run([...words, '--data-dir', service.directory]).then(({ code, out, err }) =>
-          code === 0 ? out : err,
+          code === 0 ? out : out + err,
         );
     await untilWaiting(tables, 'AccessShareLock');
     await inTransaction(pool, async (tx) => {

@@ -1,0 +1,484 @@
+import { DEFAULT_CONFIG, type OptionName } from '../src/config/options.js';
+import { LIMIT_MAX } from '../src/http/schema.js';
+import { MAX_DEPTH as MAX_NESTING, MAX_VALUES } from '../src/http/json-scanner.js';
+import {
+  BODY_LIMIT,
+  HEADERS_TIMEOUT_MS,
+  KEEP_ALIVE_MS,
+  MOST_OF_CONNECTION,
+  UPLOAD_TIMEOUT_MS,
+} from '../src/http/server.js';
+import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
+import { BODY_MEMORY } from '../src/access/bodies.js';
+import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
+import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
+import { REFUSAL_DELAY_MS } from '../src/access/authenticate.js';
+import { ADMISSION } from '../src/http/admission.js';
+import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
+import { SESSION_UNITS } from '../src/sandboxes/sessions/entrance.js';
+import { MAX_ENTRIES } from '../src/volumes/files/list.js';
+import { MAX_COPY_BYTES } from '../src/volumes/files/copy.js';
+import { FILE_SLOTS } from '../src/volumes/files/file-slots.js';
+import { FILE_PIECES } from '../src/volumes/storage/store.js';
+import { DEFAULT_RESERVE, INODE_RESERVE } from '../src/disk/disk-reserve.js';
+import { MIN_GROWTH_BYTES } from '../src/sandboxes/disk-guard.js';
+import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
+import { MAX_REFERENCES } from '../src/images/stored-access.js';
+import {
+  MAX_DOCUMENT_BYTES,
+  MAX_FILES,
+  MAX_LAYERS,
+  MAX_REDIRECTS,
+  MAX_VOLUMES,
+  PULL_TIMEOUT_MS,
+  PULLS,
+  WAITING_PULLS,
+} from '../src/runtimes/docker/images/limits.js';
+import { LOG_LIMITS, PIDS_LIMIT } from '../src/runtimes/docker/container.js';
+import { OUTPUT } from '../src/runtimes/docker/guest-init.js';
+import { FLOWS } from '../src/runtimes/docker/network/compile-policy.js';
+import { EXEC_BODY_LIMIT, MAX_OUTPUT_BYTES, MAX_TIMEOUT_SECS } from '../src/sandboxes/exec/schema.js';
+import {
+  CREATE_BODY_LIMIT,
+  MAX_PATCH_BYTES,
+  MAX_SPEC_BYTES,
+  MOST,
+} from '../src/sandboxes/spec/size-limits.js';
+import { MAX_PAGE_BYTES } from '../src/sandboxes/list.js';
+import { MAX_HANDLES } from '../src/sandboxes/agent/connection-files.js';
+import { MAX_SESSIONS } from '../src/sandboxes/agent/channel.js';
+import { MAX_FRAME } from '../src/sandboxes/agent/envelope.js';
+import { MEMORY as CHANNEL_MEMORY } from '../src/sandboxes/agent/route.js';
+import { MEMORY as EXEC_MEMORY } from '../src/sandboxes/exec/routes.js';
+import { MAX_ADDRESSES } from '../src/outbound/destination.js';
+import { MAX_READ_BYTES } from '../src/outbound/post.js';
+import { STARTS_PER_CPU } from '../src/runtimes/docker/engine-info.js';
+import { PASS_RUNS } from '../src/sandboxes/placement/queries.js';
+import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
+import { SHARE_MS, STEPS } from '../src/lib/turns.js';
+import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
+import { answerText, bytes, number, time, type Answer } from './limit-values.js';
+
+interface Limit {
+  limit: string;
+  /** The value that the code uses: a text with the constant in it. */
+  value: string;
+  option?: OptionName;
+  beyond: Answer;
+}
+
+export const OWNERS = [
+  'request',
+  'connection',
+  'address',
+  'key',
+  'sandbox',
+  'organization',
+  'process',
+] as const;
+type Owner = (typeof OWNERS)[number];
+
+const half = (total: number) => number(Math.ceil(total / 2));
+const rateLimited: Answer = { error: 'rate_limited' };
+
+/** Each row takes its value from the code that enforces it. */
+export const LIMITS: Record<Owner, Limit[]> = {
+  request: [
+    {
+      limit: 'JSON body: to create a sandbox, to run a command, other',
+      value: `${bytes(CREATE_BODY_LIMIT)}, ${bytes(EXEC_BODY_LIMIT)}, ${bytes(BODY_LIMIT)}`,
+      beyond: { error: 'payload_too_large' },
+    },
+    {
+      limit: 'values of a JSON body, and its depth',
+      value: `${number(MAX_VALUES)}, ${number(MAX_NESTING)}`,
+      beyond: { error: 'invalid_request' },
+    },
+    {
+      limit: 'time for the body to arrive, uploads aside',
+      value: time(settings.bodyTimeoutMs),
+      beyond: { error: 'request_timeout' },
+    },
+    {
+      limit: 'time for an upload',
+      value: time(UPLOAD_TIMEOUT_MS),
+      beyond: { error: 'request_timeout' },
+    },
+    { limit: 'items of a page', value: number(LIMIT_MAX), beyond: { error: 'invalid_request' } },
+    {
+      limit: 'text of a page of sandboxes with more than one',
+      value: bytes(MAX_PAGE_BYTES),
+      beyond: 'the page ends early, with a cursor',
+    },
+    {
+      limit: 'wait of `wait_for`',
+      value: time(settings.waitBudgetMs),
+      beyond: 'the answer has the status reached by then',
+    },
+    {
+      limit: 'time of an export or a usage report',
+      value: time(settings.usageLimitMs),
+      beyond: 'the connection ends',
+    },
+    {
+      limit: 'time of a command by HTTP',
+      value: time(MAX_TIMEOUT_SECS * 1000),
+      beyond: { error: 'invalid_request' },
+    },
+    {
+      limit: 'output of a command in one answer',
+      value: bytes(MAX_OUTPUT_BYTES),
+      beyond: 'the rest is dropped, and the answer says so',
+    },
+    {
+      limit: 'entries of a listed directory',
+      value: number(MAX_ENTRIES),
+      beyond: { error: 'invalid_volume_path' },
+    },
+    {
+      limit: 'length of a path in a volume, and of one name in it',
+      value: `${bytes(PATH_BYTES)}, ${bytes(NAME_BYTES)}`,
+      beyond: { error: 'invalid_volume_path' },
+    },
+    {
+      limit: 'names of a path in a volume',
+      value: number(MAX_NAMES),
+      beyond: { error: 'invalid_volume_path' },
+    },
+    {
+      limit: 'size of a copied file, where the file system cannot share extents',
+      value: bytes(MAX_COPY_BYTES),
+      beyond: { error: 'invalid_volume_path' },
+    },
+  ],
+  connection: [
+    {
+      limit: 'time for the headers to arrive',
+      value: time(HEADERS_TIMEOUT_MS),
+      beyond: { error: 'request_timeout' },
+    },
+    { limit: 'idle time between requests', value: time(KEEP_ALIVE_MS), beyond: 'the connection ends' },
+    { limit: 'pipelined requests in progress', value: number(MOST_OF_CONNECTION), beyond: rateLimited },
+    { limit: 'open sessions of a channel', value: number(MAX_SESSIONS), beyond: 'the session is refused' },
+    {
+      limit: 'open files and directories of a channel',
+      value: number(MAX_HANDLES),
+      beyond: 'the file is not opened',
+    },
+    { limit: 'frame of a channel', value: bytes(MAX_FRAME), beyond: 'the connection ends' },
+  ],
+  address: [
+    {
+      limit: 'open connections',
+      value: 'half of those of the process',
+      option: 'maxConnectionsOfAddress',
+      beyond: 'its longest idle connection ends, or 503 `not_ready`',
+    },
+    {
+      limit: 'delay of each refusal beyond that limit of requests',
+      value: time(REFUSAL_DELAY_MS),
+      beyond: 'the refusal',
+    },
+    {
+      limit: 'requests a minute without a valid key',
+      value: number(settings.failedAuthLimit),
+      option: 'failedAuthLimit',
+      beyond: rateLimited,
+    },
+  ],
+  key: [
+    { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofKey), beyond: rateLimited },
+    {
+      limit: 'units of a request, and of a session on an open connection',
+      value: `1 and 1 for each ${bytes(BYTES_OF_UNIT)}, ${SESSION_UNITS}`,
+      beyond: 'the rate of the key',
+    },
+    {
+      limit: `units a second, on average over ${KEY_WINDOW_SECS} s`,
+      value: number(settings.rateLimit),
+      option: 'rateLimit',
+      beyond: rateLimited,
+    },
+  ],
+  sandbox: [
+    {
+      limit: 'specification as JSON, without patches',
+      value: bytes(MAX_SPEC_BYTES),
+      beyond: { error: 'invalid_sandbox_config' },
+    },
+    {
+      limit: 'contents of all patches',
+      value: bytes(MAX_PATCH_BYTES),
+      beyond: { error: 'invalid_sandbox_config' },
+    },
+    {
+      limit: 'environment variables, scripts, mounts, patches, rules of its network',
+      value: [MOST.env, MOST.scripts, MOST.mounts, MOST.patches, MOST.rules].map(number).join(', '),
+      beyond: { error: 'invalid_request' },
+    },
+    {
+      limit: 'labels, and the bytes of all keys and values',
+      value: `${number(MAX_LABELS)}, ${bytes(MAX_TOTAL_BYTES)}`,
+      beyond: { error: 'invalid_sandbox_config' },
+    },
+    { limit: 'open visits', value: number(settings.maxVisitsOfSandbox), beyond: rateLimited },
+    { limit: 'processes', value: number(PIDS_LIMIT), beyond: 'fork fails in the sandbox' },
+    {
+      limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
+      value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,
+      beyond: 'the connection is refused',
+    },
+    {
+      limit: 'output of its command a second, and at once; a line counts 128 bytes more',
+      value: `${bytes(OUTPUT.rate)}, ${bytes(OUTPUT.burst)}`,
+      beyond: 'the command waits in its write; nothing is lost',
+    },
+    {
+      limit: 'stored log',
+      value: `${LOG_LIMITS['max-file']} files of ${LOG_LIMITS['max-size'].replace('m', ' MiB')}`,
+      beyond: 'the oldest file is deleted',
+    },
+    {
+      limit: 'disk, where the engine can bound it',
+      value: `${number(DEFAULT_CONFIG.defaultDiskMib)} MiB`,
+      option: 'defaultDiskMib',
+      beyond: 'writes fail in the sandbox',
+    },
+    {
+      limit: 'growth while a disk has only its reserve left',
+      value: bytes(MIN_GROWTH_BYTES),
+      beyond: 'the run ends with the reason `disk_full`',
+    },
+    { limit: 'time of an image pull', value: time(PULL_TIMEOUT_MS), beyond: 'the start fails' },
+    {
+      limit: 'size of a pulled image, uncompressed',
+      value: bytes(DEFAULT_CONFIG.imageMaxMib * 1_024 * 1_024),
+      option: 'imageMaxMib',
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'layers, entries and volumes of a pulled image',
+      value: [MAX_LAYERS, MAX_FILES, MAX_VOLUMES].map(number).join(', '),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'a manifest, an index or a configuration of a pulled image',
+      value: bytes(MAX_DOCUMENT_BYTES),
+      beyond: 'the start fails',
+    },
+    { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
+  ],
+  organization: [
+    {
+      limit: 'reads, uploads, copies and removals of files of volumes at once',
+      value: number(FILE_SLOTS.work.each),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'lists of directories of volumes at once',
+      value: number(FILE_SLOTS.list.each),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'pieces of such work at once',
+      value: number(FILE_PIECES.each),
+      beyond: 'the next piece waits for its turn',
+    },
+    { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofOrg), beyond: rateLimited },
+    {
+      limit: 'database connections at once, and short reads at once',
+      value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,
+      beyond: `the request waits ${time(POOL_SLOTS.maxWaitMs)}, then ${answerText({ error: 'not_ready' })}`,
+    },
+    { limit: 'pulls of images at once', value: number(PULLS.each), beyond: 'the starts wait' },
+    {
+      limit: 'starts that wait for a pull',
+      value: number(WAITING_PULLS.each),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'images with a proof of access',
+      value: number(MAX_REFERENCES),
+      beyond: 'the oldest proof is forgotten, and made again when it is needed',
+    },
+    { limit: 'open visits in sandboxes', value: half(settings.maxVisits), beyond: rateLimited },
+    {
+      limit: 'memory of its channels',
+      value: bytes(CHANNEL_MEMORY.each),
+      beyond: 'reading from the client pauses; a message that cannot become complete ends its connection',
+    },
+    {
+      limit: 'memory of collected output of commands',
+      value: bytes(EXEC_MEMORY.each),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'requests in progress, bodies and answers included',
+      value: 'half of the connections',
+      beyond: rateLimited,
+    },
+    {
+      limit: 'requests that wait for their turn',
+      value: number(ADMISSION.waiting.each),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'cost in progress at once',
+      value: `${ADMISSION.running.each} units`,
+      beyond: 'its requests wait',
+    },
+    {
+      limit: 'usage reports at once, and exports at once',
+      value: `${half(settings.maxUsageStreams)}, ${half(settings.maxExports)}`,
+      beyond: rateLimited,
+    },
+    { limit: 'requests that wait for a status', value: half(settings.maxWaiters), beyond: rateLimited },
+    { limit: 'followed logs', value: half(settings.maxLogFollowers), beyond: rateLimited },
+    {
+      limit:
+        'part of the time of the event loop for its logs and event streams of commands, after a second of work',
+      value: `${STEPS.share * 100} %`,
+      beyond: 'reading pauses',
+    },
+    { limit: 'live event streams', value: half(settings.maxEventFollowers), beyond: rateLimited },
+    {
+      limit: 'webhooks that are served at once',
+      value: number(settings.webhooks.served.each),
+      beyond: 'deliveries wait',
+    },
+    {
+      limit: 'tests of webhooks at once',
+      value: number(settings.webhooks.tests.each),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'bytes that are read of the answer of a receiver',
+      value: bytes(MAX_READ_BYTES),
+      beyond: 'the connection ends',
+    },
+    {
+      limit: 'addresses of a receiver that are tried in an attempt',
+      value: number(MAX_ADDRESSES),
+      beyond: 'the others are checked, and not tried',
+    },
+    {
+      limit: 'starts and image pulls of a worker at once',
+      value: number(CALLS_AT_ONCE.start.each),
+      beyond: 'the start waits',
+    },
+    { limit: 'stops of a worker at once', value: number(CALLS_AT_ONCE.stop.each), beyond: 'the stop waits' },
+    {
+      limit: 'kills and removals of a worker at once',
+      value: `${CALLS_AT_ONCE.kill.each}, ${CALLS_AT_ONCE.destroy.each}`,
+      beyond: 'the sandbox waits',
+    },
+  ],
+  process: [
+    { limit: 'pulls of images at once', value: number(PULLS.total), beyond: 'the starts wait' },
+    {
+      limit: 'starts that wait for a pull',
+      value: number(WAITING_PULLS.total),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'open connections',
+      value: `half of the descriptors beyond ${RESERVED_DESCRIPTORS}, at most ${number(MOST_CONNECTIONS)}`,
+      option: 'maxConnections',
+      beyond: 'the longest idle connection ends, or 503 `not_ready`',
+    },
+    {
+      limit: 'requests that wait for their turn, and for how long',
+      value: `${number(ADMISSION.waiting.total)}, ${time(ADMISSION.maxWaitMs)}`,
+      beyond: { error: 'not_ready' },
+    },
+    { limit: 'cost in progress at once', value: `${ADMISSION.running.total} units`, beyond: 'requests wait' },
+    {
+      limit:
+        'time of logs, output of commands and channels in a turn of the event loop, shared by organizations',
+      value: time(SHARE_MS),
+      beyond: 'reading pauses until the next turn',
+    },
+    {
+      limit: 'space that stays free on each disk',
+      value: `${bytes(DEFAULT_RESERVE.bytes)}, or ${DEFAULT_RESERVE.share * 100} % of a larger disk; at most ${DEFAULT_RESERVE.maxShare * 100} % of a smaller one`,
+      option: 'diskReserveMib',
+      beyond: { error: 'storage_full' },
+    },
+    {
+      limit: 'inodes that stay free on each disk',
+      value: `${INODE_RESERVE.share * 100} %, at most ${number(INODE_RESERVE.max)}`,
+      beyond: { error: 'storage_full' },
+    },
+    {
+      limit: 'reads, uploads, copies and removals of files of volumes at once',
+      value: number(FILE_SLOTS.work.total),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'lists of directories of volumes at once',
+      value: number(FILE_SLOTS.list.total),
+      beyond: rateLimited,
+    },
+    {
+      limit: 'pieces of such work at once',
+      value: number(FILE_PIECES.total),
+      beyond: 'the next piece waits for its turn',
+    },
+    {
+      limit: 'JSON bodies in memory',
+      value: bytes(BODY_MEMORY.total),
+      beyond: `${answerText(rateLimited)}; an organization keeps ${bytes(BODY_LIMIT)}`,
+    },
+    {
+      limit: 'database connections of requests, and short reads at once',
+      value: `${POOL_SLOTS.total}, ${READ_SLOTS.total}`,
+      beyond: 'organizations take turns',
+    },
+    { limit: 'open visits in sandboxes', value: number(settings.maxVisits), beyond: rateLimited },
+    {
+      limit: 'memory of channels',
+      value: bytes(CHANNEL_MEMORY.total),
+      beyond: 'reading from the client pauses',
+    },
+    {
+      limit: 'memory of collected output of commands',
+      value: bytes(EXEC_MEMORY.total),
+      beyond: rateLimited,
+    },
+    { limit: 'requests that wait for a status', value: number(settings.maxWaiters), beyond: rateLimited },
+    { limit: 'followed logs', value: number(settings.maxLogFollowers), beyond: rateLimited },
+    { limit: 'live event streams', value: number(settings.maxEventFollowers), beyond: rateLimited },
+    {
+      limit: 'usage reports at once, and exports at once',
+      value: `${settings.maxUsageStreams}, ${settings.maxExports}`,
+      beyond: rateLimited,
+    },
+    {
+      limit: 'webhooks that are served at once',
+      value: number(settings.webhooks.served.total),
+      beyond: 'deliveries wait',
+    },
+    { limit: 'tests of webhooks at once', value: number(settings.webhooks.tests.total), beyond: rateLimited },
+    {
+      limit: 'starts and image pulls of a worker at once',
+      value: number(CALLS_AT_ONCE.start.all),
+      beyond: 'the start waits',
+    },
+    { limit: 'stops of a worker at once', value: number(CALLS_AT_ONCE.stop.all), beyond: 'the stop waits' },
+    {
+      limit: 'kills and removals of a worker at once',
+      value: `${CALLS_AT_ONCE.kill.all}, ${CALLS_AT_ONCE.destroy.all}`,
+      beyond: 'the sandbox waits',
+    },
+    {
+      limit: 'containers that an engine makes at once, for each CPU',
+      value: number(STARTS_PER_CPU),
+      beyond: 'the start waits',
+    },
+    {
+      limit: 'waiting starts that a placement considers, in equal parts of the organizations',
+      value: number(PASS_RUNS),
+      beyond: 'a later placement considers the others',
+    },
+  ],
+};
