@@ -2,7 +2,7 @@ import { pino, type Logger } from 'pino';
 import type { buildApp } from './app.js';
 import { ActiveEventKeys } from './audit/events/active-keys.js';
 import { type EventKeys } from './audit/events/event-keys.js';
-import { activateKeys } from './audit/log/activate-keys.js';
+import { activateKeys, requireKeyFile } from './audit/log/activate-keys.js';
 import { SeenHeads, seenHeadsFile } from './audit/log/seen-heads.js';
 import { describeEventKeys, eventKeySourceOf, openEventKeys } from './audit/log/signing-key.js';
 import { BrokenLog } from './audit/log/verify-head.js';
@@ -15,8 +15,10 @@ import { openForServer, type Database } from './db/open.js';
 import { openPool, type PgPool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
 import { openRequests, type Requests } from './db/request-connections.js';
+import { DiskReserve } from './disk/disk-reserve.js';
 import { listen, reachableAt } from './http/listen.js';
 import type { App } from './http/route.js';
+import { storedImageAccess } from './images/stored-access.js';
 import { createFirstKey, type FirstKey } from './keys/first-key.js';
 import { BoundedSet } from './lib/bounded-set.js';
 import { Cursors } from './lib/cursor.js';
@@ -32,10 +34,10 @@ import { readInstallation } from './runtimes/queries.js';
 import type { Capacity, Runtime } from './runtimes/runtime.js';
 import type { SimulatedOptions } from './runtimes/simulated/runtime.js';
 import { leftToOtherRuntimes } from './sandboxes/reconcile/queries.js';
-import { describeSource, keySourceOf, openKeyring } from './secrets/key-file.js';
+import { describeSource, keySourceOf } from './secrets/key-file.js';
 import type { Keyring } from './secrets/keyring.js';
-import { checkKeys } from './secrets/secrets.js';
-import { settingsOf, webhookSettings } from './settings.js';
+import { checkKeys, openKnownKeyring } from './secrets/secrets.js';
+import { registryReach, settingsOf, webhookSettings } from './settings.js';
 import { recordPriceBook } from './usage/record-price-book.js';
 import { VolumeStore } from './volumes/storage/store.js';
 import { saveDestinationPolicy } from './webhooks/destination-policy.js';
@@ -106,14 +108,23 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   noteReachFor(options, log);
 
   const volumes = await openVolumes(options);
-  const { runtime, fallback } = await openServedRuntime(startup, modules, pool, instance.id, volumes);
+  const disk = new DiskReserve({
+    pathOf: (place) =>
+      ({ data: options.dataDir, volumes: options.volumesDir, engine: runtime.diskPath })[place],
+    reserveMib: options.diskReserveMib,
+    hasOwnDatabase: database.server !== undefined,
+  });
+  const { runtime, fallback } = await openServedRuntime(startup, modules, pool, instance.id, volumes, disk);
   const changes = listenForChanges(database.address, (error) =>
     log.warn({ err: error }, 'the connection for notifications broke'),
   );
   resources.add('notifications', () => changes.close());
 
+  await disk.start((error) => log.error({ err: error }, 'the disks cannot be measured'));
+  resources.add('the measurement of disks', () => disk.stop());
+
   const ctx: ServiceContext = {
-    ...{ pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
+    ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
     ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
     ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
     peer: makePeer(instance.cursorKey, options.advertiseUrl),
@@ -185,6 +196,7 @@ async function openKeysOfLog(
   options: ServiceOptions,
 ): Promise<() => EventKeys> {
   const source = eventKeySourceOf(options);
+  await requireKeyFile(ctx.pool, source);
   const eventKeys = openEventKeys(source);
   await activateKeys(ctx, eventKeys(), now()).catch((cause: unknown) => {
     if (!(cause instanceof BrokenLog)) throw cause;
@@ -199,7 +211,7 @@ async function openKeysOfLog(
 /** A wrong key fails the start, not the first secret. */
 async function openSecretKeys(pool: PgPool, options: ServiceOptions): Promise<() => Keyring> {
   const source = keySourceOf(options);
-  const keyring = openKeyring(source);
+  const keyring = await openKnownKeyring(pool, source);
   await checkKeys(pool, keyring(), describeSource(source));
   return keyring;
 }
@@ -210,6 +222,7 @@ async function openServedRuntime(
   pool: PgPool,
   instanceId: string,
   volumes: VolumeStore,
+  disk: DiskReserve,
 ): Promise<{ runtime: Runtime; fallback: string | undefined }> {
   const plan = planRuntime(
     { choice: options.runtime, change: options.changeRuntime ?? false },
@@ -217,7 +230,15 @@ async function openServedRuntime(
   );
   const { runtime, fallback } = await openRuntime(
     plan,
-    { ...options, volumes, instanceId, capacity: capacityOf(options), simulated: simulatedOf(options) },
+    {
+      ...{ ...options, volumes, instanceId, capacity: capacityOf(options), simulated: simulatedOf(options) },
+      pulls: {
+        reach: registryReach(options),
+        access: storedImageAccess(pool),
+        maxMib: options.imageMaxMib,
+        disk,
+      },
+    },
     log,
   );
   resources.add('the runtime', () => runtime.close());

@@ -1,6 +1,9 @@
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
+import { connectionsFor } from './http/connections.js';
+import type { Slots } from './lib/concurrency-limit.js';
+import { descriptorLimit } from './lib/descriptor-limit.js';
 import type { DestinationPolicy } from './outbound/destination.js';
-import { resolveBySystem } from './outbound/resolve.js';
+import { resolveBySystem, type Resolve } from './outbound/resolve.js';
 import type { PriceBook } from './prices/price.js';
 
 const SECOND_MS = 1_000;
@@ -41,6 +44,10 @@ const FIXED_SETTINGS = {
   /** How long its reader may read nothing while no other waits. */
   usageStallMs: MINUTE_MS,
   usageLimitMs: HOUR_MS,
+  /** How long an operation on files waits for a slot. */
+  filePatienceMs: 10 * SECOND_MS,
+  /** How long its client may send and read nothing while another waits. */
+  fileIdleMs: 5 * SECOND_MS,
   /** The longest silence of a stream until it sends a keep-alive. */
   logKeepAliveMs: 15 * SECOND_MS,
 };
@@ -77,6 +84,8 @@ export type Settings = typeof FIXED_SETTINGS &
     /** Null: usage costs nothing. */
     priceBook: PriceBook | null;
     webhooks: WebhookSettings;
+    /** The most open connections of the API, in total and of one address. */
+    connections: Slots;
   };
 
 /** `priceBook`: the content of the file that the option names. */
@@ -89,7 +98,13 @@ export function settingsOf(config: Config, priceBook: PriceBook | null): Setting
     ephemeralLingerMs: config.ephemeralLingerSecs * SECOND_MS,
     priceBook,
     webhooks: webhookSettings(config),
+    connections: connectionSettings(config),
   };
+}
+
+function connectionSettings(options: Pick<Config, 'maxConnections' | 'maxConnectionsOfAddress'>): Slots {
+  const total = options.maxConnections ?? connectionsFor(descriptorLimit());
+  return { total, each: options.maxConnectionsOfAddress ?? Math.ceil(total / 2) };
 }
 
 export function webhookSettings(
@@ -97,6 +112,16 @@ export function webhookSettings(
 ): WebhookSettings {
   const { webhookAllow: allow, webhookHttp: http } = { ...DEFAULT_CONFIG, ...options };
   return { ...FIXED_WEBHOOK_SETTINGS, reach: { allow, http } };
+}
+
+export function registryReach(
+  { registryAllow, registryHttp }: Pick<Config, 'registryAllow' | 'registryHttp'>,
+  resolve = resolveBySystem,
+): { policy: DestinationPolicy; resolve: Resolve } {
+  return {
+    policy: { allow: [...registryAllow, ...registryHttp], http: false, httpTo: registryHttp },
+    resolve,
+  };
 }
 
 export const DEFAULT_SETTINGS: Settings = settingsOf(DEFAULT_CONFIG, null);

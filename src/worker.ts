@@ -6,6 +6,7 @@ import { deleteExpiredKeys } from './idempotency/jobs.js';
 import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
+import { makeDiskGuard } from './sandboxes/disk-guard.js';
 import { placeWaiting } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
@@ -24,6 +25,7 @@ const RECONCILE_EVERY_MS = 1_000;
 const SWEEP_EVERY_MS = 1_000;
 /** Creates add up the counts that are not compacted yet. */
 const COMPACT_COUNTS_EVERY_MS = 500;
+const DISK_GUARD_EVERY_MS = 1_000;
 const NOTE_WAITS_EVERY_MS = 2_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
@@ -38,7 +40,10 @@ type OnError = (loop: string) => (error: unknown) => void;
 
 /** Starts every background loop. */
 export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
-  const onError: OnError = (loop) => (error) => ctx.log.error({ err: error, loop }, 'a loop failed');
+  const onError: OnError = (loop) => (error) => {
+    ctx.disk.noteFailure(error);
+    ctx.log.error({ err: error, loop }, 'a loop failed');
+  };
   const reconciling = startReconciling(ctx, onError);
   const jobs = startJobs(ctx, onError);
   const webhooks = startWebhooks(ctx);
@@ -114,6 +119,12 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     { intervalMs: renewEveryMs, maxBackoffMs: renewEveryMs, onError: onError('lease') },
   );
 
+  const guard = makeDiskGuard();
+  const guarding = startLoop(async () => (lease.term?.valid ? guard(ctx) : undefined), {
+    intervalMs: DISK_GUARD_EVERY_MS,
+    onError: onError('disk guard'),
+  });
+
   const unsubscribe = ctx.changes.subscribe(undefined, wake);
   const watching = new AbortController();
   const watched = (async () => {
@@ -124,7 +135,7 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), watched]);
+      await Promise.all([reconcile.stop(), guarding.stop(), watched]);
       await reconciler.close();
     },
     async release() {

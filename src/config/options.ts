@@ -136,6 +136,18 @@ export const OPTIONS = {
     description: 'sized disks of all sandboxes together, stopped ones included, in MiB',
     unset: 'not counted',
   },
+  defaultDiskMib: {
+    type: integer('a number of MiB', 0, 999_999_999),
+    description:
+      'disk of a sandbox that asks for no size, where the engine can hold it to one, in MiB; 0: no bound',
+    default: 20_480,
+  },
+  diskReserveMib: {
+    type: integer('a number of MiB', 0, 999_999_999),
+    description:
+      'space that uploads and sandboxes leave free on each disk, for the database, in MiB; 0: none',
+    unset: '1 GiB, or 2 % of a larger disk; at most 10 % of a smaller one',
+  },
   simulatedStartMs: {
     type: integer('a number of milliseconds', 0, 3_600_000),
     description: 'duration of a start in the simulated runtime, in milliseconds',
@@ -167,8 +179,9 @@ export const OPTIONS = {
     default: 15,
   },
   rateLimit: {
-    type: integer('a number of requests', 0, 1_000_000),
-    description: 'requests a second of one key, on average over ten seconds; 0: no limit',
+    type: integer('a number of units', 0, 1_000_000),
+    description:
+      'units a second of one key, on average over ten seconds; a request costs one, and one more for each 16 KiB; 0: no limit',
     default: 1_000,
     setting: true,
   },
@@ -177,6 +190,17 @@ export const OPTIONS = {
     description: 'requests a minute of one address without a valid key; 0: no limit',
     default: 300,
     setting: true,
+  },
+  maxConnections: {
+    type: integer('a number of connections', 1, 1_000_000),
+    description: 'most open connections of the API',
+    unset: 'half of the descriptors that the process may open beyond a reserve, at most 10,000',
+  },
+  maxConnectionsOfAddress: {
+    type: integer('a number of connections', 1, 1_000_000),
+    description:
+      'most open connections of one address, or IPv6 network of 64 bits; raise it behind a reverse proxy',
+    unset: 'half of --max-connections',
   },
   terminalOrigins: {
     type: list('<origins>', 'origins such as https://console.example.com, separated by commas', (text) =>
@@ -202,6 +226,25 @@ export const OPTIONS = {
     type: onOff,
     description: 'webhooks may use http, unencrypted, as well as https',
     default: false,
+  },
+  registryAllow: {
+    type: list('<cidrs>', 'addresses and CIDR blocks, separated by commas', (block) =>
+      isCidr(block) ? block : undefined,
+    ),
+    description: 'networks that are not public and from whose registries images may be pulled, by https',
+    default: [],
+  },
+  registryHttp: {
+    type: list('<cidrs>', 'addresses and CIDR blocks, separated by commas', (block) =>
+      isCidr(block) ? block : undefined,
+    ),
+    description: 'networks whose registries are asked by http, unencrypted, instead of https',
+    default: [],
+  },
+  imageMaxMib: {
+    type: integer('a number of MiB', 1, 999_999_999),
+    description: 'largest image that is pulled, uncompressed, in MiB',
+    default: 8_192,
   },
   logLevel: {
     type: choice('<level>', LOG_LEVELS),

@@ -27,7 +27,7 @@ interface Demand {
 }
 
 /**
- * Refuses a reservation that exceeds a quota. An accepted one remains valid until the transaction ends, because the
+ * Refuses a reservation that exceeds a quota, and sandboxes and starts while a disk is short. An accepted one remains valid until the transaction ends, because the
  * transaction holds an advisory lock on the quotas if a limit applies.
  * Close to a limit the lock is exclusive, so that concurrent requests see each other's counts. It is shared while there
  * is room for one more reservation of every transaction that the database can run: their uncommitted counts fit in any
@@ -35,11 +35,12 @@ interface Demand {
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
  */
 export async function reserve(
-  { roomyQuotas }: Pick<Context, 'roomyQuotas'>,
+  { roomyQuotas, disk }: Pick<Context, 'roomyQuotas' | 'disk'>,
   tx: Sql,
   caller: Caller,
   wanted: Reservation,
 ): Promise<Limits> {
+  if (wanted.sandbox || wanted.start) disk.checkAll();
   const { orgId } = caller;
   const demands = demandsOf(tx, orgId, wanted);
   const name = [orgId, ...demands.map(({ quota }) => quota)].join(' ');

@@ -4,16 +4,15 @@ import { isCidr } from '../lib/cidr.js';
 import { checkLabels } from '../lib/labels.js';
 import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
+import { checkSize } from './check-size.js';
 import { unmetRequirement } from './required-capabilities.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
+import { parseImageReference } from './spec/image-reference.js';
 import type { MountRequest } from './spec/mount-schema.js';
 import { DESTINATION_KEYS, type SecretEntry } from './spec/network-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
+import { MAX_DOMAIN, MAX_PATH_BYTES, MOST } from './spec/size-limits.js';
 
-/** `[registry[:port]/]path[:tag][@digest]` */
-const IMAGE =
-  /^(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::\d+)?\/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,128})?$/;
-const LONGEST_IMAGE = 512;
 /** The folder of the service's own files in the guest. */
 const RESERVED = '/.sandkeep/';
 /** The kernel's file systems, which isolate the guest from the host. */
@@ -22,6 +21,7 @@ const KERNEL = ['/proc/', '/sys/', '/dev/'];
 /** Checks the rules between fields and the abilities of the runtime. Throws the first refusal, which names the field. */
 export function checkRequest(request: CreateSandboxRequest, runtime: Runtime): void {
   checkIdentity(request);
+  checkSize(request);
   checkImage(request.image.reference);
   checkResources(request, runtime);
   for (const [index, { key }] of (request.env ?? []).entries()) checkEnvKey(key, `env[${index}].key`);
@@ -56,7 +56,7 @@ function checkIdentity({ name, slug, labels }: CreateSandboxRequest): void {
 function checkImage(reference: string): void {
   if (reference === '')
     refuse('image.reference', 'image.reference must name an OCI image, such as python:3.12');
-  if (reference.length > LONGEST_IMAGE || !IMAGE.test(reference)) {
+  if (!parseImageReference(reference)) {
     refuse('image.reference', 'image.reference is not an OCI image reference, such as python:3.12');
   }
 }
@@ -158,6 +158,8 @@ function checkGuestPath(path: string, field: string): void {
       .split('/')
       .some((part) => ['', '.', '..'].includes(part));
   if (!normal) refuse(field, `${field} must be an absolute, normalised path other than /`);
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES)
+    refuse(field, `${field} has more than ${MAX_PATH_BYTES} bytes`);
   if (/[:;,]/.test(path)) refuse(field, `${field} must not have : ; or ,`);
   if (`${path}/`.startsWith(RESERVED)) refuse(field, `${field} is under ${RESERVED}, which is reserved`);
 }
@@ -185,9 +187,22 @@ function checkPatches({ patches = [], mounts = [] }: CreateSandboxRequest): void
 }
 
 function checkPolicy({ network }: CreateSandboxRequest): void {
-  for (const [index, rule] of (network?.policy?.rules ?? []).entries()) {
+  const rules = network?.policy?.rules ?? [];
+  if (rules.length > MOST.rules) {
+    refuse(
+      'network.policy.rules',
+      `a policy has at most ${MOST.rules} rules, and this one has ${rules.length}`,
+    );
+  }
+  for (const [index, rule] of rules.entries()) {
     const { destination, ports = [], protocols = [] } = rule;
     const field = `network.policy.rules[${index}]`;
+    if (ports.length > MOST.ports)
+      refuse(`${field}.ports`, `a rule has at most ${MOST.ports} ranges of ports`);
+    if (protocols.length > MOST.protocols) {
+      refuse(`${field}.protocols`, 'a rule names each protocol at most once');
+    }
+    if (typeof destination === 'object') checkDomain(destination, `${field}.destination`);
     if (typeof destination === 'object') checkDestinationKeys(destination, `${field}.destination`);
     if (typeof destination === 'object' && 'cidr' in destination && !isCidr(destination.cidr)) {
       refuse(`${field}.destination.cidr`, 'cidr must be an IP address or a CIDR block, such as 10.0.0.0/8');
@@ -202,6 +217,14 @@ function checkPolicy({ network }: CreateSandboxRequest): void {
       if (protocols.length > 0 && protocols.every((protocol) => protocol === foreign)) {
         refuse(`${field}.protocols`, `${foreign} never goes to ${destination.cidr}`);
       }
+    }
+  }
+}
+
+function checkDomain(destination: object, field: string): void {
+  for (const [key, value] of Object.entries(destination)) {
+    if (key.startsWith('domain') && String(value).length > MAX_DOMAIN) {
+      refuse(`${field}.${key}`, `a domain has at most ${MAX_DOMAIN} characters`);
     }
   }
 }

@@ -60,7 +60,7 @@ export async function countLabels(
 /**
  * Without labels a page scans the sandboxes in order. With labels it scans the index of the first label and probes for the
  * others (docs/decisions/0004-labels-in-a-side-table.md). `sideBySide`: merges the indexes of all labels, within
- * `mergingLabels`. Not `whole`: a short read.
+ * `mergingLabels`. Long specifications are left out.
  */
 export async function listSandboxes(
   sql: Sql,
@@ -69,7 +69,7 @@ export async function listSandboxes(
   sort: Sort,
   after: readonly [string, string] | undefined,
   limit: number,
-  { sideBySide = false, whole = true } = {},
+  { sideBySide = false } = {},
 ): Promise<SandboxTextRow[]> {
   const { column, type, direction, after: comparison } = SORTS[sort];
   const where = new Conditions();
@@ -110,7 +110,7 @@ export async function listSandboxes(
   const merged = () => mergedLabels(where, orgId, filter, { direction, comparison }, after);
   const labelled = () => (walked && !passesOver ? LABELLED : LABELLED_IN_ANY_ORDER);
   const from = isMerged ? merged() : first ? labelled() : 'sandboxes s';
-  const text = `select ${textColumns({ whole })} from ${from}
+  const text = `select ${textColumns({ whole: false })} from ${from}
      where ${where.text}
      order by ${key} ${direction}, ${id} ${direction}
      limit ${where.parameter(limit)}`;

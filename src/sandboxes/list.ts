@@ -4,6 +4,7 @@ import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
 import { pageText } from '../lib/page.js';
+import { withLongSpecs } from './long-specs.js';
 import {
   COUNTED,
   countLabels,
@@ -13,7 +14,7 @@ import {
   type SandboxFilter,
   type Sort,
 } from './list-queries.js';
-import { hasSpec, SANDBOX } from './spec/fields.js';
+import { SANDBOX } from './spec/fields.js';
 import type { SandboxStatus } from './spec/schema.js';
 
 export interface ListSandboxesQuery {
@@ -28,6 +29,8 @@ export interface ListSandboxesQuery {
 }
 
 const MOST_LABELS = 16;
+/** A longer page ends early, with a cursor. */
+export const MAX_PAGE_BYTES = 1024 * 1024;
 
 export async function list(
   ctx: Context,
@@ -49,17 +52,17 @@ export async function list(
   const binding = ['sandboxes', sort, filter];
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
   const { labels: ordered, sideBySide, quick } = await wayOf(ctx, orgId, filter, sort);
-  const read = (sql: Sql, whole: boolean) =>
-    listSandboxes(sql, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide, whole });
-  const readWhole = () =>
-    sideBySide ? mergingLabels(ctx.pool, (tx) => read(tx, true)) : read(ctx.pool, true);
-  const found = await (quick ? read(ctx.reads, false) : readWhole());
-  const rows = found.every(hasSpec) ? found : await readWhole();
+  const read = (sql: Sql) =>
+    listSandboxes(sql, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide });
+  const readSlowly = () => (sideBySide ? mergingLabels(ctx.pool, read) : read(ctx.pool));
+  const found = await (quick ? read(ctx.reads) : readSlowly());
+  const { rows, pageSize } = await withLongSpecs(ctx.pool, orgId, found, MAX_PAGE_BYTES);
   return pageText(
     rows,
-    limit,
+    Math.min(limit, pageSize),
     (row) => SANDBOX.json(row),
     (row) => ctx.cursors.encode(orgId, binding, positionOf(row, sort)),
+    MAX_PAGE_BYTES,
   );
 }
 

@@ -268,3 +268,19 @@ export async function deleteSandboxRelations(target: WriteTarget, orgId: string,
     await write(target, (p) => `delete from ${table} where org_id = ${p(orgId)} and sandbox_id = ${p(id)}`);
   }
 }
+
+/** The volumes that running sandboxes of a worker may write to. */
+export async function writableMounts(
+  sql: Sql,
+  workerId: string,
+): Promise<{ orgId: string; sandboxId: string; volumeId: string }[]> {
+  const { rows } = await sql.query<{ orgId: string; sandboxId: string; volumeId: string }>(
+    `select s.org_id as "orgId", s.id as "sandboxId", mount ->> 'volumeId' as "volumeId"
+     from sandboxes s cross join lateral jsonb_array_elements(s.run_spec -> 'mounts') mount
+     where s.worker_id = $1 and s.removed_at is null and s.status in ('starting', 'running')
+       and mount ? 'volumeId' and mount -> 'options' ->> 'readonly' is distinct from 'true'
+     order by s.changed_at desc`,
+    [workerId],
+  );
+  return rows;
+}

@@ -1,5 +1,6 @@
 import { blocksEverything } from '../runtimes/docker/network/compile-policy.js';
 import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
+import { withBase64 } from './file-patches.js';
 import { requiredCapabilities } from './required-capabilities.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
 import type { MountRequest, SandboxMount } from './spec/mount-schema.js';
@@ -54,7 +55,7 @@ export function resolve(
         rlimits,
         mounts: withVolumes(mounts, volumes),
       },
-      patches: request.patches ?? [],
+      patches: withBase64(request.patches ?? []),
       init: request.init ?? null,
       securityProfile: request.security_profile ?? 'default',
       networkEnabled: networkEnabled && !(networkPolicy && blocksEverything(networkPolicy)),

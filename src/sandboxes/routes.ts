@@ -11,6 +11,7 @@ import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { create } from './create.js';
 import { destroy } from './destroy.js';
+import { acceptByteLists } from './file-patches.js';
 import { acceptFlatSource } from './flat-source.js';
 import { list } from './list.js';
 import type { SandboxKey } from './queries.js';
@@ -18,6 +19,7 @@ import { restart } from './restart.js';
 import { SandboxLookups, show } from './show.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './spec/fields.js';
 import { CreateSandboxRequest, SandboxStatus, UpdateSandboxRequest } from './spec/schema.js';
+import { CREATE_BODY_LIMIT } from './spec/size-limits.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
 import { update } from './update.js';
@@ -115,7 +117,9 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
   app.post(
     '/v1/sandboxes',
     {
-      preValidation: acceptFlatSource,
+      preValidation: [acceptFlatSource, acceptByteLists],
+      bodyLimit: CREATE_BODY_LIMIT,
+      config: { byteLists: true },
       schema: {
         operationId: 'create_sandbox',
         scope: 'sandboxes:write',

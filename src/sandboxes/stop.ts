@@ -30,7 +30,7 @@ export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promi
 }
 
 export type StopReason =
-  'requested' | 'restart' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted';
+  'requested' | 'restart' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted' | 'disk_full';
 
 /** Writes the request to end a run. The transaction has locked the sandbox. `next`: the successor of the run. */
 export async function requestStop(

@@ -1,6 +1,8 @@
 import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
+import { endTurn } from '../http/admission.js';
 import { ApiError, badParameter } from '../http/errors.js';
+import { whenOver } from '../http/when-over.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
 import { makeConcurrencyLimit, type ConcurrencyLimit } from '../lib/concurrency-limit.js';
@@ -54,10 +56,11 @@ export class Waiters {
       );
     }
     const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
+    whenOver(reply, () => gone.abort());
     try {
       const sandbox = await operation();
       if (caller.keyed?.settled) return sandbox;
+      endTurn(reply.request);
       const { answer, pending } = await wait(ctx, caller, sandbox, query, gone.signal);
       // A cut-off caller has no answer yet, so its retry waits again.
       const cutOff = pending && (gone.signal.aborted || ctx.stopping.aborted);

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import { agreeOnSecretKey, setSecretKey } from '../db/instance-queries.js';
@@ -7,6 +8,7 @@ import type { WriteTarget } from '../db/write-batch.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { StartRefusedError, type RunSecrets } from '../runtimes/runtime.js';
+import { openKeyring, type KeySource } from './key-file.js';
 import type { Keyring } from './keyring.js';
 import {
   deleteAllSecrets,
@@ -14,6 +16,7 @@ import {
   lockOutdated,
   readSecrets,
   replaceSealed,
+  sealingKeys,
   type SecretRow,
 } from './queries.js';
 
@@ -68,6 +71,21 @@ function open(keyring: Keyring, row: SecretRow): string {
     );
   }
   return text;
+}
+
+/**
+ * A getter of the current keys. It throws ExplainedError when their file is missing and the installation has sealed secrets: a new
+ * file would be in the place of the right one.
+ */
+export async function openKnownKeyring(sql: Sql, source: KeySource): Promise<() => Keyring> {
+  if (!('file' in source) || existsSync(source.file)) return openKeyring(source);
+  const known = await sealingKeys(sql);
+  if (known.length === 0) return openKeyring(source);
+  return () => {
+    throw new ExplainedError(
+      `${source.file} is missing, and secrets are sealed under the key ${known.join(' and ')}: put it back from a backup, or copy that of another process; if it is lost, "sandkeep secrets forget" deletes what it sealed (docs/backups.md)`,
+    );
+  };
 }
 
 /** Throws ExplainedError when this service lacks the key under which its installation seals. */

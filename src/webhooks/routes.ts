@@ -145,6 +145,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
   app.post(
     '/v1/webhooks/:webhook_id/test',
     {
+      config: { waits: true },
       schema: {
         ...common,
         operationId: 'test_webhook',

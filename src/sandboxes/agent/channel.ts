@@ -20,7 +20,7 @@ import type { SessionRecorder } from '../sessions/recorder.js';
 import { TcpSession } from './tcp-session.js';
 
 /** The sessions of one connection that may be open at once. */
-const MAX_SESSIONS = 64;
+export const MAX_SESSIONS = 64;
 /** Longer than the longest command that a sandbox takes. */
 const MAX_REQUEST = 512 * 1024;
 /** The bytes from a client that may wait for the sandbox. Beyond them the connection is not read. */

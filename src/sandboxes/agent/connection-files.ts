@@ -4,7 +4,7 @@ import type { FileStat, Guest, GuestFiles } from '../../runtimes/guest/guest.js'
 import { BadPayload } from './payload.js';
 
 /** The open files and directories of one connection. */
-const MAX_HANDLES = 1024;
+export const MAX_HANDLES = 1024;
 /** The bytes of a list, which goes to the client as one frame of at most 4 MiB. */
 const MAX_LIST = 4_000_000;
 /** The bytes of an entry in a list, without its path. */

@@ -10,7 +10,7 @@ import { decode, encode, Tokenizer, type Token } from 'cborg';
 const GENERATION = 7;
 /** The ids that a client may choose: from 1, and below this. */
 const ID_END = 0x01ff_ffff;
-const MAX_FRAME = 4 * 1024 * 1024;
+export const MAX_FRAME = 4 * 1024 * 1024;
 const HEAD = 5;
 /** More than a command with the most arguments has. The time to decode a frame depends on the number of its values. */
 const MAX_VALUES = 65_536;

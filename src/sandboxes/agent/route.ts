@@ -7,17 +7,16 @@ import { answers, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { ByteBudget } from '../../lib/byte-budget.js';
-import { Turns } from '../../lib/turns.js';
+import type { Turns } from '../../lib/turns.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
 
 const MIB = 1024 * 1024;
 /** The memory of all channels. */
-const MEMORY = { total: 256 * MIB, each: 128 * MIB, base: 8 * MIB };
+export const MEMORY = { total: 256 * MIB, each: 128 * MIB, base: 8 * MIB };
 
 /** The channel into a sandbox that the official clients use. */
-export function agentRoute(app: App, entrance: Entrance, log: Logger): void {
-  const turns = new Turns();
+export function agentRoute(app: App, entrance: Entrance, turns: Turns, log: Logger): void {
   const memory = new ByteBudget(MEMORY);
   app.get(
     '/v1/sandboxes/:sandbox_id/agent',

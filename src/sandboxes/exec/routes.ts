@@ -8,20 +8,22 @@ import { ApiError } from '../../http/errors.js';
 import { preferredType } from '../../http/preferred-type.js';
 import { answersToWrite, type App } from '../../http/route.js';
 import { sendEvents } from '../../http/sse.js';
+import { whenOver } from '../../http/when-over.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { makeConcurrencyLimit } from '../../lib/concurrency-limit.js';
+import type { Turns } from '../../lib/turns.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { badField } from './read-command.js';
 import { run } from './run.js';
-import { ExecRequest, ExecResult, STORED_OUTPUT_BYTES } from './schema.js';
+import { EXEC_BODY_LIMIT, ExecRequest, ExecResult, STORED_OUTPUT_BYTES } from './schema.js';
 import { stream, STREAM_WINDOW } from './stream.js';
 
 const MIB = 1024 * 1024;
 /** The input and output that commands may have in memory. */
-const MEMORY = { total: 256 * MIB, each: 128 * MIB };
+export const MEMORY = { total: 256 * MIB, each: 128 * MIB };
 /** How long a client of an event stream may read nothing. */
 const STALL_MS = 5 * 60_000;
 const TYPES = ['application/json', 'text/event-stream'] as const;
@@ -45,7 +47,7 @@ const response = {
 };
 
 /** Commands for callers without a client. */
-export function execRoutes(app: App, entrance: Entrance): void {
+export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
   const memory = makeConcurrencyLimit(MEMORY);
 
   async function within<T>(
@@ -62,8 +64,7 @@ export function execRoutes(app: App, entrance: Entrance): void {
       const message = 'the commands that run now hold too much input and output: try again later';
       throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '5' } });
     }
-    if (reply.raw.destroyed) release();
-    else reply.raw.once('close', release);
+    whenOver(reply, release);
     return work(visit);
   }
 
@@ -80,7 +81,9 @@ export function execRoutes(app: App, entrance: Entrance): void {
       if (body.max_output_bytes !== undefined) {
         throw badField('max_output_bytes', 'an event stream has all output: leave max_output_bytes out');
       }
-      const events = await within(request, reply, STREAM_WINDOW, (visit) => stream(visit, body));
+      const events = await within(request, reply, STREAM_WINDOW, (visit) =>
+        stream(visit, body, (render) => turns.step(callerOf(request).orgId, render)),
+      );
       return sendEvents(reply, events, STALL_MS) as never;
     }
     const outputBytes = body.max_output_bytes ?? STORED_OUTPUT_BYTES;
@@ -99,6 +102,7 @@ export function execRoutes(app: App, entrance: Entrance): void {
     app.post(
       `${base}/exec`,
       {
+        bodyLimit: EXEC_BODY_LIMIT,
         schema: {
           operationId: `exec_sandbox${suffix}`,
           scope: 'sandboxes:exec',

@@ -6,9 +6,12 @@ const MIB = 1024 * KIB;
 
 /** The default, and the most that an idempotency key stores. */
 export const STORED_OUTPUT_BYTES = 256 * KIB;
-const MAX_OUTPUT_BYTES = 8 * MIB;
-const MAX_TIMEOUT_SECS = 3_600;
+export const MAX_OUTPUT_BYTES = 8 * MIB;
+export const MAX_TIMEOUT_SECS = 3_600;
 export const DEFAULT_TIMEOUT_SECS = 60;
+
+/** A larger input is uploaded as a file. */
+export const EXEC_BODY_LIMIT = MIB;
 
 /** The fields that say which program runs, and as whom. */
 export const commandFields = {

@@ -11,19 +11,23 @@ export const STREAM_WINDOW = 256 * 1024;
 const KEEP_ALIVE_MS = 15_000;
 
 /** Begins a command, and sends its output as server-sent events. */
-export async function stream(visit: Visit, request: ExecRequest): Promise<AsyncIterable<string>> {
+export async function stream(
+  visit: Visit,
+  request: ExecRequest,
+  inTurn: InTurn,
+): Promise<AsyncIterable<string>> {
   const [spec, input] = [commandOf(request, STREAM_WINDOW), inputOf(request)];
-  const events = new EventQueue();
+  const events = new EventQueue(inTurn);
   const encoders = { stdout: encoderOf(request), stderr: encoderOf(request) };
   const timeoutMs = (request.timeout_secs ?? DEFAULT_TIMEOUT_SECS) * 1000;
   const { command, outcome, write } = await beginCommand(
     visit,
     spec,
     {
-      started: (pid) => events.push('started', { pid }),
+      started: (pid) => events.push('started', () => ({ pid })),
       output: (name, data) => {
         const taken = () => command.grant(data.length);
-        events.push(name, encoders[name](data, false), taken);
+        events.push(name, () => encoders[name](data, false), taken);
       },
     },
     timeoutMs,
@@ -35,13 +39,18 @@ export async function stream(visit: Visit, request: ExecRequest): Promise<AsyncI
   async function finish(): Promise<void> {
     try {
       const { exitCode, timedOut, durationMs } = await outcome;
-      for (const name of ['stdout', 'stderr'] as const) events.push(name, encoders[name](undefined, true));
-      events.push('exited', { exit_code: exitCode, timed_out: timedOut, duration_ms: durationMs });
+      for (const name of ['stdout', 'stderr'] as const) {
+        events.push(name, () => encoders[name](undefined, true));
+      }
+      events.push('exited', () => ({ exit_code: exitCode, timed_out: timedOut, duration_ms: durationMs }));
     } catch (error) {
-      events.push('failed', (error instanceof ApiError ? error : new ApiError('internal_error')).body);
+      const { body } = error instanceof ApiError ? error : new ApiError('internal_error');
+      events.push('failed', () => body);
     }
   }
 }
+
+type InTurn = (render: () => string) => Promise<string>;
 
 async function* textOf(events: EventQueue): AsyncIterable<string> {
   for await (const event of withIdleMarks(events, KEEP_ALIVE_MS)) {
@@ -66,13 +75,18 @@ function encoderOf({ output_encoding: encoding }: ExecRequest): Encoder {
 
 /** Events in their order. `taken` runs when the reader has asked for the next one. */
 class EventQueue implements AsyncIterable<string> {
-  private readonly events: { text: string; taken: () => void }[] = [];
+  private readonly events: { render: () => string; taken: () => void }[] = [];
   private isOver = false;
   private wake: () => void = () => undefined;
 
-  push(name: string, data: object | undefined, taken: () => void = () => undefined): void {
-    const text = data === undefined ? '' : `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
-    this.events.push({ text, taken });
+  constructor(private readonly inTurn: InTurn) {}
+
+  push(name: string, read: () => object | undefined, taken: () => void = () => undefined): void {
+    const render = () => {
+      const data = read();
+      return data === undefined ? '' : `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+    };
+    this.events.push({ render, taken });
     this.wake();
   }
 
@@ -85,7 +99,8 @@ class EventQueue implements AsyncIterable<string> {
     for (;;) {
       const next = this.events.shift();
       if (next) {
-        if (next.text !== '') yield next.text;
+        const text = await this.inTurn(next.render);
+        if (text !== '') yield text;
         next.taken();
       } else if (this.isOver) return;
       else await new Promise<void>((resolve) => (this.wake = resolve));

@@ -9,14 +9,16 @@ const FILES = ['stdout', 'stderr'] as const;
 const FILE_BYTES = 16;
 const GENERATION = 1n;
 
+/** Reused, because every line of a log has a cursor. */
+const encoded = Buffer.alloc(1 + FILES.length * FILE_BYTES, FILES.length);
+const view = new DataView(encoded.buffer, encoded.byteOffset, encoded.length);
+
 export function encodeCursor(cursor: LogCursor): string {
-  const bytes = Buffer.alloc(1 + FILES.length * FILE_BYTES);
-  bytes[0] = FILES.length;
-  for (const [index, file] of FILES.entries()) {
-    bytes.writeBigUInt64LE(GENERATION, 1 + index * FILE_BYTES);
-    bytes.writeBigUInt64LE(cursor[file] ?? 0n, 1 + index * FILE_BYTES + 8);
+  for (let index = 0, at = 1; index < FILES.length; index += 1, at += FILE_BYTES) {
+    view.setBigUint64(at, GENERATION, true);
+    view.setBigUint64(at + 8, cursor[FILES[index]!] ?? 0n, true);
   }
-  return bytes.toString('base64');
+  return encoded.toString('base64');
 }
 
 export function decodeCursor(id: string | undefined): LogCursor {

@@ -4,6 +4,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { IDLE_MARK, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
+import type { Turns } from '../../lib/turns.js';
 import { nanosOf } from '../../runtimes/docker/log-stream.js';
 import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
 import type { Settings } from '../../settings.js';
@@ -14,6 +15,9 @@ import { encodeCursor, type LogCursor } from './cursor.js';
 
 /** A notification gets lost while the database connection is down. */
 const LOOK_EVERY_MS = 1_000;
+/** A step ends after the line that reaches one of these. */
+const STEP_CHARS = 32 * 1024;
+const STEP_MS = 0.5;
 
 interface Subject {
   orgId: string;
@@ -24,13 +28,16 @@ interface Subject {
 export class LogFollowers {
   private readonly limit: StreamLimit;
 
-  constructor({ maxLogFollowers }: Pick<Settings, 'maxLogFollowers'>) {
+  constructor(
+    { maxLogFollowers }: Pick<Settings, 'maxLogFollowers'>,
+    private readonly turns: Turns,
+  ) {
     this.limit = new StreamLimit(maxLogFollowers, 'too many logs are followed: try again later');
   }
 
   /**
    * Server-sent events of the log. The event `end` follows the end of the run. A stream without `end` is incomplete. The
-   * engine is read at the pace of the client.
+   * engine is read at the pace of the client, and of the turns of the organization.
    */
   async follow(
     ctx: Context,
@@ -48,12 +55,13 @@ export class LogFollowers {
     const { requiredLabels } = key;
     if (requiredLabels && isNarrowed({ labels: requiredLabels }))
       signals.push(watchLabels(ctx, subject, requiredLabels, gone));
-    return follow(ctx, subject, query, AbortSignal.any(signals));
+    return follow(ctx, this.turns, subject, query, AbortSignal.any(signals));
   }
 }
 
 async function* follow(
   ctx: Context,
+  turns: Turns,
   subject: Subject,
   query: LogQuery,
   signal: AbortSignal,
@@ -62,9 +70,13 @@ async function* follow(
   yield ': following\n\n';
   const reached: LogCursor = { ...query.after };
   try {
-    for await (const line of withIdleMarks(lines(ctx, subject, query, signal), ctx.settings.logKeepAliveMs)) {
+    for await (const chunk of withIdleMarks(
+      chunks(ctx, subject, query, signal),
+      ctx.settings.logKeepAliveMs,
+    )) {
       if (signal.aborted) return;
-      yield line === IDLE_MARK ? ': nothing new\n\n' : render(line, reached);
+      if (chunk === IDLE_MARK) yield ': nothing new\n\n';
+      else yield* inSteps(turns, subject.orgId, chunk, reached);
     }
   } catch (error) {
     // A client that opens an incomplete stream again is forwarded.
@@ -76,12 +88,12 @@ async function* follow(
   if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
 }
 
-async function* lines(
+async function* chunks(
   ctx: Context,
   subject: Subject,
   query: LogQuery,
   signal: AbortSignal,
-): AsyncIterable<LogChunk> {
+): AsyncIterable<Iterable<LogChunk>> {
   await whileStarting(ctx, subject, signal);
   if (!signal.aborted) yield* ctx.runtime.logs(subject.id, query, signal);
 }
@@ -109,6 +121,31 @@ async function whileStarting(ctx: Context, { orgId, id }: Subject, signal: Abort
 
 function isElsewhere({ runtime }: Context, workerId: string | null): boolean {
   return workerId !== null && workerId !== runtime.engineId;
+}
+
+async function* inSteps(
+  turns: Turns,
+  orgId: string,
+  chunk: Iterable<LogChunk>,
+  reached: LogCursor,
+): AsyncIterable<string> {
+  const lines = chunk[Symbol.iterator]();
+  for (;;) {
+    const text = await turns.step(orgId, () => renderSome(lines, reached));
+    if (text === '') return;
+    yield text;
+  }
+}
+
+function renderSome(lines: Iterator<LogChunk>, reached: LogCursor): string {
+  const end = performance.now() + STEP_MS;
+  let text = '';
+  while (text.length < STEP_CHARS && (text === '' || performance.now() < end)) {
+    const { done, value } = lines.next();
+    if (done === true) break;
+    text += render(value, reached);
+  }
+  return text;
 }
 
 function render({ source, ts, text }: LogChunk, reached: LogCursor): string {

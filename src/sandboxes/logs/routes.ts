@@ -6,6 +6,7 @@ import { badParameter } from '../../http/errors.js';
 import { answers, type App } from '../../http/route.js';
 import { Field, Uuid } from '../../http/schema.js';
 import { eventStream, FollowHeaders, sendEvents } from '../../http/sse.js';
+import type { Turns } from '../../lib/turns.js';
 import { LOG_SOURCES, type LogSource } from '../../runtimes/runtime.js';
 import type { SandboxKey } from '../queries.js';
 import { decodeCursor } from './cursor.js';
@@ -24,8 +25,8 @@ const querystring = Type.Object(
   { additionalProperties: false },
 );
 
-export function logRoutes(app: App, ctx: Shared): void {
-  const followers = new LogFollowers(ctx.settings);
+export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
+  const followers = new LogFollowers(ctx.settings, turns);
 
   addressed(
     '/v1/sandboxes/:sandbox_id/logs',

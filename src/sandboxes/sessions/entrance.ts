@@ -16,6 +16,9 @@ import { endedError, type EndReason } from './ended-error.js';
 import { OpenSessions } from './open-sessions.js';
 import { SessionRecorder } from './recorder.js';
 
+/** Its beginning and its end are a transaction each. */
+export const SESSION_UNITS = 4;
+
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {
   readonly sandboxId: string;
@@ -71,7 +74,8 @@ export class Entrance {
     endWith(guest.gone, 'sandbox_stopped');
     const subject = { orgId, actor, sandboxId, name };
     const recorder = new SessionRecorder(own, subject, this.sessions, {
-      countMore: async () => request.countMore?.(),
+      countMore: () => request.countMore?.(SESSION_UNITS),
+      inTurn: (work) => request.turn!.more(SESSION_UNITS, work),
       onLost: () => end('cut_off'),
     });
     return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };

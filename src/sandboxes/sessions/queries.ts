@@ -68,6 +68,13 @@ export async function renewSessions(
   return new Set(rows.map(({ id }) => id));
 }
 
+export async function readClockMs(sql: Sql): Promise<number> {
+  const { rows } = await sql.query<{ at: number }>(
+    'select extract(epoch from clock_timestamp())::float8 * 1000 as at',
+  );
+  return rows[0]!.at;
+}
+
 /** Deletes sessions that no process has renewed for so long, and returns them. */
 export async function takeLostSessions(sql: Sql, forMs: number, limit: number): Promise<SessionRow[]> {
   const { rows } = await sql.query<SessionRow & Record<string, unknown>>(

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../../audit/events/record.js';
 import type { EventActor } from '../../audit/events/schema.js';
 import type { Context } from '../../context.js';
-import { inTransaction } from '../../db/transaction.js';
+import { inTransaction, type Transaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
 import { toStorable } from '../../lib/storable-text.js';
 import {
@@ -36,8 +36,9 @@ export interface SessionSubject {
 type Writer = Pick<Context, 'pool' | 'now' | 'touches'>;
 
 interface VisitHooks {
-  /** Counts a session against the rate of the key. */
-  countMore: () => Promise<void>;
+  /** Counts a further session against the rate of the key. */
+  countMore: () => void;
+  inTurn: <T>(work: () => Promise<T>) => Promise<T>;
   /** Called when another process has ended a session in the audit trail. */
   onLost: () => void;
 }
@@ -66,7 +67,7 @@ export class SessionRecorder {
     args,
   }: Pick<SessionDetails, 'kind' | 'user'> & { args: readonly string[] }): Promise<SessionRecord> {
     // The request itself stands for the first session.
-    if (!this.isFirst) await this.visit.countMore();
+    if (!this.isFirst) this.visit.countMore();
     this.isFirst = false;
     const { orgId, actor, sandboxId, name } = this.subject;
     const [program] = args;
@@ -78,14 +79,15 @@ export class SessionRecorder {
     };
     const at = this.ctx.now();
     this.touch();
-    const recorded = inTransaction(this.ctx.pool, async (tx) => {
+    const record = async (tx: Transaction) => {
       const isShown = args.length > 0 && (await recordsCommandLines(tx, orgId));
       const details = isShown ? { ...summary, ...commandLine(args) } : summary;
       await insertSession(tx, { org_id: orgId, id, actor, details, opened_at: at });
       const type = 'sandbox_session_opened';
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
       return details;
-    });
+    };
+    const recorded = this.visit.inTurn(() => inTransaction(this.ctx.pool, record));
     const details = await this.sessions.begin(id, { orgId, onLost: this.visit.onLost }, recorded);
     return this.record({ org_id: orgId, id, actor, details, opened_at: at });
   }

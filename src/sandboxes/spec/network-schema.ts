@@ -11,6 +11,7 @@ import {
   Variants,
   Words,
 } from '../../http/schema.js';
+import { MOST } from './size-limits.js';
 
 const Action = Words(['allow', 'deny'], {
   title: 'Action',
@@ -237,7 +238,10 @@ const ViolationAction = Variants(
     }),
     Type.Object({
       type: Type.Literal('passthrough', { description: 'The placeholder is sent as it is to these hosts.' }),
-      hosts: Type.Array(HostPattern, { description: 'The hosts that get the placeholder.' }),
+      hosts: Type.Array(HostPattern, {
+        maxItems: MOST.hosts,
+        description: 'The hosts that get the placeholder.',
+      }),
     }),
   ],
   {
@@ -272,7 +276,10 @@ const SecretEntry = Named(
       ),
     ),
     allowed_hosts: Type.Optional(
-      Type.Array(HostPattern, { description: 'The hosts that the secret may be sent to. At least one.' }),
+      Type.Array(HostPattern, {
+        maxItems: MOST.hosts,
+        description: 'The hosts that the secret may be sent to. At least one.',
+      }),
     ),
     injection: Type.Optional(SecretInjection),
     on_violation: Type.Optional(
@@ -311,7 +318,9 @@ export const NetworkRequest = Named(
           Named(
             'CloudSecretsConfig',
             {
-              entries: Type.Optional(Type.Array(SecretEntry, { description: 'The secrets.' })),
+              entries: Type.Optional(
+                Type.Array(SecretEntry, { maxItems: MOST.secrets, description: 'The secrets.' }),
+              ),
               on_violation: Type.Optional(
                 Field(
                   Nullable(ViolationAction),
@@ -326,7 +335,12 @@ export const NetworkRequest = Named(
       ),
     ),
     ports: Type.Optional(
-      Nullable(Type.Array(PublishedPort, { description: 'The ports to publish on the host. Null: none.' })),
+      Nullable(
+        Type.Array(PublishedPort, {
+          maxItems: MOST.ports,
+          description: 'The ports to publish on the host. Null: none.',
+        }),
+      ),
     ),
     tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
     strict: Type.Optional(

@@ -14,6 +14,7 @@ import {
 } from '../../http/schema.js';
 import { MountRequest, SandboxMount } from './mount-schema.js';
 import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
+import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from './size-limits.js';
 
 export const STATUSES = ['created', 'starting', 'running', 'stopping', 'stopped', 'failed'] as const;
 export const SandboxStatus = Words([...STATUSES], {
@@ -55,10 +56,12 @@ const LogLevel = Words(['error', 'warn', 'info', 'debug', 'trace'], {
   description: 'The least severe level that the guest runtime logs.',
 });
 
-const runtimeOptions = {
+/** Requests have bounds; answers show whatever is stored. */
+const runtimeOptions = (words: { maxItems?: number } = {}, scripts: { maxProperties?: number } = {}) => ({
   cmd: Type.Optional(
     Nullable(
       Type.Array(Type.String(), {
+        ...words,
         description:
           'The command to launch once at each start. Its output is the log. Null: none is launched.',
       }),
@@ -67,6 +70,7 @@ const runtimeOptions = {
   entrypoint: Type.Optional(
     Nullable(
       Type.Array(Type.String(), {
+        ...words,
         description: 'The words before `cmd`. Null: the entrypoint of the image.',
       }),
     ),
@@ -82,9 +86,11 @@ const runtimeOptions = {
   shell: Type.Optional(
     Nullable(Type.String({ description: 'The shell for scripts and interactive sessions.' })),
   ),
-  scripts: Type.Optional(StringMap({ description: 'The scripts to place in the guest, by name.' })),
+  scripts: Type.Optional(
+    StringMap({ ...scripts, description: 'The scripts to place in the guest, by name.' }),
+  ),
   log_level: Type.Optional(Field(Nullable(LogLevel), 'The log level of the guest runtime.')),
-};
+});
 
 const Lifecycle = Named(
   'SandboxPolicy',
@@ -122,7 +128,7 @@ export const SandboxSpec = Named(
     runtime: Named(
       'SandboxRuntimeOptions',
       {
-        ...runtimeOptions,
+        ...runtimeOptions(),
         hostname: Type.Optional(
           Nullable(Type.String({ description: 'The host name of the guest. Null: the id of the sandbox.' })),
         ),
@@ -215,7 +221,13 @@ const Patch = Variants(
     Type.Object({
       type: Type.Literal('file', { description: 'Writes a file of bytes.' }),
       path: guestPath('The absolute path of the file in the guest.'),
-      content: Type.Array(Int32({ maximum: 255 }), { description: 'The bytes of the file as numbers.' }),
+      content: Type.Union(
+        [
+          Type.Array(Int32({ maximum: 255 }), { description: 'The bytes as numbers.' }),
+          Type.String({ description: 'The bytes as base64.' }),
+        ],
+        { description: 'The bytes of the file: a list of numbers, or base64.' },
+      ),
       mode,
       replace,
     }),
@@ -313,7 +325,7 @@ export const CreateSandboxRequest = Named(
       Named(
         'CloudSandboxRuntimeOptions',
         {
-          ...runtimeOptions,
+          ...runtimeOptions({ maxItems: MOST.words }, { maxProperties: MOST.scripts }),
           hostname: Type.Optional(
             Nullable(
               Type.String({ description: 'The host name of the guest. Default: the id of the sandbox.' }),
@@ -330,6 +342,7 @@ export const CreateSandboxRequest = Named(
     ),
     env: Type.Optional(
       Type.Array(EnvVar, {
+        maxItems: MOST.env,
         description: 'The environment variables of the guest. Of two entries with one key the last applies.',
       }),
     ),
@@ -347,12 +360,17 @@ export const CreateSandboxRequest = Named(
           },
           'A POSIX resource limit.',
         ),
-        { description: 'The POSIX resource limits of the guest.' },
+        { maxItems: RLIMIT_NAMES.length, description: 'The POSIX resource limits of the guest.' },
       ),
     ),
-    mounts: Type.Optional(Type.Array(MountRequest, { description: 'The mounts of the guest.' })),
+    mounts: Type.Optional(
+      Type.Array(MountRequest, { maxItems: MOST.mounts, description: 'The mounts of the guest.' }),
+    ),
     patches: Type.Optional(
-      Type.Array(Patch, { description: 'The changes to files before the first start, in their order.' }),
+      Type.Array(Patch, {
+        maxItems: MOST.patches,
+        description: `The changes to files before the first start, in their order. Their contents have ${MAX_PATCH_BYTES} bytes at most.`,
+      }),
     ),
     network: Type.Optional(NetworkRequest),
     init: Type.Optional(
@@ -363,10 +381,14 @@ export const CreateSandboxRequest = Named(
             {
               cmd: Type.String({ description: 'The program: an absolute path in the guest, or `auto`.' }),
               args: Type.Optional(
-                Type.Array(Type.String(), { description: 'The arguments of the program.' }),
+                Type.Array(Type.String(), {
+                  maxItems: MOST.words,
+                  description: 'The arguments of the program.',
+                }),
               ),
               env: Type.Optional(
                 Type.Array(Type.Array(Type.String(), { minItems: 2, maxItems: 2 }), {
+                  maxItems: MOST.env,
                   description: 'The environment of the program, as pairs of key and value.',
                 }),
               ),
@@ -394,7 +416,7 @@ export const CreateSandboxRequest = Named(
       Field(Nullable(RegistrySelection), 'The credentials with which the image is pulled. Default: none.'),
     ),
   },
-  `The sandbox to create. ${UNKNOWN_FIELDS}`,
+  `The sandbox to create. All fields but \`patches\` have ${MAX_SPEC_BYTES} bytes of JSON at most, and the body ${CREATE_BODY_LIMIT}. ${UNKNOWN_FIELDS}`,
 );
 export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
 

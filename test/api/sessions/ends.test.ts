@@ -321,7 +321,7 @@ describeDocker('a session in a sandbox ends', () => {
     const { instanceId } = service.runtime as unknown as { instanceId: string };
     const own = await startTestService({
       ...{ beside: service, sameEngine: true, worker: false },
-      runtime: (_, volumes) => onDocker().runtime!(instanceId, volumes),
+      runtime: (_, volumes, pool) => onDocker().runtime!(instanceId, volumes, pool),
     });
     const channels = await Promise.all(
       Array.from({ length: 5 }, () => begin({ ...client, url: own.url }, sandbox)),

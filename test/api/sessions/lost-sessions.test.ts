@@ -45,7 +45,9 @@ const idsOf = async (): Promise<string[]> =>
 function recorder(sessions: OpenSessions, onLost: () => void = () => undefined): SessionRecorder {
   const { actor } = rowOf();
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
-  return new SessionRecorder(service.ctx, subject, sessions, { countMore: () => Promise.resolve(), onLost });
+  return new SessionRecorder(service.ctx, subject, sessions, {
+    ...{ countMore: () => undefined, inTurn: (work) => work(), onLost },
+  });
 }
 
 test('a session that nobody renews ends once, as cut off', async () => {
@@ -151,6 +153,35 @@ test('after an outage of the database other processes get time to renew their se
   expect(await endsOf(id)).toEqual([]);
   await new Promise((resolve) => setTimeout(resolve, LOST_MS + 100));
   await Promise.all([end({ ...ctx, settings }, signal), end({ ...ctx, settings }, signal)]);
+  expect(await endsOf(id)).toHaveLength(1);
+});
+
+test('after the clock of the database leapt ahead, other processes get time to renew their sessions', async () => {
+  const { ctx } = service;
+  await service.stopWorker();
+  const { signal } = new AbortController();
+  const settings = { ...ctx.settings, sessionLostMs: 2 * LOST_MS };
+  let leap = 0;
+  const query = async (text: string) => {
+    const { rows } = await ctx.pool.query(text);
+    return { rows: rows.map((row) => ({ at: Number(row['at']) + leap })) };
+  };
+  const leaping = {
+    ...ctx,
+    settings,
+    pool: Object.create(ctx.pool, { query: { value: query } }) as typeof ctx.pool,
+  };
+  const end = makeLostSessionEnds();
+  await end(leaping, signal);
+  const id = uuidv7();
+  await insertSession(ctx.pool, rowOf(id));
+  await new Promise((resolve) => setTimeout(resolve, LOST_MS + 100));
+  leap = 3_600_000;
+  await ctx.pool.query("update sandbox_sessions set seen_at = clock_timestamp() - interval '1 hour'");
+  await end(leaping, signal);
+  expect(await endsOf(id)).toEqual([]);
+  await new Promise((resolve) => setTimeout(resolve, LOST_MS + 100));
+  await end(leaping, signal);
   expect(await endsOf(id)).toHaveLength(1);
 });
 
