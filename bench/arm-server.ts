@@ -22,6 +22,7 @@ import { makeLog } from '../src/lib/log.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
+import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
@@ -39,6 +40,7 @@ const ctx: ServiceContext = {
   activeKeys,
   runtime: new SimulatedRuntime(directory),
   volumes: new VolumeStore(directory),
+  disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),

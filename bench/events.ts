@@ -21,6 +21,7 @@ import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { create } from '../src/sandboxes/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
+import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
@@ -59,6 +60,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     ...{ pool, reads: pool, now, settings: DEFAULT_SETTINGS },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
+    disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),

@@ -8,6 +8,7 @@ import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { exec, type ExecOptions } from './exec.js';
 import { firstStart } from './first-start.js';
+import { neighbours } from './neighbours.js';
 import { plannerHints } from './planner-hints.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
@@ -135,6 +136,17 @@ await new Command('bench')
       .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
       .option(...dockerSocketOption())
       .action((options: ExecOptions) => exec(options)),
+  )
+  .addCommand(
+    new Command('neighbours')
+      .description(
+        'the usual work of one organization beside an idle neighbour, and beside each kind of attack',
+      )
+      .option('--seconds <n>', 'duration of each measurement', count, 10)
+      .option('--image <reference>', 'an image with a shell; without it the runtime is simulated')
+      .option('--only <names>', 'only these attacks, separated by commas', words, [])
+      .option(...dockerSocketOption())
+      .action(neighbours),
   )
   .parseAsync()
   .catch((error: unknown) => {

@@ -7,7 +7,7 @@ import { SEPARATE } from '../src/db/planner-hints.js';
 import { connectAlone, type Address, type Sql } from '../src/db/pool.js';
 import { createOrg } from '../src/orgs/create.js';
 import { listSandboxes, MERGE_ONLY, type SandboxFilter } from '../src/sandboxes/list-queries.js';
-import { lockWaiting, readQueue, STARTING } from '../src/sandboxes/placement/queries.js';
+import { lockWaiting, readQueues, STARTING } from '../src/sandboxes/placement/queries.js';
 import { readSandbox } from '../src/sandboxes/queries.js';
 import { sandboxesToReconcile } from '../src/sandboxes/reconcile/queries.js';
 import { loadSandboxes } from './speed/load-sandboxes.js';
@@ -113,10 +113,16 @@ export async function plannerHints(sandboxes: number, rounds: number): Promise<v
   const held = await capture((sql) => sandboxesToReconcile(sql, worker, ids));
   rows.push(await without('300 held sandboxes', 'SEPARATE', generic, held, rounds));
   const runIds = await addWaiting(client, orgId);
-  const queue = await capture((sql) => readQueue(sql, 'simulated', null, BATCH));
-  const lock = await capture((sql) => lockWaiting(sql, 'simulated', runIds.slice(0, BATCH)));
+  const queue = await capture((sql) => readQueues(sql, 'simulated', []));
+  const lock = await capture((sql) =>
+    lockWaiting(
+      sql,
+      'simulated',
+      runIds.slice(0, BATCH).map((runId) => ({ orgId, runId })),
+    ),
+  );
   for (const hint of ['SEPARATE', 'STARTING'] as const) {
-    rows.push(await without(`${BATCH} of ${WAITING} new waiting runs`, hint, plain, queue, rounds));
+    rows.push(await without(`${WAITING} new waiting runs`, hint, plain, queue, rounds));
     rows.push(await without('their sandboxes, locked', hint, plain, lock, rounds));
   }
 

@@ -26,6 +26,7 @@ import { SimulatedRuntime } from '../../src/runtimes/simulated/runtime.js';
 import { create } from '../../src/sandboxes/create.js';
 import { Keyring } from '../../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
+import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { openStore, type Store } from '../store.js';
 import { RecentTouches } from '../../src/lib/recent-touches.js';
@@ -179,6 +180,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     },
     runtime: new SimulatedRuntime(directory),
     volumes: new VolumeStore(directory),
+    disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),

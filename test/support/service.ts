@@ -10,8 +10,9 @@ import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { type ServiceContext } from '../../src/context.js';
 import { listenForChanges } from '../../src/db/changes.js';
 import { readInstance } from '../../src/db/instance-queries.js';
-import { openPool, type Address } from '../../src/db/pool.js';
+import { openPool, type Address, type Pool } from '../../src/db/pool.js';
 import { openRequests } from '../../src/db/request-connections.js';
+import { DiskReserve } from '../../src/disk/disk-reserve.js';
 import { listen } from '../../src/http/listen.js';
 import { createKey } from '../../src/keys/create.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
@@ -54,10 +55,11 @@ export interface TestService {
 export interface TestOptions {
   simulated?: SimulatedOptions;
   /** Creates a runtime other than the simulated one. `instanceId`: of the database. */
-  runtime?: (instanceId: string, volumes: VolumeStore) => Promise<Runtime>;
+  runtime?: (instanceId: string, volumes: VolumeStore, pool: Pool) => Promise<Runtime>;
   settings?: Partial<ServiceContext['settings']>;
   now?: ServiceContext['now'];
   worker?: boolean;
+  disk?: Partial<ConstructorParameters<typeof DiskReserve>[0]>;
   /** Another process on the database of this service; close it first. */
   beside?: TestService;
   /** Whether it also acts on the engine of that service. */
@@ -99,14 +101,22 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const volumes = new VolumeStore(volumesDir);
   await volumes.prepare();
   const runtime = options.runtime
-    ? await options.runtime(instance.id, volumes)
+    ? await options.runtime(instance.id, volumes, pool)
     : new SimulatedRuntime(directory, options.simulated);
   const keyring = openKeyring({ file: join(directory, 'secret-keys') });
   const seenHeads = new SeenHeads(join(directory, 'event-heads'));
+  const disk = new DiskReserve({
+    pathOf:
+      options.disk?.pathOf ??
+      ((place) => ({ data: directory, volumes: volumesDir, engine: runtime.diskPath })[place]),
+    reserveMib: options.disk?.reserveMib,
+    hasOwnDatabase: false,
+  });
+  await disk.start(() => undefined);
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: ServiceContext = {
-    ...{ pool, reads: pool, requests, runtime, volumes, changes, log, keyring },
+    ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, log, keyring },
     ...{ eventKeys, activeKeys, seenHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
@@ -143,6 +153,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       await app.close();
       clearTimeout(cut);
       await stopWorker();
+      await disk.stop();
       await changes.close();
       await runtime.close();
       const wrong = await expectCatalogued(pool).then(

@@ -15,6 +15,7 @@ import { makeLog } from '../../../src/lib/log.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { openKeyring } from '../../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
+import { UNCHECKED_DISKS } from '../../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
 import { RecentTouches } from '../../../src/lib/recent-touches.js';
 import { makePeer } from '../../../src/workers/peer.js';
@@ -69,6 +70,7 @@ async function serve(orders: Orders): Promise<void> {
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey),
     touches: new RecentTouches(),
+    disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,

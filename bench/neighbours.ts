@@ -1,0 +1,154 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { table } from '../src/cli/table.js';
+import { ExplainedError } from '../src/lib/explained-error.js';
+import { PACKAGE_ROOT } from '../src/lib/package-root.js';
+import { ATTACKS } from './neighbours/attacks.js';
+import { Client } from './neighbours/client.js';
+import { openInstallation, type Installation } from './neighbours/installation.js';
+import { KINDS, UsualWork, type Kind, type Measured } from './neighbours/usual-work.js';
+
+export interface NeighboursOptions {
+  /** Undefined: the simulated runtime, without the attacks that need containers. */
+  image?: string | undefined;
+  dockerSocket: string;
+  seconds: number;
+  /** Names of attacks; empty: all. */
+  only: readonly string[];
+}
+
+export interface Beside {
+  attack: string;
+  /** The number of answers of each status that the attacking organization got. */
+  answers: Record<string, number>;
+  idle: Measured;
+  attacked: Measured;
+}
+
+const TARGET = 3;
+/** The time in which an attack prepares itself. */
+const PREPARATION_MS = 120_000;
+
+/** Prints the times of one organization beside an idle neighbour, and beside one that does its worst. */
+export async function neighbours(options: NeighboursOptions): Promise<void> {
+  const unknown = options.only.find((name) => !ATTACKS[name]);
+  if (unknown !== undefined) {
+    throw new ExplainedError(
+      `there is no attack "${unknown}"; there are: ${Object.keys(ATTACKS).join(', ')}`,
+    );
+  }
+  const rows: string[][] = [];
+  let missed = 0;
+  const names = Object.keys(ATTACKS).filter((name) =>
+    options.only.length > 0
+      ? options.only.includes(name)
+      : options.image !== undefined || !ATTACKS[name]!.containers,
+  );
+  for (const name of names) {
+    const beside = await measureBeside(name, options);
+    const cells = KINDS.map((kind) => compare(kind, beside));
+    if (beside.attacked.errors.length > 0 || cells.some((cell) => cell.endsWith('✗'))) missed += 1;
+    rows.push([beside.attack, ...cells, String(beside.attacked.errors.length), answersText(beside.answers)]);
+    console.error(`${beside.attack}: ${cells.join(' | ')} | ${answersText(beside.answers)}`);
+    for (const error of beside.attacked.errors.slice(0, 3)) console.error(`  ${error}`);
+  }
+  const head = KINDS.map((kind) => `${kind.toUpperCase()} p99 ms`);
+  console.log(table(['NEIGHBOUR', ...head, 'ERRORS', 'ANSWERS TO THE NEIGHBOUR'], rows));
+  const verdict =
+    missed === 0
+      ? 'Every row meets the target, without errors.'
+      : `${missed} of ${rows.length} rows miss it.`;
+  console.log(
+    `\nIn each cell: beside an idle neighbour → beside this one, and the ratio (target: ${TARGET}). ${verdict}`,
+  );
+  if (options.image === undefined) {
+    const left = Object.keys(ATTACKS).filter((name) => ATTACKS[name]!.containers);
+    console.log(`Without --image these were left out: ${left.join(', ')}.`);
+  }
+}
+
+/** Measures one attack on an installation of its own: none leaves anything to the next. */
+export async function measureBeside(
+  attack: string,
+  {
+    image,
+    dockerSocket,
+    seconds,
+    idleSeconds = seconds,
+  }: Pick<NeighboursOptions, 'image' | 'dockerSocket' | 'seconds'> & { idleSeconds?: number },
+): Promise<Beside> {
+  const installation = await openInstallation(image === undefined ? undefined : dockerSocket);
+  const client = new Client(installation.address, installation.key);
+  try {
+    const work = await UsualWork.prepare(client, image);
+    // The first requests of a process are slow.
+    await work.measure(Math.min(idleSeconds, 2));
+    const idle = await work.measure(idleSeconds);
+    const attacker = await beginAttack(installation, attack, image);
+    const attacked = await work.measure(seconds);
+    return { attack, answers: await attacker.end(), idle, attacked };
+  } finally {
+    await removeSandboxes(installation, image);
+    client.close();
+    await installation.close();
+  }
+}
+
+async function beginAttack({ address, attackerKey }: Installation, name: string, image = '') {
+  const program = join(PACKAGE_ROOT, 'dist', 'bench', 'neighbours', 'attacker.js');
+  // Attackers are on other machines: here they take what the service and the measured client leave.
+  const child = spawn('nice', ['-n', '19', process.execPath, program, name, address, attackerKey, image], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'exit');
+  const lines: string[] = [];
+  const reader = createInterface(child.stdout);
+  reader.on('line', (line) => lines.push(line));
+  const silent = AbortSignal.timeout(PREPARATION_MS);
+  await Promise.race([once(reader, 'line', { signal: silent }), ended]);
+  if (lines[0] !== 'begun') throw new Error(`the attack "${name}" ended before it began`);
+  return {
+    async end(): Promise<Record<string, number>> {
+      child.kill('SIGTERM');
+      await ended;
+      const last = lines.at(-1);
+      if (last === undefined || last === 'begun') throw new Error(`the attack "${name}" failed`);
+      return JSON.parse(last) as Record<string, number>;
+    },
+  };
+}
+
+/** Containers outlive the service. */
+async function removeSandboxes({ address, key, attackerKey }: Installation, image?: string): Promise<void> {
+  if (image === undefined) return;
+  for (const each of [key, attackerKey]) {
+    const client = new Client(address, each);
+    for (;;) {
+      const { data } = await client.json<{ data: { id: string }[] }>('GET', '/v1/sandboxes?limit=100');
+      if (data.length === 0) break;
+      await Promise.all(data.map(({ id }) => client.call('DELETE', `/v1/sandboxes/${id}`)));
+    }
+    client.close();
+  }
+}
+
+function compare(kind: Kind, { idle, attacked }: Beside): string {
+  const [before, beside] = [p99(idle.times[kind]), p99(attacked.times[kind])];
+  if (before === undefined) return '';
+  if (beside === undefined) return `${before.toFixed(0)} → none ✗`;
+  const ratio = beside / before;
+  return `${before.toFixed(0)} → ${beside.toFixed(0)} (${ratio.toFixed(1)}) ${ratio <= TARGET ? '✓' : '✗'}`;
+}
+
+function p99(times: readonly number[]): number | undefined {
+  const sorted = times.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.99))];
+}
+
+function answersText(answers: Record<string, number>): string {
+  return Object.entries(answers)
+    .map(([answer, count]) => `${count} × ${answer}`)
+    .join(', ');
+}

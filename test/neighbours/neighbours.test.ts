@@ -1,0 +1,32 @@
+import { describe, expect, test } from 'vitest';
+import { measureBeside, type Beside } from '../../bench/neighbours.js';
+import { ATTACKS } from '../../bench/neighbours/attacks.js';
+import { KINDS } from '../../bench/neighbours/usual-work.js';
+import { describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
+
+/** Those whose effect on others passes through the service; the others burn the machine. */
+const WITH_CONTAINERS = ['commands', 'sessions', 'logs', 'guests: output'];
+
+const options = { dockerSocket: SOCKET, seconds: 1, idleSeconds: 0 };
+
+/** Times are not compared here: `npm run bench -- neighbours` does that on a quiet machine. */
+function expectNoHarm({ answers, attacked }: Beside): void {
+  expect(Object.values(answers).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(0);
+  expect(attacked.errors).toEqual([]);
+  for (const kind of KINDS.filter((each) => each !== 'exec')) {
+    expect(attacked.times[kind].length, kind).toBeGreaterThan(0);
+  }
+}
+
+describe('an organization whose neighbour does its worst gets every answer', () => {
+  test.each(Object.keys(ATTACKS).filter((name) => !ATTACKS[name]!.containers))('%s', async (attack) => {
+    expectNoHarm(await measureBeside(attack, options));
+  });
+});
+
+describeDocker('an organization whose neighbour does its worst in containers gets every answer', () => {
+  test.each(WITH_CONTAINERS)('%s', async (attack) => {
+    makeImage();
+    expectNoHarm(await measureBeside(attack, { ...options, image: IMAGE }));
+  });
+});
