@@ -6,11 +6,19 @@ import config from './vitest.config.js';
 const SLOW: Readonly<Record<string, readonly string[]>> = {
   agent: ['files', 'limits'],
   audit: [
-    ...['concurrent-sealers', 'cursors', 'export', 'export-part-boundary', 'long-events', 'migration'],
+    ...[
+      'altered-schema',
+      'concurrent-sealers',
+      'cursors',
+      'export',
+      'export-part-boundary',
+      'long-events',
+      'migration',
+    ],
     ...['partition-creation', 'retention', 'signing-keys', 'stolen-signing-key', 'stream', 'tampering'],
     'verify',
   ],
-  http: ['docs-page', 'fuzz', 'rate-limits', 'shared-connections'],
+  http: ['connections', 'docs-page', 'fair-shares', 'fuzz', 'rate-limits', 'shared-connections'],
   keys: ['cache'],
   members: ['members-and-quotas'],
   quotas: ['counters', 'limits'],
@@ -20,7 +28,7 @@ const SLOW: Readonly<Record<string, readonly string[]>> = {
   ],
   sessions: ['ends', 'idle', 'lost-sessions'],
   usage: ['slow-readers', 'storage-cost', 'streamed-reports'],
-  volumes: ['planted-links', 'size-samples'],
+  volumes: ['fair-files', 'planted-links', 'size-samples'],
   webhooks: [
     ...['address-check', 'concurrency-limits', 'deliveries', 'failing-receivers', 'interruptions'],
     'secret-keys',
