@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { v7 as uuidv7 } from 'uuid';
+import { newId } from '../lib/uuid.js';
 import type { Sql } from './pool.js';
 
 /** The one row of the table `instance`: the settings that all processes of an installation share. */
@@ -7,7 +7,7 @@ import type { Sql } from './pool.js';
 export async function createInstance(sql: Sql): Promise<void> {
   await sql.query(
     'insert into instance (singleton, id, cursor_key) values (true, $1, $2) on conflict do nothing',
-    [uuidv7(), randomBytes(32)],
+    [newId(), randomBytes(32)],
   );
 }
 

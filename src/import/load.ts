@@ -1,8 +1,8 @@
-import { v7 as uuidv7 } from 'uuid';
 import { operator } from '../audit/events/actor.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { completeQuotas } from '../quotas/queries.js';
 import { insertVolume } from '../volumes/queries.js';
 import {
@@ -50,7 +50,7 @@ export function zeroCounts(): Counts {
 async function completeHostVolumes(tx: EventSql, at: Instant): Promise<void> {
   for (const orgId of await orgsWithoutHostVolume(tx)) {
     await insertVolume(tx, {
-      ...{ org_id: orgId, id: uuidv7(), kind: 'host', name: null },
+      ...{ org_id: orgId, id: newId(), kind: 'host', name: null },
       ...{ labels: {}, capacity_gib: null, created_at: at },
     });
   }

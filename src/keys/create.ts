@@ -1,4 +1,3 @@
-import { v7 as uuidv7 } from 'uuid';
 import { FULL_ACCESS, type Access } from '../access/access.js';
 import { type KeyRow } from '../access/key-queries.js';
 import { hashOf, makeKey, prefixOf } from '../access/key-secret.js';
@@ -7,6 +6,7 @@ import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction, type EventSql } from '../db/transaction.js';
 import { now, shortInstant, type Instant } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { insertKey } from './queries.js';
 
 export interface NewKey {
@@ -28,7 +28,7 @@ export async function addKey(
   tx: EventSql,
   { orgId, name, access, actor, at }: KeyRequest,
 ): Promise<{ row: KeyRow; key: string }> {
-  const id = uuidv7();
+  const id = newId();
   const key = makeKey();
   const row = await insertKey(tx, {
     org_id: orgId,

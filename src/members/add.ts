@@ -1,4 +1,3 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import { redactEmail } from '../audit/events/redact-email.js';
 import type { EventActor } from '../audit/events/schema.js';
@@ -7,6 +6,7 @@ import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { findUnstorable } from '../lib/storable-text.js';
+import { newId } from '../lib/uuid.js';
 import type { OrgRole } from '../orgs/schema.js';
 import { insertMember, type MemberRow } from './queries.js';
 
@@ -35,8 +35,8 @@ export async function addMember(
   }
   const at = now();
   const member: MemberRow = {
-    id: uuidv7(),
-    user_id: uuidv7(),
+    id: newId(),
+    user_id: newId(),
     ...{ email, role },
     display_name: displayName,
     joined_at: at,

@@ -1,4 +1,3 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
@@ -6,6 +5,7 @@ import { violatedConstraint } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { insertQuotas } from '../quotas/queries.js';
 import { createHostVolume } from '../volumes/host-volume.js';
 import { insertOrg } from './queries.js';
@@ -28,7 +28,7 @@ export async function createOrg(
   if (name.trim() === '' || name.length > NAME_LENGTH || name.includes('\0')) {
     throw new ExplainedError(`the name must have 1 to ${NAME_LENGTH} characters`);
   }
-  const id = uuidv7();
+  const id = newId();
   const at = now();
   try {
     await inTransaction(pool, async (tx) => {

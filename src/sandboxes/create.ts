@@ -1,4 +1,3 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceChange } from '../db/changes.js';
@@ -6,6 +5,7 @@ import { violatedConstraint, type Sql } from '../db/pool.js';
 import type { WriteBatch } from '../db/write-batch.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
+import { newId } from '../lib/uuid.js';
 import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
 import type { Runtime } from '../runtimes/runtime.js';
@@ -60,7 +60,7 @@ async function insert(
   start: boolean,
 ): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  const id = uuidv7();
+  const id = newId();
   const at = ctx.now();
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   const ephemeral = request.lifecycle?.ephemeral ?? false;

@@ -1,7 +1,7 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent, type NewEvent } from '../audit/events/record.js';
 import type { EventTarget } from '../db/write-batch.js';
 import type { Instant } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { insertRun, type NewRun } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
 import type { SandboxRow } from './spec/fields.js';
@@ -25,7 +25,7 @@ export interface Begun {
 /** Makes the rows of a new run of a settled sandbox, without writing them. */
 export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: Instant): Begun {
   const { org_id: orgId, id, name, status } = sandbox;
-  const runId = uuidv7();
+  const runId = newId();
   return {
     admitted: {
       ...({ status: 'starting', status_reason: 'scheduling', last_failure_message: null } as const),

@@ -1,4 +1,3 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { violatedConstraint } from '../db/pool.js';
@@ -6,6 +5,7 @@ import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
+import { newId } from '../lib/uuid.js';
 import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './check-cap.js';
 import { presentVolume } from './present.js';
@@ -31,7 +31,7 @@ export async function create(
   const badLabel = checkLabels(labels);
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
 
-  const id = uuidv7();
+  const id = newId();
   const at = ctx.now();
   try {
     return await inWrite(ctx, caller, async (tx) => {

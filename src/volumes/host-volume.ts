@@ -1,8 +1,8 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { insertVolume } from './queries.js';
 
 /** In the transaction that creates the organization. */
@@ -12,7 +12,7 @@ export async function createHostVolume(
   actor: EventActor,
   at: Instant,
 ): Promise<void> {
-  const id = uuidv7();
+  const id = newId();
   await insertVolume(tx, {
     org_id: orgId,
     id,

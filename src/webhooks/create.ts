@@ -1,7 +1,7 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
+import { newId } from '../lib/uuid.js';
 import { checkUrl } from '../outbound/destination.js';
 import { checkTypes } from './event-types.js';
 import { originOf, presentWebhook } from './present.js';
@@ -22,7 +22,7 @@ export async function createWebhook(
   const { description = null, event_types = [] } = request;
   checkTypes(event_types);
   const url = checkUrl(request.url, ctx.settings.webhooks.reach);
-  const id = uuidv7();
+  const id = newId();
   const at = ctx.now();
   const secret = makeSecret();
   return inTransaction(ctx.pool, async (tx) => {

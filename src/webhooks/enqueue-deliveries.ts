@@ -1,8 +1,8 @@
-import { v7 as uuidv7 } from 'uuid';
 import { readLog, type StoredEntry } from '../audit/log/log-queries.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { addMillis } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { countPending, insertDeliveries } from './delivery-queries.js';
 import { lockWebhookIfFree, setPosition, type WebhookRow } from './queries.js';
 
@@ -31,7 +31,7 @@ export async function enqueueDeliveries(ctx: Context, orgId: string, id: string)
       wanted.map(({ seq, event_id, event }) => ({
         org_id: orgId,
         webhook_id: id,
-        id: uuidv7(),
+        id: newId(),
         event_id,
         event_type: event!.event_type,
         seq,

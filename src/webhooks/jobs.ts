@@ -1,10 +1,10 @@
 import { setMaxListeners } from 'node:events';
-import { v7 as uuidv7 } from 'uuid';
 import type { Context } from '../context.js';
 import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { addMillis } from '../lib/instant.js';
 import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';
+import { newId } from '../lib/uuid.js';
 import { attempt } from './attempt.js';
 import { isOpen } from './circuit-breaker.js';
 import {
@@ -68,7 +68,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
       const more = await enqueueDeliveries(ctx, orgId, id);
       const at = ctx.now();
       const until = addMillis(at, timeoutMs + claimMarginMs);
-      const claim = { at, until, claim: uuidv7(), expiresAt: addMillis(at, keepTryingMs) };
+      const claim = { at, until, claim: newId(), expiresAt: addMillis(at, keepTryingMs) };
       const which = { limit: isProbe ? 1 : CONCURRENT_DELIVERIES, leastTriedFirst: isProbe };
       const claimed = await claimDue(ctx.pool, orgId, id, claim, which);
       if (claimed.length === 0) {

@@ -1,8 +1,8 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../audit/events/record.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
 import { attempt } from './attempt.js';
 import { claimOne, insertDeliveries } from './delivery-queries.js';
 import { originOf, presentDelivery } from './present.js';
@@ -25,7 +25,7 @@ export async function sendTest(
       ...{ orgId, type, actor, resourceId: id, at },
       payload: { webhook_id: id, destination: originOf(webhook.url) },
     });
-    const delivery = uuidv7();
+    const delivery = newId();
     await insertDeliveries(tx, [
       {
         ...{ org_id: orgId, webhook_id: id, id: delivery, event_id: eventId, event_type: type, seq: null },
@@ -36,7 +36,7 @@ export async function sendTest(
     // If this process is killed, `failLostTests` settles the delivery.
     const { timeoutMs, claimMarginMs } = ctx.settings.webhooks;
     const until = addMillis(at, timeoutMs + claimMarginMs);
-    return claimOne(tx, orgId, id, delivery, { until, claim: uuidv7() });
+    return claimOne(tx, orgId, id, delivery, { until, claim: newId() });
   });
   const settled = await attempt(ctx, claimed);
   if (!settled) throw new ApiError('sandbox_not_found');

@@ -1,6 +1,6 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { v7 as uuidv7 } from 'uuid';
+import { newId } from '../lib/uuid.js';
 
 /**
  * A unique name of a lease holder: machine boot, process-id namespace, process id and start time (proc(5)). Processes of the
@@ -9,7 +9,7 @@ import { v7 as uuidv7 } from 'uuid';
 export function makeHolderName(): string {
   const place = placeOf();
   const started = startTimeOf(process.pid);
-  return [uuidv7(), ...(place && started ? [place, process.pid, started] : [])].join('/');
+  return [newId(), ...(place && started ? [place, process.pid, started] : [])].join('/');
 }
 
 export function hasEnded(holder: string): boolean {

@@ -1,6 +1,6 @@
-import { v7 as uuidv7 } from 'uuid';
 import type { EventTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
+import { newId } from '../../lib/uuid.js';
 import { actorId } from './actor.js';
 import { CATALOGUE, type EventPayload, type EventType } from './catalogue.js';
 import { leafOf } from './hash-chain.js';
@@ -38,7 +38,7 @@ export async function recordEvents<Type extends EventType>(
 function rowOf<Type extends EventType>(event: NewEvent<Type>): NewEventRow {
   const content = {
     org_id: event.orgId,
-    id: uuidv7(),
+    id: newId(),
     occurred_at: event.at,
     category: CATALOGUE[event.type].category,
     event_type: event.type,

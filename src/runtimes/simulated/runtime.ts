@@ -3,10 +3,10 @@ import { EventEmitter, on } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { v7 as uuidv7 } from 'uuid';
 import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { now, shortInstant, type Instant } from '../../lib/instant.js';
 import { sleep } from '../../lib/sleep.js';
+import { newId } from '../../lib/uuid.js';
 import {
   CAPABILITIES,
   StartRefusedError,
@@ -175,7 +175,7 @@ export class SimulatedRuntime implements Runtime {
 /** When two processes create the file at once, both use the first one. */
 function readOrCreateId(path: string): string {
   try {
-    if (!existsSync(path)) writeFileAtomicallySync(path, uuidv7(), { replace: false });
+    if (!existsSync(path)) writeFileAtomicallySync(path, newId(), { replace: false });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }

@@ -1,10 +1,10 @@
-import { v7 as uuidv7 } from 'uuid';
 import { recordEvent } from '../../audit/events/record.js';
 import type { EventActor } from '../../audit/events/schema.js';
 import type { Context } from '../../context.js';
 import { inTransaction, type Transaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
 import { toStorable } from '../../lib/storable-text.js';
+import { newId } from '../../lib/uuid.js';
 import {
   deleteSession,
   insertSession,
@@ -71,7 +71,7 @@ export class SessionRecorder {
     this.isFirst = false;
     const { orgId, actor, sandboxId, name } = this.subject;
     const [program] = args;
-    const id = uuidv7();
+    const id = newId();
     const summary: SessionDetails = {
       ...{ session_id: id, sandbox_id: sandboxId, name, kind, user: user?.slice(0, MAX_PROGRAM) ?? null },
       program: program?.slice(0, MAX_PROGRAM) ?? null,
