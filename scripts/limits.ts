@@ -324,7 +324,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     },
     {
       limit: 'cost in progress at once',
-      value: `${ADMISSION.running.each} units`,
+      value: `${ADMISSION.running.each} units; ${ADMISSION.alone.cost} while no other organization asks`,
       beyond: 'its requests wait',
     },
     {

@@ -73,15 +73,15 @@ export async function makeAuthenticationHook(
     try {
       return await tickets.keyOf(hash, at);
     } catch (error) {
-      await countFailure(request);
+      await orRefuseLate(() => limits.countFailure(request));
       throw error;
     }
   }
 
-  /** An address beyond its limit waits for the refusal, so that each of its connections makes few requests. */
-  async function countFailure(request: FastifyRequest): Promise<void> {
+  /** Who is beyond a limit waits for the refusal, so that each of its connections makes few requests. */
+  async function orRefuseLate(check: () => void): Promise<void> {
     try {
-      limits.countFailure(request);
+      check();
     } catch (error) {
       await sleep(REFUSAL_DELAY_MS, ctx.stopping);
       throw error;
@@ -109,7 +109,7 @@ export async function makeAuthenticationHook(
     const reason = key && refusalReasonOf(key, at);
     if (!key || reason !== undefined) {
       if (key && reason !== undefined) uses.recordRefusal(key, reason);
-      await countFailure(request);
+      await orRefuseLate(() => limits.countFailure(request));
       if (request.ticketHash) throw invalidTicket();
       throw match ? invalidKey() : missingKey();
     }
@@ -122,12 +122,12 @@ export async function makeAuthenticationHook(
     };
     if (!isAllowedAddress(access, ip)) {
       uses.recordRefusal(key, 'address');
-      await countFailure(request);
+      await orRefuseLate(() => limits.countFailure(request));
       throw new ApiError('address_not_allowed');
     }
-    holdShare(request, reply);
+    await orRefuseLate(() => holdShare(request, reply));
     // The process that received the request has counted it.
-    if (request.forwardedFor === null) limits.countRequest(request, reply, 1);
+    if (request.forwardedFor === null) await orRefuseLate(() => limits.countRequest(request, reply, 1));
     request.countMore = (units) => limits.countMore(request, units);
     const scope = request.routeOptions.schema!.scope!;
     if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');

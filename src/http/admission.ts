@@ -22,7 +22,8 @@ const SMOOTHING = 0.1;
 const MAX_ESTIMATES = 2_000;
 
 export const ADMISSION = {
-  running: { total: 32, each: 16 },
+  running: { total: 12, each: 6 },
+  alone: { cost: 32, afterMs: 5_000 },
   waiting: { total: 4_000, each: 500 },
   maxWaitMs: 20_000,
   maxHoldMs: 5_000,

@@ -3,6 +3,8 @@ import type { Slots } from './concurrency-limit.js';
 export interface FairAdmissionOptions {
   /** A cost. A key with nothing in progress may exceed its own limit. */
   running: Slots;
+  /** The cost of a key that is alone: no other has asked for anything for this time. */
+  alone: { cost: number; afterMs: number };
   waiting: Slots;
   maxWaitMs: number;
   maxHoldMs: number;
@@ -63,6 +65,8 @@ export class FairAdmission {
   private running = 0;
   private waiting = 0;
   private isAdmitting = false;
+  private lastKey: string | undefined;
+  private sharedAt = 0;
   private readonly now: () => number;
   private readonly onRelease = (entry: Entry, cost: number) => this.release(entry, cost);
 
@@ -73,7 +77,10 @@ export class FairAdmission {
   /** Calls `settle` once, possibly before it returns: without a refusal when the request may begin. */
   enter(key: string, estimate: number, settle: Settle): Admission {
     const flow = this.flowOf(key);
-    const entry = new Entry(flow, estimate, settle, this.now(), this.onRelease);
+    const now = this.now();
+    if (this.lastKey !== undefined && this.lastKey !== key) this.sharedAt = now;
+    this.lastKey = key;
+    const entry = new Entry(flow, estimate, settle, now, this.onRelease);
     if (flow.queue.size === 0 && this.fits(flow, estimate) && this.isNext(flow)) this.begin(entry);
     else if (flow.queue.size >= this.options.waiting.each) this.refuse(entry, 'backlog');
     else {
@@ -124,8 +131,13 @@ export class FairAdmission {
     return flow;
   }
 
+  private get limits(): Slots {
+    const { alone, running } = this.options;
+    return this.now() - this.sharedAt < alone.afterMs ? running : { total: alone.cost, each: alone.cost };
+  }
+
   private fits(flow: Flow, cost: number): boolean {
-    const { total, each } = this.options.running;
+    const { total, each } = this.limits;
     return (
       (this.running === 0 || this.cost + cost <= total) &&
       (flow.running.size === 0 || flow.cost + cost <= each)
@@ -138,7 +150,7 @@ export class FairAdmission {
   }
 
   private next(): Flow | undefined {
-    const { each } = this.options.running;
+    const { each } = this.limits;
     let next: Flow | undefined;
     for (const flow of this.backlogged) {
       const [head] = flow.queue;

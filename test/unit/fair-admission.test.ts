@@ -3,6 +3,8 @@ import { expect, test } from 'vitest';
 import { FairAdmission, type Admission, type Refusal } from '../../src/lib/fair-admission.js';
 
 const OPTIONS = {
+  // Never alone.
+  alone: { cost: 0, afterMs: Infinity },
   running: { total: 32, each: 24 },
   waiting: { total: 60, each: 20 },
   maxWaitMs: 1_000,
@@ -109,7 +111,13 @@ test('keys that ask all the time get equal costs, whatever they cost and however
       );
       const many = { total: 1_000, each: 1_000 };
       const { begun } = simulate(work, {
-        ...{ running: { total, each: total }, waiting: many, maxWaitMs: Infinity, maxHoldMs: Infinity },
+        ...{
+          ...OPTIONS,
+          running: { total, each: total },
+          waiting: many,
+          maxWaitMs: Infinity,
+          maxHoldMs: Infinity,
+        },
       });
       const used = new Map(profiles.map((_, index) => [`${index}`, 0]));
       const left = new Map(profiles.map(({ clients }, index) => [`${index}`, clients]));
@@ -140,6 +148,28 @@ test('a key that asks for little begins after a handful of requests of one that 
     );
     expect(between.length).toBeLessThanOrEqual(1);
   }
+});
+
+test('a key uses more while no other key asks, and less from the first request of another', () => {
+  let now = 0;
+  const alone = { cost: 100, afterMs: 5_000 };
+  const shares = new FairAdmission({ ...OPTIONS, alone, waiting: { total: 60, each: 30 }, now: () => now });
+  const enter = (key: string) => shares.enter(key, 4, () => undefined);
+  const running = () => {
+    const entered = Array.from({ length: 30 }, () => enter('a'));
+    const { running: count, waiting } = shares.counts;
+    for (const entry of entered.filter(({ isWaiting }) => isWaiting)) entry.release();
+    for (const entry of entered) entry.release();
+    return count + waiting === 30 ? count : undefined;
+  };
+  now = 5_000;
+  expect(running()).toBe(25);
+  enter('b').release();
+  expect(running()).toBe(6);
+  now = 9_999;
+  expect(running()).toBe(6);
+  now = 10_001;
+  expect(running()).toBe(25);
 });
 
 test('a key beyond its queue is refused, and beyond that of all the longest queue loses its oldest', () => {

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { REFUSAL_DELAY_MS } from '../../../src/access/authenticate.js';
 import { makeKey } from '../../../src/access/key-secret.js';
 import { makeLimits } from '../../../src/access/rate-limit.js';
 import { operator } from '../../../src/audit/events/actor.js';
@@ -19,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 test('each answer states the remaining requests, and requests above the limit are refused until the window ends', async () => {
-  const { key, first, rest } = await askWithinOneWindow();
+  const { key, first, rest, took } = await askWithinOneWindow();
   expect(first.headers.get('ratelimit-policy')).toBe('"key";q=30;w=10');
   expect(first.headers.get('ratelimit')).toMatch(/^"key";r=29;t=\d+$/);
   expect(first.headers.get('retry-after')).toBeNull();
@@ -30,6 +31,8 @@ test('each answer states the remaining requests, and requests above the limit ar
   const wait = Number(refused.headers.get('retry-after'));
   expect(wait).toBeGreaterThanOrEqual(1);
   expect(wait).toBeLessThanOrEqual(10);
+  // Refusals come late.
+  expect(took).toBeGreaterThan(REFUSAL_DELAY_MS - 10);
   // Another key has its own limit.
   const other: NewKey = await createKey(service.ctx.pool, client.org.id, 'other', operator('test'));
   expect((await client.request('GET', '/v1/me/org', { key: other.key })).status).toBe(200);
@@ -45,7 +48,8 @@ async function askWithinOneWindow() {
     const began = performance.now();
     const first = await ask();
     const rest = await Promise.all(Array.from({ length: 35 }, ask));
-    if (performance.now() - began < 10_000) return { key, first, rest };
+    const took = performance.now() - began;
+    if (took < 10_000) return { key, first, rest, took };
   }
 }
 
