@@ -78,7 +78,7 @@ export async function makeAuthenticationHook(
     }
   }
 
-  /** Who is beyond a limit waits for the refusal, so that each of its connections makes few requests. */
+  /** A client beyond a limit waits for the refusal, so that each of its connections makes few requests. */
   async function orRefuseLate(check: () => void): Promise<void> {
     try {
       check();
