@@ -126,7 +126,10 @@ async function removeSandboxes({ address, key, attackerKey }: Installation, imag
   for (const each of [key, attackerKey]) {
     const client = new Client(address, each);
     for (;;) {
-      const { data } = await client.json<{ data: { id: string }[] }>('GET', '/v1/sandboxes?limit=100');
+      const { status, text } = await client.call('GET', '/v1/sandboxes?limit=100');
+      // The attack has used up the rate of its key.
+      if (status === 429) continue;
+      const { data } = JSON.parse(text) as { data: { id: string }[] };
       if (data.length === 0) break;
       await Promise.all(data.map(({ id }) => client.call('DELETE', `/v1/sandboxes/${id}`)));
     }

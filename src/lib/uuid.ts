@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { v7 } from 'uuid';
 import { microsOf, now } from './instant.js';
 
@@ -15,6 +14,5 @@ export function isUuid(text: string): boolean {
  */
 export function newId(): string {
   const micros = microsOf(now());
-  const ofMillis = Number(micros % 1000n);
-  return v7({ msecs: Number(micros / 1000n), seq: ofMillis * 2 ** 22 + randomInt(2 ** 22) });
+  return v7({ msecs: Number(micros / 1000n), seq: Number(micros % 1000n) * 2 ** 22 });
 }
