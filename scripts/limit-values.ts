@@ -1,3 +1,4 @@
+import type { OptionName } from '../src/config/options.js';
 import { CATALOGUE, type ErrorName } from '../src/http/errors.js';
 
 /** The answer beyond a limit: an error of the catalogue, or a sentence. */
@@ -33,4 +34,12 @@ export function time(millis: number): string {
     ] as const
   ).find(([, each]) => millis % each === 0)!;
   return `${number(millis / size)} ${unit}`;
+}
+
+export interface Limit {
+  limit: string;
+  /** The value that the code uses: a text with the constant in it. */
+  value: string;
+  option?: OptionName;
+  beyond: Answer;
 }

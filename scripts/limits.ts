@@ -1,4 +1,4 @@
-import { DEFAULT_CONFIG, type OptionName } from '../src/config/options.js';
+import { DEFAULT_CONFIG } from '../src/config/options.js';
 import { LIMIT_MAX } from '../src/http/schema.js';
 import { MAX_DEPTH as MAX_NESTING, MAX_VALUES } from '../src/http/json-scanner.js';
 import {
@@ -21,19 +21,9 @@ import { MAX_COPY_BYTES } from '../src/volumes/files/copy.js';
 import { FILE_SLOTS } from '../src/volumes/files/file-slots.js';
 import { FILE_PIECES } from '../src/volumes/storage/store.js';
 import { DEFAULT_RESERVE, INODE_RESERVE } from '../src/disk/disk-reserve.js';
-import { MIN_GROWTH_BYTES } from '../src/sandboxes/disk-guard.js';
+import { MIN_GROWTH_BYTES } from '../src/sandboxes/disk-growth.js';
+import { SURVEY } from '../src/sandboxes/disk-survey.js';
 import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
-import { MAX_REFERENCES } from '../src/images/stored-access.js';
-import {
-  MAX_DOCUMENT_BYTES,
-  MAX_FILES,
-  MAX_LAYERS,
-  MAX_REDIRECTS,
-  MAX_VOLUMES,
-  PULL_TIMEOUT_MS,
-  PULLS,
-  WAITING_PULLS,
-} from '../src/runtimes/docker/images/limits.js';
 import { LOG_LIMITS, PIDS_LIMIT } from '../src/runtimes/docker/container.js';
 import { OUTPUT } from '../src/runtimes/docker/guest-init.js';
 import { FLOWS } from '../src/runtimes/docker/network/compile-policy.js';
@@ -57,15 +47,8 @@ import { PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
 import { SHARE_MS, STEPS } from '../src/lib/turns.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
-import { answerText, bytes, number, time, type Answer } from './limit-values.js';
-
-interface Limit {
-  limit: string;
-  /** The value that the code uses: a text with the constant in it. */
-  value: string;
-  option?: OptionName;
-  beyond: Answer;
-}
+import { IMAGE_LIMITS } from './image-limits.js';
+import { answerText, bytes, number, time, type Answer, type Limit } from './limit-values.js';
 
 export const OWNERS = [
   'request',
@@ -249,24 +232,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: bytes(MIN_GROWTH_BYTES),
       beyond: 'the run ends with the reason `disk_full`',
     },
-    { limit: 'time of an image pull', value: time(PULL_TIMEOUT_MS), beyond: 'the start fails' },
     {
-      limit: 'size of a pulled image, uncompressed',
-      value: bytes(DEFAULT_CONFIG.imageMaxMib * 1_024 * 1_024),
-      option: 'imageMaxMib',
-      beyond: 'the start fails',
+      limit: 'time of the measurement of all disks and volumes meanwhile',
+      value: time(SURVEY.timeoutMs),
+      beyond: 'the store counts with the growth that no other explains',
     },
-    {
-      limit: 'layers, entries and volumes of a pulled image',
-      value: [MAX_LAYERS, MAX_FILES, MAX_VOLUMES].map(number).join(', '),
-      beyond: 'the start fails',
-    },
-    {
-      limit: 'a manifest, an index or a configuration of a pulled image',
-      value: bytes(MAX_DOCUMENT_BYTES),
-      beyond: 'the start fails',
-    },
-    { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
+    ...IMAGE_LIMITS.sandbox,
   ],
   organization: [
     {
@@ -290,17 +261,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,
       beyond: `the request waits ${time(POOL_SLOTS.maxWaitMs)}, then ${answerText({ error: 'not_ready' })}`,
     },
-    { limit: 'pulls of images at once', value: number(PULLS.each), beyond: 'the starts wait' },
-    {
-      limit: 'starts that wait for a pull',
-      value: number(WAITING_PULLS.each),
-      beyond: 'the start fails',
-    },
-    {
-      limit: 'images with a proof of access',
-      value: number(MAX_REFERENCES),
-      beyond: 'the oldest proof is forgotten, and made again when it is needed',
-    },
+    ...IMAGE_LIMITS.organization,
     { limit: 'open visits in sandboxes', value: half(settings.maxVisits), beyond: rateLimited },
     {
       limit: 'memory of its channels',
@@ -374,12 +335,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     },
   ],
   process: [
-    { limit: 'pulls of images at once', value: number(PULLS.total), beyond: 'the starts wait' },
-    {
-      limit: 'starts that wait for a pull',
-      value: number(WAITING_PULLS.total),
-      beyond: 'the start fails',
-    },
+    ...IMAGE_LIMITS.process,
     {
       limit: 'open connections',
       value: `half of the descriptors beyond ${RESERVED_DESCRIPTORS}, at most ${number(MOST_CONNECTIONS)}`,

@@ -1,4 +1,4 @@
-import { statfs } from 'node:fs/promises';
+import { stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDiskFull } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
@@ -24,6 +24,8 @@ export type DiskPlace = keyof typeof PLACES;
 export interface DiskRoom {
   place: DiskPlace;
   path: string;
+  /** The number of the device: places on one disk share its room. */
+  disk: number;
   freeBytes: number;
   reserveBytes: number;
   freeInodes: number | null;
@@ -62,9 +64,8 @@ export class DiskReserve {
 
   async refresh(): Promise<void> {
     for (const place of Object.keys(PLACES) as DiskPlace[]) {
-      const path = this.options.pathOf(place);
       const before = this.takenSince.get(place) ?? 0;
-      const room = path === undefined ? undefined : await measure(place, path, this.options.reserveMib);
+      const room = await this.look(place);
       if (room) this.rooms.set(place, room);
       else this.rooms.delete(place);
       this.takenSince.set(place, (this.takenSince.get(place) ?? 0) - before);
@@ -107,6 +108,13 @@ export class DiskReserve {
     this.takenSince.set(place, (this.takenSince.get(place) ?? 0) + bytes);
   }
 
+  /** The room at this moment. Undefined: the place is not on this machine. */
+  async look(place: DiskPlace): Promise<DiskRoom | undefined> {
+    const path = this.options.pathOf(place);
+    return path === undefined ? undefined : measure(place, path, this.options.reserveMib);
+  }
+
+  /** The room a short time ago. */
   room(place: DiskPlace): DiskRoom | undefined {
     return this.rooms.get(place);
   }
@@ -152,14 +160,15 @@ export async function measure(
   path: string,
   reserveMib: number | undefined,
 ): Promise<DiskRoom | undefined> {
-  const found = await statfs(path).catch(() => undefined);
-  if (!found) return undefined;
+  const looked = await Promise.all([statfs(path), stat(path)]).catch(() => undefined);
+  if (!looked) return undefined;
+  const [found, { dev: disk }] = looked;
   const size = found.blocks * found.bsize;
   const { bytes, share, maxShare } = DEFAULT_RESERVE;
   const standard = Math.min(Math.max(bytes, size * share), size * maxShare);
   const isOff = reserveMib === 0;
   return {
-    ...{ place, path },
+    ...{ place, path, disk },
     freeBytes: found.bavail * found.bsize,
     reserveBytes: reserveMib === undefined ? Math.floor(standard) : reserveMib * MIB,
     freeInodes: found.files === 0 ? null : found.ffree,

@@ -111,8 +111,8 @@ export class ReconnectingRuntime implements Runtime {
     await this.inner.makeRoom();
   }
 
-  async diskUse(): Promise<Map<string, number>> {
-    return this.inner.diskUse();
+  async diskUse(sandboxId: string): Promise<number | undefined> {
+    return this.inner.diskUse(sandboxId);
   }
 
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {

@@ -181,8 +181,8 @@ export interface Runtime {
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /** Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read to its end. */
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>>;
-  /** The bytes that the own disks of sandboxes take. Expensive: the engine walks through all of them. */
-  diskUse(): Promise<Map<string, number>>;
+  /** The bytes that the own disk of a sandbox takes, if known. Expensive: the engine walks through it. */
+  diskUse(sandboxId: string): Promise<number | undefined>;
   /** Removes from the disk what can be fetched again. */
   makeRoom(): Promise<void>;
   /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */

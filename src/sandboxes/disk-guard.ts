@@ -3,25 +3,30 @@ import type { WorkerContext } from '../context.js';
 import { isDiskFull } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import type { DiskPlace } from '../disk/disk-reserve.js';
+import { mostGrown } from './disk-growth.js';
+import { measureAll, type Measurable } from './disk-survey.js';
 import { lockSandbox, writableMounts } from './queries.js';
 import { requestStop } from './stop.js';
 
 const PLACES = ['engine', 'volumes'] as const;
-const MIB = 1024 ** 2;
-export const MIN_GROWTH_BYTES = 16 * MIB;
 /** A look walks through all files of all sandboxes: until the disk is short it takes at most this share of the time. */
 const LOOK_SHARE = 1 / 50;
 const LOOK_EVERY_MS = 30_000;
-const MEASURE_TIMEOUT_MS = 10_000;
 
 interface Running {
   orgId: string;
   sandboxId: string;
 }
 
-interface Store {
-  bytes: number;
-  writers: Running[];
+interface WrittenStore extends Measurable {
+  disk: number;
+  writer: Running;
+}
+
+interface Sizes {
+  ofStores: Map<string, number>;
+  /** The free bytes of each disk. */
+  free: Map<number, number>;
 }
 
 /**
@@ -29,7 +34,7 @@ interface Store {
  * its growth since there was room. Others stay: their stop would free nothing.
  */
 export function makeDiskGuard(): (ctx: WorkerContext) => Promise<void> {
-  let before: Map<string, number> | undefined;
+  let before: Sizes | undefined;
   let nextLookAt = 0;
 
   return async (ctx) => {
@@ -46,64 +51,68 @@ export function makeDiskGuard(): (ctx: WorkerContext) => Promise<void> {
         .makeRoom()
         .catch((error: unknown) => ctx.log.warn({ err: error }, 'unused images cannot be removed'));
     }
-    const stores = await look(ctx, places);
-    const now = performance.now();
-    nextLookAt = now + Math.max(LOOK_EVERY_MS, (now - begun) / LOOK_SHARE);
+    const free = await freeOf(ctx, places);
+    const stores = await findStores(ctx, places);
+    const now = { ofStores: await measureAll(stores), free };
+    nextLookAt = performance.now() + Math.max(LOOK_EVERY_MS, (performance.now() - begun) / LOOK_SHARE);
     if (!before || !isShort) {
-      before = new Map([...stores].map(([name, { bytes }]) => [name, bytes]));
+      before = now;
       return;
     }
-    const most = mostGrown(stores, before);
+    const most = mostGrown(...compare(stores, before, now));
     if (!most) return;
-    before.set(most.name, most.bytes);
-    const [writer] = most.writers;
+    if (most.bytes !== undefined) before.ofStores.set(most.name, most.bytes);
+    before.free.set(most.disk, (before.free.get(most.disk) ?? 0) - most.growth);
     const message = 'a disk is full up to its reserve: stopping the sandbox that has grown most';
-    ctx.log.warn({ ...writer, grownBytes: most.growth }, message);
-    await stopWriter(ctx, writer!);
+    ctx.log.warn({ ...most.writer, grownBytes: most.growth }, message);
+    await stopWriter(ctx, most.writer);
   };
 }
 
-/** The one that has grown most, of the organization whose stores together have grown most. */
-export function mostGrown(
-  stores: Map<string, Store>,
-  before: Map<string, number>,
-): (Store & { name: string; growth: number }) | undefined {
-  const grown = [...stores]
-    .map(([name, store]) => ({ name, ...store, growth: store.bytes - (before.get(name) ?? 0) }))
-    .filter(({ growth }) => growth > 0)
-    .toSorted((a, b) => b.growth - a.growth);
-  const byOrg = new Map<string, number>();
-  for (const { growth, writers } of grown) {
-    const { orgId } = writers[0]!;
-    byOrg.set(orgId, (byOrg.get(orgId) ?? 0) + growth);
-  }
-  const [most] = [...byOrg].toSorted((a, b) => b[1] - a[1]);
-  if (!most || most[1] < MIN_GROWTH_BYTES) return undefined;
-  return grown.find(({ writers }) => writers[0]!.orgId === most[0]);
+function compare(stores: readonly WrittenStore[], before: Sizes, now: Sizes) {
+  const sized = stores.map((store) => ({
+    ...store,
+    before: before.ofStores.get(store.name),
+    bytes: now.ofStores.get(store.name),
+  }));
+  const lost = new Map(
+    [...now.free].map(([disk, bytes]) => [disk, (before.free.get(disk) ?? bytes) - bytes]),
+  );
+  return [sized, lost] as const;
 }
 
-async function look(ctx: WorkerContext, places: readonly DiskPlace[]): Promise<Map<string, Store>> {
+async function freeOf(ctx: WorkerContext, places: readonly DiskPlace[]): Promise<Map<number, number>> {
+  const rooms = await Promise.all(places.map((place) => ctx.disk.look(place)));
+  return new Map(rooms.flatMap((room) => (room ? [[room.disk, room.freeBytes] as const] : [])));
+}
+
+async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Promise<WrittenStore[]> {
   const held = await ctx.runtime.list();
   const running = new Map(held.filter(({ state }) => state === 'running').map((one) => [one.sandboxId, one]));
-  const stores = new Map<string, Store>();
+  const stores: WrittenStore[] = [];
+  const diskOf = (place: DiskPlace) => ctx.disk.room(place)?.disk ?? 0;
   if (places.includes('engine')) {
-    const used = await ctx.runtime.diskUse();
     for (const [sandboxId, { orgId }] of running) {
-      const bytes = used.get(sandboxId);
-      if (bytes !== undefined) stores.set(sandboxId, { bytes, writers: [{ orgId, sandboxId }] });
+      const measure = async () => ctx.runtime.diskUse(sandboxId);
+      stores.push({
+        ...{ name: sandboxId, orgId, disk: diskOf('engine') },
+        writer: { orgId, sandboxId },
+        measure,
+      });
     }
   }
   if (places.includes('volumes')) {
+    const known = new Set<string>();
     for (const { orgId, sandboxId, volumeId } of await writableMounts(ctx.pool, ctx.runtime.engineId)) {
-      if (!running.has(sandboxId)) continue;
-      const known = stores.get(volumeId);
-      if (known) {
-        known.writers.push({ orgId, sandboxId });
-        continue;
-      }
-      const limit = AbortSignal.timeout(MEASURE_TIMEOUT_MS);
-      const kib = await ctx.volumes.measure(orgId, volumeId, limit).catch(() => undefined);
-      if (kib !== undefined) stores.set(volumeId, { bytes: kib * 1024, writers: [{ orgId, sandboxId }] });
+      if (!running.has(sandboxId) || known.has(volumeId)) continue;
+      known.add(volumeId);
+      const measure = async (signal: AbortSignal) =>
+        ((await ctx.volumes.measure(orgId, volumeId, signal)) ?? 0) * 1024;
+      stores.push({
+        ...{ name: volumeId, orgId, disk: diskOf('volumes') },
+        writer: { orgId, sandboxId },
+        measure,
+      });
     }
   }
   return stores;

@@ -1,17 +1,23 @@
 import { expect, test } from 'vitest';
-import { MIN_GROWTH_BYTES, mostGrown } from '../../src/sandboxes/disk-guard.js';
+import { MIN_GROWTH_BYTES, mostGrown } from '../../src/sandboxes/disk-growth.js';
+import { measureAll, SURVEY } from '../../src/sandboxes/disk-survey.js';
 
 const MIB = 1024 ** 2;
+const DISK = 1;
+const UNKNOWN = undefined;
 
-/** Stores by name, with their organization and their growth in MiB. */
-const stopped = (...grown: [name: string, orgId: string, mib: number][]) => {
-  const stores = grown.map(([name, orgId, mib]) => {
-    const writers = [{ orgId, sandboxId: name }];
-    return [name, { bytes: (1_000 + mib) * MIB, writers }] as const;
-  });
-  const before = new Map(grown.map(([name]) => [name, 1_000 * MIB]));
-  return mostGrown(new Map(stores), before)?.name;
+type Grown = [name: string, orgId: string, mib: number | undefined, sizeMib?: number];
+
+/** Stores with their organization and their growth in MiB, and by how much less is free on their disk. */
+const found = (lostMib: number, ...grown: Grown[]) => {
+  const stores = grown.map(([name, orgId, mib, sizeMib]) => ({
+    ...{ name, orgId, disk: DISK },
+    before: mib === UNKNOWN ? undefined : 1_000 * MIB,
+    bytes: mib === UNKNOWN ? sizeMib && sizeMib * MIB : (1_000 + mib) * MIB,
+  }));
+  return mostGrown(stores, new Map([[DISK, lostMib * MIB]]));
 };
+const stopped = (...grown: Grown[]) => found(0, ...grown)?.name;
 
 test('a full disk stops a sandbox of the organization whose sandboxes together have grown most', () => {
   expect(stopped(['b', 'B', 40], ['a1', 'A', 15], ['a2', 'A', 16], ['a3', 'A', 15])).toBe('a2');
@@ -23,4 +29,57 @@ test('a full disk stops a sandbox of the organization whose sandboxes together h
 test('a full disk stops no sandbox of an organization that hardly grows', () => {
   const less = MIN_GROWTH_BYTES / MIB - 1;
   expect(stopped(['b', 'B', less], ['a', 'A', less])).toBeUndefined();
+});
+
+test('a store of unknown size counts by the loss of room that no other store explains', () => {
+  expect(found(300, ['b', 'B', 40], ['a', 'A', UNKNOWN])).toMatchObject({ name: 'a', growth: 260 * MIB });
+  expect(found(50, ['b', 'B', 40], ['a', 'A', UNKNOWN])?.name).toBe('b');
+  expect(found(-100, ['b', 'B', 1], ['a', 'A', UNKNOWN])).toBeUndefined();
+  // Room that a store gave back was lost to others.
+  expect(found(0, ['b', 'B', -100], ['a', 'A', UNKNOWN])).toMatchObject({ name: 'a', growth: 100 * MIB });
+});
+
+test('unknown stores of one organization do not count the same loss twice', () => {
+  expect(found(60, ['b', 'B', 40], ['a1', 'A', UNKNOWN], ['a2', 'A', UNKNOWN])?.name).toBe('b');
+});
+
+test('a store whose earlier size is unknown has grown by no more than it has', () => {
+  expect(found(300, ['small', 'B', UNKNOWN, 1], ['a', 'A', UNKNOWN])?.name).toBe('a');
+  expect(found(0, ['large', 'B', UNKNOWN, 50_000])).toBeUndefined();
+});
+
+test('all stores are measured by one deadline, and those that never answer make no other unknown', async () => {
+  const endless = (name: string, orgId: string) => ({
+    ...{ name, orgId },
+    measure: () => new Promise<number>(() => undefined),
+  });
+  const quick = (name: string, orgId: string) => ({ name, orgId, measure: () => Promise.resolve(7) });
+  const broken = { name: 'a', orgId: 'A', measure: () => Promise.reject(new Error('unreadable')) };
+  const attackers = Array.from({ length: 3 * SURVEY.atOnce }, (_, n) => endless(`a${n}`, `A${n}`));
+  const begun = performance.now();
+  const sizes = await measureAll([broken, ...attackers, quick('b1', 'B'), quick('b2', 'B')]);
+  expect(performance.now() - begun).toBeLessThan(SURVEY.timeoutMs + 2_000);
+  expect([...sizes]).toEqual([
+    ['b1', 7],
+    ['b2', 7],
+  ]);
+}, 30_000);
+
+test('a store that needs more than the first slice is measured after the others', async () => {
+  const slow = {
+    ...{ name: 'a', orgId: 'A' },
+    measure: async () => new Promise<number>((resolve) => setTimeout(() => resolve(9), SURVEY.sliceMs * 1.5)),
+  };
+  expect([...(await measureAll([slow]))]).toEqual([['a', 9]]);
+});
+
+test('organizations take turns in the measurement', async () => {
+  const order: string[] = [];
+  const store = (orgId: string, n: number) => ({
+    ...{ name: `${orgId}${n}`, orgId },
+    measure: () => Promise.resolve(order.push(orgId)),
+  });
+  const many = Array.from({ length: 50 }, (_, n) => store('A', n));
+  await measureAll([...many, store('B', 0), store('C', 0)]);
+  expect(order.slice(0, 3).toSorted()).toEqual(['A', 'B', 'C']);
 });

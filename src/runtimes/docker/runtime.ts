@@ -74,6 +74,7 @@ export class DockerRuntime implements Runtime {
 
   private readonly inspections: InspectCache;
   private readonly guests: DockerGuests;
+  private readonly measuring = new Map<string, Promise<number | undefined>>();
 
   private constructor(
     private readonly docker: Docker,
@@ -225,17 +226,11 @@ export class DockerRuntime implements Runtime {
     await this.images.makeRoom();
   }
 
-  async diskUse(): Promise<Map<string, number>> {
-    const containers = await this.untimed.listContainers({
-      ...{ all: true, size: true },
-      filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`, SANDBOX_LABEL] },
-    });
-    return new Map(
-      containers.map(({ Labels, ...sizes }) => [
-        Labels[SANDBOX_LABEL]!,
-        (sizes as { SizeRw?: number }).SizeRw ?? 0,
-      ]),
-    );
+  async diskUse(sandboxId: string): Promise<number | undefined> {
+    // The engine goes on when nobody waits for it.
+    const begun = this.measuring.get(sandboxId) ?? this.measureDisk(sandboxId);
+    this.measuring.set(sandboxId, begun);
+    return begun.finally(() => this.measuring.delete(sandboxId));
   }
 
   async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
@@ -297,6 +292,14 @@ export class DockerRuntime implements Runtime {
     if (State.Running) throw new Error(`container ${found.Id} still has a run other than ${run.runId}`);
     await container.rename({ name: containerName(run, startedAt) });
     return container;
+  }
+
+  private async measureDisk(sandboxId: string): Promise<number | undefined> {
+    const [found] = this.inspections.containersOf([sandboxId]);
+    if (!found) return undefined;
+    const options = { size: true } as Docker.ContainerInspectOptions;
+    const container = await this.untimed.getContainer(found.id).inspect(options);
+    return (container as { SizeRw?: number }).SizeRw ?? 0;
   }
 
   private async startPrepared(

@@ -140,8 +140,8 @@ export class SimulatedRuntime implements Runtime {
 
   async makeRoom(): Promise<void> {}
 
-  async diskUse(): Promise<Map<string, number>> {
-    return Promise.resolve(new Map());
+  async diskUse(): Promise<number | undefined> {
+    return Promise.resolve(undefined);
   }
 
   async close(): Promise<void> {

@@ -1,0 +1,69 @@
+import { DEFAULT_CONFIG } from '../src/config/options.js';
+import { MAX_REFERENCES } from '../src/images/stored-access.js';
+import {
+  MAX_DOCUMENT_BYTES,
+  MAX_FILES,
+  MAX_LAYERS,
+  MAX_REDIRECTS,
+  MAX_VOLUMES,
+  PULL_TIMEOUT_MS,
+  PULLS,
+  SHARE_AFTER_MS,
+  SLOW_PULL,
+  WAITING_PULLS,
+} from '../src/runtimes/docker/images/limits.js';
+import { bytes, number, time, type Limit } from './limit-values.js';
+
+export const IMAGE_LIMITS = {
+  sandbox: [
+    { limit: 'time of an image pull', value: time(PULL_TIMEOUT_MS), beyond: 'the start fails' },
+    {
+      limit: `time for ${bytes(SLOW_PULL.bytes)} of a pull while others wait`,
+      value: time(SLOW_PULL.ms),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'wait of an organization without a pull, until it gets a place of the one with the most',
+      value: time(SHARE_AFTER_MS),
+      beyond: 'the slowest pull of that one begins again',
+    },
+    {
+      limit: 'size of a pulled image, uncompressed',
+      value: bytes(DEFAULT_CONFIG.imageMaxMib * 1_024 * 1_024),
+      option: 'imageMaxMib',
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'layers, entries and volumes of a pulled image',
+      value: [MAX_LAYERS, MAX_FILES, MAX_VOLUMES].map(number).join(', '),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'a manifest, an index or a configuration of a pulled image',
+      value: bytes(MAX_DOCUMENT_BYTES),
+      beyond: 'the start fails',
+    },
+    { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
+  ],
+  organization: [
+    { limit: 'pulls of images at once', value: number(PULLS.each), beyond: 'the starts wait' },
+    {
+      limit: 'starts that wait for a pull',
+      value: number(WAITING_PULLS.each),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'images with a proof of access',
+      value: number(MAX_REFERENCES),
+      beyond: 'the oldest proof is forgotten, and made again when it is needed',
+    },
+  ],
+  process: [
+    { limit: 'pulls of images at once', value: number(PULLS.total), beyond: 'the starts wait' },
+    {
+      limit: 'starts that wait for a pull',
+      value: number(WAITING_PULLS.total),
+      beyond: 'the start fails',
+    },
+  ],
+} as const satisfies Record<string, Limit[]>;
