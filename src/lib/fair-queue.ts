@@ -4,7 +4,8 @@ import { sleep } from './sleep.js';
 export interface SlotHolder {
   /** How long the holder has not used its slot, in milliseconds. */
   idleMs(): number;
-  cutOff(): void;
+  /** `share`: another key, which has no slot, needs this one. */
+  cutOff(reason: 'idle' | 'share'): void;
   /** Aborts when the holder no longer wants a slot. */
   gone: AbortSignal;
 }
@@ -22,6 +23,8 @@ export interface FairQueueOptions {
   maxWaitMs: number;
   /** A holder that has been idle for this long is cut off while others wait, in milliseconds. */
   idleMs: number;
+  /** A key without a slot gets one of the key with the most after this wait, if that has several. Default: never. */
+  shareAfterMs?: number;
 }
 
 interface Waiter {
@@ -33,7 +36,13 @@ interface Waiter {
 
 const IDLE_CHECK_INTERVAL_MS = 200;
 
-export function makeFairQueue({ slots, waiting, maxWaitMs, idleMs }: FairQueueOptions): FairQueue {
+export function makeFairQueue({
+  slots,
+  waiting,
+  maxWaitMs,
+  idleMs,
+  shareAfterMs = Infinity,
+}: FairQueueOptions): FairQueue {
   const running = makeConcurrencyLimit(slots);
   const queued = makeConcurrencyLimit(waiting);
   const holders = new Map<SlotHolder, { key: string; isCutOff: boolean }>();
@@ -60,17 +69,23 @@ export function makeFairQueue({ slots, waiting, maxWaitMs, idleMs }: FairQueueOp
   }
 
   /** Cuts off the holder that has been idle for longest, if its slot would help the key. */
-  function evictFor(key: string): void {
+  function evictFor(key: string, waitedMs: number): void {
     const atOwnLimit = running.heldBy(key) >= slots.each;
-    const candidates = [...holders].filter(([, slot]) => !atOwnLimit || slot.key === key);
-    // One at a time: the slot that is about to be released may be enough.
-    if (candidates.some(([, { isCutOff }]) => isCutOff)) return;
-    const [longest] = candidates
+    const candidates = [...holders]
+      .filter(([, slot]) => !atOwnLimit || slot.key === key)
       .map(([holder, slot]) => ({ holder, slot, idle: holder.idleMs() }))
       .toSorted((a, b) => b.idle - a.idle);
-    if (!longest || longest.idle < idleMs) return;
-    longest.slot.isCutOff = true;
-    longest.holder.cutOff();
+    // One at a time: the slot that is about to be released may be enough.
+    if (candidates.some(({ slot }) => slot.isCutOff)) return;
+    const isIdle = (candidates[0]?.idle ?? 0) >= idleMs;
+    const isShort = running.heldBy(key) === 0 && waitedMs >= shareAfterMs;
+    const most = Math.max(2, ...candidates.map(({ slot }) => running.heldBy(slot.key)));
+    const evicted = isIdle
+      ? candidates[0]
+      : candidates.find(({ slot }) => isShort && running.heldBy(slot.key) === most);
+    if (!evicted) return;
+    evicted.slot.isCutOff = true;
+    evicted.holder.cutOff(isIdle ? 'idle' : 'share');
   }
 
   return {
@@ -84,8 +99,10 @@ export function makeFairQueue({ slots, waiting, maxWaitMs, idleMs }: FairQueueOp
       queue.add(waiter);
       const giveUp = () => waiter.done.abort();
       holder.gone.addEventListener('abort', giveUp);
-      evictFor(key);
-      const timer = setInterval(() => evictFor(key), IDLE_CHECK_INTERVAL_MS);
+      const since = performance.now();
+      const evict = () => evictFor(key, performance.now() - since);
+      evict();
+      const timer = setInterval(evict, IDLE_CHECK_INTERVAL_MS);
       await sleep(maxWaitMs, waiter.done.signal);
       clearInterval(timer);
       holder.gone.removeEventListener('abort', giveUp);

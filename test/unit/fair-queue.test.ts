@@ -10,15 +10,19 @@ const OPTIONS: FairQueueOptions = {
 };
 
 /** A holder with this idle time, which records whether it was cut off. */
-function someone(idleMs = 0): SlotHolder & { leaving: AbortController; wasCutOff: boolean } {
+function someone(
+  idleMs = 0,
+): SlotHolder & { leaving: AbortController; wasCutOff: boolean; reasons: string[] } {
   const leaving = new AbortController();
   const holder = {
     leaving,
     gone: leaving.signal,
     wasCutOff: false,
+    reasons: [] as string[],
     idleMs: () => idleMs,
-    cutOff: () => {
+    cutOff: (reason: string) => {
       holder.wasCutOff = true;
+      holder.reasons.push(reason);
     },
   };
   return holder;
@@ -89,4 +93,29 @@ test('the queue is limited in total and for each key, and a leaving waiter frees
   const leaveToo = await stayed;
   leaveToo!();
   expect(await late).toBeTypeOf('function');
+});
+
+test('a key without a slot gets one of the key with the most, and of those the one that is idle for longest', async () => {
+  const queue = makeFairQueue({ ...OPTIONS, slots: { total: 3, each: 2 }, shareAfterMs: 300 });
+  const [alone, busy, slower] = [someone(900), someone(10), someone(20)];
+  await queue.acquire('b', alone);
+  await queue.acquire('a', busy);
+  const leave = await queue.acquire('a', slower);
+  const waiting = queue.acquire('c', someone());
+  expect(slower.reasons).toEqual([]);
+  await until(
+    () => Promise.resolve(slower.reasons),
+    (reasons) => reasons.length > 0,
+  );
+  leave!();
+  expect(await waiting).toBeTypeOf('function');
+  expect([alone, busy, slower].map(({ reasons }) => reasons)).toEqual([[], [], ['share']]);
+});
+
+test('keys with one slot each keep it', async () => {
+  const queue = makeFairQueue({ ...OPTIONS, maxWaitMs: 1_000, shareAfterMs: 100 });
+  const holders = ['a', 'b', 'c'].map((key) => ({ key, holder: someone(900) }));
+  for (const { key, holder } of holders) await queue.acquire(key, holder);
+  expect(await queue.acquire('d', someone())).toBeUndefined();
+  expect(holders.some(({ holder }) => holder.wasCutOff)).toBe(false);
 });

@@ -25,6 +25,7 @@ import {
   PROOF_VALID_MS,
   PULL_TIMEOUT_MS,
   PULLS,
+  SHARE_AFTER_MS,
   SLOW_PULL,
   WAITING_PULLS,
 } from './limits.js';
@@ -32,6 +33,7 @@ import { loadImage, verified } from './load-image.js';
 import { readConfig } from './manifest.js';
 import { requestDigest, requestPlatformManifest } from './manifest-requests.js';
 import { PullError, type PullFailure } from './pull-error.js';
+import { Pull } from './pull.js';
 import { readAll, RegistrySession, type RegistryReach } from './registry-session.js';
 
 const MIB = 1_024 * 1_024;
@@ -52,6 +54,7 @@ export class Images {
     waiting: WAITING_PULLS,
     maxWaitMs: PULL_TIMEOUT_MS,
     idleMs: SLOW_PULL.ms,
+    shareAfterMs: SHARE_AFTER_MS,
   });
   private readonly pulling = new Map<string, Promise<unknown>>();
   /** The names of the images that each start needs before its container exists. */
@@ -136,9 +139,9 @@ export class Images {
       if (found) return found;
       const other = this.pulling.get(tag);
       if (!other) break;
-      pull.waits = true;
+      pull.pause();
       await Promise.race([other.catch(() => undefined), pull.ended]);
-      pull.waits = false;
+      pull.resume();
       pull.signal.throwIfAborted();
     }
     const own = this.pull(session, digest, tag, pull);
@@ -187,7 +190,7 @@ export class Images {
     try {
       await loadImage(this.docker, content, {
         ...{ budget, openBlob, signal: pull.signal },
-        onSent: () => (pull.waits = true),
+        onSent: () => pull.pause(),
       });
     } finally {
       this.unpackedBytes -= unpackedBytes;
@@ -221,76 +224,21 @@ export class Images {
   }
 
   private async inTurn<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
-    const pull = new Pull(signal);
-    const leave = await this.queue.acquire(orgId, pull);
-    try {
-      pull.signal.throwIfAborted();
-      if (!leave) throw new PullError('busy', 'the queue of pulls is full');
-      pull.begin();
-      return await work(pull);
-    } catch (error) {
-      throw pull.signal.aborted ? pull.signal.reason : error;
-    } finally {
-      leave?.();
-      pull.end();
-    }
-  }
-}
-
-class Pull {
-  waits = false;
-  readonly ended: Promise<void>;
-  private readonly over = new AbortController();
-  private readonly stop: () => void;
-  private timer: NodeJS.Timeout | undefined;
-  private left = SLOW_PULL.bytes;
-  private markedAt = performance.now();
-
-  constructor(readonly gone: AbortSignal) {
-    this.stop = () => this.over.abort(gone.reason);
-    if (gone.aborted) this.stop();
-    gone.addEventListener('abort', this.stop, { once: true });
-    this.ended = new Promise((resolve) =>
-      this.signal.addEventListener('abort', () => resolve(), { once: true }),
-    );
-  }
-
-  get signal(): AbortSignal {
-    return this.over.signal;
-  }
-
-  begin(): void {
-    this.markedAt = performance.now();
-    const minutes = PULL_TIMEOUT_MS / 60_000;
-    const late = () =>
-      this.over.abort(new PullError('too_slow', `it was not pulled within ${minutes} minutes`));
-    this.timer = setTimeout(late, PULL_TIMEOUT_MS);
-  }
-
-  end(): void {
-    clearTimeout(this.timer);
-    this.gone.removeEventListener('abort', this.stop);
-  }
-
-  idleMs(): number {
-    return this.waits ? 0 : performance.now() - this.markedAt;
-  }
-
-  cutOff(): void {
-    this.over.abort(new PullError('too_slow', 'it was cut off while others waited'));
-  }
-
-  async *count(body: AsyncIterable<Buffer>, onBytes: (bytes: number) => void): AsyncGenerator<Buffer> {
-    for await (const chunk of body) {
-      onBytes(chunk.length);
-      this.left -= chunk.length;
-      if (this.left <= 0) {
-        this.left = SLOW_PULL.bytes;
-        this.markedAt = performance.now();
+    for (;;) {
+      const pull = new Pull(signal);
+      const leave = await this.queue.acquire(orgId, pull);
+      try {
+        pull.signal.throwIfAborted();
+        if (!leave) throw new PullError('busy', 'the queue of pulls is full');
+        pull.begin();
+        return await work(pull);
+      } catch (error) {
+        if (!pull.isDisplaced) throw pull.signal.aborted ? pull.signal.reason : error;
+      } finally {
+        leave?.();
+        pull.end();
       }
-      yield chunk;
     }
-    this.markedAt = performance.now();
   }
 }
 
