@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { parseInstant } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
@@ -220,14 +221,14 @@ describe('the lifecycle', () => {
     );
     expect([started.status, started.body.status, started.body.status_reason]).toEqual([200, 'running', null]);
     const held = (await service.runtime.list()).find(({ sandboxId }) => sandboxId === id);
-    expect(started.body.started_at).toBe(held!.startedAt);
+    expect(parseInstant(started.body.started_at)).toBe(held!.startedAt);
     expect(started.body.stopped_at).toBeNull();
 
     expect((await client.post(`/v1/sandboxes/${id}/stop`, {})).body.status).toBe('stopping');
     const stopped = await untilStatus(client, id, 'stopped');
     const exited = (await service.runtime.list()).find(({ sandboxId }) => sandboxId === id);
-    expect(stopped.body.started_at).toBe(exited!.startedAt);
-    expect(stopped.body.stopped_at).toBe(exited!.finishedAt);
+    expect(parseInstant(stopped.body.started_at)).toBe(exited!.startedAt);
+    expect(parseInstant(stopped.body.stopped_at)).toBe(exited!.finishedAt);
 
     const again = await client.post('/v1/sandboxes/by-name/life/start', {}, { wait_for: 'running' });
     expect(again.body).toMatchObject({ id, status: 'running', stopped_at: null });
@@ -238,7 +239,7 @@ describe('the lifecycle', () => {
     );
     expect(rows).toEqual([
       { started_at: exited!.startedAt, stopped_at: exited!.finishedAt, end_reason: 'requested' },
-      { started_at: again.body.started_at, stopped_at: null, end_reason: null },
+      { started_at: parseInstant(again.body.started_at), stopped_at: null, end_reason: null },
     ]);
   });
 
