@@ -25,7 +25,7 @@ import { MIN_GROWTH_BYTES } from '../src/sandboxes/disk-growth.js';
 import { SURVEY } from '../src/sandboxes/disk-survey.js';
 import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
 import { LOG_LIMITS, PIDS_LIMIT } from '../src/runtimes/docker/container.js';
-import { OUTPUT } from '../src/runtimes/docker/guest-init.js';
+import { OUTPUT } from '../src/runtimes/guest/programs.js';
 import { FLOWS } from '../src/runtimes/docker/network/compile-policy.js';
 import { EXEC_BODY_LIMIT, MAX_OUTPUT_BYTES, MAX_TIMEOUT_SECS } from '../src/sandboxes/exec/schema.js';
 import {

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
+import { NETWORK_CHOICES } from '../runtimes/kubernetes/network.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { choice, httpOrigin, integer, list, onOff, path, text, type OptionType } from './option-types.js';
 
@@ -102,6 +103,44 @@ export const OPTIONS = {
       GUARDED_GROUPS.find((known) => known === word),
     ),
     description: `surroundings of the machine that network policies may open: ${GUARDED_GROUPS.join(', ')}, or both`,
+    default: [],
+  },
+  kubeconfig: {
+    type: path('<file>'),
+    description: 'kubeconfig of the cluster of --runtime kubernetes',
+    unset: "the service account of the Pod that the service runs in, else '~/.kube/config'",
+    variable: 'KUBECONFIG',
+  },
+  kubernetesContext: {
+    type: text('<name>', 'the name of a context of the kubeconfig'),
+    description: 'context of the kubeconfig',
+    unset: "the kubeconfig's own",
+  },
+  kubernetesNamespace: {
+    type: text('<name>', 'the name of a namespace'),
+    description: 'namespace of the Pods of sandboxes; only Sandkeep should act in it',
+    unset: 'that of the context or of the service account, else "default"',
+  },
+  kubernetesRuntimeClass: {
+    type: text('<name>', 'the name of a RuntimeClass'),
+    description: 'RuntimeClass of the Pods, such as gvisor',
+    unset: "the cluster's default",
+  },
+  kubernetesRestrictedRuntimeClass: {
+    type: text('<name>', 'the name of a RuntimeClass'),
+    description: 'RuntimeClass of the Pods with the security profile restricted',
+    unset: 'that of the others',
+  },
+  kubernetesNetwork: {
+    type: choice('<choice>', NETWORK_CHOICES),
+    description:
+      'probe: sandboxes need a cluster that enforces network policies; trusted: they have the network of the cluster as it is',
+    default: 'probe',
+  },
+  kubernetesNodeImages: {
+    type: list('<images>', 'references of images, separated by commas', (image) => image || undefined),
+    description:
+      'images on the nodes that every organization may use; others are pulled with the access of the organization at each start',
     default: [],
   },
   volumesDir: {

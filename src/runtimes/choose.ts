@@ -6,6 +6,8 @@ import type { VolumeStore } from '../volumes/storage/store.js';
 import { explainConnectionError } from './docker/connection-error.js';
 import type { PullOptions } from './docker/images/images.js';
 import type { GuardedGroup } from './docker/network/compile-policy.js';
+import { explainConnection } from './kubernetes/explain-connection.js';
+import type { NetworkChoice } from './kubernetes/network.js';
 import { machineCapacity } from './machine-capacity.js';
 import type { Plan } from './plan.js';
 import { ReconnectingRuntime } from './reconnecting.js';
@@ -17,6 +19,13 @@ export interface RuntimeOptions {
   dockerNetwork?: string | undefined;
   dockerRuntime?: string | undefined;
   dockerAllow?: readonly GuardedGroup[] | undefined;
+  kubeconfig?: string | undefined;
+  kubernetesContext?: string | undefined;
+  kubernetesNamespace?: string | undefined;
+  kubernetesRuntimeClass?: string | undefined;
+  kubernetesRestrictedRuntimeClass?: string | undefined;
+  kubernetesNetwork?: NetworkChoice;
+  kubernetesNodeImages?: readonly string[];
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
@@ -36,6 +45,7 @@ export async function openRuntime(
   log: Logger,
 ): Promise<{ runtime: Runtime; fallback?: string | undefined }> {
   if (plan.use === 'simulated') return { runtime: openSimulated(options), fallback: plan.because };
+  if (plan.use === 'kubernetes') return { runtime: await openServedKubernetes(plan, options, log) };
   const explain = (error: unknown) =>
     error instanceof ExplainedError
       ? error.message
@@ -54,6 +64,45 @@ export async function openRuntime(
       { cause },
     );
   }
+}
+
+async function openServedKubernetes(
+  { missing }: Extract<Plan, { use: 'kubernetes' }>,
+  options: RuntimeOptions,
+  log: Logger,
+): Promise<Runtime> {
+  const explain = (error: unknown) =>
+    error instanceof ExplainedError ? error.message : explainConnection(error);
+  const reconnecting = (first: Runtime | { reason: string }) =>
+    new ReconnectingRuntime('kubernetes', first, () => openKubernetes(options), explain, log);
+  try {
+    return reconnecting(await openKubernetes(options));
+  } catch (cause) {
+    const reason = explain(cause);
+    if (missing === 'wait') return reconnecting({ reason });
+    if (cause instanceof ExplainedError) throw cause;
+    throw new ExplainedError(`${reason}: name another with --kubeconfig and --kubernetes-context`, { cause });
+  }
+}
+
+async function openKubernetes({
+  instanceId,
+  kubernetesNetwork = 'probe',
+  capacity = {},
+  ...options
+}: RuntimeOptions): Promise<Runtime> {
+  const { KubernetesRuntime } = await import('./kubernetes/runtime.js');
+  return KubernetesRuntime.connect(instanceId, {
+    kubeconfig: options.kubeconfig,
+    context: options.kubernetesContext,
+    namespace: options.kubernetesNamespace,
+    runtimeClass: options.kubernetesRuntimeClass,
+    restrictedRuntimeClass: options.kubernetesRestrictedRuntimeClass,
+    network: kubernetesNetwork,
+    nodeImages: options.kubernetesNodeImages ?? [],
+    defaultDiskMib: options.defaultDiskMib,
+    capacity,
+  });
 }
 
 export async function openDocker({

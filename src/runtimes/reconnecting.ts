@@ -65,6 +65,9 @@ export class ReconnectingRuntime implements Runtime {
   get capacity(): Runtime['capacity'] {
     return this.inner.capacity;
   }
+  get placesRuns(): boolean {
+    return this.connected?.placesRuns ?? false;
+  }
   get capabilities(): Runtime['capabilities'] {
     return this.inner.capabilities;
   }
@@ -85,6 +88,10 @@ export class ReconnectingRuntime implements Runtime {
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
     return this.inner.stop(sandboxId, graceMs);
+  }
+
+  async dropRecord(held: Holding): Promise<void> {
+    await this.inner.dropRecord?.(held);
   }
 
   async destroy(sandboxId: string): Promise<void> {

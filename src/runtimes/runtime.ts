@@ -6,7 +6,7 @@ import type { MountRequest } from '../sandboxes/spec/mount-schema.js';
 import type { NetworkPolicy } from '../sandboxes/spec/network-schema.js';
 import type { CreateSandboxRequest } from '../sandboxes/spec/schema.js';
 
-export const RUNTIME_CHOICES = ['auto', 'docker', 'simulated'] as const;
+export const RUNTIME_CHOICES = ['auto', 'docker', 'kubernetes', 'simulated'] as const;
 export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
 
 /** The request with defaults and without secrets, as the store keeps it. */
@@ -61,15 +61,21 @@ export interface Run {
 
 /** `sandboxes/required-capabilities.ts` refuses a request that needs a missing one, and names the field. */
 export const CAPABILITIES = [
+  'user_names',
+  'image_entrypoint',
+  'any_env_name',
+  'hostname_domain',
   'disk_size',
   'scripts',
   'patches',
   'patch_remove',
   'patch_engine_files',
   'init',
+  'rlimits',
   'rlimit_as',
   'rlimit_priority',
   'tmpfs',
+  'tmpfs_flags',
   'named_volumes',
   'volume_caps',
   'bind_mounts',
@@ -78,6 +84,8 @@ export const CAPABILITIES = [
   'stat_virtualization',
   'host_permissions',
   'disk_images',
+  'network',
+  'network_off',
   'network_policy',
   'network_domains',
   'network_host',
@@ -97,10 +105,23 @@ export interface Holding {
   orgId: string;
   sandboxId: string;
   runId: string;
-  state: 'prepared' | 'running' | 'exited';
+  /** `starting`: the engine has accepted the run, and starts it without another call. */
+  state: 'prepared' | 'starting' | 'running' | 'exited';
   startedAt: Instant | null;
   finishedAt: Instant | null;
   exit: Exit | null;
+  /** The reason for an end that the engine chose. */
+  failure?: RunFailure | null;
+  /** While it starts: why the engine has no room for it, in its own words. */
+  noRoom?: string | null;
+  /** The engine keeps the record of the end until `dropRecord`. */
+  keepsRecord?: boolean;
+}
+
+export interface RunFailure {
+  reason: 'evicted' | 'preempted' | 'node_lost' | 'deleted_by_cluster';
+  /** For callers. */
+  message: string;
 }
 
 export interface Exit {
@@ -160,6 +181,8 @@ export interface Runtime {
   /** The directory of the disks of sandboxes. Undefined: not on a disk of this machine. */
   readonly diskPath?: string | undefined;
   readonly capacity: Capacity;
+  /** The engine queues and places runs by itself: every waiting run is passed on to it. Default: false. */
+  readonly placesRuns?: boolean;
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
   /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
@@ -174,6 +197,8 @@ export interface Runtime {
   start(run: Run, signal: AbortSignal): Promise<void>;
   /** Kills the sandbox after `graceMs`. Resolves when it has ended. Idempotent. */
   stop(sandboxId: string, graceMs: number): Promise<void>;
+  /** The end of this run is in the store, so the engine may forget it. */
+  dropRecord?(held: Holding): Promise<void>;
   /** Idempotent. */
   destroy(sandboxId: string): Promise<void>;
   list(): Promise<Holding[]>;

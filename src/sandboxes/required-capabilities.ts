@@ -24,6 +24,27 @@ export function requiredCapabilities(request: CreateSandboxRequest): Requirement
       field: 'resources.disk_size_mib',
       what: 'limit the size of the disk',
     },
+    runtime?.user != null &&
+      !NUMERIC_USER.test(runtime.user) && {
+        capability: 'user_names',
+        field: 'runtime.user',
+        what: 'look the name of a user up in the image',
+        remedy: 'give numbers, such as 1000:1000',
+      },
+    (runtime?.cmd ?? []).length > 0 &&
+      runtime?.entrypoint == null && {
+        capability: 'image_entrypoint',
+        field: 'runtime.entrypoint',
+        what: 'read the entrypoint of the image',
+        remedy: 'give it here, or [] for none',
+      },
+    (runtime?.hostname ?? '').includes('.') && {
+      capability: 'hostname_domain',
+      field: 'runtime.hostname',
+      what: 'set a host name with a domain',
+      remedy: 'give a name without dots',
+    },
+    ...(request.env ?? []).flatMap(envRequirements),
     Object.keys(runtime?.scripts ?? {}).length > 0 && {
       capability: 'scripts',
       field: 'runtime.scripts',
@@ -62,6 +83,19 @@ export function requiredCapabilities(request: CreateSandboxRequest): Requirement
   return requirements.filter((requirement) => requirement !== false);
 }
 
+const NUMERIC_USER = /^\d{1,10}(?::\d{1,10})?$/;
+const PORTABLE_ENV_NAME = /^[A-Za-z_.-][A-Za-z0-9_.-]*$/;
+
+function envRequirements(
+  { key }: NonNullable<CreateSandboxRequest['env']>[number],
+  index: number,
+): Requirement[] {
+  if (PORTABLE_ENV_NAME.test(key)) return [];
+  const what = 'set an environment variable with this name';
+  const remedy = 'use letters, digits, "_", "-" and ".", and no digit first';
+  return [{ capability: 'any_env_name', field: `env[${index}].key`, what, remedy }];
+}
+
 /** A `nice` limit of N permits priorities down to 20 - N, so a limit above 20 permits negative ones. */
 const ORDINARY_NICE = 20;
 
@@ -70,16 +104,20 @@ function limitRequirements(
   index: number,
 ): Requirement[] {
   const field = `rlimits[${index}]`;
-  if (resource === 'as') return [{ capability: 'rlimit_as', field, what: 'limit the address space' }];
+  const limits: Requirement = { capability: 'rlimits', field, what: 'set the limits of processes' };
+  if (resource === 'as') return [limits, { capability: 'rlimit_as', field, what: 'limit the address space' }];
   const above = resource === 'rtprio' ? 0 : resource === 'nice' ? ORDINARY_NICE : Infinity;
-  if (hard <= above) return [];
+  if (hard <= above) return [limits];
   const what = 'let a sandbox take the processors from everything else on the machine';
-  return [{ capability: 'rlimit_priority', field, what }];
+  return [limits, { capability: 'rlimit_priority', field, what }];
 }
 
 export function unmetRequirement(request: CreateSandboxRequest, runtime: Runtime): Requirement | undefined {
   return requiredCapabilities(request).find(({ capability }) => !runtime.capabilities.has(capability));
 }
+
+const NETWORK =
+  'the operator chooses a cluster that enforces NetworkPolicy, or vouches for its network with --kubernetes-network trusted';
 
 function networkRequirements({
   enabled = true,
@@ -90,6 +128,14 @@ function networkRequirements({
   tls,
 }: NetworkRequest): Requirement[] {
   const requirements: (Requirement | false)[] = [
+    enabled
+      ? {
+          capability: 'network',
+          field: 'network.enabled',
+          what: 'give a network to sandboxes',
+          remedy: NETWORK,
+        }
+      : { capability: 'network_off', field: 'network.enabled', what: 'cut sandboxes off', remedy: NETWORK },
     max_connections != null && {
       capability: 'connection_limit',
       field: 'network.max_connections',
@@ -186,7 +232,7 @@ function mountRequirements(mount: MountRequest, index: number): Requirement[] {
   const field = `mounts[${index}]`;
   switch (mount.type) {
     case 'tmpfs':
-      return [{ capability: 'tmpfs', field, what: 'mount a tmpfs' }];
+      return [{ capability: 'tmpfs', field, what: 'mount a tmpfs' }, ...tmpfsRequirements(mount, field)];
     case 'disk_image':
       return [{ capability: 'disk_images', field, what: 'mount a disk image' }];
     case 'named':
@@ -206,6 +252,16 @@ function mountRequirements(mount: MountRequest, index: number): Requirement[] {
       return requirements;
     }
   }
+}
+
+function tmpfsRequirements(
+  { options }: Extract<MountRequest, { type: 'tmpfs' }>,
+  field: string,
+): Requirement[] {
+  const flag = (['noexec', 'nosuid', 'nodev'] as const).find((name) => options?.[name] === true);
+  if (flag === undefined) return [];
+  const what = `enforce ${flag} on a tmpfs`;
+  return [{ capability: 'tmpfs_flags', field: `${field}.options.${flag}`, what }];
 }
 
 function sharingRequirements(

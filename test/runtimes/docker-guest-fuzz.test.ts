@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { attachedStream } from '../../src/runtimes/docker/engine-stream.js';
-import { AGENT_PROGRAM } from '../../src/runtimes/docker/guest-init.js';
+import { AGENT_PROGRAM } from '../../src/runtimes/guest/programs.js';
 import { ANSWER, encodeFrame, FrameReader, REQUEST } from '../../src/runtimes/guest/wire.js';
 import { installApplets, startSandbox, type TestSandbox } from '../support/docker-guest.js';
 import { describeDocker, makeImage } from '../support/docker.js';

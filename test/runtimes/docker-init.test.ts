@@ -1,13 +1,13 @@
 import type Docker from 'dockerode';
 import { afterEach, beforeAll, expect, test } from 'vitest';
+import { GuestInit } from '../../src/runtimes/docker/guest-init.js';
+import { readLogStream } from '../../src/runtimes/docker/log-stream.js';
 import {
   AGENT_PROGRAM,
-  GuestInit,
   INIT_PROGRAM,
   initArguments,
   signalNumber,
-} from '../../src/runtimes/docker/guest-init.js';
-import { readLogStream } from '../../src/runtimes/docker/log-stream.js';
+} from '../../src/runtimes/guest/programs.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { until } from '../support/polling.js';
 

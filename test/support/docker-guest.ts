@@ -1,6 +1,7 @@
 import type Docker from 'dockerode';
 import { execFileSync } from 'node:child_process';
-import { GuestInit, INIT_PROGRAM } from '../../src/runtimes/docker/guest-init.js';
+import { GuestInit } from '../../src/runtimes/docker/guest-init.js';
+import { INIT_PROGRAM } from '../../src/runtimes/guest/programs.js';
 import { DockerGuests } from '../../src/runtimes/docker/guests.js';
 import type { Guest } from '../../src/runtimes/guest/guest.js';
 import type { Census, GuestTarget } from '../runtimes/guest/target.js';

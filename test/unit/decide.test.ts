@@ -8,8 +8,14 @@ import { STATUSES } from '../../src/sandboxes/spec/schema.js';
  * the run closed when nothing runs and no trace of removed sandboxes.
  */
 describe('the reconciler', () => {
-  const held = (['none', 'prepared', 'running', 'exited'] as const).flatMap((state) =>
-    state === 'none' ? [undefined] : [holding('current', state), holding('older', state)],
+  const held = (['none', 'prepared', 'starting', 'running', 'exited'] as const).flatMap((state) =>
+    state === 'none'
+      ? [undefined]
+      : [
+          holding('current', state),
+          holding('older', state),
+          { ...holding('current', state), keepsRecord: true },
+        ],
   );
   const run = { runId: 'current', runOpen: true };
   const wants = STATUSES.flatMap((status): Wanted[] =>
@@ -73,14 +79,17 @@ describe('the reconciler', () => {
     const { wanted, holds } = world;
     switch (step) {
       case 'nothing':
-        return world;
+        // The engine goes on by itself.
+        return holds?.state === 'starting' ? { ...world, holds: holding(holds.runId, 'running') } : world;
       case 'start':
         return { ...world, holds: holding('current', 'running') };
       case 'stop':
       case 'kill':
-        return holds!.state === 'prepared'
-          ? { ...world, wanted: { ...wanted, quiet: true } }
+        return holds!.state === 'prepared' || holds!.state === 'starting'
+          ? { ...world, holds: holding(holds!.runId, 'prepared'), wanted: { ...wanted, quiet: true } }
           : { ...world, holds: holding(holds!.runId, 'exited') };
+      case 'drop_record':
+        return { ...world, holds: { ...holds!, keepsRecord: false } };
       case 'destroy':
         return { ...world, holds: undefined };
       case 'record_started':

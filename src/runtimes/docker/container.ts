@@ -2,7 +2,8 @@ import type { ContainerCreateOptions, HostConfig } from 'dockerode';
 import type { Run, RunSpec } from '../runtime.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from './files/scripts.js';
-import { INIT_PROGRAM, initArguments, signalNumber, type GuestInit } from './guest-init.js';
+import { INIT_PROGRAM, initArguments, signalNumber } from '../guest/programs.js';
+import type { GuestInit } from './guest-init.js';
 import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
 

@@ -39,7 +39,11 @@ export async function detectCapabilities(
   const directory = stagingDirectoryOf(instanceId);
   // Twice: another process of this installation may sweep away the first probe.
   const noMounts = (await explainNoMounts(docker, directory)) && (await explainNoMounts(docker, directory));
-  const capabilities: Capability[] = ['tmpfs', 'scripts', 'patches', 'idle_timeout', 'registry_credentials'];
+  const capabilities: Capability[] = [
+    ...(['user_names', 'image_entrypoint', 'any_env_name', 'hostname_domain', 'rlimits', 'tmpfs'] as const),
+    ...(['tmpfs_flags', 'network', 'network_off', 'scripts', 'patches', 'idle_timeout'] as const),
+    'registry_credentials',
+  ];
   const missing: string[] = [];
   if (noMounts === undefined) {
     capabilities.push('named_volumes', 'bind_mounts');

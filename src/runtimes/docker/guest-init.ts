@@ -1,12 +1,8 @@
 import type Docker from 'dockerode';
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { constants } from 'node:os';
-import { basename, join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { ExplainedError } from '../../lib/explained-error.js';
-import { PACKAGE_ROOT } from '../../lib/package-root.js';
+import { BUILDS, INIT_PROGRAM, PROGRAMS_DIRECTORY, readPrograms, versionOf } from '../guest/programs.js';
 import {
   ALREADY_REMOVED,
   CONFLICT,
@@ -17,37 +13,10 @@ import {
   statusOf,
 } from './errors.js';
 
-/** Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they mount its volume read-only. */
-
-const DIRECTORY = '/.sandkeep/bin';
-export const INIT_PROGRAM = `${DIRECTORY}/init`;
-/** Started on first use; see guest/agent.c. */
-export const AGENT_PROGRAM = `${DIRECTORY}/agent`;
 /** All installations on an engine share the objects with this label. */
 export const INIT_LABEL = 'dev.sandkeep.init';
 
-const BUILDS: Record<string, string> = {
-  x86_64: 'x86_64',
-  amd64: 'x86_64',
-  aarch64: 'aarch64',
-  arm64: 'aarch64',
-};
-
-/** C libraries reserve the real-time signals below 34. */
-const FIRST_REALTIME = 34;
-const LAST_REALTIME = 64;
-
-const MIB = 1024 * 1024;
-/** The output of a command in bytes, a second and at once. A line counts 128 bytes more than it has. */
-export const OUTPUT = { rate: MIB, burst: 8 * MIB };
-
-export interface InitOptions {
-  command: readonly string[];
-  untilExit: boolean;
-  stopSignal: number;
-  output?: typeof OUTPUT;
-}
-
+/** Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they mount its volume read-only. */
 export class GuestInit {
   readonly image: string;
   /** Also the name of the filler container. */
@@ -65,15 +34,8 @@ export class GuestInit {
       const known = Object.keys(BUILDS).join(', ');
       throw new ExplainedError(`the Docker engine runs on ${architecture}; sandboxes need one of ${known}`);
     }
-    this.programs = new Map(
-      [INIT_PROGRAM, AGENT_PROGRAM].map((path) => [
-        path,
-        readFileSync(join(PACKAGE_ROOT, 'guest', `${basename(path)}-${build}`)),
-      ]),
-    );
-    const hash = createHash('sha256');
-    for (const program of this.programs.values()) hash.update(program);
-    const version = hash.digest('hex').slice(0, 12);
+    this.programs = readPrograms(build);
+    const version = versionOf(this.programs);
     this.image = `sandkeep/init:${version}`;
     this.volume = `${name}-${version}`;
   }
@@ -87,7 +49,7 @@ export class GuestInit {
     }
     const archive = pack();
     archive.entry({ name: '.sandkeep', type: 'directory', mode: 0o755 });
-    archive.entry({ name: DIRECTORY.slice(1), type: 'directory', mode: 0o755 });
+    archive.entry({ name: PROGRAMS_DIRECTORY.slice(1), type: 'directory', mode: 0o755 });
     for (const [path, program] of this.programs) archive.entry({ name: path.slice(1), mode: 0o755 }, program);
     archive.finalize();
     const [repo, tag] = this.image.split(':');
@@ -111,7 +73,7 @@ export class GuestInit {
 
   get mount() {
     return {
-      ...{ Type: 'volume' as const, Source: this.volume, Target: DIRECTORY, ReadOnly: true },
+      ...{ Type: 'volume' as const, Source: this.volume, Target: PROGRAMS_DIRECTORY, ReadOnly: true },
       VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } },
     };
   }
@@ -171,26 +133,4 @@ export class GuestInit {
       return engineMessage(error);
     }
   }
-}
-
-export function initArguments({ command, untilExit, stopSignal, output = OUTPUT }: InitOptions): string[] {
-  if (command.length === 0) return [];
-  return [
-    ...(untilExit ? ['--until-exit'] : []),
-    `--stop-signal=${stopSignal}`,
-    `--output-rate=${output.rate}`,
-    `--output-burst=${output.burst}`,
-    ...['--', ...command],
-  ];
-}
-
-/** Accepts `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */
-export function signalNumber(name: string | undefined): number {
-  const { signals } = constants;
-  const word = (name ?? '').toUpperCase().replace(/^SIG/, '');
-  const [, edge, offset = '0'] = /^(RTMIN|RTMAX)([+-]\d+)?$/.exec(word) ?? [];
-  const number = edge
-    ? (edge === 'RTMIN' ? FIRST_REALTIME : LAST_REALTIME) + Number(offset)
-    : Number(word) || signals[`SIG${word}` as NodeJS.Signals];
-  return number >= 1 && number <= LAST_REALTIME ? number : signals.SIGTERM;
 }

@@ -1,83 +1,32 @@
 import type Docker from 'dockerode';
+import { AgentPool } from '../guest/agent-pool.js';
 import { GuestAgent } from '../guest/agent.js';
-import type { Guest } from '../guest/guest.js';
+import { AGENT_PROGRAM } from '../guest/programs.js';
 import { attachedStream } from './engine-stream.js';
-import { AGENT_PROGRAM } from './guest-init.js';
 
-/** An agent that nobody has used for so long ends, in milliseconds. */
-const IDLE_MS = 60_000;
-
-interface Agent {
-  guest: Promise<GuestAgent>;
-  users: number;
-  idle?: NodeJS.Timeout;
+/** The agents in the containers of an engine, started by an exec of the engine. */
+export class DockerGuests extends AgentPool {
+  constructor(docker: Docker) {
+    super((containerId) => startAgent(docker.getContainer(containerId)));
+  }
 }
 
-/** The agents in the running containers of an engine: one for each container, started by an exec of the engine on first use. */
-export class DockerGuests {
-  private readonly agents = new Map<string, Agent>();
-  private isClosed = false;
-
-  constructor(private readonly docker: Docker) {}
-
-  /** The way into a running container, and a function that gives it back. */
-  async open(containerId: string): Promise<{ guest: Guest; release: () => void }> {
-    const agent = this.agents.get(containerId) ?? this.add(containerId);
-    clearTimeout(agent.idle);
-    agent.users += 1;
-    let isReleased = false;
-    const release = () => {
-      if (isReleased) return;
-      isReleased = true;
-      agent.users -= 1;
-      if (agent.users > 0) return;
-      agent.idle = setTimeout(() => void agent.guest.then((guest) => guest.close()), IDLE_MS).unref();
-    };
-    return { guest: await agent.guest, release };
-  }
-
-  close(): void {
-    this.isClosed = true;
-    for (const { guest, idle } of this.agents.values()) {
-      clearTimeout(idle);
-      void guest.then((opened) => opened.close()).catch(() => undefined);
-    }
-  }
-
-  private add(containerId: string): Agent {
-    const agent: Agent = { guest: this.start(containerId), users: 0 };
-    this.agents.set(containerId, agent);
-    const forget = () => {
-      clearTimeout(agent.idle);
-      if (this.agents.get(containerId) === agent) this.agents.delete(containerId);
-    };
-    const onOpened = ({ gone }: GuestAgent): void => {
-      if (gone.aborted) forget();
-      else gone.addEventListener('abort', forget, { once: true });
-    };
-    void agent.guest.then(onOpened, forget);
-    return agent;
-  }
-
-  private async start(containerId: string): Promise<GuestAgent> {
-    const container = this.docker.getContainer(containerId);
-    const { Config } = await container.inspect();
-    // As the user of the sandbox: the engine gives no capabilities to another one.
-    const exec = await container.exec({
-      Cmd: [AGENT_PROGRAM],
-      WorkingDir: '/',
-      AttachStdin: true,
-      AttachStdout: true,
-      AttachStderr: true,
-      Tty: false,
-    });
-    const connection = await exec.start({ hijack: true, stdin: true });
-    const agent = new GuestAgent(attachedStream(connection), {
-      env: Config.Env ?? [],
-      cwd: Config.WorkingDir || '/',
-    });
-    if (this.isClosed) agent.close();
-    await agent.opened();
-    return agent;
-  }
+async function startAgent(container: Docker.Container): Promise<GuestAgent> {
+  const { Config } = await container.inspect();
+  // As the user of the sandbox: the engine gives no capabilities to another one.
+  const exec = await container.exec({
+    Cmd: [AGENT_PROGRAM],
+    WorkingDir: '/',
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: false,
+  });
+  const connection = await exec.start({ hijack: true, stdin: true });
+  const agent = new GuestAgent(attachedStream(connection), {
+    env: Config.Env ?? [],
+    cwd: Config.WorkingDir || '/',
+  });
+  await agent.opened();
+  return agent;
 }

@@ -37,7 +37,11 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
     const queued = await readQueues(tx, runtime, workerIds);
     const at = ctx.now();
     const queues = await readOrgQueues(tx, queued, workerIds, at);
-    const { placed, noRoom } = assignRuns(workers.map(toCandidate), queues);
+    const candidates = workers.map(toCandidate);
+    const { placed, noRoom } = assignRuns(
+      ctx.runtime.placesRuns ? candidates.map(withoutLimits) : candidates,
+      queues,
+    );
     // After the queue, because the lock on the lease blocks its renewal.
     await term.assertHeld(tx);
     const locked = await lockWaiting(
@@ -77,6 +81,12 @@ async function readOrgQueues(
   }
   const use = await readUse(tx, [...runs.keys()], workerIds);
   return [...runs].map(([orgId, own]) => ({ orgId, weight: WEIGHT, ...use.get(orgId)!, runs: own }));
+}
+
+/** The engine places the runs, and makes room for those that wait. */
+function withoutLimits(candidate: Candidate): Candidate {
+  const endless = { vcpus: Infinity, memoryMib: Infinity, diskMib: null };
+  return { ...candidate, capacity: endless, free: endless };
 }
 
 function toCandidate(row: WorkerRow): Candidate {

@@ -21,6 +21,7 @@ export type Step =
   | 'stop'
   | 'kill'
   | 'destroy'
+  | 'drop_record'
   | 'record_started'
   | 'record_exit'
   | 'record_cancelled'
@@ -35,7 +36,8 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
   if (wanted.runOpen && current && held.state === 'exited') return 'record_exit';
 
   // A start by a killed process may be in flight. The engine answers a kill after it.
-  const mayStart = current && held.state === 'prepared' && wanted.runOpen && !wanted.quiet;
+  const mayStart =
+    current && (held.state === 'prepared' || held.state === 'starting') && wanted.runOpen && !wanted.quiet;
 
   if (wanted.removed) {
     if (held?.state === 'running' || mayStart) return 'kill';
@@ -46,6 +48,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
   switch (wanted.status) {
     case 'starting':
       if (!wanted.placed) return held?.state === 'running' ? 'kill' : 'nothing';
+      if (current && held.state === 'starting') return 'nothing';
       if (held?.state !== 'running') return 'start';
       return current ? 'record_started' : 'kill';
     case 'running':
@@ -58,6 +61,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
     case 'stopped':
     case 'failed':
       // Somebody else started it.
-      return held?.state === 'running' ? 'kill' : 'nothing';
+      if (held?.state === 'running' || held?.state === 'starting') return 'kill';
+      return held?.keepsRecord ? 'drop_record' : 'nothing';
   }
 }

@@ -15,7 +15,7 @@ import { decide } from './decide.js';
 import { IdleClocks } from './idle-clocks.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.js';
 import { recordObservations, type Observation } from './record.js';
-import { markDestroyed } from './record-queries.js';
+import { markDestroyed, writeRoomNotices, type RoomNotice } from './record-queries.js';
 
 /** The precision of the end of a run whose container disappeared with its record. */
 const TOUCH_INTERVAL_MS = 10_000;
@@ -39,6 +39,8 @@ export class Reconciler {
   private readonly calls: RuntimeCalls;
   /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
+  /** The words of the engine about starts that wait for room in it, by run. */
+  private noRoom = new Map<string, string>();
   private lastTouch = 0;
   private readonly idle = new IdleClocks();
   private idleLook: Promise<unknown> | undefined;
@@ -59,6 +61,7 @@ export class Reconciler {
     const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
     const rows = await sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
     await this.touch(rows, holdings);
+    await this.noteRoom(term, rows, holdings);
     const running: { row: ReconcileRow; held: Holding | undefined }[] = [];
     const seen: Seen = { observations: [], destroyed: [] };
     for (const row of rows) {
@@ -124,10 +127,12 @@ export class Reconciler {
       case 'kill':
         return this.calls.begin(term, row, step, async () => {
           await ctx.runtime.stop(sandboxId, 0);
-          if (held?.state === 'prepared') this.quiet.add(held.runId);
+          if (held?.state === 'prepared' || held?.state === 'starting') this.quiet.add(held.runId);
         });
       case 'destroy':
         return this.calls.begin(term, row, step, () => ctx.runtime.destroy(sandboxId));
+      case 'drop_record':
+        return this.calls.begin(term, row, 'destroy', async () => ctx.runtime.dropRecord?.(held!));
       case 'record_started':
         return note({
           ...observationOf(row, runId),
@@ -277,6 +282,27 @@ export class Reconciler {
     });
   }
 
+  /** The engine has accepted a start, and has no room for it yet. */
+  private async noteRoom(
+    term: Term,
+    rows: ReconcileRow[],
+    holdings: ReadonlyMap<string, Holding>,
+  ): Promise<void> {
+    const starting = rows.flatMap(({ orgId, sandboxId, wanted }): RoomNotice[] => {
+      const held = holdings.get(sandboxId);
+      if (wanted.status !== 'starting' || held?.state !== 'starting' || held.runId !== wanted.runId)
+        return [];
+      return [{ orgId, sandboxId, runId: held.runId, noRoom: held.noRoom ?? null }];
+    });
+    const changed = starting.filter(({ runId, noRoom }) => (this.noRoom.get(runId) ?? null) !== noRoom);
+    if (changed.length > 0) {
+      await this.inTerm(term, (tx) => writeRoomNotices(tx, changed, this.ctx.now()));
+    }
+    this.noRoom = new Map(
+      starting.flatMap(({ runId, noRoom }) => (noRoom === null ? [] : [[runId, noRoom] as const])),
+    );
+  }
+
   private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
     if (performance.now() - this.lastTouch < TOUCH_INTERVAL_MS) return;
     const running = rows.flatMap(({ orgId, sandboxId, wanted }) =>
@@ -312,11 +338,12 @@ function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
 
 /** A requested exit, or one with code 0, is no crash. */
 function exitOf(
-  { startedAt, finishedAt: stoppedAt, exit }: Holding,
+  { startedAt, finishedAt: stoppedAt, exit, failure }: Holding,
   asked: string | undefined,
 ): Partial<Observation> {
   const times = { startedAt, stoppedAt, exit };
   if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
+  if (failure) return { ...times, occurrence: 'run_crashed', ...failure };
   if (exit?.outOfMemory && exit.code !== 0) {
     return {
       ...times,

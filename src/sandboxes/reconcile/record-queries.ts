@@ -63,6 +63,34 @@ export async function writeObserved(
   );
 }
 
+export interface RoomNotice {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  /** The words of the engine. Null: it has room now. */
+  noRoom: string | null;
+}
+
+/** Shows why these starts wait for room in the engine. */
+export async function writeRoomNotices(sql: Sql, notices: readonly RoomNotice[], at: Instant): Promise<void> {
+  await sql.query(
+    prepared(
+      `update sandboxes s
+       set status_reason = case when n.words is null then null else 'insufficient_capacity' end,
+         last_failure_message = n.words, changed_at = $5
+       from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) as n (org_id, id, run_id, words)
+       where s.org_id = n.org_id and s.id = n.id and s.run_id = n.run_id and s.status = 'starting'`,
+      [
+        notices.map(({ orgId }) => orgId),
+        notices.map(({ sandboxId }) => sandboxId),
+        notices.map(({ runId }) => runId),
+        notices.map(({ noRoom }) => noRoom),
+        at,
+      ],
+    ),
+  );
+}
+
 /** The worker holds nothing of these removed sandboxes. */
 export async function markDestroyed(
   sql: Sql,

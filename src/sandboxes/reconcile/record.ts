@@ -124,7 +124,16 @@ function startOf(
       started_at: shortInstant(startedAt),
     },
   };
-  const change = { status, status_reason: null, started_at: startedAt, stopped_at: null, changed_at: at };
+  // While it waited, the message had the reason.
+  const waited = sandbox.status_reason === 'insufficient_capacity' ? { last_failure_message: null } : {};
+  const change = {
+    ...waited,
+    status,
+    status_reason: null,
+    started_at: startedAt,
+    stopped_at: null,
+    changed_at: at,
+  };
   return {
     sandbox: { ...sandbox, ...change },
     run: { ...run, started_at: startedAt, seen_at: startedAt },

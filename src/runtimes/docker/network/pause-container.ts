@@ -1,7 +1,8 @@
 import type Docker from 'dockerode';
 import { INSTANCE_LABEL } from '../container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from '../errors.js';
-import { INIT_PROGRAM, type GuestInit } from '../guest-init.js';
+import { INIT_PROGRAM } from '../../guest/programs.js';
+import type { GuestInit } from '../guest-init.js';
 
 /** Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it. */
 

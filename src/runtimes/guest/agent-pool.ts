@@ -1,0 +1,61 @@
+import type { GuestAgent } from './agent.js';
+import type { Guest } from './guest.js';
+
+/** An agent that nobody has used for so long ends, in milliseconds. */
+const IDLE_MS = 60_000;
+
+interface Agent {
+  guest: Promise<GuestAgent>;
+  users: number;
+  idle?: NodeJS.Timeout;
+}
+
+/** The agents in the running containers of an engine: one for each container, started on first use. */
+export class AgentPool {
+  private readonly agents = new Map<string, Agent>();
+  private isClosed = false;
+
+  /** `start` resolves when the agent answers. */
+  constructor(private readonly start: (containerId: string) => Promise<GuestAgent>) {}
+
+  /** The way into a running container, and a function that gives it back. */
+  async open(containerId: string): Promise<{ guest: Guest; release: () => void }> {
+    const agent = this.agents.get(containerId) ?? this.add(containerId);
+    clearTimeout(agent.idle);
+    agent.users += 1;
+    let isReleased = false;
+    const release = () => {
+      if (isReleased) return;
+      isReleased = true;
+      agent.users -= 1;
+      if (agent.users > 0) return;
+      agent.idle = setTimeout(() => void agent.guest.then((guest) => guest.close()), IDLE_MS).unref();
+    };
+    return { guest: await agent.guest, release };
+  }
+
+  close(): void {
+    this.isClosed = true;
+    for (const { guest, idle } of this.agents.values()) {
+      clearTimeout(idle);
+      void guest.then((opened) => opened.close()).catch(() => undefined);
+    }
+  }
+
+  private add(containerId: string): Agent {
+    const agent: Agent = { guest: this.start(containerId), users: 0 };
+    this.agents.set(containerId, agent);
+    const forget = () => {
+      clearTimeout(agent.idle);
+      if (this.agents.get(containerId) === agent) this.agents.delete(containerId);
+    };
+    const onOpened = (guest: GuestAgent): void => {
+      const { gone } = guest;
+      if (this.isClosed) guest.close();
+      if (gone.aborted) forget();
+      else gone.addEventListener('abort', forget, { once: true });
+    };
+    void agent.guest.then(onOpened, forget);
+    return agent;
+  }
+}

@@ -1,0 +1,44 @@
+import { AgentPool } from '../guest/agent-pool.js';
+import { GuestAgent } from '../guest/agent.js';
+import type { Guest } from '../guest/guest.js';
+import { AGENT_PROGRAM } from '../guest/programs.js';
+import type { Cluster } from './client.js';
+import { execStream } from './exec-stream.js';
+
+const LARGEST_ENVIRONMENT = 128 * 1024;
+const READ_ONLY = {
+  ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false },
+  mode: 0,
+};
+
+/** The agents in the Pods of a cluster. Each is started by an exec of the cluster, as the user of the sandbox. */
+export class PodGuests extends AgentPool {
+  constructor(cluster: Cluster) {
+    super((pod) => startAgent(cluster, pod));
+  }
+}
+
+/** The cluster shows neither the environment nor the working directory of an image: the agent knows its own. */
+async function startAgent(cluster: Cluster, pod: string): Promise<GuestAgent> {
+  const defaults = { env: [] as string[], cwd: '/' };
+  const agent = new GuestAgent(await execStream(cluster, pod, [AGENT_PROGRAM]), defaults);
+  await agent.opened();
+  defaults.env = await readEnvironment(agent);
+  return agent;
+}
+
+async function readEnvironment(guest: Guest): Promise<string[]> {
+  const files = guest.files();
+  try {
+    const handle = await files.open('/proc/self/environ', READ_ONLY);
+    let text = '';
+    while (text.length < LARGEST_ENVIRONMENT) {
+      const data = await files.read(handle, BigInt(Buffer.byteLength(text)), LARGEST_ENVIRONMENT);
+      if (data.length === 0) break;
+      text += data.toString('utf8');
+    }
+    return text.split('\0').filter((entry) => entry.includes('='));
+  } finally {
+    files.end();
+  }
+}

@@ -1,0 +1,38 @@
+/** The only container of a Pod. */
+export const CONTAINER = 'sandbox';
+/** Keeps the record of a run until its end is in the store. */
+export const FINALIZER = 'sandkeep.dev/run-record';
+
+export const INSTANCE_LABEL = 'sandkeep.dev/instance';
+export const ORG_LABEL = 'sandkeep.dev/org';
+export const SANDBOX_LABEL = 'sandkeep.dev/sandbox';
+export const RUN_LABEL = 'sandkeep.dev/run';
+/** Other programs of the cluster react to labels, and must not obey those of a tenant. */
+const USER_LABEL = 'label.sandkeep.dev/';
+/** The labels that Kubernetes cannot have as labels, as JSON. */
+const OTHER_LABELS = 'sandkeep.dev/labels';
+
+const LABEL_TEXT = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+export function podName(runId: string): string {
+  return `sandkeep-${runId}`;
+}
+
+export function selectorOf(instanceId: string): string {
+  return `${INSTANCE_LABEL}=${instanceId}`;
+}
+
+/** The labels of a tenant under a prefix: as labels where Kubernetes takes them, else in an annotation. */
+export function userLabels(labels: Record<string, string>): {
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+} {
+  const entries = Object.entries(labels);
+  const fits = ([key, value]: [string, string]) =>
+    LABEL_TEXT.test(key) && (value === '' || LABEL_TEXT.test(value));
+  const others = entries.filter((entry) => !fits(entry));
+  return {
+    labels: Object.fromEntries(entries.filter(fits).map(([key, value]) => [USER_LABEL + key, value])),
+    annotations: others.length === 0 ? {} : { [OTHER_LABELS]: JSON.stringify(Object.fromEntries(others)) },
+  };
+}

@@ -1,0 +1,160 @@
+import type { V1Container, V1EnvVar, V1Pod, V1Volume, V1VolumeMount } from '@kubernetes/client-node';
+import { initArguments, signalNumber, PROGRAMS_DIRECTORY, INIT_PROGRAM } from '../guest/programs.js';
+import { StartRefusedError, type Run, type RunSpec } from '../runtime.js';
+import {
+  CONTAINER,
+  FINALIZER,
+  INSTANCE_LABEL,
+  ORG_LABEL,
+  podName,
+  RUN_LABEL,
+  SANDBOX_LABEL,
+  userLabels,
+} from './names.js';
+
+/** The same as on Docker: for package managers, and for daemons that drop privileges. */
+const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
+/** How long a Pod stays on a node that does not answer. Without it the cluster waits for five minutes. */
+const NODE_LOST_SECS = 30;
+const NUMERIC_USER = /^(\d{1,10})(?::(\d{1,10}))?$/;
+
+export interface PodOptions {
+  instanceId: string;
+  /** The processor, in the words of Kubernetes. */
+  architecture: string;
+  /** The volume with process 1 and the agent. */
+  programs: V1Volume;
+  pullSecret: string | undefined;
+  runtimeClass: string | undefined;
+  restrictedRuntimeClass: string | undefined;
+  defaultDiskMib: number;
+  /** The images that the operator put on the nodes, for every organization. */
+  nodeImages: readonly string[];
+}
+
+export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOptions): V1Pod {
+  const { labels, annotations } = userLabels(spec.labels);
+  const runtimeClass =
+    (spec.securityProfile === 'restricted' ? options.restrictedRuntimeClass : undefined) ??
+    options.runtimeClass;
+  const tmpfs = tmpfsOf(spec);
+  return {
+    metadata: {
+      name: podName(runId),
+      labels: {
+        ...labels,
+        'app.kubernetes.io/managed-by': 'sandkeep',
+        [INSTANCE_LABEL]: options.instanceId,
+        [ORG_LABEL]: orgId,
+        [SANDBOX_LABEL]: sandboxId,
+        [RUN_LABEL]: runId,
+      },
+      annotations,
+      finalizers: [FINALIZER],
+    },
+    spec: {
+      restartPolicy: 'Never',
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      hostname: spec.hostname ?? sandboxId,
+      securityContext: { seccompProfile: { type: 'RuntimeDefault' } },
+      nodeSelector: { 'kubernetes.io/os': 'linux', 'kubernetes.io/arch': options.architecture },
+      tolerations: ['not-ready', 'unreachable'].map((state) => ({
+        ...{ key: `node.kubernetes.io/${state}`, operator: 'Exists', effect: 'NoExecute' },
+        tolerationSeconds: NODE_LOST_SECS,
+      })),
+      ...(runtimeClass === undefined ? {} : { runtimeClassName: runtimeClass }),
+      ...(options.pullSecret === undefined ? {} : { imagePullSecrets: [{ name: options.pullSecret }] }),
+      containers: [
+        containerOf(spec, options, [
+          { name: options.programs.name, mountPath: PROGRAMS_DIRECTORY, readOnly: true },
+          ...tmpfs.map(({ mount }) => mount),
+        ]),
+      ],
+      volumes: [options.programs, ...tmpfs.map(({ volume }) => volume)],
+    },
+  };
+}
+
+function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeMount[]): V1Container {
+  const amounts = { cpu: String(spec.vcpus), memory: `${spec.memoryMib}Mi` };
+  const diskMib = spec.diskMib ?? (options.defaultDiskMib > 0 ? options.defaultDiskMib : null);
+  const limit = diskMib === null ? {} : { 'ephemeral-storage': `${diskMib}Mi` };
+  // A default size bounds the disk, and reserves nothing.
+  const request =
+    diskMib === null ? {} : { 'ephemeral-storage': spec.diskMib === null ? '0' : `${diskMib}Mi` };
+  return {
+    name: CONTAINER,
+    image: spec.image,
+    imagePullPolicy: pullPolicyOf(spec, options.nodeImages),
+    command: [INIT_PROGRAM],
+    args: initArguments({
+      command: commandOf(spec),
+      untilExit: spec.endsWithCommand ?? false,
+      stopSignal: signalNumber(undefined),
+    }).map(literal),
+    env: envOf(spec),
+    ...(spec.workdir === null ? {} : { workingDir: spec.workdir }),
+    // A shell or interpreter without a script would end without standard input.
+    stdin: true,
+    resources: { limits: { ...amounts, ...limit }, requests: { ...amounts, ...request } },
+    securityContext: {
+      privileged: false,
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ['ALL'], add: spec.securityProfile === 'restricted' ? [] : CAPABILITIES },
+      ...userOf(spec),
+    },
+    terminationMessagePolicy: 'File',
+    volumeMounts,
+  };
+}
+
+/** A node serves an image that it has without asking the registry, also to an organization without access to it. */
+function pullPolicyOf({ image, pullPolicy }: RunSpec, nodeImages: readonly string[]): string {
+  if (nodeImages.includes(image)) {
+    return { always: 'Always', if_missing: 'IfNotPresent', never: 'Never' }[pullPolicy];
+  }
+  if (pullPolicy !== 'never') return 'Always';
+  throw new StartRefusedError(
+    `the image ${image} is not one of those that the operator keeps on the nodes, and pull_policy is never: use if_missing, or ask for --kubernetes-node-images`,
+  );
+}
+
+function commandOf({ cmd, entrypoint }: RunSpec): string[] {
+  return cmd === null || cmd.length === 0 ? [] : [...(entrypoint ?? []), ...cmd];
+}
+
+/** The last value of a name counts. */
+function envOf({ env }: RunSpec): V1EnvVar[] {
+  return [...new Map(env.map(({ key, value }) => [key, value]))].map(([name, value]) => ({
+    name,
+    value: literal(value),
+  }));
+}
+
+/** Kubernetes replaces `$(NAME)` in commands and environments. */
+function literal(text: string): string {
+  return text.replaceAll('$', '$$$$');
+}
+
+function userOf({ user }: RunSpec): { runAsUser?: number; runAsGroup?: number } {
+  const [, uid, gid] = NUMERIC_USER.exec(user ?? '') ?? [];
+  return {
+    ...(uid === undefined ? {} : { runAsUser: Number(uid) }),
+    ...(gid === undefined ? {} : { runAsGroup: Number(gid) }),
+  };
+}
+
+function tmpfsOf({ mounts }: RunSpec): { volume: V1Volume; mount: V1VolumeMount }[] {
+  return mounts.flatMap((mount, index) => {
+    if (mount.type !== 'tmpfs') return [];
+    const name = `tmpfs-${index}`;
+    const size = mount.size_mib == null ? {} : { sizeLimit: `${mount.size_mib}Mi` };
+    return [
+      {
+        volume: { name, emptyDir: { medium: 'Memory', ...size } },
+        mount: { name, mountPath: mount.guest, readOnly: mount.options?.readonly ?? false },
+      },
+    ];
+  });
+}

@@ -1,0 +1,58 @@
+import type { V1Volume } from '@kubernetes/client-node';
+import { posix } from 'node:path';
+import { ExplainedError } from '../../lib/explained-error.js';
+import { BUILDS, readPrograms, versionOf } from '../guest/programs.js';
+import type { Cluster } from './client.js';
+import { CONFLICT, ignoreStatus } from './errors.js';
+
+const VOLUME = 'sandkeep-programs';
+/** Somebody may remove it while the service runs. */
+const ENSURE_EVERY_MS = 60_000;
+
+/**
+ * Process 1 and the agent, as a ConfigMap that every Pod mounts: the image of a tenant has neither, and no image of ours is
+ * needed. It is immutable, and named by its content.
+ */
+export class PodPrograms {
+  private readonly name: string;
+  private readonly data: Record<string, string>;
+  private ensuredAt = -Infinity;
+
+  constructor(
+    private readonly cluster: Cluster,
+    readonly architecture: string,
+  ) {
+    const build = BUILDS[architecture];
+    if (build === undefined) {
+      const known = Object.keys(BUILDS).join(', ');
+      throw new ExplainedError(
+        `the nodes of the cluster are ${architecture}; sandboxes need one of ${known}`,
+      );
+    }
+    const programs = readPrograms(build);
+    this.name = `sandkeep-programs-${versionOf(programs)}`;
+    this.data = Object.fromEntries(
+      [...programs].map(([path, program]) => [posix.basename(path), program.toString('base64')]),
+    );
+  }
+
+  async ensure(): Promise<void> {
+    if (performance.now() - this.ensuredAt < ENSURE_EVERY_MS) return;
+    const { core, namespace } = this.cluster;
+    await core
+      .createNamespacedConfigMap({
+        namespace,
+        body: {
+          metadata: { name: this.name, labels: { 'app.kubernetes.io/managed-by': 'sandkeep' } },
+          binaryData: this.data,
+          immutable: true,
+        },
+      })
+      .catch(ignoreStatus(CONFLICT));
+    this.ensuredAt = performance.now();
+  }
+
+  get volume(): V1Volume {
+    return { name: VOLUME, configMap: { name: this.name, defaultMode: 0o555 } };
+  }
+}

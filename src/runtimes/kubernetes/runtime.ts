@@ -1,0 +1,368 @@
+import type { V1Pod } from '@kubernetes/client-node';
+import { v5 as uuidv5 } from 'uuid';
+import { ExplainedError } from '../../lib/explained-error.js';
+import {
+  StartRefusedError,
+  type Activity,
+  type Capability,
+  type Capacity,
+  type Holding,
+  type LogChunk,
+  type LogQuery,
+  type Run,
+  type Runtime,
+} from '../runtime.js';
+import { mayReadSummaries, readSummary } from './activity.js';
+import { openCluster, type Cluster, type ClusterAddress } from './client.js';
+import { CONFLICT, clusterMessage, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
+import { PodGuests } from './guests.js';
+import { followLog } from './logs.js';
+import { FINALIZER, ORG_LABEL, podName, RUN_LABEL, SANDBOX_LABEL, selectorOf } from './names.js';
+import { capabilitiesOfNetwork, type NetworkChoice } from './network.js';
+import { Nodes } from './nodes.js';
+import { podOf } from './pod.js';
+import { stateOf, type PodState } from './pod-state.js';
+import { PodPrograms } from './programs.js';
+import { PullSecrets } from './pull-secrets.js';
+import { WatchCache } from './watch-cache.js';
+
+export interface KubernetesOptions extends ClusterAddress {
+  runtimeClass?: string | undefined;
+  /** For the security profile `restricted`. Default: the other one. */
+  restrictedRuntimeClass?: string | undefined;
+  network: NetworkChoice;
+  nodeImages?: readonly string[];
+  capacity?: Partial<Capacity>;
+  /** For sandboxes without a disk size. 0: no bound. */
+  defaultDiskMib?: number | undefined;
+}
+
+const ENGINE_NAMESPACE = '8a8f0f0e-52f4-4d0e-9f3b-0a6b1c4d7e21';
+const SEEN_LIMIT_MS = 10_000;
+/** The API server reports an end late, and a node that is lost later still. */
+const STOP_LIMIT_MS = 120_000;
+const REMOVE_LIMIT_MS = 30_000;
+/** Zero would remove the object before the node has ended the processes. */
+const KILL_SECS = 1;
+/** The service finds the processor of nodes that it may not read by its own. */
+const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' };
+
+/** Runs sandboxes as Pods of a Kubernetes cluster, one for each run. The scheduler of the cluster places them. */
+export class KubernetesRuntime implements Runtime {
+  readonly name = 'kubernetes';
+  readonly placesRuns = true;
+  readonly description: string;
+  readonly capabilities: ReadonlySet<Capability>;
+  readonly machine: string;
+  private readonly guests: PodGuests;
+  private readonly secrets: PullSecrets;
+
+  private constructor(
+    private readonly cluster: Cluster,
+    private readonly instanceId: string,
+    private readonly options: KubernetesOptions,
+    readonly engineId: string,
+    private readonly pods: WatchCache<V1Pod>,
+    private readonly nodes: Nodes,
+    private readonly programs: PodPrograms,
+    version: string,
+    readsActivity: boolean,
+  ) {
+    const { namespace, server } = cluster;
+    this.machine = `${new URL(server).host}/${namespace}`;
+    this.guests = new PodGuests(cluster);
+    this.secrets = new PullSecrets(cluster, instanceId);
+    const network = capabilitiesOfNetwork(options.network);
+    this.capabilities = new Set<Capability>([
+      ...(['disk_size', 'tmpfs', 'registry_credentials'] as const),
+      ...(readsActivity ? (['idle_timeout'] as const) : []),
+      ...network.capabilities,
+    ]);
+    const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
+    const nodesText =
+      nodes.count === undefined ? 'nodes that the service may not read' : `${nodes.count} nodes`;
+    this.description = `kubernetes: Pods${kind} in the namespace ${namespace} of Kubernetes ${version}, ${nodesText}, network: ${network.description}`;
+  }
+
+  static async connect(instanceId: string, options: KubernetesOptions): Promise<KubernetesRuntime> {
+    const cluster = await openCluster(options);
+    const { core, namespace, library, config } = cluster;
+    const found = await core.readNamespace({ name: namespace }).catch(ignoreStatus(NOT_FOUND));
+    if (!found) {
+      throw new ExplainedError(
+        `the cluster has no namespace "${namespace}": create it, or name another with --kubernetes-namespace`,
+      );
+    }
+    const nodes = await Nodes.open(cluster);
+    const architecture = nodes.architecture ?? OWN_ARCHITECTURE[process.arch] ?? process.arch;
+    const programs = new PodPrograms(cluster, architecture);
+    await programs.ensure();
+    const pods = new WatchCache<V1Pod>(cluster, {
+      path: `/api/v1/namespaces/${namespace}/pods`,
+      labelSelector: selectorOf(instanceId),
+      list: (page) => core.listNamespacedPod({ namespace, ...page }),
+    });
+    await pods.relist();
+    const { gitVersion } = await new library.VersionApi(
+      library.createConfiguration({
+        baseServer: new library.ServerConfiguration(cluster.server, {}),
+        authMethods: { default: config },
+      }),
+    ).getCode();
+    return new KubernetesRuntime(
+      cluster,
+      instanceId,
+      options,
+      uuidv5(`${instanceId} ${found.metadata!.uid}`, ENGINE_NAMESPACE),
+      pods,
+      nodes,
+      programs,
+      gitVersion,
+      await mayReadSummaries(cluster),
+    );
+  }
+
+  get capacity(): Capacity {
+    return { ...this.nodes.capacity, ...this.options.capacity };
+  }
+
+  get bounds(): Runtime['bounds'] {
+    return this.nodes.bounds;
+  }
+
+  async takeOver(): Promise<void> {
+    await this.pods.relist();
+    await this.secrets.takeOver();
+  }
+
+  async start(run: Run, signal: AbortSignal): Promise<void> {
+    const name = podName(run.runId);
+    const own = this.pods.get(name);
+    if (own) return this.checkStart(own);
+    for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
+    await this.programs.ensure();
+    if (signal.aborted) return;
+    try {
+      await this.secrets.around(run, async (pullSecret) => this.create(run, pullSecret));
+    } catch (error) {
+      const status = statusOf(error);
+      if (status === CONFLICT) return;
+      if (status !== INVALID && status !== FORBIDDEN && status !== 400) throw error;
+      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
+    }
+    await this.pods.until(() => this.pods.get(name) !== undefined, SEEN_LIMIT_MS, signal);
+  }
+
+  async stop(sandboxId: string, graceMs: number): Promise<void> {
+    for (const pod of this.podsOf(sandboxId)) {
+      await this.end(pod, graceMs > 0 ? Math.ceil(graceMs / 1_000) : KILL_SECS);
+    }
+  }
+
+  async destroy(sandboxId: string): Promise<void> {
+    for (const pod of this.podsOf(sandboxId)) {
+      if (!hasEnded(await this.stateOf(pod))) await this.end(pod, KILL_SECS);
+      await this.remove(pod.metadata!.name!);
+    }
+  }
+
+  async dropRecord({ runId }: Holding): Promise<void> {
+    await this.dropFinalizer(podName(runId));
+  }
+
+  async list(): Promise<Holding[]> {
+    const latest = new Map<string, V1Pod>();
+    const pods = this.pods.values();
+    for (const pod of pods) {
+      const { sandboxId, runId } = idsOf(pod);
+      const other = latest.get(sandboxId);
+      if (!other || idsOf(other).runId < runId) latest.set(sandboxId, pod);
+    }
+    await this.secrets.sweep((name) => {
+      const pod = this.pods.get(name);
+      return pod !== undefined && isStarting(stateOf(pod));
+    });
+    return Promise.all([...latest.values()].map(async (pod) => holdingOf(pod, await this.stateOf(pod))));
+  }
+
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    const wanted = new Set(sandboxIds);
+    const pods = this.pods.values().filter((pod) => wanted.has(idsOf(pod).sandboxId));
+    const nodes = new Set(pods.flatMap(({ spec }) => spec?.nodeName ?? []));
+    const summaries = await Promise.all([...nodes].map(async (node) => readSummary(this.cluster, node)));
+    return new Map(
+      pods.flatMap((pod) => {
+        const found = summaries.map((summary) => summary.get(pod.metadata!.name!)).find(Boolean);
+        return found ? [[idsOf(pod).sandboxId, found] as const] : [];
+      }),
+    );
+  }
+
+  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
+    const pod = this.latestOf(sandboxId);
+    if (!pod) return;
+    try {
+      yield* followLog(this.cluster, pod.metadata!.name!, query, signal);
+    } catch (error) {
+      if (!signal.aborted && statusOf(error) !== NOT_FOUND) throw error;
+    }
+  }
+
+  /** The cluster keeps the disks of Pods within their limits. */
+  async diskUse(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  /** The nodes remove images by themselves. */
+  async makeRoom(): Promise<void> {}
+
+  async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
+    const pod = this.latestOf(sandboxId);
+    if (!pod) throw new Error(`the cluster has no Pod of the sandbox ${sandboxId}`);
+    return this.guests.open(pod.metadata!.name!);
+  }
+
+  watch(signal: AbortSignal): AsyncIterable<void> {
+    return this.pods.watch(signal);
+  }
+
+  async close(): Promise<void> {
+    this.guests.close();
+    await this.pods.close();
+    await this.nodes.close();
+  }
+
+  private async create(run: Run, pullSecret: string | undefined): Promise<void> {
+    const { core, namespace } = this.cluster;
+    const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
+    const body = podOf(run, {
+      ...{ instanceId: this.instanceId, architecture: this.programs.architecture },
+      ...{ programs: this.programs.volume, pullSecret, defaultDiskMib, nodeImages },
+      ...{ runtimeClass, restrictedRuntimeClass },
+    });
+    await core.createNamespacedPod({ namespace, body });
+  }
+
+  /** Throws StartRefusedError for a Pod that will not start by itself, after its end. */
+  private async checkStart(pod: V1Pod): Promise<void> {
+    const state = await this.stateOf(pod);
+    if (state.kind !== 'failing' && state.kind !== 'dead') return;
+    const name = pod.metadata!.name!;
+    if (state.kind === 'failing') {
+      await this.end(pod, KILL_SECS);
+      const ended = this.pods.get(name);
+      // It started after all.
+      if (ended && (await this.stateOf(ended)).kind === 'ended') return;
+    }
+    await this.remove(name);
+    if (state.message === null) throw new Error('the Pod was deleted before it started');
+    throw new StartRefusedError(state.message);
+  }
+
+  /** Deletes a Pod, and waits until nothing of it runs. */
+  private async end(pod: V1Pod, graceSecs: number): Promise<void> {
+    const name = pod.metadata!.name!;
+    if (hasEnded(await this.stateOf(pod))) return;
+    const { core, namespace } = this.cluster;
+    await core
+      .deleteNamespacedPod({ name, namespace, gracePeriodSeconds: graceSecs })
+      .catch(ignoreStatus(NOT_FOUND, CONFLICT));
+    const deadline = performance.now() + STOP_LIMIT_MS + graceSecs * 1_000;
+    while (performance.now() < deadline) {
+      const now = this.pods.get(name);
+      if (!now || hasEnded(await this.stateOf(now))) return;
+      const version = now.metadata?.resourceVersion;
+      await this.pods.until(() => this.pods.get(name)?.metadata?.resourceVersion !== version, LOOK_EVERY_MS);
+    }
+    throw new Error(`the Pod ${name} has not ended in time`);
+  }
+
+  /** Removes the Pod of an earlier run. */
+  private async removeEnded(pod: V1Pod): Promise<void> {
+    const name = pod.metadata!.name!;
+    if (!hasEnded(await this.stateOf(pod)))
+      throw new Error(`the Pod ${name} of an earlier run has not ended`);
+    await this.remove(name);
+  }
+
+  /** Removes the record of a Pod that has ended. */
+  private async remove(name: string): Promise<void> {
+    const { core, namespace } = this.cluster;
+    await this.dropFinalizer(name);
+    await core.deleteNamespacedPod({ name, namespace, gracePeriodSeconds: 0 }).catch(ignoreStatus(NOT_FOUND));
+    const isGone = await this.pods.until(() => this.pods.get(name) === undefined, REMOVE_LIMIT_MS);
+    if (!isGone) throw new Error(`the Pod ${name} was not removed in time`);
+  }
+
+  private async dropFinalizer(name: string): Promise<void> {
+    const { core, namespace, library } = this.cluster;
+    const pod = this.pods.get(name);
+    const index = pod?.metadata?.finalizers?.indexOf(FINALIZER) ?? -1;
+    if (index === -1) return;
+    const path = `/metadata/finalizers/${index}`;
+    await core
+      .patchNamespacedPod(
+        {
+          ...{ name, namespace },
+          body: [
+            { op: 'test', path, value: FINALIZER },
+            { op: 'remove', path },
+          ],
+        },
+        library.setHeaderOptions('Content-Type', library.PatchStrategy.JsonPatch),
+      )
+      .catch(ignoreStatus(NOT_FOUND));
+  }
+
+  private async stateOf(pod: V1Pod): Promise<PodState> {
+    return stateOf(pod, await this.nodes.lossOf(pod.spec?.nodeName));
+  }
+
+  private podsOf(sandboxId: string): V1Pod[] {
+    return this.pods.values().filter((pod) => idsOf(pod).sandboxId === sandboxId);
+  }
+
+  private latestOf(sandboxId: string): V1Pod | undefined {
+    return this.podsOf(sandboxId).toSorted((a, b) => (idsOf(a).runId < idsOf(b).runId ? 1 : -1))[0];
+  }
+}
+
+/** A lost node changes no Pod. */
+const LOOK_EVERY_MS = 2_000;
+
+function idsOf({ metadata }: V1Pod): { orgId: string; sandboxId: string; runId: string } {
+  const { labels = {} } = metadata ?? {};
+  return {
+    orgId: labels[ORG_LABEL] ?? '',
+    sandboxId: labels[SANDBOX_LABEL] ?? '',
+    runId: labels[RUN_LABEL] ?? '',
+  };
+}
+
+function hasEnded({ kind }: PodState): boolean {
+  return kind === 'ended' || kind === 'dead';
+}
+
+function isStarting({ kind }: PodState): boolean {
+  return kind === 'pending' || kind === 'failing';
+}
+
+function holdingOf(pod: V1Pod, state: PodState): Holding {
+  const ids = idsOf(pod);
+  const none = { startedAt: null, finishedAt: null, exit: null };
+  const keepsRecord = hasEnded(state) && (pod.metadata?.finalizers ?? []).includes(FINALIZER);
+  switch (state.kind) {
+    case 'pending':
+      return { ...ids, ...none, state: 'starting', noRoom: state.noRoom };
+    case 'failing':
+      return { ...ids, ...none, state: 'prepared' };
+    case 'dead':
+      return { ...ids, ...none, state: 'prepared', keepsRecord };
+    case 'running':
+      return { ...ids, ...none, state: 'running', startedAt: state.startedAt };
+    case 'ended': {
+      const { startedAt, finishedAt, exit, failure } = state;
+      return { ...ids, state: 'exited', startedAt, finishedAt, exit, failure, keepsRecord };
+    }
+  }
+}

@@ -1,0 +1,220 @@
+import type { KubernetesObject, V1ListMeta } from '@kubernetes/client-node';
+import { EventEmitter, on, once } from 'node:events';
+import { sleep } from '../../lib/sleep.js';
+import type { Cluster } from './client.js';
+import { GONE, statusOf } from './errors.js';
+
+/** The API server ends a watch after this time. A connection that breaks silently is noticed a little later. */
+const WATCH_SECS = 60;
+const WATCH_DEADLINE_MS = (WATCH_SECS + 15) * 1_000;
+const CONNECT_TIMEOUT_MS = 15_000;
+const FIRST_BACKOFF_MS = 250;
+const MAX_BACKOFF_MS = 5_000;
+const PAGE = 500;
+
+interface Page<T> {
+  items: T[];
+  metadata?: V1ListMeta;
+}
+
+export interface Watched<T> {
+  path: string;
+  labelSelector?: string;
+  list(page: { limit: number; _continue?: string; labelSelector?: string }): Promise<Page<T>>;
+}
+
+/**
+ * The objects of one kind, as the API server has them: a list, then a watch from its version. A broken watch continues from
+ * the latest version that it reached, or begins with another list when the server has forgotten it.
+ */
+export class WatchCache<T extends KubernetesObject> {
+  private objects = new Map<string, T>();
+  private version: string | undefined;
+  /** Counts the requests for another list. */
+  private generation = 0;
+  private failure: unknown = new Error('the list of the cluster is not read yet');
+  private readonly changes = new EventEmitter().setMaxListeners(0);
+  private readonly closing = new AbortController();
+  private watching = new AbortController();
+  private readonly ended: Promise<void>;
+
+  constructor(
+    private readonly cluster: Cluster,
+    private readonly watched: Watched<T>,
+  ) {
+    this.ended = this.run();
+  }
+
+  /** Reads the list again. Throws when the API server does not answer. */
+  async relist(): Promise<void> {
+    this.version = undefined;
+    this.generation += 1;
+    this.failure = new Error('the list of the cluster is being read');
+    const next = new Promise<void>((resolve, reject) => {
+      this.changes.once('listed', (error: unknown) =>
+        error === undefined ? resolve() : reject(asError(error)),
+      );
+    });
+    this.watching.abort();
+    await next;
+  }
+
+  /** Throws the reason while the API server cannot be reached. */
+  values(): T[] {
+    if (this.failure !== undefined) throw asError(this.failure);
+    return [...this.objects.values()];
+  }
+
+  get(name: string): T | undefined {
+    return this.objects.get(name);
+  }
+
+  /** Resolves when `check` holds, and to false after `limitMs` or an abort. */
+  async until(check: () => boolean, limitMs: number, signal?: AbortSignal): Promise<boolean> {
+    const limit = AbortSignal.any([AbortSignal.timeout(limitMs), ...(signal ? [signal] : [])]);
+    try {
+      const changes = on(this.changes, 'change', { signal: limit });
+      if (check()) return true;
+      for await (const _ of changes) if (check()) return true;
+    } catch (error) {
+      if (!limit.aborted) throw error;
+    }
+    return check();
+  }
+
+  async *watch(signal: AbortSignal): AsyncIterable<void> {
+    try {
+      for await (const _ of on(this.changes, 'change', { signal })) yield;
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.closing.abort();
+    this.watching.abort();
+    await this.ended;
+  }
+
+  private async run(): Promise<void> {
+    let backoff = FIRST_BACKOFF_MS;
+    while (!this.closing.signal.aborted) {
+      try {
+        this.watching = new AbortController();
+        if (this.version === undefined) await this.listAll();
+        await this.follow(this.watching.signal);
+        backoff = FIRST_BACKOFF_MS;
+      } catch (error) {
+        if (statusOf(error) === GONE) this.version = undefined;
+        else {
+          this.failure = error;
+          this.changes.emit('change');
+        }
+        await sleep(backoff, this.closing.signal);
+        backoff = Math.min(backoff * 2, MAX_BACKOFF_MS);
+      }
+    }
+  }
+
+  private async listAll(): Promise<void> {
+    const { generation } = this;
+    try {
+      const found = new Map<string, T>();
+      let next: string | undefined;
+      let version: string | undefined;
+      do {
+        const page = await this.watched.list({
+          limit: PAGE,
+          ...(next ? { _continue: next } : {}),
+          ...(this.watched.labelSelector ? { labelSelector: this.watched.labelSelector } : {}),
+        });
+        for (const item of page.items) found.set(item.metadata!.name!, slim(item));
+        ({ _continue: next, resourceVersion: version } = page.metadata ?? {});
+      } while (next);
+      if (generation !== this.generation) return await this.listAll();
+      this.objects = found;
+      this.version = version;
+      this.noteReached();
+      this.changes.emit('listed');
+    } catch (error) {
+      this.changes.emit('listed', error);
+      throw error;
+    }
+  }
+
+  /** Resolves when the server ends the watch, or at an abort. Rejects when it fails. */
+  private async follow(signal: AbortSignal): Promise<void> {
+    const { library, config } = this.cluster;
+    const { path, labelSelector } = this.watched;
+    const query = {
+      ...{ resourceVersion: this.version, allowWatchBookmarks: true, timeoutSeconds: WATCH_SECS },
+      labelSelector,
+    };
+    const over = new AbortController();
+    const limit = new Deadline(() => over.abort(new Error('the API server does not answer a watch')));
+    limit.set(CONNECT_TIMEOUT_MS);
+    const stop = () => over.abort();
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+    const onEvent = (type: string, object: unknown) => {
+      if (over.signal.aborted) return;
+      if (type === 'ERROR') over.abort(asError(object));
+      else this.apply(type, object as T);
+    };
+    const onEnd = (error: unknown) => over.abort(error == null ? undefined : asError(error));
+    const open = async () => {
+      const request = await new library.Watch(config).watch(path, query, onEvent, onEnd);
+      over.signal.addEventListener('abort', () => request.abort(), { once: true });
+      if (over.signal.aborted) return request.abort();
+      limit.set(WATCH_DEADLINE_MS);
+      this.noteReached();
+    };
+    open().catch(onEnd);
+    if (!over.signal.aborted) await once(over.signal, 'abort');
+    limit.clear();
+    signal.removeEventListener('abort', stop);
+    const { reason } = over.signal as { reason: unknown };
+    if (reason instanceof Error && reason.name !== 'AbortError') throw reason;
+  }
+
+  private apply(type: string, object: T): void {
+    const { name, resourceVersion } = object.metadata ?? {};
+    if (resourceVersion !== undefined && this.version !== undefined) this.version = resourceVersion;
+    if (type === 'BOOKMARK' || name === undefined) return;
+    if (type === 'DELETED') this.objects.delete(name);
+    else this.objects.set(name, slim(object));
+    this.changes.emit('change');
+  }
+
+  private noteReached(): void {
+    this.failure = undefined;
+    this.changes.emit('change');
+  }
+}
+
+class Deadline {
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly late: () => void) {}
+
+  set(millis: number): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(this.late, millis);
+  }
+
+  clear(): void {
+    clearTimeout(this.timer);
+  }
+}
+
+/** The record of who set which field is larger than the rest. */
+function slim<T extends KubernetesObject>(object: T): T {
+  delete object.metadata?.managedFields;
+  return object;
+}
+
+function asError(error: unknown): Error {
+  if (error instanceof Error) return error;
+  const { message = String(error), code } = error as { message?: string; code?: number };
+  return Object.assign(new Error(message), code === undefined ? {} : { statusCode: code });
+}

@@ -1,0 +1,256 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import { destroyAll } from '../support/docker-service.js';
+import { allEvents, openEvents } from '../support/event-stream.js';
+import {
+  containerStatus,
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  type TestNamespace,
+} from '../support/kubernetes.js';
+import { until, untilStatus } from '../support/polling.js';
+import { startTestService, type TestService } from '../support/service.js';
+
+const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const request = (name: string, more: Record<string, unknown> = {}) => ({
+  name,
+  image: { type: 'oci', reference: NODE_IMAGE },
+  pull_policy: 'never',
+  resources: { vcpus: 1, memory_mib: 64 },
+  ...more,
+});
+const command = (...cmd: string[]) => ({ cmd, entrypoint: [] });
+const seconds = (time: Date | string | undefined) => new Date(time!).getTime();
+
+describeKubernetes('the kubernetes runtime', () => {
+  let namespace: TestNamespace;
+  let service: TestService;
+  let client: Client;
+  beforeAll(async () => {
+    namespace = await openNamespace();
+    service = await startTestService({ ...namespace.service(), settings: { stopGraceMs: 1_000 } });
+    client = await service.newOrg();
+  });
+  afterAll(async () => {
+    await destroyAll(service, client);
+    await service.close();
+    await namespace.remove();
+  });
+
+  const sh = async (id: string, script: string) =>
+    (await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', script] })).body;
+
+  test('creates the Pod of the specification, and runs commands in it', async () => {
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request('spec', {
+        resources: { vcpus: 1, memory_mib: 64, disk_size_mib: 100 },
+        env: [
+          { key: 'COLOUR', value: 'blue sky' },
+          { key: 'COLOUR', value: 'red $(HOME) $$' },
+        ],
+        labels: { team: 'ml', 'a/b': 'two words' },
+        runtime: {
+          ...command('sh', '-c', 'echo "$COLOUR" $(pwd); sleep 600'),
+          ...{ user: '1000:1001', workdir: '/tmp', hostname: 'box' },
+        },
+        mounts: [{ type: 'tmpfs', guest: '/scratch', size_mib: 8 }],
+      }),
+      running,
+    );
+    expect(body.status, JSON.stringify(body)).toBe('running');
+    const [pod] = await namespace.podsOf(body.id);
+    expect(pod!.spec).toMatchObject({
+      restartPolicy: 'Never',
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      hostname: 'box',
+    });
+    const [container] = pod!.spec!.containers;
+    const amounts = { cpu: '1', memory: '64Mi', 'ephemeral-storage': '100Mi' };
+    expect(container!.resources).toEqual({ limits: amounts, requests: amounts });
+    expect(container!.securityContext).toEqual({
+      ...{ privileged: false, allowPrivilegeEscalation: false, runAsUser: 1000, runAsGroup: 1001 },
+      capabilities: { drop: ['ALL'], add: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'] },
+    });
+    expect(pod!.metadata!.labels).toMatchObject({
+      'label.sandkeep.dev/team': 'ml',
+      'sandkeep.dev/org': client.org.id,
+      'sandkeep.dev/sandbox': body.id,
+    });
+    expect(pod!.metadata!.annotations).toMatchObject({ 'sandkeep.dev/labels': '{"a/b":"two words"}' });
+    const { stdout } = await sh(
+      body.id,
+      'echo "$COLOUR"; id -u; id -g; hostname; touch /scratch/x && echo wrote',
+    );
+    expect(stdout).toBe('red $(HOME) $$\n1000\n1001\nbox\nwrote\n');
+    const recorded = containerStatus(pod!)!.state!.running!.startedAt;
+    expect(new Date(body.started_at).getTime()).toBe(seconds(recorded) + 1_000);
+  });
+
+  test('follows the log until the end of the command, and records its exit code', async () => {
+    const script = 'echo one; echo two >&2; sleep 1; exit 3';
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request('batch', { runtime: command('sh', '-c', script), lifecycle: { ends_with_command: true } }),
+      { start: true },
+    );
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toContain('ended with code 3');
+    const [pod] = await namespace.podsOf(body.id);
+    const { finishedAt } = containerStatus(pod!)!.state!.terminated!;
+    expect(new Date(failed.body.stopped_at).getTime()).toBeLessThanOrEqual(seconds(finishedAt) + 1_000);
+    // The end is in the store, so nothing keeps the Pod from being removed.
+    await until(
+      () => namespace.podsOf(body.id),
+      ([kept]) => (kept?.metadata?.finalizers ?? []).length === 0,
+    );
+    const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs`);
+    const log = JSON.stringify(await allEvents(events));
+    expect(log).toContain('one');
+    expect(log).toContain('two');
+    expect(log).toContain('"event":"end"');
+  });
+
+  test('stops with the grace, starts again in another Pod, and bills no second that did not run', async () => {
+    const { body } = await client.post('/v1/sandboxes', request('runs'), running);
+    expect(body.status).toBe('running');
+    await client.post(`/v1/sandboxes/${body.id}/stop`, {});
+    const stopped = await untilStatus(client, body.id, 'stopped');
+    expect(stopped.body.last_failure_message).toBeNull();
+    expect(stopped.body.stopped_at >= stopped.body.started_at).toBe(true);
+    const again = await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
+    expect(again.body.status, again.text).toBe('running');
+    expect((await namespace.podsOf(body.id)).length).toBe(1);
+    await client.delete(`/v1/sandboxes/${body.id}`);
+    await untilStatus(client, body.id, null);
+    await until(
+      () => namespace.podsOf(body.id),
+      (pods) => pods.length === 0,
+    );
+  });
+
+  test('refuses by field what it cannot do', async () => {
+    for (const [more, field] of [
+      [{ runtime: { cmd: ['true'] } }, 'runtime.entrypoint'],
+      [{ runtime: { user: 'app' } }, 'runtime.user'],
+      [{ runtime: { hostname: 'a.b' } }, 'runtime.hostname'],
+      [{ env: [{ key: '1 2', value: '' }] }, 'env[0].key'],
+      [{ rlimits: [{ resource: 'nofile', soft: 1, hard: 1 }] }, 'rlimits[0]'],
+      [{ network: { enabled: false } }, 'network.enabled'],
+      [{ mounts: [{ type: 'tmpfs', guest: '/x', options: { noexec: true } }] }, 'mounts[0].options.noexec'],
+      [{ mounts: [{ type: 'named', name: 'v', guest: '/x' }] }, 'mounts[0]'],
+      [{ patches: [{ type: 'text', path: '/a', content: 'b', replace: false }] }, 'patches'],
+      [{ resources: { vcpus: 1_000 } }, 'resources.vcpus'],
+      [{ resources: { memory_mib: 99_999_999 } }, 'resources.memory_mib'],
+    ] as const) {
+      const { status, body } = await client.post('/v1/sandboxes', request('refused', more));
+      expect([status, body.error?.details?.field], JSON.stringify(body)).toEqual([400, field]);
+    }
+  });
+
+  test('ends a start whose image cannot be pulled, and leaves no Pod', async () => {
+    const image = { type: 'oci', reference: 'registry.invalid/team/app:1' };
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request('unpullable', { image, pull_policy: 'if_missing' }),
+      { start: true },
+    );
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toBe(
+      'the image registry.invalid/team/app:1 cannot be pulled: the registry cannot be reached from the node',
+    );
+    expect(await namespace.podsOf(body.id)).toEqual([]);
+  });
+
+  test('keeps credentials of a registry only until the image is there', async () => {
+    const secrets = async () =>
+      (await namespace.core.listNamespacedSecret({ namespace: namespace.namespace })).items.filter(
+        ({ type }) => type === 'kubernetes.io/dockerconfigjson',
+      );
+    const registry = { mode: 'inline', username: 'user', password: 'secret' };
+    const started = await client.post('/v1/sandboxes', request('private', { registry }), running);
+    expect(started.body.status, started.text).toBe('running');
+    const [pod] = await namespace.podsOf(started.body.id);
+    expect(pod!.spec!.imagePullSecrets).toHaveLength(1);
+    await until(secrets, (found) => found.length === 0);
+  });
+
+  test('shows the words of the scheduler while no node has room, and starts when there is', async () => {
+    const { vcpus } = service.runtime.bounds;
+    const large = (name: string) => request(name, { resources: { vcpus, memory_mib: 64 } });
+    const started: string[] = [];
+    for (const name of ['large-1', 'large-2', 'large-3', 'large-4']) {
+      const { body } = await client.post('/v1/sandboxes', large(name), { start: true });
+      started.push(body.id);
+    }
+    const last = started.at(-1)!;
+    const waiting = await until(
+      () => client.get(`/v1/sandboxes/${last}`),
+      ({ body }) => body.status_reason === 'insufficient_capacity',
+    );
+    expect(waiting.body.status).toBe('starting');
+    expect(waiting.body.last_failure_message).toMatch(/nodes are available: .*Insufficient cpu/);
+    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+      if (id !== last) await client.delete(`/v1/sandboxes/${id}`);
+    }
+    const { body } = await untilStatus(client, last, 'running');
+    expect([body.status_reason, body.last_failure_message]).toEqual([null, null]);
+    await client.delete(`/v1/sandboxes/${last}`);
+  });
+
+  test('a sandbox that waits for room can be stopped', async () => {
+    const { vcpus } = service.runtime.bounds;
+    const ids: string[] = [];
+    for (const name of ['full-1', 'full-2', 'full-3', 'full-4']) {
+      const large = request(name, { resources: { vcpus, memory_mib: 64 } });
+      ids.push((await client.post('/v1/sandboxes', large, { start: true })).body.id);
+    }
+    const last = ids.at(-1)!;
+    await until(
+      () => client.get(`/v1/sandboxes/${last}`),
+      ({ body }) => body.status_reason === 'insufficient_capacity',
+    );
+    await client.post(`/v1/sandboxes/${last}/stop`, {});
+    const { body } = await untilStatus(client, last, 'stopped');
+    expect([body.started_at, body.last_failure_message]).toEqual([null, null]);
+    for (const id of ids) await client.delete(`/v1/sandboxes/${id}`);
+  });
+
+  test.each([
+    [
+      'out_of_memory',
+      'ran out of memory',
+      { runtime: command('sh', '-c', 'sleep 1; x=a; while :; do x=$x$x; done'), ends: true },
+    ],
+  ] as const)('records the reason %s', async (reason, words, { ends, ...more }: any) => {
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request(reason.replaceAll('_', '-'), { ...more, lifecycle: { ends_with_command: ends === true } }),
+      { start: true },
+    );
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toContain(words);
+    const { body: events } = await client.get('/v1/events', {
+      ...{ resource_id: body.id, event_type: 'sandbox_failed' },
+    });
+    const [event] = events.data;
+    expect(event.payload.reason).toBe(reason);
+  });
+
+  test('records that the cluster deleted the Pod', async () => {
+    const { body } = await client.post('/v1/sandboxes', request('deleted'), running);
+    const [pod] = await namespace.podsOf(body.id);
+    await namespace.core.deleteNamespacedPod({
+      ...{ name: pod!.metadata!.name!, namespace: namespace.namespace, gracePeriodSeconds: 1 },
+    });
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toContain('the cluster deleted the Pod');
+    expect(failed.body.stopped_at >= failed.body.started_at).toBe(true);
+    await until(
+      () => namespace.podsOf(body.id),
+      (pods) => pods.length === 0,
+    );
+  });
+});
