@@ -3,7 +3,7 @@ import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import { inBatches } from '../lib/batches.js';
 import { BoundedSet } from '../lib/bounded-set.js';
-import { inFairBatches } from '../lib/fair-batches.js';
+import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { findKeys } from './key-lookup.js';
 import type { SecretRow } from './key-queries.js';
 import { hashTextOf, isWellFormedKey } from './key-secret.js';
@@ -18,8 +18,9 @@ const MAX_ENTRIES = 10_000;
  * How many lookups run at once, and the most keys of each. Keys that were valid before have lookups of their own, so that made-up keys
  * do not delay them. For the others addresses take turns.
  */
-const KNOWN_LOOKUPS = { concurrency: 2, maxBatch: 200 };
-const NEW_LOOKUPS = { concurrency: 2, maxBatch: 200, waiting: { total: 10_000, each: 1_000 } };
+const LOOKUPS = { concurrency: 2, maxBatch: 200 };
+/** The lookups of unknown keys, in total and of one network of clients. */
+const WAITING_LOOKUPS = { total: 10_000, each: 1_000 };
 
 /**
  * Finds keys and caches them for a moment, so that a client that polls costs one lookup a second. A notification of any
@@ -35,6 +36,7 @@ export class KeyCache {
   private readonly known = new BoundedSet();
   private readonly findKnown: (secret: string) => Promise<SecretRow | undefined>;
   private readonly findNew: (secret: string, network: string) => Promise<SecretRow | undefined>;
+  private readonly waiting = makeConcurrencyLimit(WAITING_LOOKUPS);
   private readonly unsubscribe: () => void;
 
   constructor(
@@ -42,8 +44,8 @@ export class KeyCache {
     private readonly changes: Changes,
   ) {
     const find = (secrets: readonly string[]) => findKeys(sql, secrets);
-    this.findKnown = inBatches(find, KNOWN_LOOKUPS);
-    this.findNew = inFairBatches(find, { ...NEW_LOOKUPS, refusal: tooManyNewKeys });
+    this.findKnown = inBatches(find, LOOKUPS);
+    this.findNew = inBatches(find, LOOKUPS);
     this.unsubscribe = changes.subscribe(undefined, () => this.invalidate(), 'key');
   }
 
@@ -87,13 +89,19 @@ export class KeyCache {
     at: number,
   ): Promise<SecretRow | undefined> {
     const { generation } = this;
-    const key = await (this.known.has(hash) ? this.findKnown(secret) : this.findNew(secret, network));
+    const key = await (this.known.has(hash) ? this.findKnown(secret) : this.findUnknown(secret, network));
     if (key) {
       this.known.add(hash);
       if (this.entries.size >= MAX_ENTRIES) this.entries.clear();
       this.entries.set(hash, { key, generation, until: this.changes.live ? at + TTL_MS : at });
     }
     return key;
+  }
+
+  private async findUnknown(secret: string, network: string): Promise<SecretRow | undefined> {
+    const release = this.waiting.acquire(network);
+    if (!release) throw tooManyNewKeys();
+    return this.findNew(secret, network).finally(release);
   }
 }
 

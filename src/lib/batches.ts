@@ -5,20 +5,31 @@ interface Waiter<T, R> {
 }
 
 /**
- * Batches calls for single items. While `concurrency` batches are in flight, items queue; the next batch takes up to `maxBatch`.
- * `work` returns a result for each item, in order. An error of `work` rejects all items of the batch.
+ * Batches calls for single items. While `concurrency` batches are in flight, items queue; the next batch takes up to `maxBatch`, one
+ * of each source in turn. `work` returns a result for each item, in order. An error of `work` rejects all items of the batch.
  */
 export function inBatches<T, R>(
   work: (items: readonly T[]) => Promise<readonly R[]>,
   { concurrency, maxBatch }: { concurrency: number; maxBatch: number },
-): (item: T) => Promise<R> {
-  const queue: Waiter<T, R>[] = [];
+): (item: T, source?: string) => Promise<R> {
+  const queues = new Map<string, Waiter<T, R>[]>();
   let running = 0;
+
+  function take(): Waiter<T, R>[] {
+    const batch: Waiter<T, R>[] = [];
+    while (batch.length < maxBatch && queues.size > 0) {
+      const [source, queue] = queues.entries().next().value!;
+      batch.push(queue.shift()!);
+      queues.delete(source);
+      if (queue.length > 0) queues.set(source, queue);
+    }
+    return batch;
+  }
 
   async function run(): Promise<void> {
     running += 1;
-    while (queue.length > 0) {
-      const batch = queue.splice(0, maxBatch);
+    while (queues.size > 0) {
+      const batch = take();
       try {
         const results = await work(batch.map(({ item }) => item));
         batch.forEach(({ resolve }, index) => resolve(results[index]!));
@@ -29,9 +40,11 @@ export function inBatches<T, R>(
     running -= 1;
   }
 
-  return async (item) =>
+  return async (item, source = '') =>
     new Promise((resolve, reject) => {
+      const queue = queues.get(source) ?? [];
       queue.push({ item, resolve, reject });
+      queues.set(source, queue);
       if (running < concurrency) void run();
     });
 }

@@ -1,6 +1,8 @@
 import { BlockList } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { FULL_ACCESS } from '../../../src/access/access.js';
+import { KeyCache } from '../../../src/access/key-cache.js';
+import { makeKey } from '../../../src/access/key-secret.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { createKey } from '../../../src/keys/create.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
@@ -211,4 +213,20 @@ test('under load every answer to a revoked key began within a second of the revo
   revokedAt = performance.now();
   await asking;
   expect(late).toEqual([]);
+});
+
+test('a network that sends more unknown keys than may wait is refused, and others are not', async () => {
+  const { pool, changes } = first.ctx;
+  const keys = new KeyCache(pool, changes);
+  const answer = (network: string) =>
+    keys.find(makeKey(), network).then(
+      (found) => found ?? 'unknown',
+      (error: Error) => error.message,
+    );
+  const busy = Array.from({ length: 1_001 }, () => answer('busy'));
+  const other = answer('other');
+  const told = await Promise.all(busy);
+  expect(told.filter((text) => text !== 'unknown')).toEqual(['too many unknown keys are sent: try again']);
+  expect([await other, await answer('busy')]).toEqual(['unknown', 'unknown']);
+  keys.close();
 });
