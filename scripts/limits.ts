@@ -259,7 +259,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     {
       limit: 'database connections at once, and short reads at once',
       value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,
-      beyond: `the request waits ${time(POOL_SLOTS.maxWaitMs)}, then ${answerText({ error: 'not_ready' })}`,
+      beyond: `the request waits ${time(POOL_SLOTS.wait.maxMs)}, then ${answerText({ error: 'not_ready' })}`,
     },
     ...IMAGE_LIMITS.organization,
     { limit: 'open visits in sandboxes', value: half(settings.maxVisits), beyond: rateLimited },

@@ -15,11 +15,15 @@ import { isOutOfStep } from './prepared.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
 
-const WAIT = { maxWaitMs: 10_000, maxWaiting: 5_000 };
+const WAIT = {
+  maxMs: 10_000,
+  most: 5_000,
+  refusal: () => new Overloaded('no connection was free in time'),
+};
 /** The connections that the requests of an organization use at once: some stay for others. */
-export const POOL_SLOTS = { total: CONNECTIONS_OF_POOL, each: 12, ...WAIT };
+export const POOL_SLOTS = { total: CONNECTIONS_OF_POOL, each: 12, wait: WAIT };
 /** Reads in the two pipelines. A read waits for earlier ones of its pipeline, so only some of each organization enter it. */
-export const READ_SLOTS = { total: 64, each: 24, ...WAIT };
+export const READ_SLOTS = { total: 64, each: 24, wait: WAIT };
 
 interface OrgConnections {
   pool: Pool;
@@ -90,7 +94,7 @@ class OrgPool implements Pool {
 
   private async checkOut(): Promise<pg.PoolClient> {
     const turn = this.slots.acquire(this.orgId);
-    if (turn !== true) await granted(turn);
+    if (turn !== true) await turn;
     try {
       const client = await this.pool.connect();
       const release = client.release.bind(client);
@@ -127,16 +131,6 @@ class OrgReads implements Sql {
   ) {}
 
   async query<Row extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
-    const turn = this.slots.acquire(this.orgId);
-    if (turn !== true) await granted(turn);
-    try {
-      return await this.reads.query<Row>(this.orgId, statement, values);
-    } finally {
-      this.slots.release(this.orgId);
-    }
+    return this.slots.run(this.orgId, () => this.reads.query<Row>(this.orgId, statement, values));
   }
-}
-
-async function granted(turn: Promise<boolean>): Promise<void> {
-  if (!(await turn)) throw new Overloaded('no connection was free in time');
 }

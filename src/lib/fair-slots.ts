@@ -1,13 +1,13 @@
 import type { Slots } from './concurrency-limit.js';
 
 interface Waiter {
-  settle: (granted: boolean) => void;
-  timer: NodeJS.Timeout;
+  grant: () => void;
+  timer: NodeJS.Timeout | undefined;
 }
 
 interface FairSlotsOptions extends Slots {
-  maxWaitMs: number;
-  maxWaiting: number;
+  /** `most`: of a key. Default: callers wait for as long as it takes. */
+  wait?: { maxMs: number; most: number; refusal: () => Error };
 }
 
 /**
@@ -23,17 +23,30 @@ export class FairSlots {
     this.free = options.total;
   }
 
-  /** True: the caller has a slot now. Each granted slot needs one `release`. */
-  acquire(key: string): true | Promise<boolean> {
+  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const turn = this.acquire(key);
+    if (turn !== true) await turn;
+    try {
+      return await work();
+    } finally {
+      this.release(key);
+    }
+  }
+
+  /** True: the caller has a slot now. Otherwise it has one when the promise resolves. Each slot needs one `release`. */
+  acquire(key: string): true | Promise<void> {
     if (this.free > 0 && this.take(key)) return true;
+    const { wait } = this.options;
     const queue = this.queues.get(key) ?? new Set();
-    if (queue.size >= this.options.maxWaiting) return Promise.resolve(false);
+    if (wait && queue.size >= wait.most) return Promise.reject(wait.refusal());
     this.queues.set(key, queue);
-    return new Promise((settle) => {
-      const waiter: Waiter = {
-        settle,
-        timer: setTimeout(() => this.leave(key, waiter), this.options.maxWaitMs),
+    return new Promise((resolve, reject) => {
+      const giveUp = () => {
+        queue.delete(waiter);
+        if (queue.size === 0) this.queues.delete(key);
+        reject(wait!.refusal());
       };
+      const waiter: Waiter = { grant: resolve, timer: wait && setTimeout(giveUp, wait.maxMs) };
       queue.add(waiter);
     });
   }
@@ -63,7 +76,7 @@ export class FairSlots {
     this.queues.delete(key);
     if (queue.size > 0) this.queues.set(key, queue);
     clearTimeout(waiter.timer);
-    waiter.settle(true);
+    waiter.grant();
   }
 
   private nextKey(): string | undefined {
@@ -74,12 +87,5 @@ export class FairSlots {
       if (held === 0) break;
     }
     return next;
-  }
-
-  private leave(key: string, waiter: Waiter): void {
-    const queue = this.queues.get(key)!;
-    queue.delete(waiter);
-    if (queue.size === 0) this.queues.delete(key);
-    waiter.settle(false);
   }
 }

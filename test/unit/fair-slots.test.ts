@@ -5,8 +5,14 @@ import { FairSlots } from '../../src/lib/fair-slots.js';
 afterEach(() => void vi.useRealTimers());
 
 const MAX_WAIT_MS = 1_000;
-const make = (total: number, each: number, maxWaiting = 100) =>
-  new FairSlots({ total, each, maxWaitMs: MAX_WAIT_MS, maxWaiting });
+const make = (total: number, each: number, most = 100) =>
+  new FairSlots({ total, each, wait: { maxMs: MAX_WAIT_MS, most, refusal: () => new Error('too late') } });
+
+const wasGranted = (turn: true | Promise<void>) =>
+  Promise.resolve(turn).then(
+    () => true,
+    () => false,
+  );
 
 /** Lets the callbacks of granted turns run. */
 async function settle(): Promise<void> {
@@ -61,7 +67,7 @@ test('slots go to the waiting key with the fewest, none is lost, and none waits 
             else {
               waiting.push(asked);
               void (async () => {
-                const granted = await turn;
+                const granted = await wasGranted(turn);
                 const place = waiting.indexOf(asked);
                 expect(place).toBeGreaterThanOrEqual(0);
                 waiting.splice(place, 1);
@@ -137,12 +143,60 @@ test('callers beyond the limit of a key are refused at once, others not', async 
   const slots = make(1, 1, 2);
   expect(slots.acquire('a')).toBe(true);
   const waiting = [slots.acquire('a'), slots.acquire('a')];
-  expect(await slots.acquire('a')).toBe(false);
+  await expect(slots.acquire('a')).rejects.toThrow('too late');
   const other = slots.acquire('b');
-  slots.release('a');
-  expect(await waiting[0]).toBe(true);
-  slots.release('a');
-  expect(await other).toBe(true);
-  slots.release('b');
-  expect(await waiting[1]).toBe(true);
+  for (const [holder, next] of [
+    ['a', waiting[0]],
+    ['a', other],
+    ['b', waiting[1]],
+  ] as const) {
+    slots.release(holder);
+    await next;
+  }
+});
+
+/** Work that ends when it is told to, and the order in which it began. */
+function manualWork(slots: FairSlots) {
+  const begun: string[] = [];
+  const ends: (() => void)[] = [];
+  const run = (key: string, name: string) =>
+    slots.run(key, async () => {
+      begun.push(name);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return name;
+    });
+  const endOne = async () => {
+    ends.shift()!();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { begun, run, endOne };
+}
+
+test('waiting keys take turns, however much one of them has queued', async () => {
+  const { begun, run, endOne } = manualWork(new FairSlots({ total: 1, each: 1 }));
+  const all = [
+    ...['a1', 'a2', 'a3', 'a4'].map((name) => run('a', name)),
+    ...['b1', 'b2'].map((name) => run('b', name)),
+    run('c', 'c1'),
+  ];
+  for (let count = 0; count < all.length; count += 1) await endOne();
+  expect(await Promise.all(all)).toEqual(['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1']);
+  expect(begun).toEqual(['a1', 'a2', 'b1', 'c1', 'a3', 'b2', 'a4']);
+});
+
+test('a key never has more slots than its share, and leaves the rest to others', async () => {
+  const { begun, run, endOne } = manualWork(new FairSlots({ total: 2, each: 1 }));
+  const all = [run('a', 'a1'), run('a', 'a2'), run('b', 'b1'), run('b', 'b2'), run('c', 'c1')];
+  expect(begun).toEqual(['a1', 'b1']);
+  for (let count = 0; count < all.length; count += 1) await endOne();
+  await Promise.all(all);
+  expect(begun).toHaveLength(5);
+});
+
+test('work that fails gives its slot to the next', async () => {
+  const slots = new FairSlots({ total: 1, each: 1 });
+  const failing = slots.run('a', () => Promise.reject(new Error('broken')));
+  const next = slots.run('b', () => Promise.resolve('done'));
+  await expect(failing).rejects.toThrow('broken');
+  expect(await next).toBe('done');
 });

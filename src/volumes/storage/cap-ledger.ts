@@ -1,4 +1,4 @@
-import { FairPieces } from '../../lib/fair-pieces.js';
+import { FairSlots } from '../../lib/fair-slots.js';
 
 const VALID_MS = 10_000;
 const VALID_PER_MEASURED = 20;
@@ -21,7 +21,7 @@ export interface Account {
 /** Counts the allocated bytes of volumes with a cap: the latest measurement, and the files that this process has added since. */
 export class CapLedger {
   private readonly uses = new Map<string, Use>();
-  private readonly pieces = new FairPieces(MEASUREMENTS);
+  private readonly pieces = new FairSlots(MEASUREMENTS);
 
   constructor(
     private readonly measure: (

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
-import { FairPieces } from '../../lib/fair-pieces.js';
+import { FairSlots } from '../../lib/fair-slots.js';
 import { CapLedger } from './cap-ledger.js';
 import { measure } from './disk-usage.js';
 import {
@@ -29,7 +29,7 @@ export const FILE_PIECES = { total: 2, each: 1 };
  * path.
  */
 export class VolumeStore {
-  readonly pieces = new FairPieces(FILE_PIECES);
+  readonly pieces = new FairSlots(FILE_PIECES);
   readonly caps = new CapLedger((orgId, volumeId, signal) => this.measure(orgId, volumeId, signal));
 
   constructor(readonly root: string) {}
