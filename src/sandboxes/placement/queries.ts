@@ -21,18 +21,21 @@ export const STARTING = "own.status || '' = 'starting'";
 const WAITS = 'worker_id is null and started_at is null and end_reason is null';
 
 /**
- * The waiting runs `r` of sandboxes `s` of runtime $1, in order of arrival, under further conditions on `runs`. The conditions on a
- * sandbox are in its subquery, so that `for update of s` locks no other sandbox.
+ * The sandbox `s` of runtime $1 that the run `r` is to start. The conditions are in the subquery, so that `for update of s` locks no
+ * other sandbox.
  */
-const waiting = (runs = '', own = '', limit = '') => `(
-    select * from runs where ${WAITS} ${runs} order by org_id, id ${limit} ${SEPARATE}
-  ) r
-  cross join lateral (
+const startingSandbox = (own: string) => `cross join lateral (
     select * from sandboxes own
     where own.org_id = r.org_id and own.id = r.sandbox_id and own.run_id = r.id
       and ${STARTING} and own.removed_at is null and own.runtime = $1 ${own}
     ${SEPARATE}
   ) s`;
+
+/** The waiting runs `r` and their sandboxes `s`, in order of arrival, under further conditions on `runs`. */
+const waiting = (runs = '', own = '', limit = '') => `(
+    select * from runs where ${WAITS} ${runs} order by org_id, id ${limit} ${SEPARATE}
+  ) r
+  ${startingSandbox(own)}`;
 
 /** These runs: one probe of the index for each. */
 const waitingAmong = (
@@ -43,12 +46,7 @@ const waitingAmong = (
   cross join lateral (
     select * from runs where org_id = w.org_id and id = w.run_id and ${WAITS} ${SEPARATE}
   ) r
-  cross join lateral (
-    select * from sandboxes own
-    where own.org_id = r.org_id and own.id = r.sandbox_id and own.run_id = r.id
-      and ${STARTING} and own.removed_at is null and own.runtime = $1 ${own}
-    ${SEPARATE}
-  ) s`;
+  ${startingSandbox(own)}`;
 
 /** The organizations with waiting runs, with one probe of the index for each, however many runs wait. */
 const WAITING_ORGS = `recursive waiting_orgs as (
