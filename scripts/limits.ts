@@ -8,6 +8,7 @@ import {
   MOST_OF_CONNECTION,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
+import type { Slots } from '../src/lib/concurrency-limit.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
@@ -61,8 +62,68 @@ export const OWNERS = [
 ] as const;
 type Owner = (typeof OWNERS)[number];
 
-const half = (total: number) => number(Math.ceil(total / 2));
 const rateLimited: Answer = { error: 'rate_limited' };
+
+/** `each`: the value for one organization. `total`: the value for the process. */
+interface SharedLimit extends Omit<Limit, 'value'> {
+  each: string;
+  total: string;
+}
+
+const slots = (...all: Slots[]) => ({
+  each: all.map(({ each }) => number(each)).join(', '),
+  total: all.map(({ total }) => number(total)).join(', '),
+});
+const halves = (...totals: number[]) =>
+  slots(...totals.map((total) => ({ total, each: Math.ceil(total / 2) })));
+
+const SHARED: SharedLimit[] = [
+  {
+    limit: 'reads, uploads, copies and removals of files of volumes at once',
+    ...slots(FILE_SLOTS.work),
+    beyond: rateLimited,
+  },
+  { limit: 'lists of directories of volumes at once', ...slots(FILE_SLOTS.list), beyond: rateLimited },
+  {
+    limit: 'pieces of such work at once',
+    ...slots(FILE_PIECES),
+    beyond: 'the next piece waits for its turn',
+  },
+  { limit: 'open visits in sandboxes', ...halves(settings.maxVisits), beyond: rateLimited },
+  {
+    limit: 'memory of collected output of commands',
+    ...{ each: bytes(EXEC_MEMORY.each), total: bytes(EXEC_MEMORY.total) },
+    beyond: rateLimited,
+  },
+  {
+    limit: 'usage reports at once, and exports at once',
+    ...halves(settings.maxUsageStreams, settings.maxExports),
+    beyond: rateLimited,
+  },
+  { limit: 'requests that wait for a status', ...halves(settings.maxWaiters), beyond: rateLimited },
+  { limit: 'followed logs', ...halves(settings.maxLogFollowers), beyond: rateLimited },
+  { limit: 'live event streams', ...halves(settings.maxEventFollowers), beyond: rateLimited },
+  {
+    limit: 'webhooks that are served at once',
+    ...slots(settings.webhooks.served),
+    beyond: 'deliveries wait',
+  },
+  { limit: 'tests of webhooks at once', ...slots(settings.webhooks.tests), beyond: rateLimited },
+  {
+    limit: 'starts and image pulls of a worker at once',
+    ...slots(CALLS_AT_ONCE.start),
+    beyond: 'the start waits',
+  },
+  { limit: 'stops of a worker at once', ...slots(CALLS_AT_ONCE.stop), beyond: 'the stop waits' },
+  {
+    limit: 'kills and removals of a worker at once',
+    ...slots(CALLS_AT_ONCE.kill, CALLS_AT_ONCE.destroy),
+    beyond: 'the sandbox waits',
+  },
+];
+
+const sharedBy = (part: 'each' | 'total'): Limit[] =>
+  SHARED.map(({ limit, beyond, [part]: value }) => ({ limit, value, beyond }));
 
 /** Each row takes its value from the code that enforces it. */
 export const LIMITS: Record<Owner, Limit[]> = {
@@ -240,21 +301,6 @@ export const LIMITS: Record<Owner, Limit[]> = {
     ...IMAGE_LIMITS.sandbox,
   ],
   organization: [
-    {
-      limit: 'reads, uploads, copies and removals of files of volumes at once',
-      value: number(FILE_SLOTS.work.each),
-      beyond: rateLimited,
-    },
-    {
-      limit: 'lists of directories of volumes at once',
-      value: number(FILE_SLOTS.list.each),
-      beyond: rateLimited,
-    },
-    {
-      limit: 'pieces of such work at once',
-      value: number(FILE_PIECES.each),
-      beyond: 'the next piece waits for its turn',
-    },
     { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofOrg), beyond: rateLimited },
     {
       limit: 'database connections at once, and short reads at once',
@@ -262,16 +308,10 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: `the request waits ${time(POOL_SLOTS.wait.maxMs)}, then ${answerText({ error: 'not_ready' })}`,
     },
     ...IMAGE_LIMITS.organization,
-    { limit: 'open visits in sandboxes', value: half(settings.maxVisits), beyond: rateLimited },
     {
       limit: 'memory of its channels',
       value: bytes(CHANNEL_MEMORY.each),
       beyond: 'reading from the client pauses; a message that cannot become complete ends its connection',
-    },
-    {
-      limit: 'memory of collected output of commands',
-      value: bytes(EXEC_MEMORY.each),
-      beyond: rateLimited,
     },
     {
       limit: 'requests in progress, bodies and answers included',
@@ -289,28 +329,10 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'its requests wait',
     },
     {
-      limit: 'usage reports at once, and exports at once',
-      value: `${half(settings.maxUsageStreams)}, ${half(settings.maxExports)}`,
-      beyond: rateLimited,
-    },
-    { limit: 'requests that wait for a status', value: half(settings.maxWaiters), beyond: rateLimited },
-    { limit: 'followed logs', value: half(settings.maxLogFollowers), beyond: rateLimited },
-    {
       limit:
         'part of the time of the event loop for its logs and event streams of commands, after a second of work',
       value: `${STEPS.share * 100} %`,
       beyond: 'reading pauses',
-    },
-    { limit: 'live event streams', value: half(settings.maxEventFollowers), beyond: rateLimited },
-    {
-      limit: 'webhooks that are served at once',
-      value: number(settings.webhooks.served.each),
-      beyond: 'deliveries wait',
-    },
-    {
-      limit: 'tests of webhooks at once',
-      value: number(settings.webhooks.tests.each),
-      beyond: rateLimited,
     },
     {
       limit: 'bytes that are read of the answer of a receiver',
@@ -322,17 +344,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: number(MAX_ADDRESSES),
       beyond: 'the others are checked, and not tried',
     },
-    {
-      limit: 'starts and image pulls of a worker at once',
-      value: number(CALLS_AT_ONCE.start.each),
-      beyond: 'the start waits',
-    },
-    { limit: 'stops of a worker at once', value: number(CALLS_AT_ONCE.stop.each), beyond: 'the stop waits' },
-    {
-      limit: 'kills and removals of a worker at once',
-      value: `${CALLS_AT_ONCE.kill.each}, ${CALLS_AT_ONCE.destroy.each}`,
-      beyond: 'the sandbox waits',
-    },
+    ...sharedBy('each'),
   ],
   process: [
     ...IMAGE_LIMITS.process,
@@ -366,21 +378,6 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: { error: 'storage_full' },
     },
     {
-      limit: 'reads, uploads, copies and removals of files of volumes at once',
-      value: number(FILE_SLOTS.work.total),
-      beyond: rateLimited,
-    },
-    {
-      limit: 'lists of directories of volumes at once',
-      value: number(FILE_SLOTS.list.total),
-      beyond: rateLimited,
-    },
-    {
-      limit: 'pieces of such work at once',
-      value: number(FILE_PIECES.total),
-      beyond: 'the next piece waits for its turn',
-    },
-    {
       limit: 'JSON bodies in memory',
       value: bytes(BODY_MEMORY.total),
       beyond: `${answerText(rateLimited)}; an organization keeps ${bytes(BODY_LIMIT)}`,
@@ -390,41 +387,10 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: `${POOL_SLOTS.total}, ${READ_SLOTS.total}`,
       beyond: 'organizations take turns',
     },
-    { limit: 'open visits in sandboxes', value: number(settings.maxVisits), beyond: rateLimited },
     {
       limit: 'memory of channels',
       value: bytes(CHANNEL_MEMORY.total),
       beyond: 'reading from the client pauses',
-    },
-    {
-      limit: 'memory of collected output of commands',
-      value: bytes(EXEC_MEMORY.total),
-      beyond: rateLimited,
-    },
-    { limit: 'requests that wait for a status', value: number(settings.maxWaiters), beyond: rateLimited },
-    { limit: 'followed logs', value: number(settings.maxLogFollowers), beyond: rateLimited },
-    { limit: 'live event streams', value: number(settings.maxEventFollowers), beyond: rateLimited },
-    {
-      limit: 'usage reports at once, and exports at once',
-      value: `${settings.maxUsageStreams}, ${settings.maxExports}`,
-      beyond: rateLimited,
-    },
-    {
-      limit: 'webhooks that are served at once',
-      value: number(settings.webhooks.served.total),
-      beyond: 'deliveries wait',
-    },
-    { limit: 'tests of webhooks at once', value: number(settings.webhooks.tests.total), beyond: rateLimited },
-    {
-      limit: 'starts and image pulls of a worker at once',
-      value: number(CALLS_AT_ONCE.start.all),
-      beyond: 'the start waits',
-    },
-    { limit: 'stops of a worker at once', value: number(CALLS_AT_ONCE.stop.all), beyond: 'the stop waits' },
-    {
-      limit: 'kills and removals of a worker at once',
-      value: `${CALLS_AT_ONCE.kill.all}, ${CALLS_AT_ONCE.destroy.all}`,
-      beyond: 'the sandbox waits',
     },
     {
       limit: 'containers that an engine makes at once, for each CPU',
@@ -436,5 +402,6 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: number(PASS_RUNS),
       beyond: 'a later placement considers the others',
     },
+    ...sharedBy('total'),
   ],
 };

@@ -1,4 +1,5 @@
 import type { Context } from '../../context.js';
+import type { Slots } from '../../lib/concurrency-limit.js';
 import type { Term } from '../../workers/lease.js';
 
 export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
@@ -8,11 +9,11 @@ export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
  * organization then delay no other. A stop waits for its grace and a start for its image; the other calls keep the engine
  * busy. Beside these limits an organization has at most as many calls as are free, so a few cannot use them up.
  */
-export const CALLS_AT_ONCE: Record<CallKind, { all: number; each: number }> = {
-  start: { all: 1_000, each: 64 },
-  stop: { all: 4_000, each: 2_000 },
-  kill: { all: 16, each: 8 },
-  destroy: { all: 8, each: 4 },
+export const CALLS_AT_ONCE: Record<CallKind, Slots> = {
+  start: { total: 1_000, each: 64 },
+  stop: { total: 4_000, each: 2_000 },
+  kill: { total: 16, each: 8 },
+  destroy: { total: 8, each: 4 },
 };
 
 interface Call {
@@ -58,9 +59,9 @@ export class RuntimeCalls {
     work: (signal: AbortSignal) => Promise<void>,
   ): void {
     if (!term.valid) return;
-    const { all, each } = CALLS_AT_ONCE[kind];
+    const { total, each } = CALLS_AT_ONCE[kind];
     const own = this.counts.get(`${kind} ${orgId}`) ?? 0;
-    if (own >= Math.min(each, all - (this.counts.get(kind) ?? 0))) return;
+    if (own >= Math.min(each, total - (this.counts.get(kind) ?? 0))) return;
     const controller = new AbortController();
     const signal = AbortSignal.any([controller.signal, term.signal]);
     this.count(kind, orgId, 1);
