@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { inject } from 'vitest';
+import { inject, onTestFinished } from 'vitest';
 import { buildApp } from '../../src/app.js';
 import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
 import { operator } from '../../src/audit/events/actor.js';
@@ -167,6 +167,13 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       if (wrong) throw wrong;
     },
   };
+}
+
+/** The service closes with the test; of several services the last one closes first. */
+export async function startForTest(options: TestOptions = {}): Promise<TestService> {
+  const service = await startTestService(options);
+  onTestFinished(() => service.close());
+  return service;
 }
 
 function makeDirectory(): string {

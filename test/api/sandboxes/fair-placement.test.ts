@@ -1,22 +1,11 @@
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { lockLongWaits } from '../../../src/sandboxes/placement/wait-queries.js';
 import { PASS_RUNS, readQueues } from '../../../src/sandboxes/placement/queries.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
-import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
-
-const services: TestService[] = [];
-afterEach(async () => {
-  for (const service of services.splice(0).toReversed()) await service.close();
-});
-
-async function start(options: TestOptions): Promise<TestService> {
-  const service = await startTestService(options);
-  services.push(service);
-  return service;
-}
+import { startForTest, type TestService } from '../../support/service.js';
 
 const running = { start: true, wait_for: 'running' };
 const withCpus = (vcpus: number) => ({ resources: { vcpus, memory_mib: 64 } });
@@ -42,7 +31,7 @@ async function queueMore({ ctx }: TestService, sandboxId: string, count: number)
 }
 
 test('a start as large as the machine does not delay small starts of another organization', async () => {
-  const service = await start({ simulated: { capacity: { vcpus: 100 } } });
+  const service = await startForTest({ simulated: { capacity: { vcpus: 100 } } });
   const [large, small] = [await service.newOrg(), await service.newOrg()];
   await large.post('/v1/sandboxes', smallRequest('first', withCpus(1)), running);
   const { body: waiting } = await large.post('/v1/sandboxes', smallRequest('large', withCpus(100)), {
@@ -64,7 +53,7 @@ test('a start as large as the machine does not delay small starts of another org
 });
 
 test('the first start of an organization overtakes forty queued starts of another', async () => {
-  const service = await start({ simulated: { capacity: { vcpus: 2 } } });
+  const service = await startForTest({ simulated: { capacity: { vcpus: 2 } } });
   const [busy, late] = [await service.newOrg(), await service.newOrg()];
   const first = [];
   for (const name of ['a', 'b']) {
@@ -85,7 +74,7 @@ test('the first start of an organization overtakes forty queued starts of anothe
 });
 
 test('a queue longer than a placement hides no start of another organization', async () => {
-  const service = await start({ worker: false });
+  const service = await startForTest({ worker: false });
   const [many, few] = [await service.newOrg(), await service.newOrg()];
   const { body: first } = await many.post('/v1/sandboxes', smallRequest('first'), { start: true });
   await queueMore(service, first.id, PASS_RUNS * 2);

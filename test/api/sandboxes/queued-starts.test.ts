@@ -1,20 +1,9 @@
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { noteLongWaits } from '../../../src/sandboxes/placement/wait-notices.js';
 import { run, runJson, urlOf } from '../../support/cli.js';
-import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
+import { startForTest, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
-
-const services: TestService[] = [];
-afterEach(async () => {
-  for (const service of services.splice(0).toReversed()) await service.close();
-});
-
-async function start(options: TestOptions): Promise<TestService> {
-  const service = await startTestService(options);
-  services.push(service);
-  return service;
-}
 
 const room = { simulated: { capacity: { vcpus: 2, memoryMib: 1024 } } };
 const two = { resources: { vcpus: 2, memory_mib: 256 } };
@@ -26,8 +15,8 @@ const isLogged = (service: TestService, text: string) =>
   );
 
 test('a start queued for long records one audit event, with any number of processes', async () => {
-  const service = await start({ ...room, settings: { waitNoticeMs: 0 } });
-  const beside = await start({ beside: service, worker: false, settings: { waitNoticeMs: 0 } });
+  const service = await startForTest({ ...room, settings: { waitNoticeMs: 0 } });
+  const beside = await startForTest({ beside: service, worker: false, settings: { waitNoticeMs: 0 } });
   const client = await service.newOrg();
   const { body: first } = await client.post('/v1/sandboxes', smallRequest('first', two), {
     ...{ start: true, wait_for: 'running' },
@@ -70,7 +59,7 @@ test('a start queued for long records one audit event, with any number of proces
 });
 
 test('a start queued briefly records no event', async () => {
-  const service = await start({ ...room, worker: false });
+  const service = await startForTest({ ...room, worker: false });
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('new', two), { start: true });
   await noteLongWaits(service.ctx, new AbortController().signal);
@@ -79,7 +68,7 @@ test('a start queued briefly records no event', async () => {
 });
 
 test('the log and the worker list show the number of queued starts and the longest wait', async () => {
-  const service = await start(room);
+  const service = await startForTest(room);
   const env = { DATABASE_URL: urlOf(service.database) };
   const client = await service.newOrg();
   const { body: first } = await client.post('/v1/sandboxes', smallRequest('first', two), {

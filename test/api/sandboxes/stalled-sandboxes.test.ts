@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
 import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
-import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
+import { startForTest, type TestOptions, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
 
@@ -14,19 +14,10 @@ import { until, untilStatus } from '../../support/polling.js';
 
 const running = { start: true, wait_for: 'running' };
 
-const open: { service: TestService; directory: string }[] = [];
-afterEach(async () => {
-  for (const { service, directory } of open.splice(0)) {
-    await service.close();
-    rmSync(directory, { recursive: true, force: true });
-  }
-});
-
 async function start(make: (directory: string) => TestOptions): Promise<TestService> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-held-up-'));
-  const service = await startTestService(make(directory));
-  open.push({ service, directory });
-  return service;
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return startForTest(make(directory));
 }
 
 class Unreadable extends SimulatedRuntime {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { v7 as uuidv7 } from 'uuid';
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { parseInstant } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
@@ -12,23 +12,15 @@ import { LeaseLostError, WorkerLease } from '../../../src/workers/lease.js';
 import { hasEnded, makeHolderName } from '../../../src/workers/process-identity.js';
 import { readSimulated } from '../../crash/support/engine-journal.js';
 import type { Client } from '../../support/client.js';
-import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
+import { startForTest, type TestOptions, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
 
 const running = { start: true, wait_for: 'running' };
 const LEASE_MS = 1_500;
 
-const open: TestService[] = [];
-afterEach(async () => {
-  for (const service of open.splice(0).toReversed()) await service.close();
-});
-
 async function start(options: TestOptions = {}): Promise<TestService> {
-  const settings = { workerLeaseMs: LEASE_MS, ...options.settings };
-  const service = await startTestService({ ...options, settings });
-  open.push(service);
-  return service;
+  return startForTest({ ...options, settings: { workerLeaseMs: LEASE_MS, ...options.settings } });
 }
 
 async function workerOf({ ctx }: TestService, id: string): Promise<string | null> {
