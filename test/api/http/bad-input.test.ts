@@ -1,8 +1,7 @@
-import { request as httpRequest } from 'node:http';
-import { connect } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
+import { exchangeRaw } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { fullRequest } from '../../support/sandbox-requests.js';
 
@@ -261,9 +260,9 @@ describe('routes and protocol', () => {
   });
 
   test('bad escapes in the path get the envelope', async () => {
-    const answer = await rawGet('/v1/sandboxes/%zz');
+    const answer = await client.get('/v1/sandboxes/%zz');
     expect([answer.status, answer.body.error.code]).toEqual([400, 'invalid_request']);
-    expect(answer.requestId).toMatch(/./);
+    expect(answer.headers.get('x-request-id')).toMatch(/./);
   });
 
   test.each([
@@ -282,7 +281,7 @@ describe('routes and protocol', () => {
       'invalid_request',
     ],
   ])('%s gets the envelope', async (_, bytes, status, code) => {
-    const answer = await rawSocket(bytes);
+    const answer = await exchangeRaw(client.url, bytes);
     expect(answer.split('\r\n')[0]).toContain(` ${status} `);
     expect(answer.toLowerCase()).toContain('x-request-id:');
     expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4))).toEqual({
@@ -298,33 +297,3 @@ describe('routes and protocol', () => {
     expect([response.status, await response.text()]).toEqual([200, '']);
   });
 });
-
-function rawGet(path: string): Promise<{ status: number; body: any; requestId: string }> {
-  const { hostname, port } = new URL(client.url);
-  return new Promise((resolve, reject) => {
-    httpRequest({ hostname, port, path, headers: { authorization: `Bearer ${client.key}` } }, (response) => {
-      let text = '';
-      response.on('data', (chunk) => (text += chunk));
-      response.on('end', () =>
-        resolve({
-          status: response.statusCode!,
-          body: JSON.parse(text),
-          requestId: String(response.headers['x-request-id']),
-        }),
-      );
-    })
-      .on('error', reject)
-      .end();
-  });
-}
-
-function rawSocket(bytes: string): Promise<string> {
-  const { hostname, port } = new URL(client.url);
-  return new Promise((resolve, reject) => {
-    let text = '';
-    const socket = connect(Number(port), hostname, () => socket.write(bytes));
-    socket.on('data', (chunk) => (text += chunk.toString()));
-    socket.on('close', () => resolve(text));
-    socket.on('error', reject);
-  });
-}

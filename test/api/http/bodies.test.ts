@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BODY_MEMORY } from '../../../src/access/bodies.js';
 import { operator } from '../../../src/audit/events/actor.js';
@@ -12,6 +12,7 @@ import {
 } from '../../../src/sandboxes/spec/size-limits.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
+import { openRaw, requestHead } from '../../support/raw-connection.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -202,13 +203,10 @@ describe('a specification', () => {
 describe('the memory for bodies', () => {
   /** Declares a body, and sends only its beginning when the service has admitted it. */
   async function trickle(key: string, declared: number | 'chunked', sent = ''): Promise<Socket> {
-    const { hostname, port } = new URL(service.url);
     const length = declared === 'chunked' ? 'transfer-encoding: chunked' : `content-length: ${declared}`;
-    const socket = connect(Number(port), hostname);
-    socket.on('error', () => undefined);
-    socket.write(
-      `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n${length}\r\n\r\n`,
-    );
+    const headers = ['content-type: application/json', 'expect: 100-continue', length];
+    const { socket } = await openRaw(service.url);
+    socket.write(requestHead('POST /v1/sandboxes', key, ...headers));
     const [answer] = (await once(socket, 'data')) as [Buffer];
     expect(answer.toString()).toBe('HTTP/1.1 100 Continue\r\n\r\n');
     socket.write(sent);

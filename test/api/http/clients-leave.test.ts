@@ -1,5 +1,4 @@
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { BODY_MEMORY } from '../../../src/access/bodies.js';
 import { inTransaction } from '../../../src/db/transaction.js';
@@ -7,6 +6,7 @@ import { sleep } from '../../../src/lib/sleep.js';
 import { CREATE_BODY_LIMIT } from '../../../src/sandboxes/spec/size-limits.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
+import { openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 /** One organization may have requests in progress on half of them. */
@@ -20,13 +20,9 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-async function send({ key }: Client, count: number, ...lines: string[]): Promise<Socket> {
-  const { hostname, port } = new URL(service.url);
-  const socket = connect(Number(port), hostname);
-  socket.on('error', () => undefined);
-  await once(socket, 'connect');
-  const head = [...lines, 'host: x', `authorization: Bearer ${key}`, '', ''].join('\r\n');
-  socket.write(head.repeat(count));
+async function send({ key }: Client, count: number, line: string, ...headers: string[]): Promise<Socket> {
+  const { socket } = await openRaw(service.url);
+  socket.write(requestHead(line, key, ...headers).repeat(count));
   return socket;
 }
 
@@ -53,7 +49,7 @@ test('clients that leave while their key is looked up hold nothing', async () =>
   const client = await service.newOrg();
   const count = CONNECTIONS / 2;
   await leaveWaiting('api_keys', () =>
-    Array.from({ length: count }, () => send(client, 1, 'GET /v1/me/org HTTP/1.1')),
+    Array.from({ length: count }, () => send(client, 1, 'GET /v1/me/org')),
   );
   await expectFree(client);
 });
@@ -61,12 +57,10 @@ test('clients that leave while their key is looked up hold nothing', async () =>
 test('their bodies no longer count', async () => {
   const client = await service.newOrg();
   const count = BODY_MEMORY.ofKey / CREATE_BODY_LIMIT;
-  const lines = [
-    'POST /v1/sandboxes HTTP/1.1',
-    'content-type: application/json',
-    `content-length: ${CREATE_BODY_LIMIT}`,
-  ];
-  await leaveWaiting('api_keys', () => Array.from({ length: count }, () => send(client, 1, ...lines)));
+  const headers = ['content-type: application/json', `content-length: ${CREATE_BODY_LIMIT}`];
+  await leaveWaiting('api_keys', () =>
+    Array.from({ length: count }, () => send(client, 1, 'POST /v1/sandboxes', ...headers)),
+  );
   const statusOf = async () => (await client.request('POST', '/v1/sandboxes', { body: '{' })).status;
   expect(await until(statusOf, (status) => status === 400, 5_000)).toBe(400);
 });
@@ -74,6 +68,6 @@ test('their bodies no longer count', async () => {
 test('clients that leave behind pipelined requests hold nothing', async () => {
   const client = await service.newOrg();
   await expectFree(client);
-  await leaveWaiting('volumes', () => [send(client, 10, 'GET /v1/volumes HTTP/1.1')]);
+  await leaveWaiting('volumes', () => [send(client, 10, 'GET /v1/volumes')]);
   await expectFree(client);
 });

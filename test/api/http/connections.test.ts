@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectionsFor } from '../../../src/http/connections.js';
 import { clientNetworkOf } from '../../../src/lib/cidr.js';
-import { smallRequest } from '../../support/sandbox-requests.js';
 import { cleanUp, launch, makeFolder, ready, stop, until, type Served } from '../../support/processes.js';
+import { openRaw, requestHead, type RawConnection } from '../../support/raw-connection.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
 
 const DESCRIPTORS = 256;
 const TOTAL = connectionsFor(DESCRIPTORS);
@@ -24,25 +24,10 @@ afterAll(async () => {
 
 const descriptors = () => readdirSync(`/proc/${service.pid}/fd`).length;
 
-interface Opened {
-  socket: Socket;
-  text(this: void): string;
-  isClosed(this: void): boolean;
-}
-
-/** Opens connections from an address of the loopback network, one after another. */
-async function open(from: string, count: number, first = ''): Promise<Opened[]> {
-  const { hostname, port } = new URL(service.url);
-  const opened: Opened[] = [];
-  for (let index = 0; index < count; index += 1) {
-    let [text, isClosed] = ['', false];
-    const socket = connect({ host: hostname, port: Number(port), localAddress: from });
-    socket.on('data', (chunk) => (text += chunk.toString()));
-    socket.on('close', () => (isClosed = true)).on('error', () => undefined);
-    await new Promise((resolve) => socket.once('connect', resolve).once('close', resolve));
-    if (first !== '') socket.write(first);
-    opened.push({ socket, text: () => text, isClosed: () => isClosed });
-  }
+/** Opens connections one after another. */
+async function open(from: string, count: number): Promise<RawConnection[]> {
+  const opened: RawConnection[] = [];
+  for (let index = 0; index < count; index += 1) opened.push(await openRaw(service.url, from));
   return opened;
 }
 
@@ -58,24 +43,23 @@ async function expectServed(name: string): Promise<void> {
 }
 
 /** Opens connections whose requests the service has begun to read: it waits for the ends of their bodies. */
-async function openBusy(from: string, count: number): Promise<Opened[]> {
-  const head = `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.firstKey}\r\ncontent-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`;
-  const opened: Opened[] = [];
-  for (let index = 0; index < count; index += 1) {
-    const [busy] = await open(from, 1, head);
-    await within(() => busy!.text() !== '' || busy!.isClosed());
-    expect(busy!.text()).toBe('HTTP/1.1 100 Continue\r\n\r\n');
-    opened.push(busy!);
+async function openBusy(from: string, count: number): Promise<RawConnection[]> {
+  const headers = ['content-type: application/json', 'content-length: 100', 'expect: 100-continue'];
+  const opened = await open(from, count);
+  for (const { socket, text, isClosed } of opened) {
+    socket.write(requestHead('POST /v1/sandboxes', service.firstKey!, ...headers));
+    await within(() => text() !== '' || isClosed());
+    expect(text()).toBe('HTTP/1.1 100 Continue\r\n\r\n');
   }
   return opened;
 }
 
 const within = (holds: () => boolean) => until('the connections are as expected', holds, 20_000);
-const closedOf = (opened: readonly Opened[]) => opened.filter((one) => one.isClosed()).length;
+const closedOf = (opened: readonly RawConnection[]) => opened.filter((one) => one.isClosed()).length;
 
 test('more idle connections than descriptors, from several addresses, keep nobody out', async () => {
   const before = descriptors();
-  const idle: Opened[] = [];
+  const idle: RawConnection[] = [];
   for (const end of [2, 3, 4, 5, 6]) {
     idle.push(...(await open(`127.0.0.${end}`, 80)));
     await expectServed(`beside-${end}`);

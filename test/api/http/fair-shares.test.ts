@@ -1,6 +1,5 @@
 import { once, setMaxListeners } from 'node:events';
 import { Agent, request } from 'node:http';
-import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeKey } from '../../../src/access/key-secret.js';
 import { REFUSAL_DELAY_MS } from '../../../src/access/authenticate.js';
@@ -12,6 +11,7 @@ import { sleep } from '../../../src/lib/sleep.js';
 import type { Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until } from '../../support/polling.js';
+import { exchangeRaw, openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 const CONNECTIONS = 200;
@@ -77,7 +77,9 @@ test('an organization with 200 connections delays another by a handful of its re
 });
 
 test('requests beyond the queue of an organization are refused, and those of another are answered', async () => {
-  const all = Array.from({ length: 12 }, () => pipelined('/v1/sandboxes?limit=5', busy.key, 100));
+  const head = (...headers: string[]) => requestHead('GET /v1/sandboxes?limit=5', busy.key, ...headers);
+  const pipelined = head().repeat(99) + head('connection: close');
+  const all = Array.from({ length: 12 }, () => exchangeRaw(service.url, pipelined));
   const other = await quiet.get('/v1/sandboxes');
   expect(other.status).toBe(200);
   const answers = (await Promise.all(all)).join('');
@@ -119,11 +121,10 @@ test('requests that wait for a sandbox hold no place', async () => {
 });
 
 test('a length that is declared and never read costs nobody a place', async () => {
-  const { hostname, port } = new URL(service.url);
-  const declared = connect(Number(port), hostname);
-  declared.write(`GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: ${Number.MAX_SAFE_INTEGER}\r\n\r\n`);
-  await once(declared, 'data');
-  declared.destroy();
+  const { socket } = await openRaw(service.url);
+  socket.write(requestHead('GET /healthz', null, `content-length: ${Number.MAX_SAFE_INTEGER}`));
+  await once(socket, 'data');
+  socket.destroy();
   const slow = await inTransaction(service.ctx.pool, async (tx) => {
     await tx.query('lock table volumes in access exclusive mode');
     const asked = Array.from({ length: 40 }, () => ask('/v1/volumes', busy.key));
@@ -169,19 +170,3 @@ test('an address that guesses keys gets few answers, and a known key waits for n
     await guarded.close();
   }
 });
-
-/** Sends the request many times at once over one connection. Returns the bytes received until it closes. */
-function pipelined(path: string, key: string, count: number): Promise<string> {
-  const { hostname, port } = new URL(service.url);
-  return new Promise((resolve, reject) => {
-    let text = '';
-    const socket = connect(Number(port), hostname, () => {
-      for (let index = 1; index <= count; index += 1) {
-        const last = index === count ? 'connection: close\r\n' : '';
-        socket.write(`GET ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n${last}\r\n`);
-      }
-    });
-    socket.on('data', (chunk) => (text += chunk.toString('latin1')));
-    socket.on('close', () => resolve(text)).on('error', reject);
-  });
-}

@@ -1,4 +1,3 @@
-import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FULL_ACCESS } from '../../../src/access/access.js';
 import { makeKey } from '../../../src/access/key-secret.js';
@@ -6,6 +5,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { createKey } from '../../../src/keys/create.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import type { Client } from '../../support/client.js';
+import { exchangeRaw, openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -15,6 +15,8 @@ beforeAll(async () => {
   client = await service.newOrg();
 });
 afterAll(() => service.close());
+
+const talk = (parts: string | string[], pauseMs = 0) => exchangeRaw(service.url, parts, pauseMs);
 
 const SECURE = {
   'cache-control': 'no-store',
@@ -51,7 +53,7 @@ describe('the security headers', () => {
   });
 
   test('are on the answer to bytes that are not HTTP', async () => {
-    const { text } = await talk(['HELO example.com\r\n\r\n'], 0);
+    const text = await talk('HELO example.com\r\n\r\n');
     for (const [name, value] of Object.entries(SECURE)) expect(text).toContain(`${name}: ${value}`);
   });
 
@@ -136,7 +138,7 @@ describe('every error has the envelope', () => {
       'invalid_request',
     ],
   ])('%s', async (_name, request, status, code) => {
-    const { text } = await talk([request], 0);
+    const text = await talk(request);
     const [head = '', body = ''] = text.split('\r\n\r\n');
     expect(head.split('\r\n')[0]).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
     expect(head).toContain('content-type: application/json; charset=utf-8');
@@ -145,41 +147,38 @@ describe('every error has the envelope', () => {
   });
 
   test('the server accepts HTTP/1.0 without a Host header, and answers Expect: 100-continue', async () => {
-    expect((await talk(['GET /healthz HTTP/1.0\r\n\r\n'], 0)).text).toMatch(/^HTTP\/1.1 200 /);
+    expect(await talk('GET /healthz HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1.1 200 /);
     const expecting = `${POST}expect: 100-continue\r\ncontent-length: 2\r\n`;
     const ofKey = `authorization: Bearer ${client.key}\r\n`;
-    expect((await talk([`${expecting}${ofKey}${END}`, '{}'], 50)).text).toMatch(
+    expect(await talk([`${expecting}${ofKey}${END}`, '{}'], 50)).toMatch(
       /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 400 /,
     );
     // A client without a key sends no body.
-    expect((await talk([`${expecting}\r\n`], 0)).text).toMatch(
-      /^HTTP\/1.1 401 [^]*\r\nconnection: close\r\n/,
-    );
+    expect(await talk(`${expecting}\r\n`)).toMatch(/^HTTP\/1.1 401 [^]*\r\nconnection: close\r\n/);
   });
 });
 
 describe('a slow client', () => {
   test('is cut off with 408 while it sends the headers', async () => {
-    const { text, millis } = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);
+    const began = performance.now();
+    const text = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);
     expect(text).toContain('HTTP/1.1 408 ');
     expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n'))).error.code).toBe('request_timeout');
     // Node's default limit is one minute.
-    expect(millis).toBeLessThan(50_000);
+    expect(performance.now() - began).toBeLessThan(50_000);
   });
 
   test('is cut off with 408 while it sends the body', async () => {
-    const head = `POST /v1/sandboxes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n`;
-    const { text } = await talk(
-      [`${head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{`, ' ', ' '],
-      400,
-    );
+    const body = ['content-type: application/json', 'content-length: 100'];
+    const head = requestHead('POST /v1/sandboxes', client.key, ...body);
+    const text = await talk([`${head}{`, ' ', ' '], 400);
     expect(text).toContain('HTTP/1.1 408 ');
   });
 
   test('is cut off while it sends an upload that was refused, as with any other body', async () => {
     const path = '/v1/volumes/0199c0de-0000-7000-8000-000000000000/files/content';
-    const head = `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${makeKey()}\r\n`;
-    const { text } = await talk([`${head}x-msb-file-path: a\r\ncontent-length: 100\r\n\r\n{`], 0);
+    const head = requestHead(`PUT ${path}`, makeKey(), 'x-msb-file-path: a', 'content-length: 100');
+    const text = await talk(`${head}{`);
     expect(text).toContain('HTTP/1.1 401 ');
   });
 });
@@ -205,22 +204,17 @@ test('any number of concurrent readiness probes run at most two probes of the da
 test('a client that hangs up causes no error: at once, with a key bound to networks, or within a body', async () => {
   const access = { ...FULL_ACCESS, cidrs: ['127.0.0.0/8'] };
   const { key } = await createKey(service.ctx.pool, client.org.id, 'near', operator('test'), access);
-  const { hostname, port } = new URL(service.url);
-  const hangUp = (request: string) =>
-    new Promise<void>((resolve) => {
-      const socket = connect(Number(port), hostname, () => {
-        socket.write(request);
-        socket.resetAndDestroy();
-      });
-      socket.on('close', () => resolve());
-    });
-  const head = (line: string, by: string) => `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${by}\r\n`;
+  const hangUp = async (request: string) => {
+    const { socket, whole } = await openRaw(service.url);
+    socket.write(request);
+    socket.resetAndDestroy();
+    await whole;
+  };
+  const body = ['content-type: application/json', 'content-length: 9'];
   service.logs.length = 0;
   for (let count = 0; count < 10; count += 1) {
-    await hangUp(`${head('GET /v1/me/org', key)}\r\n`);
-    await hangUp(
-      `${head('POST /v1/keys', client.key)}content-type: application/json\r\ncontent-length: 9\r\n\r\n{`,
-    );
+    await hangUp(requestHead('GET /v1/me/org', key));
+    await hangUp(`${requestHead('POST /v1/keys', client.key, ...body)}{`);
   }
   await client.get('/v1/me/org');
   await sleep(500);
@@ -228,7 +222,7 @@ test('a client that hangs up causes no error: at once, with a key bound to netwo
 });
 
 test('headers above the size limit are refused before authentication', async () => {
-  const { text } = await talk([`GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(17_000)}\r\n\r\n`], 0);
+  const text = await talk(`GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(17_000)}\r\n\r\n`);
   expect(text).toContain('HTTP/1.1 431 ');
 });
 
@@ -249,24 +243,3 @@ test('an internal error reveals no details', async () => {
   ]);
   await broken.close();
 });
-
-/** Sends the parts with pauses. Returns the bytes received until the connection closed. */
-function talk(parts: string[], pauseMs: number): Promise<{ text: string; millis: number }> {
-  const { hostname, port } = new URL(service.url);
-  const began = performance.now();
-  return new Promise((resolve, reject) => {
-    let text = '';
-    const socket = connect(Number(port), hostname, () => {
-      parts.forEach((part, index) =>
-        setTimeout(() => {
-          if (socket.writable) socket.write(part);
-        }, index * pauseMs),
-      );
-    });
-    socket.on('data', (chunk) => (text += chunk.toString()));
-    socket.on('close', () => resolve({ text, millis: performance.now() - began }));
-    socket.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') reject(error);
-    });
-  });
-}

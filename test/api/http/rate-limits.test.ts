@@ -1,5 +1,4 @@
 import type { FastifyRequest } from 'fastify';
-import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { REFUSAL_DELAY_MS } from '../../../src/access/authenticate.js';
 import { makeKey } from '../../../src/access/key-secret.js';
@@ -8,6 +7,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { createKey, type NewKey } from '../../../src/keys/create.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import type { Client } from '../../support/client.js';
+import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -140,24 +140,13 @@ test('with default limits fifty clients can poll ten times a second during a wai
   expect(DEFAULT_SETTINGS.rateLimit).toBeGreaterThanOrEqual(50 * 10);
 });
 
-/** Sends one request with each key at once over one connection. Returns the bytes received until it closes. */
-function pipeline(url: string, keys: readonly string[], path = '/v1/me/org'): Promise<string> {
-  const { hostname, port } = new URL(url);
-  return new Promise((resolve, reject) => {
-    let text = '';
-    const socket = connect(Number(port), hostname, () => {
-      const head = (key: string, last: boolean) =>
-        `GET ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n${last ? 'connection: close\r\n' : ''}\r\n`;
-      socket.write(keys.map((key, index) => head(key, index === keys.length - 1)).join(''));
-    });
-    socket.on('data', (chunk) => (text += chunk.toString()));
-    socket.on('close', () => resolve(text));
-    socket.on('error', (error: NodeJS.ErrnoException) => {
-      // The server does not read the requests above the limit.
-      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') reject(error);
-    });
-  });
-}
+/** Sends one request with each key at once over one connection. */
+const pipeline = (url: string, keys: readonly string[], path = '/v1/me/org') =>
+  exchangeRaw(
+    url,
+    keys.map((key) => requestHead(`GET ${path}`, key)).join('') +
+      requestHead(`GET ${path}`, null, 'connection: close'),
+  );
 
 const statusesOf = (answers: string): number[] =>
   [...answers.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));

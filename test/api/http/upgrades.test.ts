@@ -1,6 +1,6 @@
-import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
+import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -22,29 +22,8 @@ const WEBSOCKET = [
   'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
 ];
 
-function head(line: string, headers: string[]): string {
-  const all = ['Host: x', `Authorization: Bearer ${client.key}`, ...headers];
-  return [`${line} HTTP/1.1`, ...all, '', ''].join('\r\n');
-}
-
-/** Sends the parts in turn and returns everything that arrives until the service closes the connection. */
-function exchange(...parts: string[]): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket: Socket = connect({ port: Number(new URL(service.url).port), allowHalfOpen: true });
-    let text = '';
-    socket.on('data', (data) => (text += String(data)));
-    socket.on('error', reject);
-    socket.on('end', () => {
-      socket.destroy();
-      resolve(text);
-    });
-    const send = ([part, ...rest]: string[]) => {
-      if (part === undefined) return;
-      socket.write(part, () => setTimeout(() => send(rest), 100));
-    };
-    send(parts);
-  });
-}
+const head = (line: string, headers: string[]) => requestHead(line, client.key, ...headers);
+const exchange = (...parts: string[]) => exchangeRaw(service.url, parts, 100);
 const names = async () => (await client.get('/v1/sandboxes')).body.data.map(({ name }: any) => name);
 
 test('a request that offers HTTP/2 is answered in HTTP/1.1, with its body', async () => {

@@ -1,8 +1,8 @@
-import { connect } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
 import { makeClient, type Client } from '../../support/client.js';
+import { openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 
@@ -38,26 +38,17 @@ async function hold(
   path: string,
   content: unknown,
 ): Promise<() => Promise<[number, string]>> {
-  const { hostname, port } = new URL(service.url);
   const body = JSON.stringify(content);
-  let text = '';
-  const socket = connect(Number(port), hostname);
-  const ended = new Promise<void>((resolve) => socket.once('close', () => resolve()));
-  socket.on('data', (chunk) => (text += chunk.toString()));
-  socket.on('error', () => undefined);
-  const head = [
-    `${method} ${path} HTTP/1.1`,
-    ...['host: test', 'connection: close', `authorization: Bearer ${thief.key}`],
-    ...['content-type: application/json', `content-length: ${body.length}`],
-  ];
-  socket.write(`${head.join('\r\n')}\r\n\r\n${body.slice(0, -1)}`);
+  const { socket, whole } = await openRaw(service.url);
+  const headers = ['connection: close', 'content-type: application/json', `content-length: ${body.length}`];
+  socket.write(requestHead(`${method} ${path}`, thief.key, ...headers) + body.slice(0, -1));
   await until(
     () => owner.get(`/v1/keys/${thief.keyId}`),
     (answer) => answer.body.last_used_at !== null,
   );
   return async () => {
     socket.write(body.slice(-1));
-    await ended;
+    const text = await whole;
     const answer = text.slice(text.indexOf('\r\n\r\n'));
     return [Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1]), text === '' ? '' : JSON.parse(answer).error?.code];
   };

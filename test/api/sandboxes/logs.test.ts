@@ -1,6 +1,5 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
-import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -9,6 +8,7 @@ import { makeClient, type Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { containerOf, describeDocker, IMAGE, makeImage } from '../../support/docker.js';
 import { allEvents, openEvents, type ServerEvent } from '../../support/event-stream.js';
+import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
@@ -161,18 +161,13 @@ describe('the agent channel', () => {
   });
   afterAll(() => service.close());
 
+  const WEBSOCKET = [
+    ...['connection: Upgrade', 'upgrade: websocket', 'sec-websocket-version: 13'],
+    'sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==',
+  ];
+  // The service also closes the socket of a refused upgrade.
   const upgrade = (id: string, key = client.key) =>
-    new Promise<string>((resolve, reject) => {
-      const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
-      let answer = '';
-      // The service also closes the socket of a refused upgrade.
-      socket.on('data', (chunk) => (answer += String(chunk))).on('end', () => resolve(answer));
-      socket.on('error', reject);
-      socket.write(
-        `GET /v1/sandboxes/${id}/agent HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n` +
-          `sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nauthorization: Bearer ${key}\r\n\r\n`,
-      );
-    });
+    exchangeRaw(client.url, requestHead(`GET /v1/sandboxes/${id}/agent`, key, ...WEBSOCKET));
 
   test('answers 501 for an existing sandbox, also to an upgrade', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('agent'), running);

@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
+import { exchangeRaw, openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 import { codeOf, encode, filesOf, makeVolume } from '../../support/volume-files.js';
@@ -18,6 +18,8 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 const newVolume = (more = {}) => makeVolume(service, client, more);
+const uploadHead = (base: string, path: string, ...headers: string[]) =>
+  requestHead(`PUT ${base}/content`, client.key, `x-msb-file-path: ${encode(path)}`, ...headers);
 
 test('an upload accepts any content-type or none, chunks or a length, an empty body or a large one', async () => {
   const volume = await newVolume();
@@ -39,11 +41,8 @@ test('an upload accepts any content-type or none, chunks or a length, an empty b
     expect(await volume.text('typed')).toBe(`{not json ${contentType}`);
   }
   // The streaming writer of the official client sends neither a length nor a content-type.
-  const raw = await rawRequest(
-    `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
-      `x-msb-file-path: ${encode('chunked')}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n` +
-      '3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n',
-  );
+  const head = uploadHead(volume.base, 'chunked', 'transfer-encoding: chunked', 'connection: close');
+  const raw = await exchangeRaw(client.url, `${head}3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n`);
   expect(raw).toMatch(/^HTTP\/1.1 200 /);
   expect(await volume.text('chunked')).toBe('abcdefg');
   expect((await volume.put('empty', '')).status).toBe(200);
@@ -122,24 +121,12 @@ test('an upload may be slow, any other body may not', async () => {
   try {
     // The other service makes the volume, because a busy machine may need more than 300 ms for a body.
     const { id, base } = await makeVolume(service, client);
-    const slowly = (line: string, restAfterMs: number) => {
-      const socket = connect(Number(new URL(hurried.url).port), '127.0.0.1');
-      const answer = new Promise<string>((resolve, reject) => {
-        socket.once('data', (chunk) => resolve(String(chunk))).once('error', reject);
-      });
-      socket.write(
-        `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\ncontent-length: 2\r\n` +
-          'content-type: application/json\r\n' +
-          `x-msb-file-path: ${encode('slow')}\r\n\r\n{`,
-      );
-      const timer = setTimeout(() => socket.writable && socket.write('}'), restAfterMs);
-      return answer.finally(() => {
-        clearTimeout(timer);
-        socket.destroy();
-      });
-    };
-    expect(await slowly(`POST /v1/volumes`, 60_000)).toMatch(/^HTTP\/1.1 408 [^]*"code":"request_timeout"/);
-    expect(await slowly(`PUT ${base}/content`, 900)).toMatch(/^HTTP\/1.1 200 /);
+    const sized = ['content-length: 2', 'connection: close'];
+    const create = requestHead('POST /v1/volumes', client.key, 'content-type: application/json', ...sized);
+    const late = await exchangeRaw(hurried.url, `${create}{`);
+    expect(late).toMatch(/^HTTP\/1.1 408 [^]*"code":"request_timeout"/);
+    const upload = uploadHead(base, 'slow', ...sized);
+    expect(await exchangeRaw(hurried.url, [`${upload}{`, '}'], 900)).toMatch(/^HTTP\/1.1 200 /);
     expect(await filesOf(client, id).text('slow')).toBe('{}');
   } finally {
     await hurried.close();
@@ -152,12 +139,9 @@ test('an interrupted upload leaves no file and no directory, and keeps the previ
   const incoming = join(volume.data, '../incoming');
   for (const path of ['new/dir/file', 'kept']) {
     for (const head of ['content-length: 1000000', 'transfer-encoding: chunked']) {
-      const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
-      socket.on('error', () => undefined);
-      socket.write(
-        `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
-          `x-msb-file-path: ${encode(path)}\r\n${head}\r\n\r\n${head.startsWith('c') ? '' : '3e8\r\n'}${'x'.repeat(500)}`,
-      );
+      const { socket } = await openRaw(client.url);
+      socket.write(uploadHead(volume.base, path, head));
+      socket.write(`${head.startsWith('c') ? '' : '3e8\r\n'}${'x'.repeat(500)}`);
       await until(
         () => Promise.resolve(readdirSync(incoming)),
         (names) => names.length === 1,
@@ -218,10 +202,8 @@ test('a directory with many entries is listed completely', async () => {
 
 test('an upload larger than the cap of its volume is refused before its body is sent', async () => {
   const volume = await newVolume({ capacity_gib: 1 });
-  const head =
-    `PUT ${volume.base}/content HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${client.key}\r\n` +
-    `x-msb-file-path: ${encode('large')}\r\ncontent-length: ${1024 ** 3 + 1}\r\nconnection: close\r\n\r\n`;
-  const answer = await rawRequest(head);
+  const head = uploadHead(volume.base, 'large', `content-length: ${1024 ** 3 + 1}`, 'connection: close');
+  const answer = await exchangeRaw(client.url, head);
   expect(answer).toMatch(/^HTTP\/1.1 507 /);
   expect(answer).toContain('"details":{"capacity_bytes":1073741824}');
   expect((await volume.put('small', 'x')).status).toBe(200);
@@ -261,13 +243,3 @@ test('uploads and downloads leave no file open', async () => {
   );
   expect(open).toEqual([]);
 });
-
-function rawRequest(text: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(new URL(client.url).port), '127.0.0.1');
-    let answer = '';
-    socket.on('data', (chunk) => (answer += String(chunk)));
-    socket.on('end', () => resolve(answer)).on('error', reject);
-    socket.write(text);
-  });
-}
