@@ -8,6 +8,8 @@ export const STEPS = { share: 0.25, aheadMs: 3_000 };
 /** To receive and to send the data of a step takes as long as the step, and a fixed time. */
 const TRANSPORT = 2;
 const STEP_COST_MS = 0.2;
+/** More says that the process was paused. */
+const MAX_STEP_MS = 100;
 
 /** Does long work in steps, within a share of each turn of the event loop. Keys alternate; the work of one key keeps its order. */
 export class Turns {
@@ -41,7 +43,7 @@ export class Turns {
       };
       this.run(key, { next });
     });
-    const wait = this.pace.charge(key, took.millis * TRANSPORT + STEP_COST_MS);
+    const wait = this.pace.charge(key, Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS);
     if (wait > 0) await sleep(wait);
     return result;
   }
@@ -49,16 +51,29 @@ export class Turns {
   private work(): void {
     this.isWorking = true;
     const begun = performance.now() - this.spent;
-    while (this.queues.size > 0 && this.spent < SHARE_MS) {
-      const [key, queue] = this.queues.entries().next().value!;
-      if (queue[0]!.next().done === true) queue.shift();
+    try {
+      while (this.queues.size > 0 && this.spent < SHARE_MS) {
+        this.workFor(this.queues.entries().next().value!);
+        this.spent = performance.now() - begun;
+      }
+    } finally {
+      this.isWorking = false;
+      if (!this.isScheduled) setImmediate(() => this.nextTurn());
+      this.isScheduled = true;
+    }
+  }
+
+  /** Steps that throw are over. */
+  private workFor([key, queue]: [string, Iterator<unknown>[]]): void {
+    const steps = queue.shift()!;
+    let isDone = true;
+    try {
+      isDone = steps.next().done === true;
+    } finally {
+      if (!isDone) queue.unshift(steps);
       this.queues.delete(key);
       if (queue.length > 0) this.queues.set(key, queue);
-      this.spent = performance.now() - begun;
     }
-    this.isWorking = false;
-    if (!this.isScheduled) setImmediate(() => this.nextTurn());
-    this.isScheduled = true;
   }
 
   private nextTurn(): void {

@@ -95,6 +95,31 @@ test('a step passes on its result and its error', async () => {
   expect(await turns.step('a', () => 8)).toBe(8);
 });
 
+test('steps that throw end, and later ones are done', async () => {
+  const turns = new Turns();
+  const next = () => {
+    throw new Error('broken');
+  };
+  expect(() => turns.run('a', { next })).toThrow('broken');
+  const done: string[] = [];
+  for (const name of ['a', 'b'])
+    turns.run(
+      name,
+      steps(1, () => done.push(name)),
+    );
+  await until(
+    async () => done,
+    (names) => names.length === 2,
+  );
+});
+
+test('a step during which the process was paused costs its key no long wait', async () => {
+  const turns = new Turns();
+  const begun = performance.now();
+  await turns.step('a', () => busy(1_200, () => undefined));
+  expect(performance.now() - begun).toBeLessThan(4_000);
+});
+
 function busy(millis: number, work: () => void): void {
   for (const begun = performance.now(); performance.now() - begun < millis;);
   work();
