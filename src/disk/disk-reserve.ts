@@ -68,7 +68,8 @@ export class DiskReserve {
       const room = await this.look(place);
       if (room) this.rooms.set(place, room);
       else this.rooms.delete(place);
-      this.takenSince.set(place, (this.takenSince.get(place) ?? 0) - before);
+      // The measurement may already show what was given back meanwhile.
+      this.takenSince.set(place, Math.max(0, (this.takenSince.get(place) ?? 0) - before));
     }
     if (this.options.hasOwnDatabase) await this.trimBallast();
   }
@@ -105,6 +106,15 @@ export class DiskReserve {
 
   take(place: DiskPlace, bytes: number): void {
     this.check(place, bytes);
+    this.addTaken(place, bytes);
+  }
+
+  /** For bytes that were taken, and are not on the disk any more. */
+  giveBack(place: DiskPlace, bytes: number): void {
+    this.addTaken(place, -bytes);
+  }
+
+  private addTaken(place: DiskPlace, bytes: number): void {
     this.takenSince.set(place, (this.takenSince.get(place) ?? 0) + bytes);
   }
 

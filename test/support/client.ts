@@ -70,8 +70,8 @@ export function makeClient(
     return answer;
   }
   return {
-    url,
     ...identity,
+    url,
     request,
     get: (path, query) => request('GET', path, query === undefined ? {} : { query }),
     post: (path, body, query) => request('POST', path, { body, ...(query === undefined ? {} : { query }) }),

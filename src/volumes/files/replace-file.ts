@@ -39,8 +39,10 @@ export async function replaceFile(
   const temporary = fdPath(incoming, randomUUID());
   let account: Account | undefined;
   const step = stepsOf(ctx, replacement, abandoned, () => findWritableVolume(ctx, replacement));
+  let taken = 0;
   const growth = new Growth(step, (bytes) => {
     ctx.disk.take('volumes', bytes);
+    taken += bytes;
     if (account?.take(bytes) === false) throw overCap(volume);
   });
   let kept = false;
@@ -60,6 +62,7 @@ export async function replaceFile(
     }
   } finally {
     account?.close({ kept });
+    if (!kept) ctx.disk.giveBack('volumes', taken);
     await incoming.close();
   }
 }

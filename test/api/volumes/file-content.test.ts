@@ -3,11 +3,14 @@ import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Client } from '../../support/client.js';
+import { measure } from '../../../src/disk/disk-reserve.js';
+import { makeClient, type Client } from '../../support/client.js';
 import { exchangeRaw, openRaw, requestHead } from '../../support/raw-connection.js';
-import { startTestService, type TestService } from '../../support/service.js';
+import { startForTest, startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 import { codeOf, encode, filesOf, makeVolume } from '../../support/volume-files.js';
+
+const MIB = 1024 ** 2;
 
 let service: TestService;
 let client: Client;
@@ -208,6 +211,23 @@ test('an upload larger than the cap of its volume is refused before its body is 
   expect(answer).toContain('"details":{"capacity_bytes":1073741824}');
   expect((await volume.put('small', 'x')).status).toBe(200);
   expect(await volume.names('/')).toEqual(['/small']);
+});
+
+test('a failed upload takes no room from the next one', async () => {
+  const free = (await measure('volumes', '/dev/shm', 0))!.freeBytes / MIB;
+  const disk = { pathOf: () => '/dev/shm', reserveMib: Math.floor(free) - 32 };
+  const narrow = await startForTest({ beside: service, worker: false, disk });
+  // The room is not measured again.
+  await narrow.ctx.disk.stop();
+  const owner = makeClient(narrow.url, client);
+  const { id } = await makeVolume(narrow, owner);
+  const files = filesOf(owner, id);
+  await files.put('directory/file', '');
+  const large = Buffer.alloc(20 * MIB);
+  for (let count = 0; count < 2; count += 1) {
+    expect(codeOf(await files.put('directory', large))).toEqual([409, 'volume_file_exists']);
+  }
+  expect((await files.put('file', large)).status).toBe(200);
 });
 
 test('a full disk is reported as full', async () => {
