@@ -5,7 +5,7 @@ create table image_access (
   org_id uuid not null references orgs on delete cascade,
   -- In its normal form: docker.io/library/python:3.12.
   reference text not null check (length(reference) <= 512),
-  -- Of the image index or the manifest.
+  -- The image index has this digest, or the manifest of an image without one.
   digest text not null check (digest ~ '^sha256:[0-9a-f]{64}$'),
   proved_at timestamptz not null,
   primary key (org_id, reference)
