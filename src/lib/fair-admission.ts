@@ -47,6 +47,8 @@ interface Flow {
   start: number;
   running: Set<Entry>;
   cost: number;
+  /** The requests that no longer count, and are charged when they end. */
+  expired: number;
   queue: Set<Entry>;
 }
 
@@ -63,6 +65,7 @@ export class FairAdmission {
   private virtualTime = 0;
   private cost = 0;
   private running = 0;
+  private expired = 0;
   private waiting = 0;
   private isAdmitting = false;
   private lastKey: string | undefined;
@@ -104,6 +107,7 @@ export class FairAdmission {
         if (now - entry.since < maxHoldMs) break;
         this.stopCounting(entry);
         entry.state = 'expired';
+        this.countExpired(flow, 1);
       }
       this.forget(flow);
     }
@@ -125,6 +129,7 @@ export class FairAdmission {
       start: this.virtualTime,
       running: new Set<Entry>(),
       cost: 0,
+      expired: 0,
       queue: new Set<Entry>(),
     };
     this.flows.set(key, flow);
@@ -202,6 +207,7 @@ export class FairAdmission {
     else {
       flow.start += cost - entry.cost;
       if (state === 'running') this.stopCounting(entry);
+      else this.countExpired(flow, -1);
     }
     this.forget(flow);
     this.admit();
@@ -213,6 +219,11 @@ export class FairAdmission {
     flow.cost -= entry.cost;
     this.cost -= entry.cost;
     this.running -= 1;
+  }
+
+  private countExpired(flow: Flow, change: 1 | -1): void {
+    flow.expired += change;
+    this.expired += change;
   }
 
   private refuse(entry: Entry, reason: Refusal): void {
@@ -238,15 +249,14 @@ export class FairAdmission {
   }
 
   private forget(flow: Flow): void {
-    // The flow of an expired entry may have been forgotten before.
-    if (!isIdle(flow) || this.flows.get(flow.key) !== flow) return;
+    if (!isIdle(flow)) return;
     if (flow.start <= this.virtualTime) this.flows.delete(flow.key);
-    if (this.running > 0 || this.waiting > 0) return;
+    if (this.running + this.expired + this.waiting > 0) return;
     this.flows.clear();
     this.virtualTime = 0;
   }
 }
 
-function isIdle({ running, queue }: Flow): boolean {
-  return running.size === 0 && queue.size === 0;
+function isIdle({ running, expired, queue }: Flow): boolean {
+  return running.size + expired + queue.size === 0;
 }

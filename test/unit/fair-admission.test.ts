@@ -10,6 +10,7 @@ const OPTIONS = {
   maxWaitMs: 1_000,
   maxHoldMs: 500,
 };
+const ENDLESS = { ...OPTIONS, maxWaitMs: Infinity, maxHoldMs: Infinity };
 const MOST_COST = 20;
 
 interface Work {
@@ -20,7 +21,7 @@ interface Work {
 }
 
 /** Runs the work on a virtual clock: each request holds its admission for as long as it costs. */
-function simulate(work: readonly Work[], options = { ...OPTIONS, maxWaitMs: Infinity, maxHoldMs: Infinity }) {
+function simulate(work: readonly Work[], options = ENDLESS) {
   let now = 0;
   const shares = new FairAdmission({ ...options, now: () => now });
   const begun: (Work & { begunAt: number })[] = [];
@@ -79,9 +80,7 @@ test('every request begins, no capacity is idle, and nothing is left over', () =
   const work = fc.record({ key: fc.constantFrom('a', 'b', 'c', 'd'), cost, estimate: cost, at: fc.nat(200) });
   fc.assert(
     fc.property(fc.array(work, { maxLength: 60 }), (all) => {
-      const { begun, refused } = simulate(all, {
-        ...{ ...OPTIONS, waiting: { total: 60, each: 60 }, maxWaitMs: Infinity, maxHoldMs: Infinity },
-      });
+      const { begun, refused } = simulate(all, { ...ENDLESS, waiting: { total: 60, each: 60 } });
       expect(begun).toHaveLength(all.length);
       expect(refused).toEqual([]);
       // The order of one key stays.
@@ -110,15 +109,7 @@ test('keys that ask all the time get equal costs, whatever they cost and however
         })),
       );
       const many = { total: 1_000, each: 1_000 };
-      const { begun } = simulate(work, {
-        ...{
-          ...OPTIONS,
-          running: { total, each: total },
-          waiting: many,
-          maxWaitMs: Infinity,
-          maxHoldMs: Infinity,
-        },
-      });
+      const { begun } = simulate(work, { ...ENDLESS, running: { total, each: total }, waiting: many });
       const used = new Map(profiles.map((_, index) => [`${index}`, 0]));
       const left = new Map(profiles.map(({ clients }, index) => [`${index}`, clients]));
       for (const one of begun) {
@@ -139,9 +130,7 @@ test('a key that asks for little begins after a handful of requests of one that 
   const few = Array.from({ length: 20 }, (_, index) => ({
     ...{ key: 'b', cost: 1, estimate: 1, at: 100 + index * 40 },
   }));
-  const { begun } = simulate([...many, ...few], {
-    ...{ ...OPTIONS, waiting: { total: 1_000, each: 500 }, maxWaitMs: Infinity, maxHoldMs: Infinity },
-  });
+  const { begun } = simulate([...many, ...few], { ...ENDLESS, waiting: { total: 1_000, each: 500 } });
   for (const one of begun.filter(({ key }) => key === 'b')) {
     const between = begun.filter(
       ({ key, begunAt }) => key === 'a' && begunAt > one.at && begunAt < one.begunAt,
@@ -184,6 +173,51 @@ test('a key beyond its queue is refused, and beyond that of all the longest queu
   for (const key of ['b', 'c', 'd']) for (let count = 0; count < 15; count += 1) enter(key);
   expect(shares.counts.waiting).toBe(60);
   expect(told.slice(2)).toEqual(Array<string>(5).fill('a full'));
+});
+
+test('a key whose requests are held for long gets no more than its share', () => {
+  const [second, unit] = [1_000, 20];
+  let now = 0;
+  const limits = { ...ENDLESS, running: { total: 12, each: 6 }, maxHoldMs: 5 * second };
+  const shares = new FairAdmission({ ...limits, now: () => now });
+  const used = new Map<string, number>();
+  const due: { at: number; act: () => void }[] = [];
+  const after = (millis: number, act: () => void) => due.push({ at: now + millis, act });
+  const ask = (key: string, estimate: number, millis: number, over = () => undefined as void) => {
+    shares.enter(key, estimate, (admission, refusal) => {
+      if (refusal !== undefined) return;
+      after(millis, () => {
+        const measured = 1 + millis / unit;
+        used.set(key, (used.get(key) ?? 0) + measured);
+        admission.release(measured);
+        over();
+      });
+    });
+  };
+  const askAgain = (key: string) => ask(key, 2, unit, () => askAgain(key));
+  for (let client = 0; client < 10; client += 1) for (const key of ['b', 'c']) askAgain(key);
+  // Each of these comes when the one before has just stopped counting, so that none waits.
+  const hold = () => {
+    ask('a', 6, 60 * second);
+    after(6 * second, hold);
+  };
+  hold();
+  const sweep = () => {
+    shares.sweep();
+    after(second / 2, sweep);
+  };
+  sweep();
+  while (now < 600 * second) {
+    const next = due.reduce((first, one) => (one.at < first.at ? one : first));
+    due.splice(due.indexOf(next), 1);
+    now = next.at;
+    next.act();
+  }
+  const inProgress = (10 * (60 * second)) / unit;
+  expect(used.get('a')).toBeLessThan(used.get('b')! + inProgress);
+  expect(used.get('b')! / used.get('c')!).toBeCloseTo(1, 1);
+  // It is not starved either.
+  expect(used.get('a')).toBeGreaterThan(used.get('b')! / 2);
 });
 
 test('requests that leave, wait or hold too long free their places', () => {
