@@ -20,9 +20,8 @@ export function isUnmet(request: IncomingMessage): boolean {
 }
 
 export function continueBody(request: IncomingMessage): void {
-  const response = held.get(request);
-  if (!held.delete(request)) return;
-  response!.writeContinue();
+  held.get(request)?.writeContinue();
+  held.delete(request);
 }
 
 /** Whether the client still holds its body back. Its connection then cannot carry another request. */
