@@ -9,6 +9,7 @@ import {
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
 import type { Slots } from '../src/lib/concurrency-limit.js';
+import { AT_ONCE } from '../src/lib/fair-admission.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
@@ -360,6 +361,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: { error: 'not_ready' },
     },
     { limit: 'cost in progress at once', value: `${ADMISSION.running.total} units`, beyond: 'requests wait' },
+    {
+      limit: 'waiting requests that begin, and that are refused as late, in a turn of the event loop',
+      value: number(AT_ONCE),
+      beyond: 'the next turn',
+    },
     {
       limit:
         'time of logs, output of commands and channels in a turn of the event loop, shared by organizations',

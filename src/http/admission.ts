@@ -77,7 +77,10 @@ class RequestTurn {
  */
 export function admitFairly(app: App, keyOf: (request: FastifyRequest) => string): void {
   const shares = new FairAdmission(ADMISSION);
-  const sweeps = setInterval(() => shares.sweep(), SWEEP_MS).unref();
+  const sweep = () => {
+    if (shares.sweep()) setImmediate(sweep);
+  };
+  const sweeps = setInterval(sweep, SWEEP_MS).unref();
   app.addHook('onClose', async () => Promise.resolve(clearInterval(sweeps)));
   app.decorateRequest('turn', null);
   const estimates = new Estimates();

@@ -53,6 +53,8 @@ interface Flow {
 }
 
 const MAX_LEAD = 100;
+/** The most waiting requests that begin, and the most that are refused as late, in one turn of the event loop. */
+export const AT_ONCE = 50;
 
 /**
  * Start-time fair queueing with a depth, SFQ(D): the next admission goes to the waiting key with the least virtual start time,
@@ -95,12 +97,15 @@ export class FairAdmission {
     return entry;
   }
 
-  sweep(): void {
+  /** Returns whether it left late requests for another sweep. */
+  sweep(): boolean {
     const now = this.now();
     const { maxWaitMs, maxHoldMs } = this.options;
+    let left = AT_ONCE;
     for (const flow of [...this.flows.values()]) {
       for (const entry of flow.queue) {
-        if (now - entry.since < maxWaitMs) break;
+        if (left === 0 || now - entry.since < maxWaitMs) break;
+        left -= 1;
         this.refuse(entry, 'late');
       }
       for (const entry of flow.running) {
@@ -112,6 +117,7 @@ export class FairAdmission {
       this.forget(flow);
     }
     this.admit();
+    return left === 0;
   }
 
   get counts(): { running: number; waiting: number; flows: number } {
@@ -119,20 +125,12 @@ export class FairAdmission {
   }
 
   private flowOf(key: string): Flow {
-    const known = this.flows.get(key);
-    if (known) {
-      if (isIdle(known)) known.start = Math.max(known.start, this.virtualTime);
-      return known;
-    }
-    const flow = {
-      key,
-      start: this.virtualTime,
-      running: new Set<Entry>(),
-      cost: 0,
-      expired: 0,
-      queue: new Set<Entry>(),
+    const flow = this.flows.get(key) ?? {
+      ...{ key, start: 0, cost: 0, expired: 0 },
+      ...{ running: new Set<Entry>(), queue: new Set<Entry>() },
     };
     this.flows.set(key, flow);
+    if (isIdle(flow)) flow.start = Math.max(flow.start, this.virtualTime);
     return flow;
   }
 
@@ -165,15 +163,21 @@ export class FairAdmission {
     return next;
   }
 
-  /** A request that ends as soon as it begins gets here again, and would exhaust the stack. */
+  /** A request that ends as soon as it begins gets here again. */
   private admit(): void {
     if (this.isAdmitting) return;
     this.isAdmitting = true;
+    let left = AT_ONCE;
     try {
-      while (this.admitNext());
+      while (left > 0 && this.admitNext()) left -= 1;
     } finally {
-      this.isAdmitting = false;
+      this.isAdmitting = left === 0;
     }
+    if (!this.isAdmitting) return;
+    setImmediate(() => {
+      this.isAdmitting = false;
+      this.admit();
+    });
   }
 
   private admitNext(): boolean {
