@@ -9,6 +9,7 @@ import {
   PULL_TIMEOUT_MS,
   PULLS,
   SHARE_AFTER_MS,
+  SHARE_OF_ORG,
   SLOW_PULL,
   WAITING_PULLS,
 } from '../src/runtimes/docker/images/limits.js';
@@ -46,6 +47,12 @@ export const IMAGE_LIMITS = {
     { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
   ],
   organization: [
+    {
+      limit: 'pulled images that its sandboxes hold, stopped ones too',
+      value: `1/${number(1 / SHARE_OF_ORG)} of the disk of the engine`,
+      option: 'orgImagesMaxMib',
+      beyond: 'the start fails',
+    },
     { limit: 'pulls of images at once', value: number(PULLS.each), beyond: 'the starts wait' },
     {
       limit: 'starts that wait for a pull',

@@ -236,6 +236,7 @@ async function openServedRuntime(
         reach: registryReach(options),
         access: storedImageAccess(pool),
         maxMib: options.imageMaxMib,
+        maxMibOfOrg: options.orgImagesMaxMib,
         disk,
       },
     },

@@ -285,6 +285,11 @@ export const OPTIONS = {
     description: 'largest image that is pulled, uncompressed, in MiB',
     default: 8_192,
   },
+  orgImagesMaxMib: {
+    type: integer('a number of MiB', 1, 999_999_999),
+    description: 'pulled images that the sandboxes of an organization hold on an engine, in MiB',
+    unset: "a quarter of the engine's disk",
+  },
   logLevel: {
     type: choice('<level>', LOG_LEVELS),
     description: 'least severe log line, on standard error',

@@ -26,6 +26,7 @@ export interface DiskRoom {
   path: string;
   /** The number of the device: places on one disk share its room. */
   disk: number;
+  sizeBytes: number;
   freeBytes: number;
   reserveBytes: number;
   freeInodes: number | null;
@@ -49,6 +50,7 @@ export class DiskReserve {
   private readonly takenSince = new Map<DiskPlace, number>();
   private failedAt = -Infinity;
   private fullSince: number | undefined;
+  private refreshed = Promise.resolve();
   private loop: Loop | undefined;
 
   constructor(private readonly options: Options) {}
@@ -63,6 +65,11 @@ export class DiskReserve {
   }
 
   async refresh(): Promise<void> {
+    this.refreshed = this.refreshed.catch(() => undefined).then(async () => this.measureAll());
+    return this.refreshed;
+  }
+
+  private async measureAll(): Promise<void> {
     for (const place of Object.keys(PLACES) as DiskPlace[]) {
       const before = this.takenSince.get(place) ?? 0;
       const room = await this.look(place);
@@ -139,6 +146,12 @@ export class DiskReserve {
     return room !== undefined && isShort(room, room.reserveBytes);
   }
 
+  /** Whether `bytes` more leave twice the reserve, at this moment. */
+  async hasRoom(place: DiskPlace, bytes = 0): Promise<boolean> {
+    const room = await this.look(place);
+    return room === undefined || !isShort(room, room.reserveBytes + bytes);
+  }
+
   warnings(): string[] {
     return [...this.rooms.keys()]
       .filter((place) => this.isShort(place))
@@ -179,6 +192,7 @@ export async function measure(
   const isOff = reserveMib === 0;
   return {
     ...{ place, path, disk },
+    sizeBytes: size,
     freeBytes: found.bavail * found.bsize,
     reserveBytes: reserveMib === undefined ? Math.floor(standard) : reserveMib * MIB,
     freeInodes: found.files === 0 ? null : found.ffree,

@@ -30,22 +30,32 @@ export class Turns {
   /** Does one step, and resolves when its key has time for the next. Callers of one key alternate. */
   async step<T>(key: string, step: () => T): Promise<T> {
     const took = { millis: 0 };
-    const result = await new Promise<T>((resolve, reject) => {
+    const result = await this.once(key, () => {
+      const start = performance.now();
+      try {
+        return step();
+      } finally {
+        took.millis = performance.now() - start;
+      }
+    });
+    const wait = this.pace.charge(key, Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS);
+    if (wait > 0) await sleep(wait);
+    return result;
+  }
+
+  /** Does one step as soon as a turn has time for it. */
+  async once<T>(key: string, step: () => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
       const next = () => {
-        const start = performance.now();
         try {
           resolve(step());
         } catch (error) {
           reject(error);
         }
-        took.millis = performance.now() - start;
         return { done: true, value: undefined } as const;
       };
       this.run(key, { next });
     });
-    const wait = this.pace.charge(key, Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS);
-    if (wait > 0) await sleep(wait);
-    return result;
   }
 
   private work(): void {

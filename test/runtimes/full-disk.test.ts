@@ -1,4 +1,5 @@
 import Docker from 'dockerode';
+import { randomBytes } from 'node:crypto';
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -233,6 +234,35 @@ describeLoop('a disk that one organization fills', () => {
       await registry.close();
     }
   }, 60_000);
+
+  test('by images without a sandbox has room for another image', async () => {
+    const sized = async (mib: number) => {
+      const layer = await layerOf({ content: randomBytes((mib * MIB) / 2).toString('hex') });
+      return remoteImage(configOf([layer]), [layer]);
+    };
+    const registry = await serveRegistry(await sized(80));
+    const image = { type: 'oci', reference: `${registry.host}/team/large:1` };
+    const create = async (name: string, sandboxImage: typeof image) =>
+      a.post(
+        '/v1/sandboxes',
+        { ...specOf(name, []), image: sandboxImage, pull_policy: 'if_missing' },
+        running,
+      );
+    try {
+      const unused = await create('of-unused', image);
+      expect(unused.body.status, unused.text).toBe('running');
+      expect((await a.delete(`/v1/sandboxes/${unused.body.id}`)).status).toBe(200);
+      registry.image = await sized(50);
+      fillUpTo(2 * RESERVE_MIB + 20);
+      await untilRoom();
+      const next = await create('of-next', { ...image, reference: `${registry.host}/team/next:1` });
+      expect(next.body.status, next.text).toBe('running');
+      expect((await a.delete(`/v1/sandboxes/${next.body.id}`)).status).toBe(200);
+    } finally {
+      rmSync(filler, { force: true });
+      await registry.close();
+    }
+  }, 90_000);
 
   test.each(['disk', 'volume'])(
     'by the %s of a sandbox costs that sandbox its run, and no other',

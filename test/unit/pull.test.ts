@@ -1,5 +1,10 @@
+import { createHash } from 'node:crypto';
+import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
+import { Turns } from '../../src/lib/turns.js';
+import { checkLayer, ImageBudget } from '../../src/runtimes/docker/images/layer-check.js';
 import { SLOW_PULL } from '../../src/runtimes/docker/images/limits.js';
+import { verified } from '../../src/runtimes/docker/images/load-image.js';
 import { Pull } from '../../src/runtimes/docker/images/pull.js';
 
 const body = async function* (bytes: number) {
@@ -11,7 +16,7 @@ const read = async (pull: Pull, bytes: number) => {
 
 function begun() {
   vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
-  const pull = new Pull(new AbortController().signal);
+  const pull = new Pull('a', new AbortController().signal);
   pull.begin();
   return pull;
 }
@@ -37,4 +42,32 @@ test('the wait for another pull does not count as time of a registry', () => {
   vi.advanceTimersByTime(1_000);
   expect(pull.idleMs()).toBe(1_000);
   vi.useRealTimers();
+});
+
+test('a layer that arrives at full speed is hashed in many turns of the event loop', async () => {
+  const chunk = Buffer.alloc(64 * 1_024);
+  const chunks = Array.from({ length: 1_024 }, () => chunk);
+  const size = chunk.length * chunks.length;
+  const digest = `sha256:${createHash('sha256').update(Buffer.concat(chunks)).digest('hex')}`;
+  const source = async function* () {
+    for (const each of chunks) yield Promise.resolve(each);
+  };
+  const turns = new Turns();
+  const step = async <T>(work: () => T) => turns.once('a', work);
+  const progress = { passed: 0 };
+  const budget = new ImageBudget({ bytes: size, beyond: 'too_large' }, () => undefined);
+  const checking = (async () => {
+    for await (const piece of checkLayer(verified(source(), { digest, size }, step), digest, budget, step))
+      progress.passed += piece.length;
+  })();
+  let most = 0;
+  while (progress.passed < size) {
+    const before = progress.passed;
+    await turn();
+    most = Math.max(most, progress.passed - before);
+  }
+  await checking;
+  expect(progress.passed).toBe(size);
+  // 1 ms of hashing twice, and the chunks in buffers.
+  expect(most).toBeLessThan(size / 10);
 });

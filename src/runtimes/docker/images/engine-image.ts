@@ -4,6 +4,7 @@ import { ignoreStatus, NOT_FOUND } from '../errors.js';
 
 export interface EngineImage {
   id: string;
+  bytes: number;
   entrypoint: string[];
   stopSignal: string | undefined;
   path: string | null;
@@ -32,9 +33,12 @@ export async function findPulledImage(docker: Docker, tag: string): Promise<Engi
   return inspect(docker, `${PULLED_IMAGES}:${tag}`);
 }
 
-export async function listPulledNames(docker: Docker): Promise<string[]> {
+export async function listPulled(docker: Docker): Promise<{ id: string; names: string[]; bytes: number }[]> {
   const images = await docker.listImages({ filters: { reference: [PULLED_IMAGES] } });
-  return images.flatMap(({ RepoTags }) => RepoTags ?? []).filter((name) => OWN_NAME.test(name));
+  return images.map(({ Id, RepoTags, Size }) => ({
+    ...{ id: Id, bytes: Size },
+    names: (RepoTags ?? []).filter((name) => OWN_NAME.test(name)),
+  }));
 }
 
 export function pulledName(tag: string): string {
@@ -47,9 +51,9 @@ async function inspect(docker: Docker, name: string): Promise<EngineImage | unde
   if (!found || ![...(found.RepoTags ?? []), ...(found.RepoDigests ?? [])].some((own) => isName(own, name))) {
     return undefined;
   }
-  const { Id, Config } = found;
+  const { Id, Size, Config } = found;
   return {
-    id: Id,
+    ...{ id: Id, bytes: Size },
     entrypoint: [Config?.Entrypoint ?? []].flat(),
     stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
     path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,

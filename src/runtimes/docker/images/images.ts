@@ -2,22 +2,17 @@ import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import type { DiskReserve } from '../../../disk/disk-reserve.js';
 import { makeFairQueue, type FairQueue } from '../../../lib/fair-queue.js';
+import { Turns } from '../../../lib/turns.js';
 import {
   formatImageReference,
   parseImageReference,
   type ImageReference,
 } from '../../../sandboxes/spec/image-reference.js';
 import { StartRefusedError, type Run } from '../../runtime.js';
-import { ALREADY_REMOVED, ignoreStatus } from '../errors.js';
-import {
-  findOperatorImage,
-  findPulledImage,
-  listPulledNames,
-  pulledName,
-  type EngineImage,
-} from './engine-image.js';
+import { findOperatorImage, findPulledImage, pulledName, type EngineImage } from './engine-image.js';
 import type { ImageAccess } from './image-access.js';
-import { ImageBudget } from './layer-check.js';
+import { HeldImages } from './held-images.js';
+import { checkSize, ImageBudget, type SizeLimit, type Step } from './layer-check.js';
 import {
   MAX_DOCUMENT_BYTES,
   MAX_VOLUMES,
@@ -26,6 +21,7 @@ import {
   PULL_TIMEOUT_MS,
   PULLS,
   SHARE_AFTER_MS,
+  SHARE_OF_ORG,
   SLOW_PULL,
   WAITING_PULLS,
 } from './limits.js';
@@ -35,6 +31,7 @@ import { requestDigest, requestPlatformManifest } from './manifest-requests.js';
 import { PullError, type PullFailure } from './pull-error.js';
 import { Pull } from './pull.js';
 import { readAll, RegistrySession, type RegistryReach } from './registry-session.js';
+import { UnusedImages } from './unused-images.js';
 
 const MIB = 1_024 * 1_024;
 
@@ -42,6 +39,8 @@ export interface PullOptions {
   reach: RegistryReach;
   access: ImageAccess;
   maxMib: number;
+  /** Default: a quarter of the disk of the engine, if it is on this machine. */
+  maxMibOfOrg?: number | undefined;
   disk: DiskReserve;
 }
 
@@ -56,9 +55,12 @@ export class Images {
     idleMs: SLOW_PULL.ms,
     shareAfterMs: SHARE_AFTER_MS,
   });
+  private readonly turns = new Turns();
   private readonly pulling = new Map<string, Promise<unknown>>();
   /** The names of the images that each start needs before its container exists. */
   private readonly neededBy = new Map<string, Set<string>>();
+  private readonly unused: UnusedImages;
+  private readonly held: HeldImages;
   /** The engine writes these later, when it has the archives of the current pulls. */
   private unpackedBytes = 0;
 
@@ -66,21 +68,34 @@ export class Images {
     private readonly docker: Docker,
     private readonly architecture: string,
     private readonly options: PullOptions | undefined,
-  ) {}
+  ) {
+    this.unused = new UnusedImages(docker);
+    this.held = new HeldImages(docker, () => maxBytesOfOrg(options));
+  }
 
   /** The image stays until `release`. Throws StartRefusedError, or the reason of the signal. */
-  async ensure({ orgId, runId, spec, secrets }: Run, signal: AbortSignal): Promise<EngineImage> {
-    const { image, pullPolicy } = spec;
+  async ensure(run: Run, signal: AbortSignal): Promise<EngineImage> {
+    const { image, pullPolicy } = run.spec;
     const reference = parseImageReference(image);
     if (!reference) throw new StartRefusedError(`${image} is not an OCI image reference`);
     const operators = pullPolicy === 'always' ? undefined : await findOperatorImage(this.docker, reference);
     if (operators) return operators;
+    const found = await this.obtain(run, reference, signal);
+    await this.held.claim(run, found).catch((error: unknown) => {
+      throw error instanceof PullError ? error.toRefusal(image) : error;
+    });
+    return found;
+  }
+
+  private async obtain(run: Run, reference: ImageReference, signal: AbortSignal): Promise<EngineImage> {
+    const { orgId, spec, secrets } = run;
+    const { image, pullPolicy } = spec;
     const { options } = this;
     const proof =
       pullPolicy === 'always'
         ? undefined
         : await options?.access.find(orgId, formatImageReference(reference));
-    const proved = proof && { ...proof, image: await this.find(runId, reference, proof.digest) };
+    const proved = proof && { ...proof, image: await this.find(run, reference, proof.digest) };
     if (proved?.image && proved.ageMs < (pullPolicy === 'never' ? PROOF_VALID_MS : PROOF_FRESH_MS))
       return proved.image;
     if (!options || pullPolicy === 'never') {
@@ -98,7 +113,7 @@ export class Images {
         );
         const known = proved?.image && (await this.proveAgain(session, proved));
         const digest = known ? proved.digest : await requestDigest(session, versionOf(reference));
-        const found = known ?? (await this.findOrPull(session, runId, reference, digest, pull));
+        const found = known ?? (await this.findOrPull(session, run, reference, digest, pull));
         await options.access.record(orgId, formatImageReference(reference), digest);
         return found;
       });
@@ -128,14 +143,14 @@ export class Images {
   /** Runs of one image wait for one pull; when it fails, the next of them pulls. */
   private async findOrPull(
     session: RegistrySession,
-    runId: string,
+    run: Run,
     reference: ImageReference,
     digest: string,
     pull: Pull,
   ): Promise<EngineImage> {
     const tag = tagOf(reference, digest);
     for (;;) {
-      const found = await this.find(runId, reference, digest);
+      const found = await this.find(run, reference, digest);
       if (found) return found;
       const other = this.pulling.get(tag);
       if (!other) break;
@@ -144,14 +159,14 @@ export class Images {
       pull.resume();
       pull.signal.throwIfAborted();
     }
-    const own = this.pull(session, digest, tag, pull);
+    const own = this.pullInRoom(session, digest, tag, pull);
     this.pulling.set(tag, own);
     try {
       await own;
     } finally {
       this.pulling.delete(tag);
     }
-    const pulled = await this.find(runId, reference, digest);
+    const pulled = await this.find(run, reference, digest);
     if (!pulled)
       throw new PullError('engine', `the engine has no image ${pulledName(tag)} after it was loaded`);
     if (pulled.volumes.length > MAX_VOLUMES) {
@@ -162,20 +177,35 @@ export class Images {
     return pulled;
   }
 
+  private async pullInRoom(session: RegistrySession, digest: string, tag: string, pull: Pull): Promise<void> {
+    const { maxMib, disk } = this.options!;
+    try {
+      await this.pull(session, digest, tag, pull);
+    } catch (error) {
+      if (!(error instanceof PullError) || error.failure !== 'no_space') throw error;
+      // The engine has an archive and its content at once.
+      if ((await this.removeUnused(2 * maxMib * MIB)) === 0) throw error;
+      await disk.refresh();
+      await this.pull(session, digest, tag, pull);
+    }
+  }
+
   private async pull(session: RegistrySession, digest: string, tag: string, pull: Pull): Promise<void> {
     const { architecture } = this;
     const manifest = await requestPlatformManifest(session, digest, architecture);
-    const limit = this.options!.maxMib * MIB;
-    if (manifest.layers.reduce((sum, { size }) => sum + size, 0) > limit) {
-      throw new PullError('too_large', 'the layers are too large');
-    }
     const { disk } = this.options!;
+    const limit = await this.limitOf(pull.orgId);
+    checkSize(
+      manifest.layers.reduce((sum, { size }) => sum + size, 0),
+      limit,
+    );
+    const step: Step = async (work) => this.turns.once(pull.orgId, work);
     const openBlob = async (digest: string) =>
       pull.count((await session.request(`blobs/${digest}`)).body, (bytes) =>
         inRoom(() => disk.take('engine', bytes)),
       );
     const config = await readAll(
-      verified(await openBlob(manifest.config.digest), manifest.config),
+      verified(await openBlob(manifest.config.digest), manifest.config, step),
       MAX_DOCUMENT_BYTES,
     );
     const diffIds = readConfig(config, manifest, architecture);
@@ -189,7 +219,7 @@ export class Images {
     });
     try {
       await loadImage(this.docker, content, {
-        ...{ budget, openBlob, signal: pull.signal },
+        ...{ budget, openBlob, step, signal: pull.signal },
         onSent: () => pull.pause(),
       });
     } finally {
@@ -200,32 +230,40 @@ export class Images {
   /** `makeRoom` may remove the image of a run from now on, unless a container has it. */
   release({ runId }: Run): void {
     this.neededBy.delete(runId);
+    this.held.release(runId);
   }
 
-  /** Removes images that no container has, not even a stopped one. */
   async makeRoom(): Promise<void> {
-    for (const name of await listPulledNames(this.docker)) {
-      if ([...this.neededBy.values()].some((names) => names.has(name))) continue;
-      await this.docker
-        .getImage(name)
-        .remove()
-        .catch(ignoreStatus(...ALREADY_REMOVED));
-    }
+    await this.removeUnused(0);
+  }
+
+  private async removeUnused(bytes: number): Promise<number> {
+    const disk = this.options?.disk;
+    if (!disk) return 0;
+    const isNeeded = (name: string) => [...this.neededBy.values()].some((names) => names.has(name));
+    return this.unused.remove(isNeeded, async () => disk.hasRoom('engine', bytes));
+  }
+
+  private async limitOf(orgId: string): Promise<SizeLimit> {
+    const most = this.options!.maxMib * MIB;
+    const room = await this.held.roomOf(orgId);
+    return room < most ? { bytes: room, beyond: 'too_many_images' } : { bytes: most, beyond: 'too_large' };
   }
 
   private async find(
-    runId: string,
+    { orgId, runId }: Run,
     reference: ImageReference,
     digest: string,
   ): Promise<EngineImage | undefined> {
     const tag = tagOf(reference, digest);
     this.neededBy.set(runId, (this.neededBy.get(runId) ?? new Set()).add(pulledName(tag)));
+    this.unused.noteUse(pulledName(tag), orgId);
     return findPulledImage(this.docker, tag);
   }
 
   private async inTurn<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
     for (;;) {
-      const pull = new Pull(signal);
+      const pull = new Pull(orgId, signal);
       const leave = await this.queue.acquire(orgId, pull);
       try {
         pull.signal.throwIfAborted();
@@ -240,6 +278,11 @@ export class Images {
       }
     }
   }
+}
+
+function maxBytesOfOrg({ maxMibOfOrg, disk }: Partial<PullOptions> = {}): number {
+  if (maxMibOfOrg !== undefined) return maxMibOfOrg * MIB;
+  return (disk?.room('engine')?.sizeBytes ?? Infinity) * SHARE_OF_ORG;
 }
 
 function inRoom(check: () => void): void {

@@ -3,24 +3,38 @@ import { once } from 'node:events';
 import { PassThrough, type Readable, type Transform } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { MAX_FILES } from './limits.js';
-import { PullError } from './pull-error.js';
+import { PullError, type PullFailure } from './pull-error.js';
 import { TarScan } from './tar-scan.js';
+
+/** Runs work on a few bytes when it is its turn. */
+export type Step = <T>(work: () => T) => Promise<T>;
 
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
 
+export interface SizeLimit {
+  bytes: number;
+  beyond: PullFailure;
+}
+
+export function checkSize(bytes: number, limit: SizeLimit): void {
+  if (bytes > limit.bytes)
+    throw new PullError(limit.beyond, `the layers have more than ${limit.bytes} bytes`);
+}
+
 export class ImageBudget {
+  private taken = 0;
   private files = MAX_FILES;
 
   constructor(
-    private bytes: number,
+    private readonly limit: SizeLimit,
     private readonly onBytes: (bytes: number) => void,
   ) {}
 
   take(bytes: number, files: number): void {
     this.onBytes(bytes);
-    this.bytes -= bytes;
+    this.taken += bytes;
     this.files -= files;
-    if (this.bytes < 0) throw new PullError('too_large', 'the uncompressed layers are too large');
+    checkSize(this.taken, this.limit);
     if (this.files < 0) throw new PullError('too_many_parts', `more than ${MAX_FILES} entries`);
   }
 }
@@ -33,18 +47,19 @@ export async function* checkLayer(
   layer: AsyncIterable<Buffer>,
   diffId: string,
   budget: ImageBudget,
+  step: Step,
 ): AsyncGenerator<Buffer> {
   let inflating: Inflating | undefined;
   let length = 0;
   try {
     for await (const chunk of atLeast(GZIP_MAGIC.length, layer)) {
-      inflating ??= inflate(chunk, budget);
+      inflating ??= inflate(chunk, budget, step);
       const { input, digest, failed } = inflating;
       length += chunk.length;
       if (!input.write(chunk)) await once(input, 'drain', { signal: failed }).catch(() => digest);
       yield chunk;
     }
-    inflating ??= inflate(Buffer.alloc(0), budget);
+    inflating ??= inflate(Buffer.alloc(0), budget, step);
     inflating.input.end();
     const digest = await inflating.digest;
     const { bytesWritten = length } = inflating.input as { bytesWritten?: number };
@@ -62,23 +77,25 @@ interface Inflating {
   failed: AbortSignal;
 }
 
-function inflate(begin: Buffer, budget: ImageBudget): Inflating {
+function inflate(begin: Buffer, budget: ImageBudget, step: Step): Inflating {
   const isGzip = begin.subarray(0, GZIP_MAGIC.length).equals(GZIP_MAGIC);
   const input = isGzip ? createGunzip() : new PassThrough();
   const failed = new AbortController();
-  const digest = measure(input, budget);
+  const digest = measure(input, budget, step);
   digest.catch(() => failed.abort());
   return { input, digest, failed: failed.signal };
 }
 
-async function measure(uncompressed: Readable, budget: ImageBudget): Promise<string> {
+async function measure(uncompressed: Readable, budget: ImageBudget, step: Step): Promise<string> {
   const hash = createHash('sha256');
   const scan = new TarScan();
   let files = 0;
   try {
     for await (const chunk of uncompressed as AsyncIterable<Buffer>) {
-      hash.update(chunk);
-      scan.push(chunk);
+      await step(() => {
+        hash.update(chunk);
+        scan.push(chunk);
+      });
       budget.take(chunk.length, scan.entries - files);
       files = scan.entries;
     }

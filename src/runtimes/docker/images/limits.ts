@@ -15,6 +15,9 @@ export const MAX_LAYERS = 125;
 export const MAX_FILES = 2_000_000;
 export const MAX_VOLUMES = 64;
 
+/** The part of the disk of the engine that the images of an organization may take. */
+export const SHARE_OF_ORG = 1 / 4;
+
 export const PULLS = { total: 16, each: 4 };
 export const WAITING_PULLS = { total: 1_000, each: 64 };
 /** An organization without a pull gets a place of the one with the most after this wait. The pull that loses it begins again. */

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { engineMessage, statusOf } from '../errors.js';
-import { checkLayer, type ImageBudget } from './layer-check.js';
+import { checkLayer, type ImageBudget, type Step } from './layer-check.js';
 import type { Descriptor } from './manifest.js';
 import { PullError } from './pull-error.js';
 import { END_OF_ARCHIVE, tarHeader, tarPadding } from './tar-entry.js';
@@ -17,6 +17,7 @@ export interface LoadOptions {
   budget: ImageBudget;
   openBlob: (digest: string) => Promise<AsyncIterable<Buffer>>;
   signal: AbortSignal;
+  step: Step;
   /** Called when the rest is the work of the engine. */
   onSent: () => void;
 }
@@ -53,7 +54,7 @@ async function readFailure(docker: Docker, progress: NodeJS.ReadableStream): Pro
 /** The format of `docker save`. The manifest comes last: the engine can use no archive without it. */
 async function* writeArchive(
   { name: imageName, config, layers }: ImageContent,
-  { budget, openBlob, onSent }: LoadOptions,
+  { budget, openBlob, onSent, step }: LoadOptions,
 ): AsyncGenerator<Buffer> {
   const names = new Map<string, string>();
   yield* file('config.json', config);
@@ -62,9 +63,9 @@ async function* writeArchive(
     if (names.has(key)) continue;
     const name = `${names.size}.layer`;
     names.set(key, name);
-    const blob = verified(await openBlob(digest), { digest, size });
+    const blob = verified(await openBlob(digest), { digest, size }, step);
     yield tarHeader(name, size);
-    yield* checkLayer(blob, diffId, budget);
+    yield* checkLayer(blob, diffId, budget, step);
     yield tarPadding(size);
   }
   const Layers = layers.map(({ digest, diffId }) => names.get(`${digest} ${diffId}`));
@@ -84,11 +85,12 @@ function* file(name: string, content: Buffer): Generator<Buffer> {
 export async function* verified(
   blob: AsyncIterable<Buffer>,
   { digest, size }: Pick<Descriptor, 'digest' | 'size'>,
+  step: Step,
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
   let length = 0;
   for await (const chunk of blob) {
-    hash.update(chunk);
+    await step(() => hash.update(chunk));
     length += chunk.length;
     if (length > size) throw new PullError('mismatch', `the blob ${digest} has more than ${size} bytes`);
     yield chunk;

@@ -14,7 +14,10 @@ export class Pull implements SlotHolder {
   private left = SLOW_PULL.bytes;
   private markedAt = performance.now();
 
-  constructor(readonly gone: AbortSignal) {
+  constructor(
+    readonly orgId: string,
+    readonly gone: AbortSignal,
+  ) {
     this.stop = () => this.over.abort(gone.reason);
     if (gone.aborted) this.stop();
     gone.addEventListener('abort', this.stop, { once: true });

@@ -1,6 +1,7 @@
 import { PullError } from './pull-error.js';
 
 const BLOCK = 512;
+const ZEROS = Buffer.alloc(BLOCK);
 const MAX_EXTRA_BYTES = 1_024 * 1_024;
 
 /**
@@ -34,7 +35,7 @@ export class TarScan {
         this.headerHas = 0;
         if (!this.hasBegun) refuseCompression(this.header);
         this.hasBegun = true;
-        if (this.header.some((byte) => byte !== 0)) this.beginEntry();
+        if (!this.header.equals(ZEROS)) this.beginEntry();
       }
     }
   }

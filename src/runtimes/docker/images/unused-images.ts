@@ -1,0 +1,63 @@
+import type Docker from 'dockerode';
+import { ALREADY_REMOVED, ignoreStatus } from '../errors.js';
+import { listPulled } from './engine-image.js';
+
+interface Unused {
+  names: string[];
+  orgId: string;
+  bytes: number;
+  usedAt: number;
+}
+
+/** Removes pulled images that no container has: of the organization with the most bytes of them, by least recent use. */
+export class UnusedImages {
+  /** Since this process began. */
+  private readonly uses = new Map<string, { orgId: string; at: number }>();
+
+  constructor(private readonly docker: Docker) {}
+
+  noteUse(name: string, orgId: string): void {
+    this.uses.set(name, { orgId, at: performance.now() });
+  }
+
+  /** Until `isEnough`. Returns how many it has removed. */
+  async remove(isNeeded: (name: string) => boolean, isEnough: () => Promise<boolean>): Promise<number> {
+    const unused = await this.find(isNeeded);
+    let removed = 0;
+    while (unused.length > 0 && !(await isEnough())) {
+      const next = nextOf(unused);
+      unused.splice(unused.indexOf(next), 1);
+      for (const name of next.names) {
+        if (isNeeded(name)) continue;
+        await this.docker
+          .getImage(name)
+          .remove()
+          .catch(ignoreStatus(...ALREADY_REMOVED));
+        this.uses.delete(name);
+      }
+      removed += 1;
+    }
+    return removed;
+  }
+
+  private async find(isNeeded: (name: string) => boolean): Promise<Unused[]> {
+    const images = await listPulled(this.docker);
+    const containers = await this.docker.listContainers({ all: true });
+    const inUse = new Set(containers.map(({ ImageID }) => ImageID));
+    const present = new Set(images.flatMap(({ names }) => names));
+    for (const name of this.uses.keys()) if (!present.has(name)) this.uses.delete(name);
+    return images
+      .filter(({ id, names }) => !inUse.has(id) && !names.some(isNeeded))
+      .map(({ names, bytes }) => {
+        const uses = names.flatMap((name) => this.uses.get(name) ?? []);
+        const last = uses.toSorted((a, b) => b.at - a.at)[0] ?? { orgId: '', at: -Infinity };
+        return { names, bytes, orgId: last.orgId, usedAt: last.at };
+      });
+  }
+}
+
+function nextOf(unused: readonly Unused[]): Unused {
+  const byOrg = new Map<string, number>();
+  for (const { orgId, bytes } of unused) byOrg.set(orgId, (byOrg.get(orgId) ?? 0) + bytes);
+  return unused.toSorted((a, b) => byOrg.get(b.orgId)! - byOrg.get(a.orgId)! || a.usedAt - b.usedAt)[0]!;
+}
