@@ -44,7 +44,7 @@ static long change_user(const User *user) {
   return call(__NR_setresuid, user->uid, user->uid, user->uid, 0);
 }
 
-/* The rest of a start, in the child. */
+/* The rest of a start, in the child. Without a directory it gets the one in which the agent was started. */
 static void become(int report, const Command *command) {
   static User user;
   static char home[PATH_ROOM + 8] = "HOME=";
@@ -61,7 +61,8 @@ static void become(int report, const Command *command) {
   }
   /* A change of the user clears the signal. */
   die_with_agent();
-  if (command->cwd[0] && (failed = call(__NR_chdir, command->cwd, 0, 0, 0)) < 0) give_up(report, STEP_CWD, failed);
+  failed = command->cwd[0] ? call(__NR_chdir, command->cwd, 0, 0, 0) : call(__NR_fchdir, first_directory, 0, 0, 0);
+  if (failed < 0) give_up(report, STEP_CWD, failed);
   if (!value_of(command->environment, "HOME=")) {
     char **last = command->environment;
     while (*last) last++;

@@ -111,6 +111,8 @@ typedef struct {
 static Channel channels[CHANNELS];
 static u8 inputs[CHANNELS][STDIN_ROOM];
 static int agent_pid;
+/* The directory in which it was started. */
+static int first_directory = -1;
 static const char *own_home = "/";
 
 static Channel *find(u32 id) {
@@ -410,6 +412,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   u64 unblocked = 1UL << (SIGPIPE - 1) | 1UL << (SIGXFSZ - 1), blocked = unblocked | 1UL << (SIGCHLD - 1);
   call(__NR_rt_sigprocmask, SIG_SETMASK, &blocked, 0, sizeof blocked);
   wake_on_exit();
+  first_directory = (int)call(__NR_openat, AT_FDCWD, ".", O_PATH | O_CLOEXEC, 0);
   call(__NR_chdir, "/", 0, 0, 0);
   send_outgoing(0, READY, 0);
   for (;;) {

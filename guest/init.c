@@ -1,13 +1,14 @@
 /*
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
- *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [-- COMMAND [ARGUMENT...]]
+ *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--append-path=DIRECTORY]
+ *        [-- COMMAND [ARGUMENT...]]
  *   init --check     exits at once, which shows that the engine can run it
  *
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
- * (init-output.h).
+ * (init-output.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that remain.
@@ -82,6 +83,21 @@ static long spawn(char **command, char **environment, long rate, long burst) {
   leave(refused(command[0], execute(command, environment)));
 }
 
+/* Copies `environment` to `own`, with `directory` at the end of PATH in `text`. Both have room for that. */
+static void append_path(char **environment, const char *directory, char **own, char *text) {
+  const char *path = value_of(environment, "PATH=");
+  if (!path) path = DEFAULT_PATH;
+  const char *parts[] = {"PATH=", path, ":", directory};
+  char *end = text;
+  for (int i = 0; i < 4; i++)
+    for (const char *c = parts[i]; *c; c++) *end++ = *c;
+  *end = 0;
+  for (; *environment; environment++)
+    if (!same(*environment, "PATH=", 5)) *own++ = *environment;
+  *own++ = text;
+  *own = 0;
+}
+
 __attribute__((noreturn)) static void finish(int code) {
   drain();
   leave(code);
@@ -95,17 +111,25 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   int stop_signal = SIGTERM;
   long rate = 0;
   long burst = 0;
+  const char *awaited = 0;
+  const char *directory = 0;
   char **command = 0;
   for (char **argument = argv + 1; argc > 1 && *argument; argument++) {
     const char *number = after(*argument, "--stop-signal=");
     const char *tokens = after(*argument, "--output-rate=");
     const char *most = after(*argument, "--output-burst=");
+    const char *file = after(*argument, "--await=");
+    const char *added = after(*argument, "--append-path=");
     if (number)
       stop_signal = parse(number);
     else if (tokens)
       rate = parse(tokens);
     else if (most)
       burst = parse(most);
+    else if (file)
+      awaited = file;
+    else if (added)
+      directory = added;
     else if (after(*argument, "--until-exit"))
       until_exit = 1;
     else if (after(*argument, "--check"))
@@ -117,6 +141,16 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   }
   if (command && !*command) command = 0;
 
+  u64 variables = 0;
+  while (environment[variables]) variables++;
+  const char *path = value_of(environment, "PATH=");
+  char *own[variables + 2];
+  char text[length(path ? path : DEFAULT_PATH) + (directory ? length(directory) : 0) + sizeof "PATH=:"];
+  if (directory) {
+    append_path(environment, directory, own, text);
+    environment = own;
+  }
+
   /* Kept open, as by every sandbox: a file that is open takes no write lease, which would hold up the agents of all others. */
   call(__NR_openat, AT_FDCWD, (long)"/.sandkeep/bin/agent", O_RDONLY | O_CLOEXEC, 0);
 
@@ -125,26 +159,30 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   int signals = call(__NR_signalfd4, -1, &ALL, sizeof ALL, O_CLOEXEC);
   /* A process of the sandbox could write to the engine by way of /proc/1/fd. */
   for (int output = 1; !command && output <= STREAMS; output++) call(__NR_close, output, 0, 0, 0);
-  long child = command ? spawn(command, environment, rate, burst) : 0;
+  int pending = command != 0;
+  long child = 0;
   int code = 0;
-  if (child < 0) {
-    code = refused(command[0], child);
-    child = 0;
-    if (until_exit) leave(code);
-  }
-
   int stopping = 0;
   int hung_up = 0;
   long flushing_since = 0;
   const struct __kernel_timespec at_once = {0, 0};
   for (;;) {
+    if (pending && !stopping && (!awaited || call(__NR_faccessat, AT_FDCWD, awaited, 0, 0) == 0)) {
+      pending = 0;
+      child = spawn(command, environment, rate, burst);
+      if (child < 0) {
+        code = refused(command[0], child);
+        child = 0;
+        if (until_exit) leave(code);
+      }
+    }
     /* Processes of an exec are no children of process 1: while it flushes, it also polls. */
     int flushing = stopping && !child;
     long flushed = flushing ? now() - flushing_since : 0;
     if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || flushed >= FLUSH_LIMIT)) finish(until_exit ? code : 0);
     /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
     if (flushed >= HANGUP_AFTER && !hung_up++) call(__NR_kill, -1, SIGHUP, 0, 0);
-    relay_output(signals, flushing);
+    relay_output(signals, flushing || pending);
     long got = call(__NR_rt_sigtimedwait, &ALL, 0, &at_once, sizeof ALL);
 
     int status;

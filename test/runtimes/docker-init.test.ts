@@ -85,6 +85,25 @@ describeDocker('process 1 of a sandbox', () => {
     return Processes.slice(1).map(([, state, name]) => `${state![0]} ${name}`);
   }
 
+  test('starts the command when a file exists, with a directory at the end of its PATH', async () => {
+    const container = await run([
+      ...['--await=/tmp/now', '--append-path=/added', '--until-exit'],
+      ...['--', 'sh', '-c', 'echo $PATH; exit 7'],
+    ]);
+    expect(await outputOf(container, 'sleep 0.3; cat /proc/[2-9]*/comm')).not.toContain('echo');
+    await outputOf(container, 'touch /tmp/now');
+    expect(await ended(container)).toBe(7);
+    expect(await logOf(container)).toMatch(/^\/.*\/bin:\/added\n$/);
+  });
+
+  test('ends at SIGTERM while its command waits', async () => {
+    const container = await run(['--await=/never', '--', 'sleep', '600']);
+    const begun = performance.now();
+    await container.stop({ t: 30 });
+    expect(performance.now() - begun).toBeLessThan(10_000);
+    expect(await ended(container)).toBe(0);
+  });
+
   test('without a command stays until it is stopped, and uses nothing of the image', async () => {
     const empty = await run([], { Image: init.image });
     const busybox = await run([]);

@@ -113,6 +113,39 @@ describeKubernetes('the kubernetes runtime', () => {
     expect(log).toContain('"event":"end"');
   });
 
+  test('puts scripts and patches in place before the command starts', async () => {
+    const patches = [
+      { type: 'text', path: '/srv/new/a', content: 'text', mode: 0o600, replace: false },
+      { type: 'symlink', link: '/srv/link', target: 'new/a', replace: false },
+      { type: 'mkdir', path: '/srv/empty', mode: 0o700 },
+      { type: 'append', path: '/srv/new/a', content: ' and more' },
+    ];
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request('files', {
+        patches,
+        runtime: {
+          ...command('sh', '-c', 'hello > /tmp/said; cat /srv/link >> /tmp/said; sleep 600'),
+          ...{ scripts: { hello: 'echo hello from $0' }, workdir: '/srv' },
+        },
+      }),
+      running,
+    );
+    expect(body.status, JSON.stringify(body)).toBe('running');
+    const { stdout } = await sh(body.id, 'cat /tmp/said; echo; pwd; hello; stat -c %a /srv/new/a /srv/empty');
+    const said = 'hello from /.sandkeep/scripts/hello\n';
+    expect(stdout).toBe(`${said}text and more\n/srv\n${said}600\n700\n`);
+    await client.delete(`/v1/sandboxes/${body.id}`);
+  });
+
+  test('ends a start whose patch cannot be applied', async () => {
+    const patches = [{ type: 'text', path: '/bin', content: '', replace: true }];
+    const { body } = await client.post('/v1/sandboxes', request('unpatchable', { patches }), { start: true });
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toBe('patches[0] cannot be applied: /bin is a directory');
+    expect([failed.body.started_at, await namespace.podsOf(body.id)]).toEqual([null, []]);
+  });
+
   test('stops with the grace, starts again in another Pod, and bills no second that did not run', async () => {
     const { body } = await client.post('/v1/sandboxes', request('runs'), running);
     expect(body.status).toBe('running');
@@ -141,7 +174,7 @@ describeKubernetes('the kubernetes runtime', () => {
       [{ network: { enabled: false } }, 'network.enabled'],
       [{ mounts: [{ type: 'tmpfs', guest: '/x', options: { noexec: true } }] }, 'mounts[0].options.noexec'],
       [{ mounts: [{ type: 'named', name: 'v', guest: '/x' }] }, 'mounts[0]'],
-      [{ patches: [{ type: 'text', path: '/a', content: 'b', replace: false }] }, 'patches'],
+      [{ patches: [{ type: 'remove', path: '/a' }] }, 'patches[0]'],
       [{ resources: { vcpus: 1_000 } }, 'resources.vcpus'],
       [{ resources: { memory_mib: 99_999_999 } }, 'resources.memory_mib'],
     ] as const) {

@@ -66,7 +66,7 @@ export async function openDockerTarget(): Promise<GuestTarget> {
   };
 }
 
-async function censusOf(guest: Guest): Promise<Census> {
+export async function censusOf(guest: Guest): Promise<Census> {
   const script = `
     zombies=0 processes=0
     for stat in /proc/[0-9]*/stat; do

@@ -2,7 +2,7 @@ import type { ContainerCreateOptions, HostConfig } from 'dockerode';
 import type { Run, RunSpec } from '../runtime.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from './files/scripts.js';
-import { INIT_PROGRAM, initArguments, signalNumber } from '../guest/programs.js';
+import { DEFAULT_PATH, INIT_PROGRAM, initArguments, signalNumber } from '../guest/programs.js';
 import type { GuestInit } from './guest-init.js';
 import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
@@ -14,8 +14,6 @@ export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 const USER_LABEL = 'dev.sandkeep.label.';
 
 const MIB = 1024 * 1024;
-/** The engine's default for images without a PATH. */
-const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 export const PIDS_LIMIT = 1024;
 export const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 

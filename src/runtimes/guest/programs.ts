@@ -11,6 +11,9 @@ export const INIT_PROGRAM = `${PROGRAMS_DIRECTORY}/init`;
 /** Started on first use; see guest/agent.c. */
 export const AGENT_PROGRAM = `${PROGRAMS_DIRECTORY}/agent`;
 
+/** For images without a PATH. */
+export const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
 export type Build = 'x86_64' | 'aarch64';
 /** By the names of processors that engines use. */
 export const BUILDS: Record<string, Build> = {
@@ -33,6 +36,10 @@ export interface InitOptions {
   untilExit: boolean;
   stopSignal: number;
   output?: typeof OUTPUT;
+  /** The command starts when this file exists. */
+  awaited?: string;
+  /** A directory at the end of PATH. */
+  appendedPath?: string;
 }
 
 /** The programs by their paths in a sandbox. */
@@ -51,13 +58,16 @@ export function versionOf(programs: ReadonlyMap<string, Buffer>): string {
   return hash.digest('hex').slice(0, 12);
 }
 
-export function initArguments({ command, untilExit, stopSignal, output = OUTPUT }: InitOptions): string[] {
+export function initArguments(options: InitOptions): string[] {
+  const { command, untilExit, stopSignal, output = OUTPUT, awaited, appendedPath } = options;
   if (command.length === 0) return [];
   return [
     ...(untilExit ? ['--until-exit'] : []),
     `--stop-signal=${stopSignal}`,
     `--output-rate=${output.rate}`,
     `--output-burst=${output.burst}`,
+    ...(awaited === undefined ? [] : [`--await=${awaited}`]),
+    ...(appendedPath === undefined ? [] : [`--append-path=${appendedPath}`]),
     ...['--', ...command],
   ];
 }

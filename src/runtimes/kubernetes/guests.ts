@@ -1,7 +1,7 @@
 import { AgentPool } from '../guest/agent-pool.js';
 import { GuestAgent } from '../guest/agent.js';
 import type { Guest } from '../guest/guest.js';
-import { AGENT_PROGRAM } from '../guest/programs.js';
+import { AGENT_PROGRAM, DEFAULT_PATH } from '../guest/programs.js';
 import type { Cluster } from './client.js';
 import { execStream } from './exec-stream.js';
 
@@ -13,18 +13,26 @@ const READ_ONLY = {
 
 /** The agents in the Pods of a cluster. Each is started by an exec of the cluster, as the user of the sandbox. */
 export class PodGuests extends AgentPool {
-  constructor(cluster: Cluster) {
-    super((pod) => startAgent(cluster, pod));
+  /** `addedPath`: the directory at the end of PATH in a Pod, if any. */
+  constructor(cluster: Cluster, addedPath: (pod: string) => string | undefined) {
+    super((pod) => startAgent(cluster, pod, addedPath(pod)));
   }
 }
 
 /** The cluster shows neither the environment nor the working directory of an image: the agent knows its own. */
-async function startAgent(cluster: Cluster, pod: string): Promise<GuestAgent> {
-  const defaults = { env: [] as string[], cwd: '/' };
+async function startAgent(cluster: Cluster, pod: string, addedPath: string | undefined): Promise<GuestAgent> {
+  // Without a directory the agent takes its own, which is that of the sandbox.
+  const defaults = { env: [] as string[], cwd: '' };
   const agent = new GuestAgent(await execStream(cluster, pod, [AGENT_PROGRAM]), defaults);
   await agent.opened();
-  defaults.env = await readEnvironment(agent);
+  const env = await readEnvironment(agent);
+  defaults.env = addedPath === undefined ? env : withPath(env, addedPath);
   return agent;
+}
+
+function withPath(env: readonly string[], directory: string): string[] {
+  const path = env.findLast((entry) => entry.startsWith('PATH=')) ?? `PATH=${DEFAULT_PATH}`;
+  return [...env.filter((entry) => !entry.startsWith('PATH=')), `${path}:${directory}`];
 }
 
 async function readEnvironment(guest: Guest): Promise<string[]> {

@@ -12,6 +12,11 @@ const USER_LABEL = 'label.sandkeep.dev/';
 /** The labels that Kubernetes cannot have as labels, as JSON. */
 const OTHER_LABELS = 'sandkeep.dev/labels';
 
+/** Whether the files of the request are in place: the command waits for them. */
+export const FILES_ANNOTATION = 'sandkeep.dev/files';
+export const FILES_AWAITED = 'awaited';
+export const FILES_IN_PLACE = 'in-place';
+
 const LABEL_TEXT = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 export function podName(runId: string): string {

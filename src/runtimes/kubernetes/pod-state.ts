@@ -1,7 +1,7 @@
 import type { V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { instantFromMicros, microsOf, parseInstant, type Instant } from '../../lib/instant.js';
 import type { Exit, RunFailure } from '../runtime.js';
-import { CONTAINER } from './names.js';
+import { CONTAINER, FILES_ANNOTATION, FILES_AWAITED } from './names.js';
 import { explainEnd, explainWaiting } from './reasons.js';
 
 export type PodState =
@@ -11,6 +11,8 @@ export type PodState =
   | { kind: 'failing'; message: string }
   /** It has ended, and never started. */
   | { kind: 'dead'; message: string | null }
+  /** Its command waits for the files of the request. */
+  | { kind: 'unpopulated' }
   | { kind: 'running'; startedAt: Instant }
   | {
       kind: 'ended';
@@ -33,6 +35,12 @@ export function stateOf(pod: V1Pod, loss?: NodeLoss): PodState {
   const isGoing = metadata?.deletionTimestamp !== undefined;
   if (startedAt === undefined) return notStarted(pod, container, loss);
   const terminated = container?.state?.terminated;
+  if (metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED) {
+    const isOver = terminated !== undefined || (loss !== undefined && isGoing);
+    return isOver
+      ? { kind: 'dead', message: explainEnd(pod, isGoing)?.message ?? null }
+      : { kind: 'unpopulated' };
+  }
   if (terminated) {
     return {
       ...{ kind: 'ended', startedAt },

@@ -1,8 +1,12 @@
 import type { V1Container, V1EnvVar, V1Pod, V1Volume, V1VolumeMount } from '@kubernetes/client-node';
 import { initArguments, signalNumber, PROGRAMS_DIRECTORY, INIT_PROGRAM } from '../guest/programs.js';
+import { hasFiles } from '../docker/files/populate-container.js';
+import { SCRIPTS_DIRECTORY } from '../docker/files/scripts.js';
 import { StartRefusedError, type Run, type RunSpec } from '../runtime.js';
 import {
   CONTAINER,
+  FILES_ANNOTATION,
+  FILES_AWAITED,
   FINALIZER,
   INSTANCE_LABEL,
   ORG_LABEL,
@@ -17,6 +21,10 @@ const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETU
 /** How long a Pod stays on a node that does not answer. Without it the cluster waits for five minutes. */
 const NODE_LOST_SECS = 30;
 const NUMERIC_USER = /^(\d{1,10})(?::(\d{1,10}))?$/;
+
+/** A directory that holds this file when the command may start. */
+const START_DIRECTORY = '/.sandkeep/start';
+export const START_FILE = `${START_DIRECTORY}/now`;
 
 export interface PodOptions {
   instanceId: string;
@@ -37,7 +45,7 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
   const runtimeClass =
     (spec.securityProfile === 'restricted' ? options.restrictedRuntimeClass : undefined) ??
     options.runtimeClass;
-  const tmpfs = tmpfsOf(spec);
+  const mounts = [...tmpfsOf(spec), ...fileMountsOf(spec)];
   return {
     metadata: {
       name: podName(runId),
@@ -49,7 +57,7 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
         [SANDBOX_LABEL]: sandboxId,
         [RUN_LABEL]: runId,
       },
-      annotations,
+      annotations: hasFiles(spec) ? { ...annotations, [FILES_ANNOTATION]: FILES_AWAITED } : annotations,
       finalizers: [FINALIZER],
     },
     spec: {
@@ -68,10 +76,10 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
       containers: [
         containerOf(spec, options, [
           { name: options.programs.name, mountPath: PROGRAMS_DIRECTORY, readOnly: true },
-          ...tmpfs.map(({ mount }) => mount),
+          ...mounts.map(({ mount }) => mount),
         ]),
       ],
-      volumes: [options.programs, ...tmpfs.map(({ volume }) => volume)],
+      volumes: [options.programs, ...mounts.map(({ volume }) => volume)],
     },
   };
 }
@@ -92,6 +100,8 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
       command: commandOf(spec),
       untilExit: spec.endsWithCommand ?? false,
       stopSignal: signalNumber(undefined),
+      ...(hasFiles(spec) ? { awaited: START_FILE } : {}),
+      ...(appendsPath(spec) ? { appendedPath: SCRIPTS_DIRECTORY } : {}),
     }).map(literal),
     env: envOf(spec),
     ...(spec.workdir === null ? {} : { workingDir: spec.workdir }),
@@ -145,7 +155,25 @@ function userOf({ user }: RunSpec): { runAsUser?: number; runAsGroup?: number } 
   };
 }
 
-function tmpfsOf({ mounts }: RunSpec): { volume: V1Volume; mount: V1VolumeMount }[] {
+function appendsPath({ env, scripts }: Pick<RunSpec, 'env' | 'scripts'>): boolean {
+  return Object.keys(scripts).length > 0 && !env.some(({ key }) => key === 'PATH');
+}
+
+/** The directories that the service fills before the command starts. */
+function fileMountsOf(spec: RunSpec): PodMount[] {
+  if (!hasFiles(spec)) return [];
+  return [
+    ['start', START_DIRECTORY] as const,
+    ...(Object.keys(spec.scripts).length > 0 ? [['scripts', SCRIPTS_DIRECTORY] as const] : []),
+  ].map(([name, mountPath]) => ({ volume: { name, emptyDir: {} }, mount: { name, mountPath } }));
+}
+
+interface PodMount {
+  volume: V1Volume;
+  mount: V1VolumeMount;
+}
+
+function tmpfsOf({ mounts }: RunSpec): PodMount[] {
   return mounts.flatMap((mount, index) => {
     if (mount.type !== 'tmpfs') return [];
     const name = `tmpfs-${index}`;

@@ -1,6 +1,7 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import { v5 as uuidv5 } from 'uuid';
 import { ExplainedError } from '../../lib/explained-error.js';
+import { SCRIPTS_DIRECTORY } from '../docker/files/scripts.js';
 import {
   StartRefusedError,
   type Activity,
@@ -17,11 +18,22 @@ import { openCluster, type Cluster, type ClusterAddress } from './client.js';
 import { CONFLICT, clusterMessage, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
 import { PodGuests } from './guests.js';
 import { followLog } from './logs.js';
-import { FINALIZER, ORG_LABEL, podName, RUN_LABEL, SANDBOX_LABEL, selectorOf } from './names.js';
+import {
+  FILES_ANNOTATION,
+  FILES_AWAITED,
+  FILES_IN_PLACE,
+  FINALIZER,
+  ORG_LABEL,
+  podName,
+  RUN_LABEL,
+  SANDBOX_LABEL,
+  selectorOf,
+} from './names.js';
 import { capabilitiesOfNetwork, type NetworkChoice } from './network.js';
 import { Nodes } from './nodes.js';
 import { podOf } from './pod.js';
 import { stateOf, type PodState } from './pod-state.js';
+import { populatePod } from './populate-pod.js';
 import { PodPrograms } from './programs.js';
 import { PullSecrets } from './pull-secrets.js';
 import { WatchCache } from './watch-cache.js';
@@ -70,11 +82,11 @@ export class KubernetesRuntime implements Runtime {
   ) {
     const { namespace, server } = cluster;
     this.machine = `${new URL(server).host}/${namespace}`;
-    this.guests = new PodGuests(cluster);
+    this.guests = new PodGuests(cluster, (name) => addedPathOf(this.pods.get(name)));
     this.secrets = new PullSecrets(cluster, instanceId);
     const network = capabilitiesOfNetwork(options.network);
     this.capabilities = new Set<Capability>([
-      ...(['disk_size', 'tmpfs', 'registry_credentials'] as const),
+      ...(['disk_size', 'tmpfs', 'scripts', 'patches', 'registry_credentials'] as const),
       ...(readsActivity ? (['idle_timeout'] as const) : []),
       ...network.capabilities,
     ]);
@@ -138,7 +150,7 @@ export class KubernetesRuntime implements Runtime {
   async start(run: Run, signal: AbortSignal): Promise<void> {
     const name = podName(run.runId);
     const own = this.pods.get(name);
-    if (own) return this.checkStart(own);
+    if (own) return this.continueStart(run, own);
     for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
     await this.programs.ensure();
     if (signal.aborted) return;
@@ -244,8 +256,9 @@ export class KubernetesRuntime implements Runtime {
   }
 
   /** Throws StartRefusedError for a Pod that will not start by itself, after its end. */
-  private async checkStart(pod: V1Pod): Promise<void> {
+  private async continueStart(run: Run, pod: V1Pod): Promise<void> {
     const state = await this.stateOf(pod);
+    if (state.kind === 'unpopulated') return this.populate(run, pod);
     if (state.kind !== 'failing' && state.kind !== 'dead') return;
     const name = pod.metadata!.name!;
     if (state.kind === 'failing') {
@@ -257,6 +270,28 @@ export class KubernetesRuntime implements Runtime {
     await this.remove(name);
     if (state.message === null) throw new Error('the Pod was deleted before it started');
     throw new StartRefusedError(state.message);
+  }
+
+  private async populate({ spec }: Run, pod: V1Pod): Promise<void> {
+    const name = pod.metadata!.name!;
+    const { guest, release } = await this.guests.open(name);
+    try {
+      await populatePod(guest, spec);
+    } catch (error) {
+      if (!(error instanceof StartRefusedError)) throw error;
+      await this.end(pod, KILL_SECS);
+      await this.remove(name);
+      throw error;
+    } finally {
+      release();
+    }
+    const { core, namespace, library } = this.cluster;
+    await core.patchNamespacedPod(
+      { name, namespace, body: { metadata: { annotations: { [FILES_ANNOTATION]: FILES_IN_PLACE } } } },
+      library.setHeaderOptions('Content-Type', library.PatchStrategy.MergePatch),
+    );
+    const isAwaited = () => this.pods.get(name)?.metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED;
+    await this.pods.until(() => !isAwaited(), SEEN_LIMIT_MS);
   }
 
   /** Deletes a Pod, and waits until nothing of it runs. */
@@ -339,6 +374,14 @@ function idsOf({ metadata }: V1Pod): { orgId: string; sandboxId: string; runId: 
   };
 }
 
+/** The directory of scripts, where the request has no PATH. */
+function addedPathOf(pod: V1Pod | undefined): string | undefined {
+  const [container] = pod?.spec?.containers ?? [];
+  const hasScripts = container?.volumeMounts?.some(({ mountPath }) => mountPath === SCRIPTS_DIRECTORY);
+  const hasPath = container?.env?.some(({ name }) => name === 'PATH');
+  return hasScripts && !hasPath ? SCRIPTS_DIRECTORY : undefined;
+}
+
 function hasEnded({ kind }: PodState): boolean {
   return kind === 'ended' || kind === 'dead';
 }
@@ -355,6 +398,7 @@ function holdingOf(pod: V1Pod, state: PodState): Holding {
     case 'pending':
       return { ...ids, ...none, state: 'starting', noRoom: state.noRoom };
     case 'failing':
+    case 'unpopulated':
       return { ...ids, ...none, state: 'prepared' };
     case 'dead':
       return { ...ids, ...none, state: 'prepared', keepsRecord };

@@ -55,7 +55,7 @@ async function apply(container: Docker.Container, patch: Patch): Promise<void> {
 }
 
 /** Sandboxes of earlier releases have their bytes as numbers. */
-function contentOf({ type, content }: Extract<Patch, { type: 'text' | 'file' }>): Buffer {
+export function contentOf({ type, content }: Extract<Patch, { type: 'text' | 'file' }>): Buffer {
   if (typeof content !== 'string') return Buffer.from(content);
   return Buffer.from(content, type === 'file' ? 'base64' : 'utf8');
 }

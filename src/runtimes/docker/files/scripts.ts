@@ -5,9 +5,13 @@ export const SCRIPTS_DIRECTORY = '/.sandkeep/scripts';
 
 const DEFAULT_SHELL = '/bin/sh';
 
-export function scriptEntries({ scripts, shell }: RunSpec): Entry[] {
-  const names = Object.keys(scripts);
-  if (names.length === 0) return [];
+export function scriptTexts({ scripts, shell }: RunSpec): [name: string, text: string][] {
+  return Object.entries(scripts).map(([name, script]) => [name, withShebang(script, shell ?? DEFAULT_SHELL)]);
+}
+
+export function scriptEntries(spec: RunSpec): Entry[] {
+  const texts = scriptTexts(spec);
+  if (texts.length === 0) return [];
   const directories = ['.sandkeep', '.sandkeep/scripts'].map((name): Entry => ({
     name,
     type: 'directory',
@@ -15,11 +19,11 @@ export function scriptEntries({ scripts, shell }: RunSpec): Entry[] {
   }));
   return [
     ...directories,
-    ...names.map((name): Entry => ({
+    ...texts.map(([name, text]): Entry => ({
       name: `.sandkeep/scripts/${name}`,
       type: 'file',
       mode: 0o755,
-      content: Buffer.from(withShebang(scripts[name]!, shell ?? DEFAULT_SHELL)),
+      content: Buffer.from(text),
     })),
   ];
 }
