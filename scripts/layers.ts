@@ -20,7 +20,7 @@ const LAYERS = {
   'audit/verify': 'The verification of the log, from the store or from an export.',
   'audit/retention': 'The deletion of old events without a break in the log.',
   'volumes/storage': 'The data of volumes on disk, reached without following links.',
-  runtimes: 'The runtime interface, and the runtimes `docker/` and `simulated/`.',
+  runtimes: 'The runtime interface, and the runtimes `docker/`, `kubernetes/` and `simulated/`.',
   images: 'The images to which organizations have proved access.',
   secrets: 'Encryption of stored secrets under keys that can be rotated.',
   config: 'Every option, declared once: flags, environment variables, configuration file, defaults.',

@@ -62,12 +62,12 @@ const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' 
 /** Runs sandboxes as Pods of a Kubernetes cluster, one for each run. The scheduler of the cluster places them. */
 export class KubernetesRuntime implements Runtime {
   readonly name = 'kubernetes';
-  readonly placesRuns = true;
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
   readonly machine: string;
   private readonly guests: PodGuests;
   private readonly secrets: PullSecrets;
+  private readonly holdings = new WeakMap<V1Pod, Holding>();
 
   private constructor(
     private readonly cluster: Cluster,
@@ -112,6 +112,7 @@ export class KubernetesRuntime implements Runtime {
     const pods = new WatchCache<V1Pod>(cluster, {
       path: `/api/v1/namespaces/${namespace}/pods`,
       labelSelector: selectorOf(instanceId),
+      groupOf: (pod) => idsOf(pod).sandboxId,
       list: (page) => core.listNamespacedPod({ namespace, ...page }),
     });
     await pods.relist();
@@ -136,6 +137,11 @@ export class KubernetesRuntime implements Runtime {
 
   get capacity(): Capacity {
     return { ...this.nodes.capacity, ...this.options.capacity };
+  }
+
+  /** A limit of the operator holds for all nodes together, which the scheduler does not know. */
+  get placesRuns(): boolean {
+    return Object.keys(this.options.capacity ?? {}).length === 0;
   }
 
   get bounds(): Runtime['bounds'] {
@@ -184,8 +190,7 @@ export class KubernetesRuntime implements Runtime {
 
   async list(): Promise<Holding[]> {
     const latest = new Map<string, V1Pod>();
-    const pods = this.pods.values();
-    for (const pod of pods) {
+    for (const pod of this.pods.values()) {
       const { sandboxId, runId } = idsOf(pod);
       const other = latest.get(sandboxId);
       if (!other || idsOf(other).runId < runId) latest.set(sandboxId, pod);
@@ -194,12 +199,11 @@ export class KubernetesRuntime implements Runtime {
       const pod = this.pods.get(name);
       return pod !== undefined && isStarting(stateOf(pod));
     });
-    return Promise.all([...latest.values()].map(async (pod) => holdingOf(pod, await this.stateOf(pod))));
+    return Promise.all([...latest.values()].map(async (pod) => this.holdingOf(pod)));
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
-    const wanted = new Set(sandboxIds);
-    const pods = this.pods.values().filter((pod) => wanted.has(idsOf(pod).sandboxId));
+    const pods = sandboxIds.flatMap((id) => this.latestOf(id) ?? []);
     const nodes = new Set(pods.flatMap(({ spec }) => spec?.nodeName ?? []));
     const summaries = await Promise.all([...nodes].map(async (node) => readSummary(this.cluster, node)));
     return new Map(
@@ -349,12 +353,22 @@ export class KubernetesRuntime implements Runtime {
       .catch(ignoreStatus(NOT_FOUND));
   }
 
+  /** A Pod that has not changed is read once, unless its node is lost. */
+  private async holdingOf(pod: V1Pod): Promise<Holding> {
+    const loss = await this.nodes.lossOf(pod.spec?.nodeName);
+    const known = loss === undefined ? this.holdings.get(pod) : undefined;
+    const holding = known ?? holdingOf(pod, stateOf(pod, loss));
+    if (loss === undefined) this.holdings.set(pod, holding);
+    return holding;
+  }
+
   private async stateOf(pod: V1Pod): Promise<PodState> {
     return stateOf(pod, await this.nodes.lossOf(pod.spec?.nodeName));
   }
 
   private podsOf(sandboxId: string): V1Pod[] {
-    return this.pods.values().filter((pod) => idsOf(pod).sandboxId === sandboxId);
+    this.pods.assertReached();
+    return this.pods.of(sandboxId);
   }
 
   private latestOf(sandboxId: string): V1Pod | undefined {

@@ -20,6 +20,7 @@ interface Page<T> {
 export interface Watched<T> {
   path: string;
   labelSelector?: string;
+  groupOf?(object: T): string;
   list(page: { limit: number; _continue?: string; labelSelector?: string }): Promise<Page<T>>;
 }
 
@@ -28,7 +29,8 @@ export interface Watched<T> {
  * the latest version that it reached, or begins with another list when the server has forgotten it.
  */
 export class WatchCache<T extends KubernetesObject> {
-  private objects = new Map<string, T>();
+  private readonly objects = new Map<string, T>();
+  private readonly groups = new Map<string, Map<string, T>>();
   private version: string | undefined;
   /** Counts the requests for another list. */
   private generation = 0;
@@ -60,9 +62,18 @@ export class WatchCache<T extends KubernetesObject> {
   }
 
   /** Throws the reason while the API server cannot be reached. */
-  values(): T[] {
+  assertReached(): void {
     if (this.failure !== undefined) throw asError(this.failure);
+  }
+
+  values(): T[] {
+    this.assertReached();
     return [...this.objects.values()];
+  }
+
+  /** The objects of a group. */
+  of(group: string): T[] {
+    return [...(this.groups.get(group)?.values() ?? [])];
   }
 
   get(name: string): T | undefined {
@@ -132,7 +143,8 @@ export class WatchCache<T extends KubernetesObject> {
         ({ _continue: next, resourceVersion: version } = page.metadata ?? {});
       } while (next);
       if (generation !== this.generation) return await this.listAll();
-      this.objects = found;
+      for (const name of this.objects.keys()) if (!found.has(name)) this.forget(name);
+      for (const [name, object] of found) this.put(name, object);
       this.version = version;
       this.noteReached();
       this.changes.emit('listed');
@@ -181,9 +193,26 @@ export class WatchCache<T extends KubernetesObject> {
     const { name, resourceVersion } = object.metadata ?? {};
     if (resourceVersion !== undefined && this.version !== undefined) this.version = resourceVersion;
     if (type === 'BOOKMARK' || name === undefined) return;
-    if (type === 'DELETED') this.objects.delete(name);
-    else this.objects.set(name, slim(object));
+    if (type === 'DELETED') this.forget(name);
+    else this.put(name, slim(object));
     this.changes.emit('change');
+  }
+
+  private put(name: string, object: T): void {
+    this.objects.set(name, object);
+    const group = this.watched.groupOf?.(object);
+    if (group === undefined) return;
+    const members = this.groups.get(group) ?? new Map<string, T>();
+    this.groups.set(group, members.set(name, object));
+  }
+
+  private forget(name: string): void {
+    const object = this.objects.get(name);
+    this.objects.delete(name);
+    const group = object && this.watched.groupOf?.(object);
+    const members = group === undefined ? undefined : this.groups.get(group);
+    members?.delete(name);
+    if (members?.size === 0) this.groups.delete(group!);
   }
 
   private noteReached(): void {
