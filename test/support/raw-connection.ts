@@ -44,3 +44,9 @@ export function requestHead(line: string, key: string | null, ...headers: readon
   const authorization = key === null ? [] : [`authorization: Bearer ${key}`];
   return [`${line} HTTP/1.1`, 'host: x', ...authorization, ...headers, '', ''].join('\r\n');
 }
+
+/** The headers that ask for a WebSocket. */
+export const WEBSOCKET = [
+  ...['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'],
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+];

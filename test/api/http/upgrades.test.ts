@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
-import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
+import { exchangeRaw, requestHead, WEBSOCKET } from '../../support/raw-connection.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -16,10 +16,6 @@ const H2C = [
   'Connection: Upgrade, HTTP2-Settings',
   'Upgrade: h2c',
   'HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA',
-];
-const WEBSOCKET = [
-  ...['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'],
-  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
 ];
 
 const head = (line: string, headers: string[]) => requestHead(line, client.key, ...headers);

@@ -8,7 +8,7 @@ import { makeClient, type Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { containerOf, describeDocker, IMAGE, makeImage } from '../../support/docker.js';
 import { allEvents, openEvents, type ServerEvent } from '../../support/event-stream.js';
-import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
+import { exchangeRaw, requestHead, WEBSOCKET } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
@@ -161,10 +161,6 @@ describe('the agent channel', () => {
   });
   afterAll(() => service.close());
 
-  const WEBSOCKET = [
-    ...['connection: Upgrade', 'upgrade: websocket', 'sec-websocket-version: 13'],
-    'sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==',
-  ];
   // The service also closes the socket of a refused upgrade.
   const upgrade = (id: string, key = client.key) =>
     exchangeRaw(client.url, requestHead(`GET /v1/sandboxes/${id}/agent`, key, ...WEBSOCKET));
