@@ -67,7 +67,6 @@ export class FairAdmission {
   private virtualTime = 0;
   private cost = 0;
   private running = 0;
-  private expired = 0;
   private waiting = 0;
   private isAdmitting = false;
   private lastKey: string | undefined;
@@ -112,7 +111,7 @@ export class FairAdmission {
         if (now - entry.since < maxHoldMs) break;
         this.stopCounting(entry);
         entry.state = 'expired';
-        this.countExpired(flow, 1);
+        flow.expired += 1;
       }
       this.forget(flow);
     }
@@ -211,7 +210,7 @@ export class FairAdmission {
     else {
       flow.start += cost - entry.cost;
       if (state === 'running') this.stopCounting(entry);
-      else this.countExpired(flow, -1);
+      else flow.expired -= 1;
     }
     this.forget(flow);
     this.admit();
@@ -223,11 +222,6 @@ export class FairAdmission {
     flow.cost -= entry.cost;
     this.cost -= entry.cost;
     this.running -= 1;
-  }
-
-  private countExpired(flow: Flow, change: 1 | -1): void {
-    flow.expired += change;
-    this.expired += change;
   }
 
   private refuse(entry: Entry, reason: Refusal): void {
@@ -255,9 +249,8 @@ export class FairAdmission {
   private forget(flow: Flow): void {
     if (!isIdle(flow)) return;
     if (flow.start <= this.virtualTime) this.flows.delete(flow.key);
-    if (this.running + this.expired + this.waiting > 0) return;
-    this.flows.clear();
-    this.virtualTime = 0;
+    if (this.running + this.waiting > 0) return;
+    for (const other of this.flows.values()) if (isIdle(other)) this.flows.delete(other.key);
   }
 }
 

@@ -309,6 +309,16 @@ test('a request that ends after it no longer counted leaves the later ones of it
   expect(shares.counts).toMatchObject({ running: 3, waiting: 1 });
 });
 
+test('a request that never ends keeps no other key in memory', () => {
+  let now = 0;
+  const shares = new FairAdmission({ ...OPTIONS, now: () => now });
+  shares.enter('endless', 1, () => undefined);
+  now = 600;
+  shares.sweep();
+  for (let count = 0; count < 100; count += 1) shares.enter(`idle ${count}`, 1, () => undefined).release(2);
+  expect(shares.counts).toEqual({ running: 0, waiting: 0, flows: 1 });
+});
+
 test('keys that are idle are forgotten while others are busy', () => {
   const shares = new FairAdmission(OPTIONS);
   enterAndRelease('idle');
@@ -318,6 +328,7 @@ test('keys that are idle are forgotten while others are busy', () => {
   shares.sweep();
   expect(shares.counts.flows).toBe(1);
   busy.release();
+  expect(shares.counts.flows).toBe(0);
 
   function enterAndRelease(key: string): void {
     shares.enter(key, 1, () => undefined).release(2);
