@@ -85,7 +85,7 @@ describeDocker('images of docker sandboxes', () => {
     const mismatch = 'the content does not have the digest that its manifest names';
     const large = 'it is larger than the operator allows with --image-max-mib';
     const unsupported =
-      'its format is not supported: it must be an OCI or Docker image with gzip or plain layers';
+      'its format is not supported: push it again as an OCI or Docker image with gzip or plain layers, not zstd';
     const many = 'it has more layers, files or volumes than this service takes';
     const zeros = Buffer.alloc(64 * 1_024 * 1_024);
     const sparse = await layerOf({}, [

@@ -66,7 +66,7 @@ export interface DockerOptions {
   pulls?: PullOptions | undefined;
 }
 
-/** Runs sandboxes as containers of Docker or Podman. Each sandbox has one container, whose disk survives its runs. */
+/** Runs sandboxes as containers of Docker. Each sandbox has one container, whose disk survives its runs. */
 export class DockerRuntime implements Runtime {
   readonly name = 'docker';
   readonly description: string;

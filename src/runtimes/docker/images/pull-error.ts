@@ -16,7 +16,8 @@ const FAILURES = {
   rate_limited: 'the registry allows no more pulls for now',
   broken: 'the registry gives no valid answer',
   mismatch: 'the content does not have the digest that its manifest names',
-  unsupported: 'its format is not supported: it must be an OCI or Docker image with gzip or plain layers',
+  unsupported:
+    'its format is not supported: push it again as an OCI or Docker image with gzip or plain layers, not zstd',
   too_slow: 'the registry sends too slowly',
   no_space: 'the disk of this machine is full up to its reserve: ask the operator to make room',
   busy: 'the organization has too many pulls at once: try again later',
