@@ -8,8 +8,8 @@ import { WatchCache } from './watch-cache.js';
 const MIB = 1024 * 1024;
 /** The namespace of the leases that nodes renew. */
 const LEASES = 'kube-node-lease';
-/** Where the service may not read nodes. */
-const UNKNOWN: Capacity = { vcpus: 1_000_000, memoryMib: 999_999_999, diskMib: null };
+/** The most that a worker can have, and its capacity where the service may not read nodes. */
+const MOST: Capacity = { vcpus: 1_000_000, memoryMib: 999_999_999, diskMib: null };
 
 /** The nodes of the cluster: what they can hold, and whether they live. */
 export class Nodes {
@@ -44,10 +44,10 @@ export class Nodes {
   /** The sum of what sandboxes can be given. */
   get capacity(): Capacity {
     const nodes = this.usable();
-    if (nodes === undefined) return UNKNOWN;
+    if (nodes === undefined) return MOST;
     return {
-      vcpus: Math.floor(total(nodes.map(({ vcpus }) => vcpus))),
-      memoryMib: Math.floor(total(nodes.map(({ memoryMib }) => memoryMib))),
+      vcpus: Math.min(Math.floor(total(nodes.map(({ vcpus }) => vcpus))), MOST.vcpus),
+      memoryMib: Math.min(Math.floor(total(nodes.map(({ memoryMib }) => memoryMib))), MOST.memoryMib),
       diskMib: null,
     };
   }
@@ -57,8 +57,8 @@ export class Nodes {
     const nodes = this.usable();
     const most = (amounts: number[]) => Math.floor(Math.max(0, ...amounts));
     return {
-      vcpus: nodes ? most(nodes.map(({ vcpus }) => vcpus)) : UNKNOWN.vcpus,
-      memoryMib: nodes ? most(nodes.map(({ memoryMib }) => memoryMib)) : UNKNOWN.memoryMib,
+      vcpus: nodes ? most(nodes.map(({ vcpus }) => vcpus)) : MOST.vcpus,
+      memoryMib: nodes ? most(nodes.map(({ memoryMib }) => memoryMib)) : MOST.memoryMib,
       // Container runtimes refuse less.
       smallestMemoryMib: 6,
     };
@@ -126,14 +126,14 @@ export class Nodes {
 }
 
 const UNITS: Record<string, number> = {
-  ...{ '': 1, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15 },
-  ...{ Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, Ti: 1024 ** 4, Pi: 1024 ** 5 },
+  ...{ '': 1, n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 },
+  ...{ Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, Ti: 1024 ** 4, Pi: 1024 ** 5, Ei: 1024 ** 6 },
 };
 
 /** An amount of a resource, such as `1500m`, `2` or `3900Mi`. */
 function quantity(text: string | undefined): number {
   const [, digits, unit] = /^([\d.]+)([A-Za-z]*)$/.exec(text ?? '') ?? [];
-  return Number(digits ?? 0) * (UNITS[unit ?? ''] ?? NaN);
+  return Number(digits ?? 0) * (UNITS[unit ?? ''] ?? 0);
 }
 
 function total(amounts: readonly number[]): number {
