@@ -81,6 +81,7 @@ const running = { start: true, wait_for: 'running' };
 describe('the runtime of an installation', () => {
   const none: Installation = { runtime: null, sandboxes: new Map() };
   const docker: Installation = { runtime: 'docker', sandboxes: new Map([['docker', 2]]) };
+  const pods: Installation = { runtime: 'kubernetes', sandboxes: new Map([['kubernetes', 2]]) };
   const emptied: Installation = { runtime: 'docker', sandboxes: new Map() };
   const simulated: Installation = { runtime: 'simulated', sandboxes: new Map([['simulated', 1]]) };
 
@@ -97,6 +98,13 @@ describe('the runtime of an installation', () => {
       { ...none, runtime: 'simulated' },
       { use: 'docker', missing: 'simulate' },
     ],
+    [
+      'a new one on Kubernetes needs its cluster now',
+      'kubernetes',
+      none,
+      { use: 'kubernetes', missing: 'refuse' },
+    ],
+    ['one with Pods waits for its cluster', 'auto', pods, { use: 'kubernetes', missing: 'wait' }],
   ])('%s', (_, choice, installation, plan) => {
     expect(planRuntime({ choice, change: false }, installation)).toEqual(plan);
   });
@@ -105,6 +113,9 @@ describe('the runtime of an installation', () => {
     expect(() => planRuntime({ choice: 'simulated', change: false }, docker)).toThrow(
       'this installation has 2 docker sandboxes, which the simulated runtime cannot run: use --runtime docker, delete them first, or leave them as they are with --change-runtime',
     );
+    expect(() => planRuntime({ choice: 'docker', change: false }, pods)).toThrow(
+      'use --runtime kubernetes, delete',
+    );
     expect(() => planRuntime({ choice: 'docker', change: false }, simulated)).toThrow(
       'this installation has 1 simulated sandbox,',
     );
@@ -112,7 +123,9 @@ describe('the runtime of an installation', () => {
     expect(planRuntime({ choice: 'docker', change: true }, simulated)).toEqual({
       ...{ use: 'docker', missing: 'refuse' },
     });
-    expect(() => planRuntime({ choice: 'auto', change: true }, docker)).toThrow('--runtime docker or');
+    expect(() => planRuntime({ choice: 'auto', change: true }, docker)).toThrow(
+      '--runtime docker, --runtime kubernetes or',
+    );
   });
 
   test.each([
