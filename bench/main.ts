@@ -8,6 +8,8 @@ import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { exec, type ExecOptions } from './exec.js';
 import { firstStart } from './first-start.js';
+import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
+import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
 import { neighbours } from './neighbours.js';
 import { plannerHints } from './planner-hints.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
@@ -147,6 +149,22 @@ await new Command('bench')
       .option('--only <names>', 'only these attacks, separated by commas', words, [])
       .option(...dockerSocketOption())
       .action(neighbours),
+  )
+  .addCommand(
+    new Command('kubernetes')
+      .description('starts on a cluster, beside those of bare Pods')
+      .option('--kubeconfig <file>', OPTIONS.kubeconfig.description, process.env['KUBECONFIG'] ?? '')
+      .option('--image <reference>', 'an image with busybox that every node has', 'busybox:local')
+      .option('--sandboxes <n>', 'started at once', count, 200)
+      .option('--rounds <n>', 'number of rounds', count, 1)
+      .action((options: StartsOptions) => kubernetesStarts(options)),
+  )
+  .addCommand(
+    new Command('kubernetes-changes')
+      .description('what a change costs while a simulated cluster holds more and more sandboxes')
+      .option('--sandboxes <n,n>', 'numbers of running sandboxes', counts, [100, 1_000, 10_000])
+      .option('--changes <n>', 'ends of sandboxes, ten a second', count, 100)
+      .action((options: ChangesOptions) => kubernetesChanges(options)),
   )
   .parseAsync()
   .catch((error: unknown) => {
