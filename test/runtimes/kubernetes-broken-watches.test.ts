@@ -1,0 +1,146 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SimulatedCluster } from '../../bench/kubernetes/simulated-cluster.js';
+import { sleep } from '../../src/lib/sleep.js';
+import { podName, RUN_LABEL, SANDBOX_LABEL, selectorOf } from '../../src/runtimes/kubernetes/names.js';
+import { KubernetesRuntime } from '../../src/runtimes/kubernetes/runtime.js';
+import type { Client } from '../support/client.js';
+import { until, untilStatus } from '../support/polling.js';
+import { startTestService, type TestService } from '../support/service.js';
+
+const PODS = '/api/v1/namespaces/default/pods';
+const IMAGE = 'busybox:local';
+
+let cluster: SimulatedCluster;
+let directory: string;
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'sandkeep-cluster-'));
+  cluster = await SimulatedCluster.open({ bookmarkMs: 50 });
+  cluster.writeKubeconfig(join(directory, 'kubeconfig'));
+  service = await startTestService({ runtime: connect });
+  client = await service.newOrg();
+});
+afterAll(async () => {
+  await service.close();
+  await cluster.close();
+  rmSync(directory, { recursive: true });
+});
+
+function connect(instanceId: string): Promise<KubernetesRuntime> {
+  const kubeconfig = join(directory, 'kubeconfig');
+  return KubernetesRuntime.connect(instanceId, { kubeconfig, network: 'trusted', nodeImages: [IMAGE] });
+}
+
+let count = 0;
+
+/** A running sandbox, and the name of its Pod. */
+async function startOne(): Promise<{ id: string; pod: string }> {
+  count += 1;
+  const { body } = await client.post(
+    '/v1/sandboxes',
+    {
+      name: `s-${count}`,
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      lifecycle: { ends_with_command: true },
+      runtime: { entrypoint: [], cmd: ['true'] },
+    },
+    { start: true, wait_for: 'running' },
+  );
+  expect(body.status, JSON.stringify(body)).toBe('running');
+  const pod = cluster.pods().find(({ metadata }) => metadata.labels?.[SANDBOX_LABEL] === body.id);
+  return { id: body.id as string, pod: pod!.metadata.name };
+}
+
+function listsOfPods(): number {
+  return cluster.traffic.requests['LIST pods'] ?? 0;
+}
+
+function watchesOfPods(): number {
+  return cluster.traffic.requests['WATCH pods'] ?? 0;
+}
+
+test('a list comes in pages of one version', async () => {
+  const instanceId = randomUUID();
+  const [name, value] = selectorOf(instanceId).split('=') as [string, string];
+  const ids = Array.from({ length: 1_200 }, () => [randomUUID(), randomUUID()] as const);
+  for (const [sandboxId, runId] of ids) {
+    const labels = { [name]: value, [SANDBOX_LABEL]: sandboxId, [RUN_LABEL]: runId };
+    cluster.store.put(PODS, { metadata: { name: podName(runId), labels } });
+  }
+  const before = listsOfPods();
+  const runtime = await connect(instanceId);
+  const held = await runtime.list();
+  expect(held.map(({ runId }) => runId).toSorted()).toEqual(ids.map(([, runId]) => runId).toSorted());
+  expect(listsOfPods() - before).toBeLessThanOrEqual(6);
+  await runtime.close();
+  for (const [, runId] of ids) cluster.store.delete(PODS, podName(runId));
+});
+
+test('a broken watch continues where it was, without another list', async () => {
+  const { id, pod } = await startOne();
+  const [lists, watches] = [listsOfPods(), watchesOfPods()];
+  cluster.dropWatches();
+  cluster.nodes.end(PODS, pod, 0);
+  await untilStatus(client, id, 'stopped');
+  expect(listsOfPods()).toBe(lists);
+  expect(watchesOfPods()).toBeGreaterThan(watches);
+});
+
+test('bookmarks carry a watch over changes of other objects that the server forgets', async () => {
+  const { id, pod } = await startOne();
+  const [lists, watches] = [listsOfPods(), watchesOfPods()];
+  for (let change = 0; change < 5; change += 1) cluster.store.put('/other', { metadata: { name: 'other' } });
+  await sleep(300);
+  cluster.store.forgetHistory();
+  cluster.dropWatches();
+  await until(
+    async () => Promise.resolve(watchesOfPods()),
+    (now) => now > watches,
+  );
+  cluster.nodes.end(PODS, pod, 0);
+  await untilStatus(client, id, 'stopped');
+  expect(listsOfPods()).toBe(lists);
+});
+
+test('"410 Gone" leads to one list, which shows what the watch missed', async () => {
+  const { id, pod } = await startOne();
+  const other = await startOne();
+  const lists = listsOfPods();
+  cluster.expireWatches();
+  cluster.nodes.end(PODS, pod, 3);
+  cluster.store.delete(PODS, other.pod);
+  cluster.store.forgetHistory();
+  await untilStatus(client, id, 'failed');
+  await untilStatus(client, other.id, 'failed');
+  expect(listsOfPods()).toBe(lists + 1);
+});
+
+test('repeated events of a watch change nothing twice', async () => {
+  cluster.faults.duplicates = true;
+  cluster.dropWatches();
+  const { id, pod } = await startOne();
+  cluster.nodes.end(PODS, pod, 0);
+  await untilStatus(client, id, 'stopped');
+  cluster.faults.duplicates = false;
+  const { body } = await client.get('/v1/events', { resource_id: id });
+  const types = body.data.map(({ event_type }: { event_type: string }) => event_type).toSorted();
+  expect(types).toEqual(['sandbox_created', 'sandbox_start_requested', 'sandbox_started', 'sandbox_stopped']);
+});
+
+test('no run ends while the API server answers nothing but errors', async () => {
+  const { id, pod } = await startOne();
+  cluster.faults.status = 500;
+  cluster.dropWatches();
+  await sleep(2_500);
+  expect((await client.get(`/v1/sandboxes/${id}`)).body.status).toBe('running');
+  cluster.faults.status = undefined;
+  cluster.nodes.end(PODS, pod, 0);
+  const { body } = await untilStatus(client, id, 'stopped');
+  expect(body.last_failure_message).toBeNull();
+});
