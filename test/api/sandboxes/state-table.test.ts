@@ -8,6 +8,12 @@ import { OPERATIONS, TRANSITIONS, type Occurrence, type Outcome } from '../../..
 import type { Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../../support/docker.js';
+import {
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  type TestNamespace,
+} from '../../support/kubernetes.js';
 import { startTestService, type TestOptions, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { untilStatus } from '../../support/polling.js';
@@ -100,6 +106,8 @@ function everyOperation(runtime: () => TestOptions, specs: Specs): void {
       if (outcome === 'same') expect(types).toEqual([]);
       else expect(types).toContain(EVENTS[outcome]);
     }
+    // Others need its room.
+    if (outcome !== 'gone') await client.delete(path);
   });
 }
 
@@ -136,6 +144,25 @@ describeDocker('the lifecycle table of operations, Docker', () => {
       fails: container('exit 7'),
     },
   );
+});
+
+describeKubernetes('the lifecycle table of operations, Kubernetes', () => {
+  let namespace: TestNamespace;
+  beforeAll(async () => {
+    namespace = await openNamespace();
+  });
+  afterAll(() => namespace.remove());
+  const pod = (script: string) => ({
+    image: { type: 'oci', reference: NODE_IMAGE },
+    pull_policy: 'never',
+    runtime: { entrypoint: [], cmd: ['sh', '-c', script] },
+    lifecycle: { ends_with_command: true },
+  });
+  everyOperation(() => ({ ...namespace.service(), settings: { stopGraceMs: 2_000 } }), {
+    stays: pod('trap "exit 0" TERM; while :; do sleep 0.1; done'),
+    stopsSlowly: pod('trap "" TERM; while :; do sleep 1; done'),
+    fails: pod('exit 7'),
+  });
 });
 
 describe('the lifecycle table of occurrences', () => {
