@@ -109,7 +109,7 @@ function checkRuns(store: readonly StoredSandbox[], { runs }: ClusterRecord): st
     if (!row) wrong.push(`run ${id} ran and is not in the store`);
   }
   for (const [id, row] of stored) {
-    if (row.end_reason === 'lost') wrong.push(`run ${id} is lost`);
+    if (row.end_reason === 'lost') wrong.push(`run ${id} is lost: ${JSON.stringify(row)}`);
     if (row.started_at === null) continue;
     const run = runs.get(id);
     if (!run) {
