@@ -8,7 +8,7 @@ const term = { valid: true, signal: new AbortController().signal } as Term;
 test.each(Object.keys(CALLS_AT_ONCE) as CallKind[])(
   'three organizations do not use up the calls of the kind %s',
   async (kind) => {
-    const calls = new RuntimeCalls({} as Context, () => undefined);
+    const calls = new RuntimeCalls({ runtime: {} } as Context, () => undefined);
     let end: () => void = () => undefined;
     const ending = new Promise<void>((resolve) => (end = resolve));
     const begun = new Map<string, number>();
@@ -32,3 +32,15 @@ test.each(Object.keys(CALLS_AT_ONCE) as CallKind[])(
     await calls.close();
   },
 );
+
+test('kills on a cluster do not wait for each other', async () => {
+  const calls = new RuntimeCalls({ runtime: { placesRuns: true } } as Context, () => undefined);
+  let end: () => void = () => undefined;
+  const ending = new Promise<void>((resolve) => (end = resolve));
+  for (let index = 0; index < 100; index += 1) {
+    calls.begin(term, { orgId: 'org0', sandboxId: String(index) }, 'kill', () => ending);
+  }
+  expect(calls.underWay.size).toBe(100);
+  end();
+  await calls.close();
+});

@@ -16,6 +16,9 @@ export const CALLS_AT_ONCE: Record<CallKind, Slots> = {
   destroy: { total: 8, each: 4 },
 };
 
+/** Kills and removals on a cluster wait for its nodes, which work at the same time. */
+const TIMES_ON_CLUSTER = 16;
+
 interface Call {
   kind: CallKind;
   controller: AbortController;
@@ -59,7 +62,7 @@ export class RuntimeCalls {
     work: (signal: AbortSignal) => Promise<void>,
   ): void {
     if (!term.valid) return;
-    const { total, each } = CALLS_AT_ONCE[kind];
+    const { total, each } = this.limitOf(kind);
     const own = this.counts.get(`${kind} ${orgId}`) ?? 0;
     if (own >= Math.min(each, total - (this.counts.get(kind) ?? 0))) return;
     const controller = new AbortController();
@@ -73,6 +76,13 @@ export class RuntimeCalls {
   async close(): Promise<void> {
     for (const { controller } of this.busy.values()) controller.abort();
     await Promise.allSettled([...this.busy.values()].map(({ done }) => done));
+  }
+
+  private limitOf(kind: CallKind): Slots {
+    const { total, each } = CALLS_AT_ONCE[kind];
+    const times =
+      this.ctx.runtime.placesRuns === true && (kind === 'kill' || kind === 'destroy') ? TIMES_ON_CLUSTER : 1;
+    return { total: total * times, each: each * times };
   }
 
   private count(kind: CallKind, orgId: string, change: number): void {
