@@ -3,7 +3,8 @@
  *
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--append-path=DIRECTORY]
  *        [-- COMMAND [ARGUMENT...]]
- *   init --check     exits at once, which shows that the engine can run it
+ *   init --listen=PORT   only accepts TCP connections, for the probe of a network
+ *   init --check         exits at once, which shows that the engine can run it
  *
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
@@ -16,12 +17,14 @@
  * The program needs no library and no file of the image. guest/build.sh builds it.
  */
 #include "execute.h"
+#include "init-listen.h"
 #include "init-output.h"
 
 #define HANGUP_AFTER SECOND
 #define FLUSH_LIMIT (2 * SECOND)
 #define EXIT_NOT_RUNNABLE 126
 #define EXIT_NOT_FOUND 127
+#define EXIT_NOT_LISTENING 1
 #define WNOHANG 1
 #define AT_FDCWD -100
 
@@ -120,6 +123,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
     const char *most = after(*argument, "--output-burst=");
     const char *file = after(*argument, "--await=");
     const char *added = after(*argument, "--append-path=");
+    const char *port = after(*argument, "--listen=");
     if (number)
       stop_signal = parse(number);
     else if (tokens)
@@ -130,6 +134,10 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       awaited = file;
     else if (added)
       directory = added;
+    else if (port && listen_on(parse(port)) < 0)
+      leave(EXIT_NOT_LISTENING);
+    else if (port)
+      continue;
     else if (after(*argument, "--until-exit"))
       until_exit = 1;
     else if (after(*argument, "--check"))
