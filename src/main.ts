@@ -5,6 +5,7 @@ import { doctorCommand } from './cli/doctor.js';
 import { eventsCommand } from './cli/events.js';
 import { importCommand } from './cli/import.js';
 import { keyCommand } from './cli/key.js';
+import { kubernetesCommand } from './cli/kubernetes.js';
 import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
@@ -40,7 +41,8 @@ export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Pro
     .addCommand(eventsCommand())
     .addCommand(webhookCommand())
     .addCommand(importCommand())
-    .addCommand(uninstallCommand());
+    .addCommand(uninstallCommand())
+    .addCommand(kubernetesCommand());
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // A reader such as `head` has closed the pipe.
     if (error.code === 'EPIPE') process.exit(0);

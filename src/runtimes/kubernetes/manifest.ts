@@ -1,0 +1,71 @@
+import type { KubernetesObject, V1PolicyRule, V1Role, V1RoleBinding } from '@kubernetes/client-node';
+
+export interface ManifestOptions {
+  namespace: string;
+  /** The service account. Its roles have names that begin with it. */
+  name: string;
+  /** Capacity, admission by the size of nodes, and the loss of nodes. */
+  nodes: boolean;
+  /** Idle time-outs. The right lets its holder into every container of the cluster. */
+  activity: boolean;
+}
+
+const RBAC = 'rbac.authorization.k8s.io';
+const CORE = '';
+const NODE_LEASES = 'kube-node-lease';
+
+const RULES: V1PolicyRule[] = [
+  rule(CORE, ['pods'], ['create', 'delete', 'list', 'patch', 'watch']),
+  rule(CORE, ['pods/log'], ['get']),
+  // By WebSocket: "get" up to Kubernetes 1.34, and "create" too since.
+  rule(CORE, ['pods/exec'], ['create', 'get']),
+  rule(CORE, ['configmaps'], ['create']),
+  rule(CORE, ['secrets'], ['create', 'delete', 'list']),
+  rule('networking.k8s.io', ['networkpolicies'], ['create', 'delete', 'list', 'update']),
+  rule('coordination.k8s.io', ['leases'], ['create', 'get', 'update']),
+];
+
+/** The namespace of sandboxes, and an account with the rights that the service uses. */
+export function manifest({ namespace, name, nodes, activity }: ManifestOptions): KubernetesObject[] {
+  const labels = { 'app.kubernetes.io/part-of': 'sandkeep' };
+  const subjects = [{ kind: 'ServiceAccount', name, namespace }];
+  const bound = (kind: 'Role' | 'ClusterRole', object: string, rules: V1PolicyRule[], where?: string) => {
+    const metadata = { name: object, ...(where === undefined ? {} : { namespace: where }), labels };
+    const role: V1Role = { apiVersion: `${RBAC}/v1`, kind, metadata, rules };
+    const roleRef = { apiGroup: RBAC, kind, name: object };
+    const binding: V1RoleBinding = {
+      ...{ apiVersion: `${RBAC}/v1`, kind: `${kind}Binding` },
+      ...{ metadata, subjects, roleRef },
+    };
+    return [role, binding];
+  };
+  const ownNamespace = rule(CORE, ['namespaces'], ['get'], [namespace]);
+  return [
+    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace, labels } },
+    { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name, namespace, labels } },
+    ...bound('Role', name, [ownNamespace, ...RULES], namespace),
+    ...(nodes
+      ? [
+          ...bound('ClusterRole', `${namespace}-${name}-nodes`, [rule(CORE, ['nodes'], ['list', 'watch'])]),
+          ...bound(
+            'Role',
+            `${namespace}-${name}`,
+            [rule('coordination.k8s.io', ['leases'], ['get'])],
+            NODE_LEASES,
+          ),
+        ]
+      : []),
+    ...(activity
+      ? bound('ClusterRole', `${namespace}-${name}-activity`, [rule(CORE, ['nodes/proxy'], ['get'])])
+      : []),
+  ];
+}
+
+function rule(apiGroup: string, resources: string[], verbs: string[], names?: string[]): V1PolicyRule {
+  return {
+    apiGroups: [apiGroup],
+    resources,
+    verbs,
+    ...(names === undefined ? {} : { resourceNames: names }),
+  };
+}

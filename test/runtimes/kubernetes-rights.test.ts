@@ -1,0 +1,168 @@
+import type { KubernetesObject, V1PolicyRule } from '@kubernetes/client-node';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { manifest, type ManifestOptions } from '../../src/runtimes/kubernetes/manifest.js';
+import { INSTANCE_LABEL, RUN_LABEL, SANDBOX_LABEL } from '../../src/runtimes/kubernetes/names.js';
+import type { KubernetesOptions } from '../../src/runtimes/kubernetes/runtime.js';
+import { recordRights, type Right } from '../support/cluster-requests.js';
+import { destroyAll } from '../support/docker-service.js';
+import { allEvents, openEvents } from '../support/event-stream.js';
+import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import { PolicyAgent } from '../support/policy-agent.js';
+import { until, untilStatus } from '../support/polling.js';
+import { startTestService } from '../support/service.js';
+
+const NAME = 'sandkeep';
+/** Kubernetes asks for it since 1.35. */
+const LATER: Right = 'pods/exec create';
+/** Every account has it. */
+const OF_EVERYBODY: Right = '* authorization.k8s.io/selfsubjectaccessreviews create';
+const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const request = (name: string, more: Record<string, unknown> = {}) => ({
+  name,
+  image: { type: 'oci', reference: NODE_IMAGE },
+  pull_policy: 'never',
+  resources: { vcpus: 1, memory_mib: 64 },
+  ...more,
+});
+
+describeKubernetes('an account with the rights of the manifest', () => {
+  let namespace: TestNamespace;
+  let agent: PolicyAgent;
+  let applied: KubernetesObject[] = [];
+  beforeAll(async () => {
+    namespace = await openNamespace();
+    agent = new PolicyAgent(namespace);
+  });
+  afterEach(removeRights);
+  afterAll(async () => {
+    await agent.close();
+    await namespace.remove();
+  });
+
+  async function applyRights(options: Pick<ManifestOptions, 'nodes' | 'activity'>) {
+    const api = namespace.library.KubernetesObjectApi.makeApiClient(namespace.config);
+    const items = manifest({ namespace: namespace.namespace, name: NAME, ...options });
+    applied = items.filter(({ kind }) => kind !== 'Namespace');
+    for (const item of applied) await api.create(item);
+    const { status } = await namespace.core.createNamespacedServiceAccountToken({
+      ...{ name: NAME, namespace: namespace.namespace },
+      body: { spec: { audiences: [] } },
+    });
+    return { proxy: await recordRights(namespace, status!.token), granted: rightsOf(applied) };
+  }
+
+  async function removeRights(): Promise<void> {
+    const api = namespace.library.KubernetesObjectApi.makeApiClient(namespace.config);
+    for (const item of applied) await api.delete(item);
+    applied = [];
+  }
+
+  async function withService(
+    options: Partial<KubernetesOptions>,
+    work: (parts: Awaited<ReturnType<typeof open>>) => Promise<void>,
+  ): Promise<void> {
+    const parts = await open(options);
+    try {
+      await work(parts);
+    } finally {
+      await destroyAll(parts.service, parts.client);
+      await parts.service.close();
+    }
+  }
+
+  async function open(options: Partial<KubernetesOptions>) {
+    const service = await startTestService({
+      ...namespace.service(options),
+      settings: { stopGraceMs: 1_000 },
+    });
+    return { service, client: await service.newOrg() };
+  }
+
+  test('needs each of them, and no other', { timeout: 240_000 }, async () => {
+    const { proxy, granted } = await applyRights({ nodes: true, activity: true });
+    const options = { kubeconfig: proxy.kubeconfig, network: 'probe', probeImage: NODE_IMAGE } as const;
+    await withService(options, async ({ service, client }) => {
+      const { runtime } = service;
+      const registry = { mode: 'inline', username: 'user', password: 'secret' };
+      const created = await client.post('/v1/sandboxes', request('first', { registry }), running);
+      expect(created.body.status, created.text).toBe('running');
+      const { id } = created.body;
+      const { body } = await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'echo', args: ['inside'] });
+      expect(body.stdout).toBe('inside\n');
+      // Some kubelets measure no Pods.
+      await runtime.activity([id]);
+      const [pod] = await namespace.podsOf(id);
+      await client.post(`/v1/sandboxes/${id}/stop`, {});
+      await untilStatus(client, id, 'stopped');
+      const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
+      await allEvents(events);
+      await runtime.takeOver({ valid: true });
+      const second = await client.post('/v1/sandboxes', request('second'), running);
+      expect(second.body.status, second.text).toBe('running');
+      await onLostNode(pod!.metadata!.labels![INSTANCE_LABEL]!, async () => {
+        await until(
+          () => runtime.list().then(() => [...proxy.used]),
+          (used) => used.some((right) => right.startsWith('kube-node-lease')),
+        );
+      });
+    });
+    await proxy.close();
+    expect(proxy.refused).toEqual([]);
+    expect([...proxy.used, `${namespace.namespace} /${LATER}`].toSorted()).toEqual(
+      [...granted, OF_EVERYBODY].toSorted(),
+    );
+  });
+
+  test('runs sandboxes without the rights on nodes', { timeout: 120_000 }, async () => {
+    const { proxy } = await applyRights({ nodes: false, activity: false });
+    await withService({ kubeconfig: proxy.kubeconfig }, async ({ service, client }) => {
+      expect(service.runtime.capabilities.has('idle_timeout')).toBe(false);
+      const { body, text } = await client.post('/v1/sandboxes', request('only'), running);
+      expect(body.status, text).toBe('running');
+      const idle = await client.post(
+        '/v1/sandboxes',
+        request('idle', { lifecycle: { idle_timeout_secs: 60 } }),
+      );
+      expect([idle.status, idle.body.error.details.field]).toEqual([400, 'lifecycle.idle_timeout_secs']);
+    });
+    await proxy.close();
+  });
+
+  /** A node that never was, with a Pod of the installation on it. */
+  async function onLostNode(instanceId: string, work: () => Promise<void>): Promise<void> {
+    const { core } = namespace;
+    const name = `lost-${namespace.namespace}`;
+    const body = {
+      metadata: { name },
+      spec: { unschedulable: true },
+      status: { conditions: [{ type: 'Ready', status: 'Unknown' }] },
+    };
+    await core.createNode({ body });
+    const labels = { [INSTANCE_LABEL]: instanceId, [SANDBOX_LABEL]: name, [RUN_LABEL]: name };
+    await core.createNamespacedPod({
+      namespace: namespace.namespace,
+      body: {
+        metadata: { name, labels },
+        spec: { nodeName: name, containers: [{ name: 'sandbox', image: NODE_IMAGE }] },
+      },
+    });
+    try {
+      await work();
+    } finally {
+      await core
+        .deleteNamespacedPod({ name, namespace: namespace.namespace, gracePeriodSeconds: 0 })
+        .catch(() => undefined);
+      await core.deleteNode({ name });
+    }
+  }
+});
+
+function rightsOf(items: readonly KubernetesObject[]): Right[] {
+  return items.flatMap(({ kind, metadata, ...rest }) => {
+    if (kind !== 'Role' && kind !== 'ClusterRole') return [];
+    const { rules } = rest as { rules: V1PolicyRule[] };
+    return rules.flatMap(({ apiGroups = [], resources = [], verbs }) =>
+      verbs.map((verb) => `${metadata?.namespace ?? '*'} ${apiGroups[0]}/${resources[0]} ${verb}`),
+    );
+  });
+}
