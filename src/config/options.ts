@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
-import { NETWORK_CHOICES } from '../runtimes/kubernetes/network.js';
+import { NETWORK_CHOICES } from '../runtimes/kubernetes/network/choices.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { choice, httpOrigin, integer, list, onOff, path, text, type OptionType } from './option-types.js';
 
@@ -136,6 +136,17 @@ export const OPTIONS = {
     description:
       'probe: sandboxes need a cluster that enforces network policies; trusted: they have the network of the cluster as it is',
     default: 'probe',
+  },
+  kubernetesClusterCidrs: {
+    type: list('<blocks>', 'CIDR blocks separated by commas', (block) => (isCidr(block) ? block : undefined)),
+    description: 'addresses of the Pods, nodes and Services of the cluster; no policy opens them',
+    default: [],
+    unset: 'every private address',
+  },
+  kubernetesProbeImage: {
+    type: text('<image>', 'the reference of an image'),
+    description: 'image of the two Pods that test the network; nothing in it is run',
+    default: 'registry.k8s.io/pause:3.10',
   },
   kubernetesNodeImages: {
     type: list('<images>', 'references of images, separated by commas', (image) => image || undefined),

@@ -7,7 +7,7 @@ import { explainConnectionError } from './docker/connection-error.js';
 import type { PullOptions } from './docker/images/images.js';
 import type { GuardedGroup } from './docker/network/compile-policy.js';
 import { explainConnection } from './kubernetes/explain-connection.js';
-import type { NetworkChoice } from './kubernetes/network.js';
+import type { NetworkChoice } from './kubernetes/network/choices.js';
 import { machineCapacity } from './machine-capacity.js';
 import type { Plan } from './plan.js';
 import { ReconnectingRuntime } from './reconnecting.js';
@@ -25,6 +25,8 @@ export interface RuntimeOptions {
   kubernetesRuntimeClass?: string | undefined;
   kubernetesRestrictedRuntimeClass?: string | undefined;
   kubernetesNetwork?: NetworkChoice;
+  kubernetesClusterCidrs?: readonly string[];
+  kubernetesProbeImage?: string;
   kubernetesNodeImages?: readonly string[];
   dataDir: string;
   volumes: VolumeStore;
@@ -99,6 +101,8 @@ async function openKubernetes({
     runtimeClass: options.kubernetesRuntimeClass,
     restrictedRuntimeClass: options.kubernetesRestrictedRuntimeClass,
     network: kubernetesNetwork,
+    clusterCidrs: options.kubernetesClusterCidrs ?? [],
+    probeImage: options.kubernetesProbeImage,
     nodeImages: options.kubernetesNodeImages ?? [],
     defaultDiskMib: options.defaultDiskMib,
     capacity,

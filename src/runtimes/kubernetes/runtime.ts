@@ -29,7 +29,8 @@ import {
   SANDBOX_LABEL,
   selectorOf,
 } from './names.js';
-import { capabilitiesOfNetwork, type NetworkChoice } from './network.js';
+import type { NetworkChoice } from './network/choices.js';
+import { ClusterNetwork } from './network/cluster-network.js';
 import { Nodes } from './nodes.js';
 import { podOf } from './pod.js';
 import { stateOf, type PodState } from './pod-state.js';
@@ -43,12 +44,17 @@ export interface KubernetesOptions extends ClusterAddress {
   /** For the security profile `restricted`. Default: the other one. */
   restrictedRuntimeClass?: string | undefined;
   network: NetworkChoice;
+  /** Empty: every private address. */
+  clusterCidrs?: readonly string[];
+  /** Nothing of it is run. */
+  probeImage?: string | undefined;
   nodeImages?: readonly string[];
   capacity?: Partial<Capacity>;
   /** For sandboxes without a disk size. 0: no bound. */
   defaultDiskMib?: number | undefined;
 }
 
+const PROBE_IMAGE = 'registry.k8s.io/pause:3.10';
 const ENGINE_NAMESPACE = '8a8f0f0e-52f4-4d0e-9f3b-0a6b1c4d7e21';
 const SEEN_LIMIT_MS = 10_000;
 /** The API server reports an end late, and a node that is lost later still. */
@@ -63,7 +69,6 @@ const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' 
 export class KubernetesRuntime implements Runtime {
   readonly name = 'kubernetes';
   readonly description: string;
-  readonly capabilities: ReadonlySet<Capability>;
   readonly machine: string;
   private readonly guests: PodGuests;
   private readonly secrets: PullSecrets;
@@ -77,19 +82,14 @@ export class KubernetesRuntime implements Runtime {
     private readonly pods: WatchCache<V1Pod>,
     private readonly nodes: Nodes,
     private readonly programs: PodPrograms,
+    private readonly network: ClusterNetwork,
     version: string,
-    readsActivity: boolean,
+    private readonly readsActivity: boolean,
   ) {
     const { namespace, server } = cluster;
     this.machine = `${new URL(server).host}/${namespace}`;
     this.guests = new PodGuests(cluster, (name) => addedPathOf(this.pods.get(name)));
     this.secrets = new PullSecrets(cluster, instanceId);
-    const network = capabilitiesOfNetwork(options.network);
-    this.capabilities = new Set<Capability>([
-      ...(['disk_size', 'tmpfs', 'scripts', 'patches', 'registry_credentials'] as const),
-      ...(readsActivity ? (['idle_timeout'] as const) : []),
-      ...network.capabilities,
-    ]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const nodesText =
       nodes.count === undefined ? 'nodes that the service may not read' : `${nodes.count} nodes`;
@@ -109,6 +109,11 @@ export class KubernetesRuntime implements Runtime {
     const architecture = nodes.architecture ?? OWN_ARCHITECTURE[process.arch] ?? process.arch;
     const programs = new PodPrograms(cluster, architecture);
     await programs.ensure();
+    const network = await ClusterNetwork.open(cluster, {
+      ...{ instanceId, architecture, programs: programs.volume },
+      ...{ choice: options.network, clusterCidrs: options.clusterCidrs ?? [] },
+      ...{ image: options.probeImage ?? PROBE_IMAGE, runtimeClass: options.runtimeClass },
+    });
     const pods = new WatchCache<V1Pod>(cluster, {
       path: `/api/v1/namespaces/${namespace}/pods`,
       labelSelector: selectorOf(instanceId),
@@ -130,9 +135,18 @@ export class KubernetesRuntime implements Runtime {
       pods,
       nodes,
       programs,
+      network,
       gitVersion,
       await mayReadSummaries(cluster),
     );
+  }
+
+  get capabilities(): ReadonlySet<Capability> {
+    return new Set<Capability>([
+      ...(['disk_size', 'tmpfs', 'scripts', 'patches', 'registry_credentials'] as const),
+      ...(this.readsActivity ? (['idle_timeout'] as const) : []),
+      ...this.network.capabilities,
+    ]);
   }
 
   get capacity(): Capacity {
@@ -151,6 +165,7 @@ export class KubernetesRuntime implements Runtime {
   async takeOver(): Promise<void> {
     await this.pods.relist();
     await this.secrets.takeOver();
+    await this.network.policies?.takeOver();
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
@@ -160,15 +175,12 @@ export class KubernetesRuntime implements Runtime {
     for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
     await this.programs.ensure();
     if (signal.aborted) return;
-    try {
-      await this.secrets.around(run, async (pullSecret) => this.create(run, pullSecret));
-    } catch (error) {
-      const status = statusOf(error);
-      if (status === CONFLICT) return;
-      if (status !== INVALID && status !== FORBIDDEN && status !== 400) throw error;
-      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
-    }
-    await this.pods.until(() => this.pods.get(name) !== undefined, SEEN_LIMIT_MS, signal);
+    const startPod = async () => {
+      await this.createOnce(run);
+      await this.pods.until(() => this.pods.get(name) !== undefined, SEEN_LIMIT_MS, signal);
+    };
+    const { policies } = this.network;
+    await (policies ? policies.around(run, startPod) : startPod());
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
@@ -199,6 +211,7 @@ export class KubernetesRuntime implements Runtime {
       const pod = this.pods.get(name);
       return pod !== undefined && isStarting(stateOf(pod));
     });
+    await this.network.policies?.sweep((name) => this.pods.get(name) !== undefined);
     return Promise.all([...latest.values()].map(async (pod) => this.holdingOf(pod)));
   }
 
@@ -244,8 +257,20 @@ export class KubernetesRuntime implements Runtime {
 
   async close(): Promise<void> {
     this.guests.close();
+    this.network.close();
     await this.pods.close();
     await this.nodes.close();
+  }
+
+  private async createOnce(run: Run): Promise<void> {
+    try {
+      await this.secrets.around(run, async (pullSecret) => this.create(run, pullSecret));
+    } catch (error) {
+      const status = statusOf(error);
+      if (status === CONFLICT) return;
+      if (status !== INVALID && status !== FORBIDDEN && status !== 400) throw error;
+      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
+    }
   }
 
   private async create(run: Run, pullSecret: string | undefined): Promise<void> {

@@ -29,6 +29,8 @@ interface JoinedNetwork {
   resolverConfig: ResolverConfig;
 }
 
+const FILTERS = ['network_policy', 'network_icmp', 'network_port_ranges', 'network_private'] as const;
+
 /** Gives each sandbox a network namespace with rules, which the sandbox cannot change. See docs/decisions/0012. */
 export class SandboxNetworks {
   /** Sandboxes that are being started or removed: `repair` skips them. */
@@ -45,7 +47,7 @@ export class SandboxNetworks {
 
   get capabilities(): Capability[] {
     if (this.unavailable !== undefined) return [];
-    return ['network_policy', ...this.options.openableGroups.map((group) => `network_${group}` as const)];
+    return [...FILTERS, ...this.options.openableGroups.map((group) => `network_${group}` as const)];
   }
 
   get description(): string {
