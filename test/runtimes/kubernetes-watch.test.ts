@@ -40,9 +40,9 @@ describeKubernetes('the copy of the objects of a cluster', () => {
     await open();
     expect(namesOf('a')).toEqual(['one', 'two']);
     await create('three', 'b');
-    expect(await copy.until(() => copy.get('three') !== undefined, PATIENCE_MS)).toBe(true);
+    expect(await copy.until('three', (object) => object !== undefined, PATIENCE_MS)).toBe(true);
     await remove('one');
-    expect(await copy.until(() => copy.get('one') === undefined, PATIENCE_MS)).toBe(true);
+    expect(await copy.until('one', (object) => object === undefined, PATIENCE_MS)).toBe(true);
     expect([namesOf('a'), namesOf('b')]).toEqual([['two'], ['three']]);
   });
 
@@ -55,7 +55,7 @@ describeKubernetes('the copy of the objects of a cluster', () => {
     inner.version = '1';
     inner.watching.abort();
     await remove('lost');
-    expect(await copy.until(() => copy.get('lost') === undefined, PATIENCE_MS)).toBe(true);
+    expect(await copy.until('lost', (object) => object === undefined, PATIENCE_MS)).toBe(true);
     expect(namesOf('c')).toEqual(['kept']);
     expect(Number(inner.version)).toBeGreaterThan(1);
   });

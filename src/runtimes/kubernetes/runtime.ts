@@ -177,7 +177,7 @@ export class KubernetesRuntime implements Runtime {
     if (signal.aborted) return;
     const startPod = async () => {
       await this.createOnce(run);
-      await this.pods.until(() => this.pods.get(name) !== undefined, SEEN_LIMIT_MS, signal);
+      await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
     };
     const { policies } = this.network;
     await (policies ? policies.around(run, startPod) : startPod());
@@ -320,7 +320,7 @@ export class KubernetesRuntime implements Runtime {
       library.setHeaderOptions('Content-Type', library.PatchStrategy.MergePatch),
     );
     const isAwaited = () => this.pods.get(name)?.metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED;
-    await this.pods.until(() => !isAwaited(), SEEN_LIMIT_MS);
+    await this.pods.until(name, () => !isAwaited(), SEEN_LIMIT_MS);
   }
 
   /** Deletes a Pod, and waits until nothing of it runs. */
@@ -336,7 +336,7 @@ export class KubernetesRuntime implements Runtime {
       const now = this.pods.get(name);
       if (!now || hasEnded(await this.stateOf(now))) return;
       const version = now.metadata?.resourceVersion;
-      await this.pods.until(() => this.pods.get(name)?.metadata?.resourceVersion !== version, LOOK_EVERY_MS);
+      await this.pods.until(name, (seen) => seen?.metadata?.resourceVersion !== version, LOOK_EVERY_MS);
     }
     throw new Error(`the Pod ${name} has not ended in time`);
   }
@@ -354,7 +354,7 @@ export class KubernetesRuntime implements Runtime {
     const { core, namespace } = this.cluster;
     await this.dropFinalizer(name);
     await core.deleteNamespacedPod({ name, namespace, gracePeriodSeconds: 0 }).catch(ignoreStatus(NOT_FOUND));
-    const isGone = await this.pods.until(() => this.pods.get(name) === undefined, REMOVE_LIMIT_MS);
+    const isGone = await this.pods.until(name, (seen) => seen === undefined, REMOVE_LIMIT_MS);
     if (!isGone) throw new Error(`the Pod ${name} was not removed in time`);
   }
 

@@ -80,17 +80,21 @@ export class WatchCache<T extends KubernetesObject> {
     return this.objects.get(name);
   }
 
-  /** Resolves when `check` holds, and to false after `limitMs` or an abort. */
-  async until(check: () => boolean, limitMs: number, signal?: AbortSignal): Promise<boolean> {
+  /** Resolves when `check` holds for the object of this name, and to false after `limitMs` or an abort. */
+  async until(
+    name: string,
+    check: (object: T | undefined) => boolean,
+    limitMs: number,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
     const limit = AbortSignal.any([AbortSignal.timeout(limitMs), ...(signal ? [signal] : [])]);
-    try {
-      const changes = on(this.changes, 'change', { signal: limit });
-      if (check()) return true;
-      for await (const _ of changes) if (check()) return true;
-    } catch (error) {
-      if (!limit.aborted) throw error;
+    while (!check(this.get(name))) {
+      if (limit.aborted) return false;
+      await once(this.changes, eventOf(name), { signal: limit }).catch((error: unknown) => {
+        if (!limit.aborted) throw error;
+      });
     }
-    return check();
+    return true;
   }
 
   async *watch(signal: AbortSignal): AsyncIterable<void> {
@@ -200,6 +204,7 @@ export class WatchCache<T extends KubernetesObject> {
 
   private put(name: string, object: T): void {
     this.objects.set(name, object);
+    this.changes.emit(eventOf(name));
     const group = this.watched.groupOf?.(object);
     if (group === undefined) return;
     const members = this.groups.get(group) ?? new Map<string, T>();
@@ -209,6 +214,7 @@ export class WatchCache<T extends KubernetesObject> {
   private forget(name: string): void {
     const object = this.objects.get(name);
     this.objects.delete(name);
+    this.changes.emit(eventOf(name));
     const group = object && this.watched.groupOf?.(object);
     const members = group === undefined ? undefined : this.groups.get(group);
     members?.delete(name);
@@ -240,6 +246,11 @@ class Deadline {
 function slim<T extends KubernetesObject>(object: T): T {
   delete object.metadata?.managedFields;
   return object;
+}
+
+/** A wait for one object costs nothing when others change. */
+function eventOf(name: string): string {
+  return `object ${name}`;
 }
 
 function asError(error: unknown): Error {
