@@ -221,7 +221,7 @@ describeKubernetes('after kill -9 of the service and of parts of the cluster', (
   }
 
   async function strike(victim: Victim, withService: boolean): Promise<void> {
-    note(`round ${round}: ${victim}${withService ? ' and the service' : ''}`);
+    note(`round ${round}: ${victim}${withService && victim !== 'service' ? ' and the service' : ''}`);
     const part = victim === 'kubelet' ? `kubelet${dice.oneOf(parts!.nodes)}` : victim;
     if (victim === 'drain') await drain();
     else if (victim !== 'service') await parts!.kill(part);
