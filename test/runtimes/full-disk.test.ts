@@ -252,6 +252,11 @@ describeLoop('a disk that one organization fills', () => {
       const unused = await create('of-unused', image);
       expect(unused.body.status, unused.text).toBe('running');
       expect((await a.delete(`/v1/sandboxes/${unused.body.id}`)).status).toBe(200);
+      const engineOf = new Docker({ socketPath });
+      await until('the container is removed', async () => {
+        const held = await engineOf.listContainers({ all: true });
+        return !held.some(({ Labels }) => Object.values(Labels).includes(unused.body.id));
+      });
       registry.image = await sized(50);
       fillUpTo(2 * RESERVE_MIB + 20);
       await untilRoom();
