@@ -76,7 +76,7 @@ describe('--help', () => {
       '--runtime',
       'SANDKEEP_RUNTIME',
     ],
-    ...['"auto", "docker", "simulated"', '--volume-purge-hours', 'SANDKEEP_VOLUME_PURGE_HOURS'],
+    ...['"auto", "docker", "kubernetes", "simulated"', '--volume-purge-hours', 'SANDKEEP_VOLUME_PURGE_HOURS'],
     ...['--ephemeral-linger-secs', 'SANDKEEP_EPHEMERAL_LINGER_SECS', '--log-level', 'SANDKEEP_LOG_LEVEL'],
   ];
   const kinds = ['org ', 'sandbox ', 'run ', 'volume ', 'accrual ', 'event '];
@@ -408,7 +408,7 @@ describe('a mistake is answered by one sentence on standard error', () => {
     [['serve', '--port', '65536'], '--port is "65536"; it must be a port from 0 to 65535'],
     [['serve', '--port', ''], '--port is ""; it must be a port from 0 to 65535'],
     [['serve', '--volume-purge-hours', '1.5'], 'it must be a number of hours from 0 to 8760'],
-    [['serve', '--runtime', 'firecracker'], 'it must be one of "auto", "docker", "simulated"'],
+    [['serve', '--runtime', 'firecracker'], 'it must be one of "auto", "docker", "kubernetes", "simulated"'],
     [['import', '/nonexistent/file'], 'cannot read /nonexistent/file: ENOENT'],
     [['import', '/'], 'cannot read /: it is a directory'],
     [['org', 'create', '--name', 'x', '--slug', 'Not_A_Slug'], 'the slug must be 2 to 63 lower-case letters'],
