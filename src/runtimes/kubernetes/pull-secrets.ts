@@ -29,7 +29,7 @@ export class PullSecrets {
     this.held = new Set(items.flatMap(({ metadata }) => metadata?.name ?? []));
   }
 
-  /** Creates the Secret of a run before `createPod`. Undefined: the run has no credentials. */
+  /** Keeps the Secret of a run during `createPod`, and then as long as the Pod needs it. Undefined: the run has no credentials. */
   async around<T>(run: Run, createPod: (secret: string | undefined) => Promise<T>): Promise<T> {
     const { sandboxId, runId, spec, secrets } = run;
     if (secrets.registry === null) return createPod(undefined);

@@ -55,6 +55,8 @@ export interface KubernetesOptions extends ClusterAddress {
 }
 
 const PROBE_IMAGE = 'registry.k8s.io/pause:3.10';
+/** Another try would get the same answer. */
+const REFUSALS = new Set([400, FORBIDDEN, INVALID]);
 const ENGINE_NAMESPACE = '8a8f0f0e-52f4-4d0e-9f3b-0a6b1c4d7e21';
 const SEEN_LIMIT_MS = 10_000;
 /** The API server reports an end late, and a node that is lost later still. */
@@ -175,12 +177,19 @@ export class KubernetesRuntime implements Runtime {
     for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
     await this.programs.ensure();
     if (signal.aborted) return;
-    const startPod = async () => {
-      await this.createOnce(run);
-      await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
-    };
+    // What a Pod needs stays until the list has the Pod.
+    const startPod = async () =>
+      this.secrets.around(run, async (pullSecret) => {
+        await this.create(run, pullSecret);
+        await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
+      });
     const { policies } = this.network;
-    await (policies ? policies.around(run, startPod) : startPod());
+    try {
+      await (policies ? policies.around(run, startPod) : startPod());
+    } catch (error) {
+      if (!REFUSALS.has(statusOf(error) ?? 0)) throw error;
+      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
+    }
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
@@ -262,17 +271,6 @@ export class KubernetesRuntime implements Runtime {
     await this.nodes.close();
   }
 
-  private async createOnce(run: Run): Promise<void> {
-    try {
-      await this.secrets.around(run, async (pullSecret) => this.create(run, pullSecret));
-    } catch (error) {
-      const status = statusOf(error);
-      if (status === CONFLICT) return;
-      if (status !== INVALID && status !== FORBIDDEN && status !== 400) throw error;
-      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
-    }
-  }
-
   private async create(run: Run, pullSecret: string | undefined): Promise<void> {
     const { core, namespace } = this.cluster;
     const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
@@ -281,7 +279,7 @@ export class KubernetesRuntime implements Runtime {
       ...{ programs: this.programs.volume, pullSecret, defaultDiskMib, nodeImages },
       ...{ runtimeClass, restrictedRuntimeClass },
     });
-    await core.createNamespacedPod({ namespace, body });
+    await core.createNamespacedPod({ namespace, body }).catch(ignoreStatus(CONFLICT));
   }
 
   /** Throws StartRefusedError for a Pod that will not start by itself, after its end. */
