@@ -90,7 +90,6 @@ export async function measureBeside(
     const attacked = await work.measure(seconds);
     return { attack, answers: await attacker.end(), idle, attacked };
   } finally {
-    await removeSandboxes(installation, image);
     client.close();
     await installation.close();
   }
@@ -118,23 +117,6 @@ async function beginAttack({ address, attackerKey }: Installation, name: string,
       return JSON.parse(last) as Record<string, number>;
     },
   };
-}
-
-/** Containers outlive the service. */
-async function removeSandboxes({ address, key, attackerKey }: Installation, image?: string): Promise<void> {
-  if (image === undefined) return;
-  for (const each of [key, attackerKey]) {
-    const client = new Client(address, each);
-    for (;;) {
-      const { status, text } = await client.call('GET', '/v1/sandboxes?limit=100');
-      // The attack has used up the rate of its key.
-      if (status === 429) continue;
-      const { data } = JSON.parse(text) as { data: { id: string }[] };
-      if (data.length === 0) break;
-      await Promise.all(data.map(({ id }) => client.call('DELETE', `/v1/sandboxes/${id}`)));
-    }
-    client.close();
-  }
 }
 
 function compare(kind: Kind, { idle, attacked }: Beside): string {

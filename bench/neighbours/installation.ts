@@ -41,6 +41,8 @@ export async function openInstallation(dockerSocket: string | undefined): Promis
     address: `http://${server.host}:${server.port}`,
     async close() {
       await server.stop();
+      // Containers outlive the service.
+      if (dockerSocket !== undefined) await cli('uninstall', '--yes', '--docker-socket', dockerSocket);
       rmSync(directory, { recursive: true, force: true });
     },
   };
