@@ -245,6 +245,8 @@ describeKubernetes('a network that enforces policies', () => {
     );
     await core.deleteNamespacedPod({ name: 'visitor', namespace: name, gracePeriodSeconds: 0 });
     expect(visitor.status?.phase).toBe('Succeeded');
+    // The processors of a small cluster are needed again.
+    await destroyAll(service, client);
   });
 
   test('closes a sandbox without a network, also when somebody removes its policy', async () => {
