@@ -6,7 +6,7 @@ import type { Findings } from '../../src/runtimes/kubernetes/network/findings.js
 import { ProbeLease } from '../../src/runtimes/kubernetes/network/probe-lease.js';
 import { ProbePods, type ProbeOptions } from '../../src/runtimes/kubernetes/network/probe-pods.js';
 import { probeNetwork } from '../../src/runtimes/kubernetes/network/probe.js';
-import { CONTAINER, INSTANCE_LABEL, podName } from '../../src/runtimes/kubernetes/names.js';
+import { CONTAINER, podName } from '../../src/runtimes/kubernetes/names.js';
 import { PodPrograms } from '../../src/runtimes/kubernetes/programs.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
@@ -263,8 +263,8 @@ describeKubernetes('a network that enforces policies', () => {
 
   test('removes policies without a Pod after a kill', async () => {
     const { networking, namespace: name } = namespace;
-    const { items } = await networking.listNamespacedNetworkPolicy({ namespace: name });
-    const own = items.find(({ metadata }) => metadata?.labels?.[INSTANCE_LABEL] !== undefined)!;
+    const { run } = await start('kept', { policy: { default_egress: 'allow' } });
+    const own = await networking.readNamespacedNetworkPolicy({ name: run, namespace: name });
     const stray = podName(randomUUID());
     await networking.createNamespacedNetworkPolicy({
       namespace: name,
@@ -273,7 +273,9 @@ describeKubernetes('a network that enforces policies', () => {
     await service.runtime.takeOver({ valid: true });
     await service.runtime.list();
     const left = await networking.listNamespacedNetworkPolicy({ namespace: name });
-    expect(left.items.map(({ metadata }) => metadata!.name)).not.toContain(stray);
+    const names = left.items.map(({ metadata }) => metadata!.name);
+    expect([names.includes(run), names.includes(stray)]).toEqual([true, false]);
+    await destroyAll(service, client);
   });
 
   test('refuses by field what a NetworkPolicy cannot say', async () => {
