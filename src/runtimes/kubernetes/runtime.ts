@@ -177,7 +177,7 @@ export class KubernetesRuntime implements Runtime {
     for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
     await this.programs.ensure();
     if (signal.aborted) return;
-    // What a Pod needs stays until the list has the Pod.
+    // The policy and the Secret stay until the list has the Pod.
     const startPod = async () =>
       this.secrets.around(run, async (pullSecret) => {
         await this.create(run, pullSecret);
