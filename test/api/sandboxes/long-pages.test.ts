@@ -18,7 +18,7 @@ function random(below: number): number {
 }
 
 beforeAll(async () => {
-  service = await startTestService({ worker: false });
+  service = await startTestService({ worker: false, settings: { rateLimit: 0 } });
   client = await service.newOrg();
   for (let count = 0; count < 20; count += 1) {
     const name = `box-${random(1_000_000)}-${count}`;
