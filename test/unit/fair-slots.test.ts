@@ -117,7 +117,7 @@ test('slots go to the waiting key with the fewest, none is lost, and none waits 
 });
 
 test('a key waits for one turn of each other key, however many requests those have', async () => {
-  const slots = make(2, 2);
+  const slots = new FairSlots({ total: 2, each: 2 });
   const served: string[] = [];
   const run = (key: string) => {
     const turn = slots.acquire(key);
