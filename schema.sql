@@ -59,6 +59,26 @@ CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
 CREATE TRIGGER api_keys_changed AFTER DELETE OR UPDATE OF prefix, hash, revoked_at, scopes, labels, cidrs, expires_at, name ON public.api_keys FOR EACH ROW EXECUTE FUNCTION announce_key();
 create policy own_organization on api_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table console_sessions (
+  org_id uuid not null,
+  hash bytea not null,
+  id uuid not null,
+  key_id uuid not null,
+  secret_prefix text not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint console_sessions_pkey PRIMARY KEY (org_id, hash),
+  constraint console_sessions_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint console_sessions_hash_key UNIQUE (hash),
+  constraint console_sessions_id_key UNIQUE (id),
+  constraint console_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint console_sessions_org_id_key_id_fkey FOREIGN KEY (org_id, key_id) REFERENCES api_keys(org_id, id)
+);
+CREATE INDEX console_sessions_expiry ON public.console_sessions USING btree (expires_at);
+CREATE INDEX console_sessions_of_key ON public.console_sessions USING btree (org_id, key_id, created_at);
+CREATE TRIGGER console_sessions_deleted AFTER DELETE ON public.console_sessions FOR EACH STATEMENT EXECUTE FUNCTION announce_console_sessions();
+create policy own_organization on console_sessions using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table event_chains (
   org_id uuid not null,
   seq bigint not null default 0,
@@ -464,10 +484,12 @@ create table terminal_tickets (
   sealed_by text not null,
   sealed bytea not null,
   expires_at timestamp with time zone not null,
+  session_hash bytea,
   constraint terminal_tickets_pkey PRIMARY KEY (org_id, hash),
   constraint terminal_tickets_hash_check CHECK ((octet_length(hash) = 32)),
   constraint terminal_tickets_hash_key UNIQUE (hash),
-  constraint terminal_tickets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+  constraint terminal_tickets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint terminal_tickets_session_hash_check CHECK ((octet_length(session_hash) = 32))
 );
 CREATE INDEX terminal_tickets_expiry ON public.terminal_tickets USING btree (expires_at);
 create policy own_organization on terminal_tickets using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
@@ -634,6 +656,16 @@ create table workers (
   constraint workers_memory_mib_check CHECK ((memory_mib >= 1)),
   constraint workers_vcpus_check CHECK ((vcpus >= 1))
 );
+
+CREATE OR REPLACE FUNCTION public.announce_console_sessions()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_notify('sandkeep_console_sessions', '');
+  return null;
+end
+$function$;
 
 CREATE OR REPLACE FUNCTION public.announce_key()
  RETURNS trigger

@@ -55,9 +55,13 @@ const app = await buildApp(ctx, {
   ...(arm === 'no authentication'
     ? {
         makeAuthentication: async () =>
-          Promise.resolve(async (request) => {
-            request.caller = { orgId, actor: operator('bench'), access: FULL_ACCESS };
-            return Promise.resolve();
+          Promise.resolve({
+            async authenticate(request) {
+              request.caller = { orgId, actor: operator('bench'), access: FULL_ACCESS };
+              return Promise.resolve();
+            },
+            signIn: async () => Promise.reject(new Error('the bench signs nobody in')),
+            forgetSessions: () => undefined,
           }),
       }
     : {}),

@@ -39,6 +39,7 @@ const LAYERS = {
   orgs: 'Organizations.',
   members: 'Members of organizations.',
   keys: 'Management of API keys: create, rotate, revoke, list.',
+  console: 'The server side of the web console: sign-in, sessions, static files.',
   webhooks: 'Delivery of audit events to the addresses of organizations.',
   workers: 'Workers and the lease on each engine.',
   sandboxes:

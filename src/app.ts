@@ -1,10 +1,12 @@
 import { setMaxListeners } from 'node:events';
-import { makeAuthenticationHook } from './access/authenticate.js';
+import { makeAuthentication as authenticationOf, type Authentication } from './access/authenticate.js';
 import { acceptBodies } from './access/bodies.js';
 import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
+import { consolePages } from './console/pages.js';
+import { sessionRoutes, signInRoute } from './console/session-routes.js';
 import type { ServiceContext } from './context.js';
 import { admitFairly } from './http/admission.js';
 import { readForwarded } from './http/forwarded.js';
@@ -72,9 +74,7 @@ const EXAMPLES = {
 /** Registers every route. The bench replaces `doorOf` to measure the cost of authentication. */
 export async function buildApp(
   ctx: ServiceContext,
-  {
-    makeAuthentication = makeAuthenticationHook,
-  }: { makeAuthentication?: typeof makeAuthenticationHook } = {},
+  { makeAuthentication = authenticationOf }: { makeAuthentication?: typeof authenticationOf } = {},
 ): Promise<App> {
   const app = makeServer(ctx.log, ctx.settings);
   const routes = new Map<string, Set<string>>();
@@ -86,7 +86,7 @@ export async function buildApp(
 
   admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(request.ip));
   await registerOpenapi(app, EXAMPLES);
-  landingRoute(app);
+  landingRoute(app, { hasConsole: ctx.settings.console });
   healthRoutes(app, ctx);
   app.addHook('onError', (_request, _reply, error, done) => {
     ctx.disk.noteFailure(error);
@@ -94,9 +94,11 @@ export async function buildApp(
   });
   // Every visit in a sandbox listens to it.
   setMaxListeners(0, ctx.stopping);
+  let authentication: Authentication;
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
-    api.addHook('onRequest', await makeAuthentication(api, ctx));
+    authentication = await makeAuthentication(api, ctx);
+    api.addHook('onRequest', authentication.authenticate);
     addRequestContexts(api, ctx);
     acceptBodies(api);
     forwardToEngines(api, ctx);
@@ -124,8 +126,14 @@ export async function buildApp(
     memberRoutes(api);
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
-    return Promise.resolve();
+    if (ctx.settings.console) sessionRoutes(api, authentication);
   });
+  if (ctx.settings.console) {
+    await app.register(async (open) => {
+      signInRoute(open, ctx, authentication);
+      await consolePages(open, ctx.settings.consoleDir, ctx.log);
+    });
+  }
   refuseOtherMethods(app, routes);
   routeUpgrades(app, ctx.settings);
   await app.ready();

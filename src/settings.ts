@@ -1,7 +1,9 @@
+import { join } from 'node:path';
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
 import { connectionsFor } from './http/connections.js';
 import type { Slots } from './lib/concurrency-limit.js';
 import { descriptorLimit } from './lib/descriptor-limit.js';
+import { PACKAGE_ROOT } from './lib/package-root.js';
 import type { DestinationPolicy } from './outbound/destination.js';
 import { resolveBySystem, type Resolve } from './outbound/resolve.js';
 import type { PriceBook } from './prices/price.js';
@@ -12,6 +14,8 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 const FIXED_SETTINGS = {
+  /** The built files of the console. */
+  consoleDir: join(PACKAGE_ROOT, 'dist', 'console'),
   /** How long a sandbox may take to end by itself when it is stopped. */
   stopGraceMs: 5 * SECOND_MS,
   /** The longest that a request waits for `wait_for`. */

@@ -1,6 +1,7 @@
 import { createPartitionsAhead } from './audit/events/partitions.js';
 import { startSealing } from './audit/log/seal-loop.js';
 import { enforceWithClockCheck } from './audit/retention/enforce.js';
+import { deleteExpiredSessions } from './console/jobs.js';
 import type { WorkerContext } from './context.js';
 import { deleteExpiredKeys } from './idempotency/jobs.js';
 import { recordExpiredKeys } from './keys/jobs.js';
@@ -71,6 +72,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
+    job(deleteExpiredSessions, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
     job(recordExpiredKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),

@@ -12,28 +12,47 @@ import type { Access } from './access.js';
 import { callerOf } from './caller.js';
 import { KeyCache } from './key-cache.js';
 import { refusalReasonOf } from './key-lookup.js';
-import { accessOf } from './key-queries.js';
+import { accessOf, type SecretRow } from './key-queries.js';
 import { KeyUses } from './key-uses.js';
 import { makeLimits, unitsOf } from './rate-limit.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
+import { checkTerminalOrigin } from './origin.js';
 import { covers } from './scopes.js';
-import { checkOrigin, invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
+import { SessionCache } from './session-cache.js';
+import { checkCsrf, csrfTokenOf, invalidSession, sessionTokenOf, type Session } from './session-cookie.js';
+import { ifOpen, type SessionRow } from './session-queries.js';
+import { invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
 
 export const REFUSAL_DELAY_MS = 1_000;
 
-/**
- * Makes the `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the address
- * of the client, the rate and the scope of the route. A malformed, unknown, expired or revoked key gets the same answer; a
- * request without a key is also told the missing header.
- */
-export async function makeAuthenticationHook(
-  app: App,
-  ctx: Context,
-): Promise<(request: FastifyRequest, reply: FastifyReply) => Promise<void>> {
+/** The key of a request, and the error when it is not accepted. */
+interface Credential {
+  cached?: SecretRow | undefined;
+  /** The key as it is now. */
+  find: () => Promise<SecretRow | undefined>;
+  refusal: () => ApiError;
+}
+
+export interface Authentication {
+  /**
+   * The `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the address of the
+   * client, the rate and the scope of the route. A malformed, unknown, expired or revoked key gets the same answer; a request
+   * without a key is also told the missing header.
+   */
+  authenticate: (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+  /** Checks a key like that of a request, and makes it the caller. */
+  signIn(request: FastifyRequest, reply: FastifyReply, secret: string): Promise<SecretRow>;
+  /** This process refuses a session that it has just ended without waiting for the notification. */
+  forgetSessions(): void;
+}
+
+export async function makeAuthentication(app: App, ctx: Context): Promise<Authentication> {
   const keys = new KeyCache(ctx.pool, ctx.changes);
+  const sessions = new SessionCache(ctx.pool, ctx.changes);
   const tickets = new TicketKeys(ctx.pool);
   app.decorateRequest('ticketHash', null);
+  app.decorateRequest('session', null);
   const uses = new KeyUses(ctx);
   const limits = makeLimits(ctx.settings);
   const { total } = ctx.settings.connections;
@@ -44,7 +63,10 @@ export async function makeAuthenticationHook(
   app.addHook('onRoute', (route) => {
     if (route.schema?.scope !== 'keys:write') return;
     route.onSend = (_request, reply, _payload, done) => {
-      if (reply.statusCode < 300) keys.invalidate();
+      if (reply.statusCode < 300) {
+        keys.invalidate();
+        sessions.invalidate();
+      }
       done();
     };
   });
@@ -61,21 +83,35 @@ export async function makeAuthenticationHook(
   app.addHook('onClose', async () => {
     revocations.close();
     keys.close();
+    sessions.close();
     await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
   });
 
-  async function findByTicket(request: FastifyRequest, at: Instant) {
-    const hash = ticketHashOf(request);
-    if (!hash) return undefined;
+  async function findByTicket(request: FastifyRequest, hash: Buffer, at: Instant): Promise<Credential> {
     // The process that received the request has checked it, and knows the host that the client named.
-    if (request.forwardedFor === null) checkOrigin(request, ctx.settings.terminalOrigins);
+    if (request.forwardedFor === null) checkTerminalOrigin(request, ctx.settings.terminalOrigins);
     request.ticketHash = hash;
     try {
-      return await tickets.keyOf(hash, at);
+      const keyAt = await tickets.keyOf(hash, at);
+      return { find: () => keyAt(ctx.now()), refusal: invalidTicket };
     } catch (error) {
       await orRefuseLate(() => limits.countFailure(request));
       throw error;
     }
+  }
+
+  function findBySession(request: FastifyRequest, token: string, at: Instant): Credential {
+    const network = networkOf(request);
+    return {
+      cached: ifOpen(sessions.cached(token), at),
+      find: async () => ifOpen(await sessions.find(token, network), ctx.now()),
+      refusal: invalidSession,
+    };
+  }
+
+  function findByKey(request: FastifyRequest, secret: string, refusal = invalidKey): Credential {
+    const network = networkOf(request);
+    return { cached: keys.cached(secret), find: () => keys.find(secret, network), refusal };
   }
 
   /** A client beyond a limit waits for the refusal, so that each of its connections makes few requests. */
@@ -99,19 +135,19 @@ export async function makeAuthenticationHook(
     throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
   }
 
-  return async (request, reply) => {
-    const match = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '');
-    const secret = match?.[1] ?? '';
-    const ip = clientAddressOf(request);
-    const at = ctx.now();
-    const find = (await findByTicket(request, at)) ?? (() => keys.find(secret, clientNetworkOf(ip ?? '')));
-    const key = request.ticketHash === null ? (keys.cached(secret) ?? (await find())) : await find();
+  /** Checks the key, the address of the client and the rate. */
+  async function admit(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { cached, find, refusal }: Credential,
+    at: Instant,
+  ): Promise<SecretRow> {
+    const key = cached ?? (await find());
     const reason = key && refusalReasonOf(key, at);
     if (!key || reason !== undefined) {
       if (key && reason !== undefined) uses.recordRefusal(key, reason);
       await orRefuseLate(() => limits.countFailure(request));
-      if (request.ticketHash) throw invalidTicket();
-      throw match ? invalidKey() : missingKey();
+      throw refusal();
     }
     const access = accessOf(key);
     request.caller = {
@@ -120,7 +156,7 @@ export async function makeAuthenticationHook(
       access,
       key,
     };
-    if (!isAllowedAddress(access, ip)) {
+    if (!isAllowedAddress(access, clientAddressOf(request))) {
       uses.recordRefusal(key, 'address');
       await orRefuseLate(() => limits.countFailure(request));
       throw new ApiError('address_not_allowed');
@@ -128,20 +164,61 @@ export async function makeAuthenticationHook(
     await orRefuseLate(() => holdShare(request, reply));
     // The process that received the request has counted it.
     if (request.forwardedFor === null) await orRefuseLate(() => limits.countRequest(request, reply, 1));
+    return key;
+  }
+
+  async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { authorization } = request.headers;
+    const at = ctx.now();
+    const ticket = ticketHashOf(request);
+    const useCookie = !ticket && authorization === undefined && ctx.settings.console;
+    const token = useCookie ? sessionTokenOf(request) : undefined;
+    const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+    const credential = ticket
+      ? await findByTicket(request, ticket, at)
+      : token !== undefined
+        ? findBySession(request, token, at)
+        : findByKey(request, secret ?? '', secret === undefined ? missingKey : invalidKey);
+    const key = await admit(request, reply, credential, at);
+    if (token !== undefined) {
+      request.session = sessionOf(key as SessionRow, token);
+      checkCsrf(request, request.session.csrfToken);
+    }
+    const { access } = callerOf(request);
     request.countMore = (units) => limits.countMore(request, units);
     const scope = request.routeOptions.schema!.scope!;
     if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
-    requireScope(request.caller, scope);
+    requireScope(request.caller!, scope);
     uses.recordUse(key, at);
     // An operation that ends keys checks the key again itself (keys/lock-caller-key.ts). The watch must not cut its response
     // off: only that response has the new secret.
     if (scope === 'keys:write') return;
+    const ip = clientAddressOf(request);
     revocations.watch(reply, async () => {
-      const current = await find();
+      const current = await credential.find();
       if (!current || refusalReasonOf(current, ctx.now()) !== undefined) return false;
       return isAllowedAddress(accessOf(current), ip) && covers(current.scopes, scope);
     });
+  }
+
+  return {
+    authenticate,
+    async signIn(request, reply, secret) {
+      const at = ctx.now();
+      const key = await admit(request, reply, findByKey(request, secret), at);
+      uses.recordUse(key, at);
+      return key;
+    },
+    forgetSessions: () => sessions.invalidate(),
   };
+}
+
+function networkOf(request: FastifyRequest): string {
+  return clientNetworkOf(clientAddressOf(request) ?? '');
+}
+
+function sessionOf({ session_hash, session_expires_at }: SessionRow, token: string): Session {
+  return { hash: session_hash, csrfToken: csrfTokenOf(token), expiresAt: session_expires_at };
 }
 
 function makeAddressCheck(): (access: Access, ip: string | undefined) => boolean {

@@ -8,7 +8,7 @@ export interface Caller {
   orgId: string;
   actor: EventActor;
   access: Access;
-  key?: Pick<SecretRow, 'id' | 'secret_prefix' | 'hash'>;
+  key?: Pick<SecretRow, 'id' | 'name' | 'prefix' | 'secret_prefix' | 'hash'>;
 }
 
 declare module 'fastify' {

@@ -252,6 +252,12 @@ export const OPTIONS = {
       'most open connections of one address, or IPv6 network of 64 bits; raise it behind a reverse proxy',
     unset: 'half of --max-connections',
   },
+  console: {
+    type: onOff,
+    description: 'serve the console at /console, and send browsers from / to it',
+    default: true,
+    setting: true,
+  },
   terminalOrigins: {
     type: list('<origins>', 'origins such as https://console.example.com, separated by commas', (text) =>
       URL.canParse(text) && new URL(text).origin === text ? text : undefined,

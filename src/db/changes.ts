@@ -3,9 +3,12 @@ import { startLoop, type Loop } from '../lib/loop.js';
 import { connectionConfig, type Address } from './pool.js';
 import { notify, type WriteTarget } from './write-batch.js';
 
-/** The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. */
-const CHANNELS = { sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log', key: 'sandkeep_keys' } as const;
-type Channel = keyof typeof CHANNELS;
+/** The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key, an ended session. */
+const CHANNELS = {
+  ...{ sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log' },
+  ...{ key: 'sandkeep_keys', session: 'sandkeep_console_sessions' },
+} as const;
+export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
 
 /** Notifications of committed changes. They get lost while the connection is down, so subscribers poll too. */

@@ -40,6 +40,17 @@ export const CATALOGUE = {
     message: 'the ticket is unknown, used or expired',
     remedy: 'Make a new ticket, and open the terminal within a minute. A ticket opens one terminal.',
   },
+  invalid_session: {
+    status: 401,
+    message: 'the session is unknown or has ended',
+    remedy:
+      'Sign in again. A session ends with the sign-out, with its key, and twelve hours after the sign-in.',
+  },
+  invalid_csrf_token: {
+    status: 403,
+    message: 'a change by cookie needs the CSRF token of the session',
+    remedy: 'Send the `csrf_token` of `GET /console/session` in the header `x-csrf-token`.',
+  },
   insufficient_scope: {
     status: 403,
     message: 'the key is not allowed to do this',
@@ -65,7 +76,7 @@ export const CATALOGUE = {
     status: 403,
     message: 'pages of this origin may not open terminals',
     remedy:
-      'Serve the page from the host of the service, or let the operator add its origin to --terminal-origins.',
+      'Serve the page from the host of the service. For a terminal, the operator can also add its origin to --terminal-origins.',
   },
   quota_exceeded: {
     status: 403,

@@ -65,8 +65,8 @@ export class ForwardSeal {
     target: string,
   ): Buffer {
     // Browsers send their credentials in the list of subprotocols.
-    const credentials = [headers.authorization, headers['sec-websocket-protocol']].map((text) =>
-      hash('sha256', text ?? '', 'hex'),
+    const credentials = [headers.authorization, headers['sec-websocket-protocol'], headers.cookie].map(
+      (text) => hash('sha256', text ?? '', 'hex'),
     );
     const text = JSON.stringify([method, url, at, client, target, ...credentials]);
     return createHmac('sha256', this.key).update(text).digest();

@@ -226,8 +226,8 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (isUnreachable(error)) {
     return new ApiError('not_ready', undefined, null, { headers: { 'retry-after': '1' }, cause: error });
   }
-  // The library that serves the files of the API reference refuses ranges and conditions with errors of its own.
-  if (isRefusal(error) && request.routeOptions.url?.startsWith('/docs')) {
+  // The library that serves files refuses ranges and conditions with errors of its own.
+  if (isRefusal(error) && /^\/(docs|console)/.test(request.routeOptions.url ?? '')) {
     return new ApiError('invalid_request', undefined, null, { cause: error });
   }
   return new ApiError('internal_error', undefined, { request_id: request.id }, { cause: error });

@@ -64,6 +64,7 @@ const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels
 const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Type.Null()]));
 const member = { member_id: Uuid, user_id: Uuid, redacted_email: text, role: text };
 const key = { api_key_id: Uuid, name: text, prefix: text };
+const consoleSession = { session_id: Uuid, ...key };
 /** `destination`: without the path, which may have secrets. */
 const webhook = { webhook_id: Uuid, destination: text };
 const webhookProperties = closed({
@@ -124,6 +125,16 @@ export const CATALOGUE = {
     { ...key, refusals: count, reasons: Type.Array(reason) },
   ),
   api_key_revoked: event('api_key', ANYONE, 'An API key was revoked.', key),
+  console_session_opened: event('api_key', CALLER, 'A caller signed in to the console with an API key.', {
+    ...consoleSession,
+    expires_at: DateTime,
+  }),
+  console_session_ended: event(
+    'api_key',
+    CALLER,
+    'A caller signed out of the console, or a later sign-in with the same key ended the oldest session (`replaced`). A session that ends with its key or its time has no such event.',
+    { ...consoleSession, reason },
+  ),
 
   sandbox_created: event('sandbox', CALLER, 'A sandbox was created, without a start.', {
     ...sandbox,

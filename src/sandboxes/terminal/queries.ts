@@ -8,16 +8,17 @@ export interface TicketRow {
   sandbox_id: string;
   key_id: string;
   secret_prefix: string;
+  session_hash: Buffer | null;
   sealed: Sealed;
   expires_at: Instant;
 }
 
 export async function insertTicket(sql: Sql, ticket: TicketRow): Promise<void> {
-  const { org_id, hash, sandbox_id, key_id, secret_prefix, sealed, expires_at } = ticket;
+  const { org_id, hash, sandbox_id, key_id, secret_prefix, session_hash, sealed, expires_at } = ticket;
   await sql.query(
-    `insert into terminal_tickets (org_id, hash, sandbox_id, key_id, secret_prefix, sealed_by, sealed, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-    [org_id, hash, sandbox_id, key_id, secret_prefix, sealed.keyId, sealed.bytes, expires_at],
+    `insert into terminal_tickets (org_id, hash, sandbox_id, key_id, secret_prefix, session_hash, sealed_by, sealed, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+    [org_id, hash, sandbox_id, key_id, secret_prefix, session_hash, sealed.keyId, sealed.bytes, expires_at],
   );
 }
 

@@ -35,7 +35,7 @@ export function terminalRoutes(app: App, entrance: Entrance): void {
       },
       async (request, reply) => {
         const { sandboxId } = await entrance.enter(request, reply, sandboxKeyOf(request));
-        return makeTicket(contextOf(request), callerOf(request), sandboxId, request.body);
+        return makeTicket(contextOf(request), callerOf(request), sandboxId, request.body, request.session);
       },
     );
   }

@@ -16,6 +16,7 @@ export async function makeTicket(
   { orgId, key }: Caller,
   sandboxId: string,
   request: TerminalRequest,
+  session: { hash: Buffer } | null,
 ): Promise<{ ticket: string; path: string; expires_at: string }> {
   if (!key) throw new Error('a ticket needs a key');
   // Refuses variables with bad names now.
@@ -25,6 +26,7 @@ export async function makeTicket(
   await insertTicket(pool, {
     ...{ org_id: orgId, hash: hashOf(ticket), sandbox_id: sandboxId },
     ...{ key_id: key.id, secret_prefix: key.secret_prefix },
+    session_hash: session?.hash ?? null,
     sealed: keyring().seal(JSON.stringify(request), sandboxId),
     expires_at: expiresAt,
   });

@@ -25,7 +25,7 @@ let proxy: Server;
 let behindProxy: string;
 
 beforeAll(async () => {
-  service = await startTestService({ worker: false });
+  service = await startTestService({ worker: false, settings: { console: false } });
   proxy = await startProxy(new URL(service.url));
   behindProxy = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${PREFIX}`;
 });

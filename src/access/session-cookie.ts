@@ -1,0 +1,86 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { FastifyRequest } from 'fastify';
+import { ApiError } from '../http/errors.js';
+import { wantsWebSocket } from '../http/upgrade.js';
+import { randomBase62 } from '../lib/base62.js';
+import { checkOwnOrigin } from './origin.js';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The session of a request that was authenticated by a cookie; null for every other request. */
+    session: Session | null;
+  }
+}
+
+export interface Session {
+  hash: Buffer;
+  csrfToken: string;
+  expiresAt: string;
+}
+
+const NAME = 'sandkeep_session';
+/** Browsers accept this name only from the host itself, over HTTPS. */
+const SECURE_NAME = `__Host-${NAME}`;
+const TOKEN = /^sks_[0-9A-Za-z]{43}$/;
+const RANDOM_LENGTH = 43;
+const CSRF_HEADER = 'x-csrf-token';
+
+/** 256 random bits. */
+export function makeSessionToken(): string {
+  return `sks_${randomBase62(RANDOM_LENGTH)}`;
+}
+
+export function isSessionToken(text: string): boolean {
+  return TOKEN.test(text);
+}
+
+/** The value of a session cookie, if the request has exactly one. A WebSocket takes no cookie: browsers open one from any page. */
+export function sessionTokenOf(request: FastifyRequest): string | undefined {
+  const { cookie } = request.headers;
+  if (cookie === undefined || wantsWebSocket(request.raw)) return undefined;
+  const pairs = cookie.split(';').map((pair) => pair.trim());
+  const valuesOf = (name: string) => pairs.filter((pair) => pair.startsWith(`${name}=`));
+  // A page of another host could have set the name without the prefix.
+  const name = isHttps(request) || valuesOf(SECURE_NAME).length > 0 ? SECURE_NAME : NAME;
+  const [value, ...others] = valuesOf(name);
+  return value === undefined || others.length > 0 ? undefined : value.slice(name.length + 1);
+}
+
+/** The cookie that gives a token to the browser for some seconds. */
+export function sessionCookie(request: FastifyRequest, token: string, maxAgeSecs: number): string {
+  return isHttps(request)
+    ? `${SECURE_NAME}=${token}; ${attributes(maxAgeSecs)}; Secure`
+    : `${NAME}=${token}; ${attributes(maxAgeSecs)}`;
+}
+
+/** The cookies that remove each session cookie from the browser. */
+export const CLEARED_COOKIES = [`${NAME}=; ${attributes(0)}`, `${SECURE_NAME}=; ${attributes(0)}; Secure`];
+
+function attributes(maxAgeSecs: number): string {
+  return `Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeSecs}`;
+}
+
+/** A client that lies about it only gets the stricter cookie. */
+function isHttps({ headers }: FastifyRequest): boolean {
+  return headers['x-forwarded-proto'] === 'https' || headers.origin?.startsWith('https:') === true;
+}
+
+export function csrfTokenOf(sessionToken: string): string {
+  return createHmac('sha256', sessionToken).update('csrf token').digest('base64url');
+}
+
+/** Refuses a request by cookie that a page of another origin may have made. */
+export function checkCsrf(request: FastifyRequest, expected: string): void {
+  // The process that received the request has checked it, and knows the host that the client named.
+  if (request.forwardedFor === null) checkOwnOrigin(request);
+  if (request.method === 'GET' || request.method === 'HEAD') return;
+  const given = Buffer.from(String(request.headers[CSRF_HEADER] ?? ''));
+  const wanted = Buffer.from(expected);
+  if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) {
+    throw new ApiError('invalid_csrf_token');
+  }
+}
+
+export function invalidSession(): ApiError {
+  return new ApiError('invalid_session', undefined, null, { headers: { 'www-authenticate': 'Bearer' } });
+}

@@ -1,0 +1,6 @@
+import type { Context } from '../context.js';
+import { deleteSessions } from './queries.js';
+
+export async function deleteExpiredSessions({ pool, now }: Pick<Context, 'pool' | 'now'>): Promise<void> {
+  await deleteSessions(pool, now());
+}

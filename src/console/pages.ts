@@ -1,0 +1,62 @@
+import fastifyStatic from '@fastify/static';
+import type { FastifyReply } from 'fastify';
+import { existsSync, readdirSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { ApiError } from '../http/errors.js';
+import type { App } from '../http/route.js';
+
+const POLICY = [
+  ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"],
+  ...["connect-src 'self'", "font-src 'self'", "form-action 'self'", "base-uri 'none'"],
+  "frame-ancestors 'none'",
+].join('; ');
+const UNUSED_FEATURES = ['camera', 'display-capture', 'geolocation', 'microphone', 'payment', 'usb'];
+/** Beside the headers of every answer: `x-frame-options`, `referrer-policy` and others. */
+const HEADERS = {
+  'content-security-policy': POLICY,
+  'cross-origin-opener-policy': 'same-origin',
+  'permissions-policy': UNUSED_FEATURES.map((feature) => `${feature}=()`).join(', '),
+};
+const PAGE = 'index.html';
+const REVALIDATED = 'no-cache';
+/** Their names have hashes of their contents. */
+const IMMUTABLE = 'public, max-age=31536000, immutable';
+const NOT_BUILT = `<!doctype html>
+<html lang="en">
+<title>Sandkeep</title>
+<h1>The console is not built</h1>
+<p>Run <code>npm run build</code> in the directory of Sandkeep, then start the service again.</p>
+`;
+
+/** The files of the console. Every other path below `/console` is a page of it, which the browser renders. */
+export async function consolePages(app: App, directory: string, log: Logger): Promise<void> {
+  const files = filesOf(directory);
+  if (!files.has(PAGE)) log.warn({ directory }, 'the console is not built: run "npm run build"');
+  await app.register(fastifyStatic, {
+    ...{ root: directory, serve: false, preCompressed: true, cacheControl: false, dotfiles: 'deny' },
+  });
+
+  app.get('/console', { schema: { hide: true } }, (_request, reply) => send(reply, PAGE));
+  app.get<{ Params: { '*': string } }>('/console/*', { schema: { hide: true } }, (request, reply) => {
+    const { '*': path } = request.params;
+    if (files.has(path)) return send(reply, path);
+    if (path.startsWith('assets/')) throw new ApiError('route_not_found');
+    return send(reply, PAGE);
+  });
+
+  function send(reply: FastifyReply, file: string): FastifyReply {
+    void reply.headers(HEADERS).header('vary', 'accept-encoding');
+    void reply.header('cache-control', file.startsWith('assets/') ? IMMUTABLE : REVALIDATED);
+    if (files.has(file)) return reply.sendFile(file);
+    return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT);
+  }
+}
+
+/** Only these names reach the file system. Compressed copies are served under the name of the file. */
+function filesOf(directory: string): Set<string> {
+  if (!existsSync(directory)) return new Set();
+  const names = readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => `${entry.parentPath}/${entry.name}`.slice(directory.length + 1));
+  return new Set(names.filter((name) => !/\.(br|gz)$/.test(name)));
+}
