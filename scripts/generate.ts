@@ -30,6 +30,7 @@ import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
 import { withClientTables } from './client-tables.js';
+import { consoleTypes, type OpenApi } from './console-types.js';
 import { dumpSchema } from './dump-schema.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
@@ -84,6 +85,7 @@ const CLIENTS = 'docs/clients.md';
 const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
 const LIMITS = 'docs/limits.md';
+const CONSOLE_TYPES = 'console/src/lib/api-types.ts';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
 const auditEvents = await format(auditEventsPage(), markdown);
@@ -98,6 +100,10 @@ const architecture = await format(
 );
 
 const limits = await format(limitsPage(), markdown);
+const types = await format(consoleTypes(JSON.parse(openapi) as OpenApi), {
+  ...(await resolveConfig(join(PACKAGE_ROOT, CONSOLE_TYPES))),
+  parser: 'typescript',
+});
 
 let stale = false;
 for (const [name, text] of [
@@ -110,6 +116,7 @@ for (const [name, text] of [
   [CONFIGURATION, configuration],
   [ARCHITECTURE, architecture],
   [LIMITS, limits],
+  [CONSOLE_TYPES, types],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

@@ -22,10 +22,15 @@ interface Prose {
 }
 
 function wordFaults(): string[] {
-  const code = ['src', 'test', 'bench', 'scripts'].flatMap((folder) => filesBelow(folder, '.ts'));
-  const documents = [...filesBelow('docs', '.md'), ...filesAtTop('.md')].filter(
-    (file) => file !== 'CHANGELOG.md',
-  );
+  const code = [
+    ...['src', 'test', 'bench', 'scripts', 'console'].flatMap((folder) => filesBelow(folder, '.ts')),
+    ...filesBelow('console', '.tsx'),
+  ];
+  const documents = [
+    ...filesBelow('docs', '.md'),
+    ...filesBelow('console', '.md'),
+    ...filesAtTop('.md'),
+  ].filter((file) => file !== 'CHANGELOG.md');
   const prose = [
     ...code.flatMap((file) => [...commentsOf(file), ...testNamesOf(file)]),
     ...documents.flatMap(paragraphsOf),

@@ -1,0 +1,1321 @@
+// Made from openapi.json by "npm run generate".
+
+export type Action = 'allow' | 'deny';
+
+export type ApiKeyResponse = {
+  id: string;
+  name: string;
+  prefix: string;
+  scopes: KeyScope[];
+  labels: Record<string, string>;
+  cidrs: string[];
+  created_at: string;
+  created_by: EventActor | null;
+  expires_at: string | null;
+  last_used_at: string | null;
+  rotated_at: string | null;
+  revoked_at: string | null;
+};
+
+export type ApiKeyWithSecret = {
+  id: string;
+  name: string;
+  prefix: string;
+  scopes: KeyScope[];
+  labels: Record<string, string>;
+  cidrs: string[];
+  created_at: string;
+  created_by: EventActor | null;
+  expires_at: string | null;
+  last_used_at: string | null;
+  rotated_at: string | null;
+  revoked_at: string | null;
+  key: string | null;
+};
+
+export type CertCacheConfig = { capacity?: number; validity_hours?: number };
+
+export type CloudDiskImageFormat = 'qcow2' | 'raw' | 'vmdk';
+
+export type CloudHostPattern =
+  { type: 'exact'; value: string } | { type: 'wildcard'; value: string } | { type: 'any' };
+
+export type CloudNetworkSpec = {
+  enabled?: boolean;
+  max_connections?: number | null;
+  policy?: NetworkPolicy | null;
+  secrets?: CloudSecretsConfig | null;
+  ports?: PublishedPortSpec[] | null;
+  tls?: TlsConfig | null;
+  strict?: unknown;
+  dns?: unknown;
+  interface?: unknown;
+  trust_host_cas?: unknown;
+};
+
+export type CloudPatch =
+  | { type: 'text'; path: string; content: string; mode?: number | null; replace: boolean }
+  | { type: 'file'; path: string; content: number[] | string; mode?: number | null; replace: boolean }
+  | { type: 'copy_file'; src: string; dst: string; mode?: number | null; replace: boolean }
+  | { type: 'copy_dir'; src: string; dst: string; replace: boolean }
+  | { type: 'symlink'; target: string; link: string; replace: boolean }
+  | { type: 'mkdir'; path: string; mode?: number | null }
+  | { type: 'remove'; path: string }
+  | { type: 'append'; path: string; content: string };
+
+export type CloudPullPolicy = 'if_missing' | 'always' | 'never';
+
+export type CloudRlimit = { resource: CloudRlimitResource; soft: number; hard: number };
+
+export type CloudRlimitResource =
+  | 'cpu'
+  | 'fsize'
+  | 'data'
+  | 'stack'
+  | 'core'
+  | 'rss'
+  | 'nproc'
+  | 'nofile'
+  | 'memlock'
+  | 'as'
+  | 'locks'
+  | 'sigpending'
+  | 'msgqueue'
+  | 'nice'
+  | 'rtprio'
+  | 'rttime';
+
+export type CloudRootfsSource = { type: 'oci'; reference: string };
+
+export type CloudSandboxResources = { vcpus?: number; memory_mib?: number; disk_size_mib?: number | null };
+
+export type CloudSandboxRuntimeOptions = {
+  cmd?: string[] | null;
+  entrypoint?: string[] | null;
+  user?: string | null;
+  workdir?: string | null;
+  shell?: string | null;
+  scripts?: Record<string, string>;
+  log_level?: SandboxLogLevel | null;
+  hostname?: string | null;
+  metrics_sample_interval_ms?: unknown;
+  disable_metrics_sample?: unknown;
+};
+
+export type CloudSecretEntry = {
+  env_var: string;
+  placeholder: string;
+  value?: string;
+  source?: { type: 'env'; var: string } | { type: 'store'; reference: string };
+  allowed_hosts?: CloudHostPattern[];
+  injection?: SecretInjection;
+  on_violation?: CloudViolationAction | null;
+  require_tls_identity?: boolean;
+};
+
+export type CloudSecretsConfig = { entries?: CloudSecretEntry[]; on_violation?: CloudViolationAction | null };
+
+export type CloudViolationAction =
+  | { type: 'block' | 'block_and_log' | 'block_and_terminate' }
+  | { type: 'passthrough'; hosts: CloudHostPattern[] };
+
+export type CloudVolumeMount =
+  | {
+      type: 'bind';
+      host: string;
+      guest: string;
+      options?: MountOptions;
+      stat_virtualization?: StatVirtualization;
+      host_permissions?: HostPermissions;
+      quota_mib?: number | null;
+    }
+  | {
+      type: 'named';
+      name: string;
+      guest: string;
+      options?: MountOptions;
+      stat_virtualization?: StatVirtualization;
+      host_permissions?: HostPermissions;
+    }
+  | { type: 'tmpfs'; guest: string; options?: MountOptions; size_mib?: number | null }
+  | {
+      type: 'disk_image';
+      host: string;
+      guest: string;
+      format: CloudDiskImageFormat;
+      fstype?: string | null;
+      options?: MountOptions;
+    };
+
+export type CreateApiKeyRequest = {
+  name: string;
+  scopes: KeyScope[];
+  labels?: Record<string, string>;
+  cidrs?: string[];
+  expires_at?: string | null;
+};
+
+export type CreateSandboxRequest = {
+  name: string;
+  image: CloudRootfsSource;
+  slug?: string | null;
+  resources?: CloudSandboxResources;
+  runtime?: CloudSandboxRuntimeOptions;
+  env?: EnvVar[];
+  labels?: Record<string, string>;
+  rlimits?: CloudRlimit[];
+  mounts?: CloudVolumeMount[];
+  patches?: CloudPatch[];
+  network?: CloudNetworkSpec;
+  init?: HandoffInit | null;
+  pull_policy?: CloudPullPolicy;
+  security_profile?: SecurityProfile;
+  lifecycle?: SandboxPolicy;
+  registry?: RegistrySelection | null;
+};
+
+export type CreateVolumeRequest = {
+  name: string;
+  labels?: Record<string, string>;
+  capacity_gib?: number | null;
+  storage?: VolumeType | null;
+};
+
+export type CreateWebhookRequest = { url: string; description?: string | null; event_types?: string[] };
+
+export type Destination =
+  'any' | { cidr: string } | { domain: string } | { domain_suffix: string } | { group: DestinationGroup };
+
+export type DestinationGroup =
+  'public' | 'loopback' | 'private' | 'link_local' | 'metadata' | 'multicast' | 'host';
+
+export type Direction = 'egress' | 'ingress' | 'any';
+
+export type DiskImageFormat = 'Qcow2' | 'Raw' | 'Vmdk';
+
+export type DnsConfig = { nameservers?: string[]; query_timeout_ms?: number; rebind_protection?: boolean };
+
+export type EnvVar = { key: string; value: string };
+
+export type ErrorResponse = {
+  error: { code: string; message: string; details?: Record<string, unknown> | null };
+};
+
+export type EventActor =
+  | { kind: 'user'; user_id: string; label: string; redacted_email: string }
+  | { kind: 'api_key'; api_key_id: string; name: string }
+  | { kind: 'system'; code: string; label: string }
+  | { kind: 'ssh_key'; key_id: string; fingerprint: string; label?: string | null };
+
+export type EventResponse = {
+  id: string;
+  org_id: string;
+  timestamp: string;
+  category: string;
+  event_type: string;
+  actor: EventActor;
+  payload: unknown;
+};
+
+export type ExecRequest = {
+  cmd: string;
+  args?: string[];
+  env?: Record<string, string>;
+  cwd?: string | null;
+  user?: string | null;
+  stdin?: string;
+  stdin_base64?: string;
+  timeout_secs?: number;
+  max_output_bytes?: number;
+  output_encoding?: 'text' | 'base64';
+};
+
+export type ExecResult = {
+  exit_code: number;
+  stdout: string;
+  stderr: string;
+  truncated: boolean;
+  timed_out: boolean;
+  duration_ms: number;
+};
+
+export type HandoffInit = { cmd: string; args?: string[]; env?: string[][] };
+
+export type HostPermissions = 'private' | 'mirror';
+
+export type InterceptCaConfig = { cert_path?: string | null; key_path?: string | null };
+
+export type InterfaceOverrides = {
+  ipv4_address?: string | null;
+  ipv4_pool?: string | null;
+  ipv6_address?: string | null;
+  ipv6_pool?: string | null;
+  mac?: number[] | null;
+  mtu?: number | null;
+};
+
+export type KeyScope =
+  | 'sandboxes:read'
+  | 'sandboxes:write'
+  | 'sandboxes:exec'
+  | 'volumes:read'
+  | 'volumes:write'
+  | 'events:read'
+  | 'billing:read'
+  | 'keys:read'
+  | 'keys:write'
+  | 'org:admin';
+
+export type LabelBreakdown = { key: string; rows: LabelDailyUsage[]; unlabelled: UnlabelledDailyUsage[] };
+
+export type LabelDailyUsage = {
+  day: string;
+  value: string;
+  vcpu_seconds: number;
+  mem_mib_seconds: number;
+  disk_mib_seconds: number;
+};
+
+export type MessageResponse = { message: string };
+
+export type MountOptions = { nodev?: boolean; noexec?: boolean; nosuid?: boolean; readonly?: boolean };
+
+export type NetworkPolicy = { default_egress?: Action; default_ingress?: Action; rules?: Rule[] };
+
+export type OrgMemberResponse = {
+  id: string;
+  user_id: string;
+  email: string;
+  role: OrgRole;
+  display_name?: string | null;
+  avatar_url?: string | null;
+  joined_at: string;
+};
+
+export type OrgRole = 'owner' | 'admin' | 'member' | 'viewer';
+
+export type OrgWithRole = {
+  id: string;
+  name: string;
+  slug: string;
+  mfa_required: boolean;
+  role: OrgRole;
+  runtime: string;
+  created_at: string;
+  updated_at: string;
+};
+
+export type PaginatedApiKeyResponse = {
+  data: ApiKeyResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedEventResponse = {
+  data: EventResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedMemberResponse = {
+  data: OrgMemberResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedSandboxResponse = {
+  data: SandboxResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedWebhookDelivery = {
+  data: WebhookDelivery[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedWebhookResponse = {
+  data: WebhookResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PortProtocol = 'tcp' | 'udp';
+
+export type PortRange = { start: number; end: number };
+
+export type Protocol = 'tcp' | 'udp' | 'icmpv4' | 'icmpv6';
+
+export type PublishedPortSpec = {
+  guest_port: number;
+  host_port: number;
+  host_bind: string;
+  protocol?: PortProtocol;
+};
+
+export type QuotaUsage = {
+  hard_cap: boolean;
+  vcpu_hours_used: number;
+  memory_gib_hours_used: number;
+  disk_gib_hours_used: number;
+  included_vcpu_hours?: number | null;
+  included_memory_gib_hours?: number | null;
+  included_disk_gib_hours?: number | null;
+  included_storage_gib?: number | null;
+  pool_exhausted: boolean;
+  is_suspended: boolean;
+  total_sandboxes: number;
+  max_sandboxes?: number | null;
+  concurrent_ephemeral_running: number;
+  max_concurrent_ephemeral_running?: number | null;
+  concurrent_persistent_running: number;
+  max_concurrent_persistent_running?: number | null;
+  max_vcpus_per_sandbox?: number | null;
+  max_memory_mib_per_sandbox?: number | null;
+  max_disk_size_mib_per_sandbox?: number | null;
+  max_uptime_minutes_per_sandbox?: number | null;
+  max_total_storage_gib?: number | null;
+};
+
+export type RegistrySelection =
+  | { mode: 'auto' | 'anonymous' }
+  | { mode: 'specific'; credential_id: string }
+  | { mode: 'inline'; username: string; password: string };
+
+export type Rlimit = { resource: RlimitResource; soft: number; hard: number };
+
+export type RlimitResource =
+  | 'Cpu'
+  | 'Fsize'
+  | 'Data'
+  | 'Stack'
+  | 'Core'
+  | 'Rss'
+  | 'Nproc'
+  | 'Nofile'
+  | 'Memlock'
+  | 'As'
+  | 'Locks'
+  | 'Sigpending'
+  | 'Msgqueue'
+  | 'Nice'
+  | 'Rtprio'
+  | 'Rttime';
+
+export type RotateApiKeyRequest = { overlap_secs?: number };
+
+export type RotateWebhookSecretRequest = { overlap_secs?: number };
+
+export type Rule = {
+  direction: Direction;
+  destination: Destination;
+  action: Action;
+  ports?: PortRange[];
+  protocols?: Protocol[];
+};
+
+export type SandboxDailyUsage = {
+  day: string;
+  sandbox_id: string;
+  vcpu_seconds: number;
+  mem_mib_seconds: number;
+  disk_mib_seconds: number;
+};
+
+export type SandboxFile = {
+  path: string;
+  kind: SandboxFileKind;
+  size: number;
+  mode: number;
+  uid: number;
+  gid: number;
+  readonly: boolean;
+  accessed_at: string | null;
+  modified_at: string | null;
+};
+
+export type SandboxFileExists = { exists: boolean };
+
+export type SandboxFileKind = 'file' | 'directory' | 'symlink' | 'other';
+
+export type SandboxFileList = { entries: SandboxFile[] };
+
+export type SandboxFileStat = { metadata: SandboxFile };
+
+export type SandboxIdentity = { id: string; name: string; slug: string };
+
+export type SandboxLogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace';
+
+export type SandboxMakeDirectoryRequest = { path: string };
+
+export type SandboxMountResponse =
+  | {
+      type: 'Bind';
+      guest: string;
+      options: MountOptions;
+      stat_virtualization: StatVirtualization;
+      host_permissions: HostPermissions;
+      quota_mib?: number | null;
+    }
+  | {
+      type: 'Named';
+      name?: string;
+      guest: string;
+      options: MountOptions;
+      stat_virtualization: StatVirtualization;
+      host_permissions: HostPermissions;
+    }
+  | { type: 'Tmpfs'; guest: string; options: MountOptions; size_mib?: number | null }
+  | {
+      type: 'DiskImage';
+      guest: string;
+      format: DiskImageFormat;
+      options: MountOptions;
+      fstype?: string | null;
+    };
+
+export type SandboxNetworkResponse = {
+  enabled: boolean;
+  ports: PublishedPortSpec[];
+  trust_host_cas: boolean;
+  dns?: DnsConfig | null;
+  interface?: InterfaceOverrides | null;
+  max_connections?: number | null;
+  policy?: NetworkPolicy | null;
+  secrets?: SandboxSecretResponse[];
+  tls?: TlsConfig | null;
+};
+
+export type SandboxPolicy = {
+  ephemeral?: boolean;
+  idle_timeout_secs?: number | null;
+  max_duration_secs?: number | null;
+  ends_with_command?: boolean;
+};
+
+export type SandboxResponse = {
+  id: string;
+  org_id: string;
+  name: string;
+  slug: string;
+  status: SandboxStatus;
+  ephemeral: boolean;
+  created_at: string;
+  last_failure_message?: string | null;
+  spec?: SandboxSpecResponse | null;
+  started_at?: string | null;
+  stopped_at?: string | null;
+  status_reason?: SandboxStatusReason | null;
+  runtime?: string | null;
+};
+
+export type SandboxRuntimeOptions = {
+  cmd?: string[] | null;
+  entrypoint?: string[] | null;
+  user?: string | null;
+  workdir?: string | null;
+  shell?: string | null;
+  scripts?: Record<string, string>;
+  log_level?: SandboxLogLevel | null;
+  hostname?: string | null;
+  metrics_sample_interval_ms?: number | null;
+  disable_metrics_sample?: boolean;
+};
+
+export type SandboxSecretResponse = {
+  env_var: string;
+  placeholder: string;
+  allowed_hosts: Record<string, unknown>[];
+  injection: Record<string, unknown>;
+  on_violation?: Record<string, unknown>;
+};
+
+export type SandboxSpecResponse = {
+  resources: CloudSandboxResources;
+  runtime: SandboxRuntimeOptions;
+  env: EnvVar[];
+  labels: Record<string, string>;
+  rlimits: Rlimit[];
+  lifecycle: SandboxPolicy;
+  mounts: SandboxMountResponse[];
+  network: SandboxNetworkResponse;
+  image?: string | null;
+};
+
+export type SandboxStatus = 'created' | 'starting' | 'running' | 'stopping' | 'stopped' | 'failed';
+
+export type SandboxStatusReason = 'scheduling' | 'insufficient_capacity';
+
+export type SandboxTransferRequest = { from: string; to: string };
+
+export type SandboxWaitFor = 'running';
+
+export type SandboxWaitForStopped = 'stopped';
+
+export type ScopedUpstreamCaCert = { pattern: string; path: string };
+
+export type ScopedVerifyUpstream = { pattern: string; verify: boolean };
+
+export type SecretInjection = {
+  headers?: boolean;
+  basic_auth?: boolean;
+  query_params?: boolean;
+  body?: boolean;
+};
+
+export type SecurityProfile = 'default' | 'restricted';
+
+export type StatVirtualization = 'strict' | 'relaxed' | 'off';
+
+export type StorageBreakdown = { rows: StorageDailyUsage[]; volumes: VolumeIdentity[] };
+
+export type StorageDailyUsage = { day: string; volume_id: string; mib_seconds: number };
+
+export type TerminalRequest = {
+  cmd?: string;
+  args?: string[];
+  env?: Record<string, string>;
+  cwd?: string | null;
+  user?: string | null;
+  rows?: number;
+  cols?: number;
+};
+
+export type TerminalTicket = { ticket: string; path: string; expires_at: string };
+
+export type TlsConfig = {
+  enabled?: boolean;
+  intercepted_ports?: number[];
+  bypass?: string[];
+  verify_upstream?: boolean;
+  upstream_ca_cert?: string[];
+  scoped_upstream_ca_cert?: ScopedUpstreamCaCert[];
+  scoped_verify_upstream?: ScopedVerifyUpstream[];
+  block_quic_on_intercept?: boolean;
+  cache?: CertCacheConfig;
+  intercept_ca?: InterceptCaConfig;
+};
+
+export type UnlabelledDailyUsage = {
+  day: string;
+  vcpu_seconds: number;
+  mem_mib_seconds: number;
+  disk_mib_seconds: number;
+};
+
+export type UpdateSandboxRequest = {
+  name?: string | null;
+  slug?: string | null;
+  labels?: Record<string, string> | null;
+};
+
+export type UpdateVolumeRequest = { capacity_gib?: number | null; labels?: Record<string, string> | null };
+
+export type UpdateWebhookRequest = {
+  url?: string;
+  description?: string | null;
+  event_types?: string[];
+  status?: 'active' | 'disabled';
+};
+
+export type UsageBreakdown = { rows: SandboxDailyUsage[]; sandboxes: SandboxIdentity[] };
+
+export type UsageDailyPoint = { date: string; metric: string; quantity: number };
+
+export type UsageLineItem = { name: string; quantity: number; unit: string; amount_cents: number };
+
+export type UsageSummary = {
+  period_start: string;
+  period_end: string;
+  line_items: UsageLineItem[];
+  total_cents: number;
+  projected_spend_cents: number;
+  currency: string | null;
+  minor_unit_digits: number | null;
+  daily: UsageDailyPoint[];
+  storage_gib: number | null;
+};
+
+export type VolumeFile = {
+  path: string;
+  kind: VolumeFileKind;
+  size: number;
+  mode: number;
+  uid: number;
+  gid: number;
+  readonly: boolean;
+  accessed_at: string | null;
+  modified_at: string | null;
+  created_at: string | null;
+};
+
+export type VolumeFileExists = { exists: boolean };
+
+export type VolumeFileKind = 'file' | 'directory';
+
+export type VolumeFileList = { entries: VolumeFile[] };
+
+export type VolumeFileStat = { metadata: VolumeFile };
+
+export type VolumeIdentity = { id: string; name?: string | null };
+
+export type VolumeKind = 'host' | 'managed';
+
+export type VolumeMakeDirectoryRequest = { path: string };
+
+export type VolumeResponse = {
+  id: string;
+  kind: VolumeKind;
+  name?: string | null;
+  storage: VolumeType;
+  status: VolumeStatus;
+  labels: Record<string, string>;
+  capacity_bytes?: number | null;
+  used_bytes?: number | null;
+  created_at: string;
+  updated_at: string;
+};
+
+export type VolumeStatus = 'active' | 'deleting';
+
+export type VolumeTransferRequest = { from: string; to: string };
+
+export type VolumeType = 'block';
+
+export type Warning = { field: string; message: string; nearest?: string };
+
+export type WebhookAttempt = {
+  at: string;
+  duration_ms: number;
+  response_status: number | null;
+  response_body: string | null;
+  error: string | null;
+};
+
+export type WebhookDelivery = {
+  id: string;
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  seq: number | null;
+  status: 'pending' | 'delivered' | 'failed';
+  attempts: number;
+  next_attempt_at: string | null;
+  created_at: string;
+  settled_at: string | null;
+  results: WebhookAttempt[];
+};
+
+export type WebhookResponse = {
+  id: string;
+  org_id: string;
+  url: string;
+  description: string | null;
+  event_types: string[];
+  status: 'active' | 'disabled';
+  disabled_reason: 'failing' | 'gone' | 'secret_lost' | null;
+  failing_since: string | null;
+  previous_secret_until: string | null;
+  created_at: string;
+  created_by: EventActor;
+  updated_at: string;
+};
+
+export type WebhookWithSecret = {
+  id: string;
+  org_id: string;
+  url: string;
+  description: string | null;
+  event_types: string[];
+  status: 'active' | 'disabled';
+  disabled_reason: 'failing' | 'gone' | 'secret_lost' | null;
+  failing_since: string | null;
+  previous_secret_until: string | null;
+  created_at: string;
+  created_by: EventActor;
+  updated_at: string;
+  secret: string;
+};
+
+export type WrittenMessageResponse = { message: string; warnings?: Warning[] };
+
+export type WrittenSandboxResponse = {
+  id: string;
+  org_id: string;
+  name: string;
+  slug: string;
+  status: SandboxStatus;
+  ephemeral: boolean;
+  created_at: string;
+  last_failure_message?: string | null;
+  spec?: SandboxSpecResponse | null;
+  started_at?: string | null;
+  stopped_at?: string | null;
+  status_reason?: SandboxStatusReason | null;
+  runtime?: string | null;
+  warnings?: Warning[];
+};
+
+export type WrittenVolumeResponse = {
+  id: string;
+  kind: VolumeKind;
+  name?: string | null;
+  storage: VolumeType;
+  status: VolumeStatus;
+  labels: Record<string, string>;
+  capacity_bytes?: number | null;
+  used_bytes?: number | null;
+  created_at: string;
+  updated_at: string;
+  warnings?: Warning[];
+};
+
+export type WrittenWebhookDelivery = {
+  id: string;
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  seq: number | null;
+  status: 'pending' | 'delivered' | 'failed';
+  attempts: number;
+  next_attempt_at: string | null;
+  created_at: string;
+  settled_at: string | null;
+  results: WebhookAttempt[];
+  warnings?: Warning[];
+};
+
+export interface Operations {
+  'GET /v1/sandboxes': {
+    path: {};
+    query: {
+      cursor?: string;
+      limit?: number;
+      labels?: string;
+      status?: SandboxStatus[];
+      name_prefix?: string;
+      created_after?: string;
+      created_before?: string;
+      sort?: '-created_at' | 'created_at' | 'name';
+    };
+    body: undefined;
+    answer: PaginatedSandboxResponse;
+  };
+  'POST /v1/sandboxes': {
+    path: {};
+    query: { start?: boolean; wait_for?: SandboxWaitFor; wait_timeout?: number };
+    body: CreateSandboxRequest;
+    answer: WrittenSandboxResponse;
+  };
+  'GET /v1/sandboxes/{sandbox_id}': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: SandboxResponse;
+  };
+  'DELETE /v1/sandboxes/{sandbox_id}': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'PATCH /v1/sandboxes/{sandbox_id}': {
+    path: { sandbox_id: string };
+    query: {};
+    body: UpdateSandboxRequest;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/start': {
+    path: { sandbox_id: string };
+    query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/stop': {
+    path: { sandbox_id: string };
+    query: { wait_for?: SandboxWaitForStopped; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/restart': {
+    path: { sandbox_id: string };
+    query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'GET /v1/sandboxes/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: SandboxResponse;
+  };
+  'DELETE /v1/sandboxes/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'PATCH /v1/sandboxes/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: UpdateSandboxRequest;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/start': {
+    path: { name: string };
+    query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/stop': {
+    path: { name: string };
+    query: { wait_for?: SandboxWaitForStopped; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/restart': {
+    path: { name: string };
+    query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/logs': {
+    path: { sandbox_id: string };
+    query: { sources?: string };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/sandboxes/by-name/{name}/logs': {
+    path: { name: string };
+    query: { sources?: string };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/agent': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/exec': {
+    path: { sandbox_id: string };
+    query: {};
+    body: ExecRequest;
+    answer: ExecResult;
+  };
+  'POST /v1/sandboxes/by-name/{name}/exec': {
+    path: { name: string };
+    query: {};
+    body: ExecRequest;
+    answer: ExecResult;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/files': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: SandboxFileList;
+  };
+  'DELETE /v1/sandboxes/{sandbox_id}/files': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/files/stat': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: SandboxFileStat;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/files/exists': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: SandboxFileExists;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/files/content': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'PUT /v1/sandboxes/{sandbox_id}/files/content': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/files/mkdir': {
+    path: { sandbox_id: string };
+    query: {};
+    body: SandboxMakeDirectoryRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/files/copy': {
+    path: { sandbox_id: string };
+    query: {};
+    body: SandboxTransferRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/files/rename': {
+    path: { sandbox_id: string };
+    query: {};
+    body: SandboxTransferRequest;
+    answer: WrittenMessageResponse;
+  };
+  'GET /v1/sandboxes/by-name/{name}/files': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: SandboxFileList;
+  };
+  'DELETE /v1/sandboxes/by-name/{name}/files': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/sandboxes/by-name/{name}/files/stat': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: SandboxFileStat;
+  };
+  'GET /v1/sandboxes/by-name/{name}/files/exists': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: SandboxFileExists;
+  };
+  'GET /v1/sandboxes/by-name/{name}/files/content': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'PUT /v1/sandboxes/by-name/{name}/files/content': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/files/mkdir': {
+    path: { name: string };
+    query: {};
+    body: SandboxMakeDirectoryRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/files/copy': {
+    path: { name: string };
+    query: {};
+    body: SandboxTransferRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/files/rename': {
+    path: { name: string };
+    query: {};
+    body: SandboxTransferRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/terminal-tickets': {
+    path: { sandbox_id: string };
+    query: {};
+    body: TerminalRequest;
+    answer: TerminalTicket;
+  };
+  'POST /v1/sandboxes/by-name/{name}/terminal-tickets': {
+    path: { name: string };
+    query: {};
+    body: TerminalRequest;
+    answer: TerminalTicket;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/terminal': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/events': {
+    path: {};
+    query: {
+      event_type?: string[];
+      category?: string[];
+      actor_kind?: (
+        'user' | 'api_key' | 'system' | 'ssh_key' | '!user' | '!api_key' | '!system' | '!ssh_key'
+      )[];
+      actor_id?: string[];
+      resource_id?: string[];
+      since?: string;
+      until?: string;
+      cursor?: string;
+      limit?: number;
+    };
+    body: undefined;
+    answer: PaginatedEventResponse;
+  };
+  'GET /v1/events/export': {
+    path: {};
+    query: {
+      event_type?: string[];
+      category?: string[];
+      actor_kind?: (
+        'user' | 'api_key' | 'system' | 'ssh_key' | '!user' | '!api_key' | '!system' | '!ssh_key'
+      )[];
+      actor_id?: string[];
+      resource_id?: string[];
+      since?: string;
+      until?: string;
+      format?: 'ndjson' | 'csv';
+      cursor?: string;
+      after_seq?: number;
+    };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/events/stream': {
+    path: {};
+    query: {
+      event_type?: string[];
+      category?: string[];
+      actor_kind?: (
+        'user' | 'api_key' | 'system' | 'ssh_key' | '!user' | '!api_key' | '!system' | '!ssh_key'
+      )[];
+      actor_id?: string[];
+      resource_id?: string[];
+      since?: string;
+      until?: string;
+      cursor?: string;
+    };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/events/{event_id}': {
+    path: { event_id: string };
+    query: {};
+    body: undefined;
+    answer: EventResponse;
+  };
+  'GET /v1/webhooks': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedWebhookResponse;
+  };
+  'POST /v1/webhooks': {
+    path: {};
+    query: {};
+    body: CreateWebhookRequest;
+    answer: WebhookWithSecret;
+  };
+  'GET /v1/webhooks/{webhook_id}': {
+    path: { webhook_id: string };
+    query: {};
+    body: undefined;
+    answer: WebhookResponse;
+  };
+  'PATCH /v1/webhooks/{webhook_id}': {
+    path: { webhook_id: string };
+    query: {};
+    body: UpdateWebhookRequest;
+    answer: WebhookResponse;
+  };
+  'DELETE /v1/webhooks/{webhook_id}': {
+    path: { webhook_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/webhooks/{webhook_id}/rotate-secret': {
+    path: { webhook_id: string };
+    query: {};
+    body: RotateWebhookSecretRequest;
+    answer: WebhookWithSecret;
+  };
+  'POST /v1/webhooks/{webhook_id}/test': {
+    path: { webhook_id: string };
+    query: {};
+    body: undefined;
+    answer: WrittenWebhookDelivery;
+  };
+  'GET /v1/webhooks/{webhook_id}/deliveries': {
+    path: { webhook_id: string };
+    query: { status?: 'pending' | 'delivered' | 'failed'; cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedWebhookDelivery;
+  };
+  'POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver': {
+    path: { webhook_id: string; delivery_id: string };
+    query: {};
+    body: undefined;
+    answer: WrittenWebhookDelivery;
+  };
+  'GET /v1/billing/usage': {
+    path: {};
+    query: { month?: string };
+    body: undefined;
+    answer: UsageSummary;
+  };
+  'GET /v1/billing/usage/sandbox': {
+    path: {};
+    query: { since?: string; until?: string; sandbox_id?: string[]; labels?: string };
+    body: undefined;
+    answer: UsageBreakdown;
+  };
+  'GET /v1/billing/usage/labels': {
+    path: {};
+    query: { key: string; since?: string; until?: string; sandbox_id?: string[]; labels?: string };
+    body: undefined;
+    answer: LabelBreakdown;
+  };
+  'GET /v1/billing/usage/storage': {
+    path: {};
+    query: { since?: string; until?: string };
+    body: undefined;
+    answer: StorageBreakdown;
+  };
+  'GET /v1/volumes': {
+    path: {};
+    query: { include?: 'deleted' };
+    body: undefined;
+    answer: VolumeResponse[];
+  };
+  'POST /v1/volumes': {
+    path: {};
+    query: {};
+    body: CreateVolumeRequest;
+    answer: WrittenVolumeResponse;
+  };
+  'GET /v1/volumes/default': {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: VolumeResponse;
+  };
+  'GET /v1/volumes/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: VolumeResponse;
+  };
+  'DELETE /v1/volumes/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'PATCH /v1/volumes/{id}': {
+    path: { id: string };
+    query: {};
+    body: UpdateVolumeRequest;
+    answer: WrittenVolumeResponse;
+  };
+  'POST /v1/volumes/{id}/restore': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: WrittenVolumeResponse;
+  };
+  'GET /v1/volumes/{id}/files': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: VolumeFileList;
+  };
+  'DELETE /v1/volumes/{id}/files': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/volumes/{id}/files/stat': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: VolumeFileStat;
+  };
+  'GET /v1/volumes/{id}/files/exists': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: VolumeFileExists;
+  };
+  'GET /v1/volumes/{id}/files/content': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'PUT /v1/volumes/{id}/files/content': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/volumes/{id}/files/mkdir': {
+    path: { id: string };
+    query: {};
+    body: VolumeMakeDirectoryRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/volumes/{id}/files/copy': {
+    path: { id: string };
+    query: {};
+    body: VolumeTransferRequest;
+    answer: WrittenMessageResponse;
+  };
+  'POST /v1/volumes/{id}/files/rename': {
+    path: { id: string };
+    query: {};
+    body: VolumeTransferRequest;
+    answer: WrittenMessageResponse;
+  };
+  'GET /v1/me/org': {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: OrgWithRole;
+  };
+  'GET /v1/members': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedMemberResponse;
+  };
+  'GET /v1/quotas': {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: QuotaUsage;
+  };
+  'GET /v1/keys': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedApiKeyResponse;
+  };
+  'POST /v1/keys': {
+    path: {};
+    query: {};
+    body: CreateApiKeyRequest;
+    answer: ApiKeyWithSecret;
+  };
+  'GET /v1/keys/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: ApiKeyResponse;
+  };
+  'DELETE /v1/keys/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/keys/{id}/rotate': {
+    path: { id: string };
+    query: {};
+    body: RotateApiKeyRequest;
+    answer: ApiKeyWithSecret;
+  };
+}

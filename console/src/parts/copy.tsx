@@ -1,0 +1,26 @@
+import { announce } from '../lib/announce';
+
+export function Copy({ text, of }: { text: string; of: string }) {
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => announce(`Copied the ${of}.`),
+      () => announce('The browser refused to copy. Select the text instead.', true),
+    );
+  return (
+    <button type="button" class="quiet" aria-label={`Copy the ${of}`} onClick={() => void copy()}>
+      Copy
+    </button>
+  );
+}
+
+/** A line or a few of code, with a button that copies it. */
+export function CodeLines({ text, of }: { text: string; of: string }) {
+  return (
+    <div class="code-lines">
+      <pre tabIndex={0} aria-label={of}>
+        {text}
+      </pre>
+      <Copy text={text} of={of} />
+    </div>
+  );
+}

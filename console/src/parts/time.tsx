@@ -1,0 +1,12 @@
+import { timeZone } from '../lib/preferences';
+import { ago, dateTime } from '../lib/time';
+
+/** A time in the chosen zone, or how long ago it was. The exact one is its tooltip. */
+export function Time({ at, relative = false }: { at: string | null | undefined; relative?: boolean }) {
+  if (at == null) return <>–</>;
+  return (
+    <time dateTime={at} title={at}>
+      {relative ? ago(at) : dateTime(at, timeZone.value)}
+    </time>
+  );
+}
