@@ -26,19 +26,22 @@ export function useResource<T>(key: string, load: (signal: AbortSignal) => Promi
     const controller = new AbortController();
     setSlow(false);
     const timer = setTimeout(() => setSlow(true), QUIET_MS);
-    latest
-      .current(controller.signal)
-      .then((data) => {
+    const read = async () => {
+      try {
+        const data = await latest.current(controller.signal);
+        if (controller.signal.aborted) return;
         connection.value = 'up';
         setState({ key, data });
-      })
-      .catch((error: unknown) => {
+      } catch (error) {
         if (controller.signal.aborted) return;
         if (!(error instanceof Problem)) throw error;
         if (error.status === 0) retryWhenBack(controller.signal, reload);
         setState((shown) => ({ ...(shown.key === key ? shown : {}), key, problem: error }));
-      })
-      .finally(() => clearTimeout(timer));
+      } finally {
+        clearTimeout(timer);
+      }
+    };
+    void read();
     return () => {
       clearTimeout(timer);
       controller.abort();
