@@ -1,6 +1,6 @@
 /** The types of the console, made from openapi.json: each named schema, and each operation by its method and path. */
 
-interface Schema {
+export interface Schema {
   $ref?: string;
   type?: string | string[];
   enum?: unknown[];
@@ -13,6 +13,10 @@ interface Schema {
   required?: string[];
   additionalProperties?: boolean | Schema;
   patternProperties?: Record<string, Schema>;
+  description?: string;
+  default?: unknown;
+  minimum?: number;
+  'x-no-effect'?: string;
 }
 
 interface Operation {

@@ -31,6 +31,7 @@ import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
 import { withClientTables } from './client-tables.js';
 import { consoleTypes, type OpenApi } from './console-types.js';
+import { createFields } from './create-fields.js';
 import { dumpSchema } from './dump-schema.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
@@ -85,6 +86,7 @@ const CLIENTS = 'docs/clients.md';
 const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
 const LIMITS = 'docs/limits.md';
+const CREATE_FIELDS = 'console/src/sandboxes/create-fields.json';
 const CONSOLE_TYPES = 'console/src/lib/api-types.ts';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
@@ -100,6 +102,10 @@ const architecture = await format(
 );
 
 const limits = await format(limitsPage(), markdown);
+const fields = await format(createFields(JSON.parse(openapi) as OpenApi), {
+  ...(await resolveConfig(join(PACKAGE_ROOT, CREATE_FIELDS))),
+  parser: 'json',
+});
 const types = await format(consoleTypes(JSON.parse(openapi) as OpenApi), {
   ...(await resolveConfig(join(PACKAGE_ROOT, CONSOLE_TYPES))),
   parser: 'typescript',
@@ -117,6 +123,7 @@ for (const [name, text] of [
   [ARCHITECTURE, architecture],
   [LIMITS, limits],
   [CONSOLE_TYPES, types],
+  [CREATE_FIELDS, fields],
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

@@ -8,6 +8,7 @@ import { theme, timeZone } from '../lib/preferences';
 import { session } from '../lib/session';
 import { signOut } from '../lib/sign-in';
 import { PAGES } from '../pages';
+import { Time } from '../parts/time';
 import { CommandPalette } from './command-palette';
 
 export function Layout({ children }: { children: ComponentChildren }) {
@@ -70,8 +71,13 @@ function Account() {
     });
   return (
     <details class="menu">
-      <summary>{session.value?.key.name}</summary>
+      <summary>{session.value?.key.organization.name}</summary>
       <div class="menu-body">
+        <p>
+          Signed in with the key <b>{session.value?.key.name}</b>
+          <br />
+          until <Time at={session.value?.expires_at} />
+        </p>
         <label>
           Colours{' '}
           <select

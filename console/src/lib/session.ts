@@ -1,10 +1,18 @@
 import { signal } from '@preact/signals';
-import type { ApiKeyResponse } from './api-types';
 
+/** The answer of `/console/session`, which is no operation of openapi.json. */
 export interface Session {
   csrf_token: string;
   expires_at: string;
-  key: ApiKeyResponse;
+  key: {
+    id: string;
+    name: string;
+    prefix: string;
+    scopes: string[];
+    labels: Record<string, string>;
+    expires_at: string | null;
+    organization: { id: string; name: string; slug: string };
+  };
 }
 
 /** `undefined`: not asked yet. `null`: nobody is signed in. */

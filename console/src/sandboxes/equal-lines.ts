@@ -1,0 +1,69 @@
+type Body = Record<string, unknown>;
+
+const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+/** The lines that send the same request, by tool. */
+export function equalLines(body: Body, isStarted: boolean): (readonly [string, string])[] {
+  const address = `${location.origin}/v1/sandboxes${isStarted ? '?start=true' : ''}`;
+  const json = JSON.stringify(body);
+  const curl = [
+    `curl ${quoted(address)}`,
+    `-H "authorization: Bearer $KEY" -H 'content-type: application/json'`,
+    `-d ${quoted(json)}`,
+  ].join(' \\\n  ');
+  return [
+    ['curl', curl],
+    ['CLI', cliLines(body)],
+    ['SDK', sdkLines(body)],
+  ];
+}
+
+interface Known {
+  name?: string;
+  image?: { reference?: string };
+  resources?: { vcpus?: number; memory_mib?: number };
+  labels?: Record<string, string>;
+  env?: { key: string; value: string }[];
+}
+
+const KNOWN = new Set(['name', 'image', 'resources', 'labels', 'env']);
+
+/** Fields that a tool has no option for here are named, so that no line claims to be the whole request. */
+function others(body: Body, comment: string): string[] {
+  const names = Object.keys(body).filter((name) => !KNOWN.has(name));
+  return names.length === 0 ? [] : [`${comment} not in these lines: ${names.join(', ')}`];
+}
+
+function cliLines(body: Body): string {
+  const { name = '', image, resources, labels = {}, env = [] } = body as Known;
+  const options = [
+    `--name ${quoted(name)}`,
+    ...(resources?.vcpus === undefined ? [] : [`-c ${resources.vcpus}`]),
+    ...(resources?.memory_mib === undefined ? [] : [`-m ${resources.memory_mib}M`]),
+    ...Object.entries(labels).map(([key, value]) => `--label ${quoted(`${key}=${value}`)}`),
+    ...env.map(({ key, value }) => `-e ${quoted(`${key}=${value}`)}`),
+  ];
+  return [
+    `export MSB_BACKEND=cloud MSB_API_URL=${location.origin} MSB_API_KEY="$KEY"`,
+    `msb create ${quoted(image?.reference ?? '')} ${options.join(' ')}`,
+    ...others(body, '#'),
+  ].join('\n');
+}
+
+function sdkLines(body: Body): string {
+  const { name = '', image, resources, labels = {}, env = [] } = body as Known;
+  const text = (value: string) => JSON.stringify(value);
+  return [
+    `import { Sandbox, setDefaultBackend } from 'microsandbox';`,
+    ``,
+    `setDefaultBackend({ kind: 'cloud', url: '${location.origin}', apiKey: process.env.KEY });`,
+    `const sandbox = await Sandbox.builder(${text(name)})`,
+    `  .image(${text(image?.reference ?? '')})`,
+    ...(resources?.vcpus === undefined ? [] : [`  .cpus(${resources.vcpus})`]),
+    ...(resources?.memory_mib === undefined ? [] : [`  .memory(${resources.memory_mib})`]),
+    ...Object.entries(labels).map(([key, value]) => `  .label(${text(key)}, ${text(value)})`),
+    ...env.map(({ key, value }) => `  .env(${text(key)}, ${text(value)})`),
+    `  .create();`,
+    ...others(body, '//'),
+  ].join('\n');
+}
