@@ -1,0 +1,155 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import { startTestService, type TestService } from '../support/service.js';
+import { describeBrowser, expectPresentable, launch, newVisitor, signInBrowser, type Visitor } from './browser.js';
+
+const IMAGE = { type: 'oci', reference: 'python:3.12' };
+
+describeBrowser('the page Sandboxes', () => {
+  let service: TestService;
+  let browser: Browser;
+  let client: Client;
+  let visitor: Visitor;
+
+  beforeAll(async () => {
+    service = await startTestService();
+    browser = await launch();
+  });
+  afterAll(async () => {
+    await browser.close();
+    await service.close();
+  });
+  beforeEach(async () => {
+    client = await service.newOrg();
+    visitor = await newVisitor(browser, service.url);
+  });
+  afterEach(async () => {
+    expect(visitor.faults).toEqual([]);
+    await visitor.context.close();
+  });
+
+  async function create(name: string, labels: Record<string, string> = {}, start = false): Promise<string> {
+    const { body } = await client.post(`/v1/sandboxes?start=${start}`, { name, image: IMAGE, labels });
+    return (body as { id: string }).id;
+  }
+
+  test('a sign-in returns to the address that asked for it, and the page keeps no key', async () => {
+    const { page } = visitor;
+    await signInBrowser(page, client.key, '/console/?status=failed');
+    expect(page.url()).toBe(`${service.url}/console/?status=failed`);
+    const stored = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])');
+    expect(stored).not.toContain(client.key);
+  });
+
+  test('a refused key is refused in words, with the request id', async () => {
+    const { page } = visitor;
+    await page.goto('/console/');
+    await expectPresentable(page, 'sign-in');
+    await page.getByLabel('API key').fill('skp_wrong');
+    await page.keyboard.press('Enter');
+    const alert = page.getByRole('alert');
+    await alert.waitFor();
+    expect(await alert.textContent()).toMatch(/401.*request [\w-]+/);
+  });
+
+  test('a list without sandboxes says how to create the first', async () => {
+    const { page } = visitor;
+    await signInBrowser(page, client.key);
+    await page.getByRole('heading', { name: 'No sandbox yet' }).waitFor();
+    await expectPresentable(page, 'sandboxes-empty');
+  });
+
+  test('filters and order are in the address and take effect', async () => {
+    const { page } = visitor;
+    await create('web-1', { team: 'ml' });
+    await create('web-2', { team: 'web' });
+    await create('batch');
+    await signInBrowser(page, client.key);
+    await page.getByRole('link', { name: 'batch' }).waitFor();
+    await page.getByLabel('Name begins with').fill('web');
+    await page.getByRole('link', { name: 'batch' }).waitFor({ state: 'detached' });
+    await page.getByLabel('Labels').fill('team=ml');
+    await page.getByRole('link', { name: 'web-2' }).waitFor({ state: 'detached' });
+    await page.getByLabel('Order').selectOption('name');
+    const { searchParams } = new URL(page.url());
+    expect(Object.fromEntries(searchParams)).toEqual({ name_prefix: 'web', labels: '{"team":"ml"}', sort: 'name' });
+    await page.reload();
+    await page.getByRole('link', { name: 'web-1' }).waitFor();
+    expect(await page.getByRole('row').count()).toBe(2);
+  });
+
+  test('a change elsewhere is shown without a reload', async () => {
+    const { page } = visitor;
+    const id = await create('web');
+    await signInBrowser(page, client.key);
+    const row = page.getByRole('row', { name: 'web' });
+    await row.getByText('created', { exact: true }).waitFor();
+    await client.post(`/v1/sandboxes/${id}/start`);
+    await row.getByText('running').waitFor();
+    await create('second');
+    await page.getByRole('link', { name: 'second' }).waitFor();
+  });
+
+  test('many are changed at once, with the result of each', async () => {
+    const { page } = visitor;
+    await create('one');
+    await create('two', {}, true);
+    await signInBrowser(page, client.key);
+    await page.getByRole('row', { name: 'two' }).getByText('running').waitFor();
+    await page.getByLabel('Select all of this page').check();
+    await page.getByRole('group', { name: 'Selected sandboxes' }).getByRole('button', { name: 'Start', exact: true }).click();
+    const results = page.getByRole('region', { name: 'Results' });
+    await results.getByText('one starts').waitFor();
+    expect(await results.getByRole('listitem').filter({ hasText: 'two' }).textContent()).toMatch(/request/i);
+    await expectPresentable(page, 'sandboxes-results');
+    await page.getByLabel('Select all of this page').check();
+    await page.getByRole('group', { name: 'Selected sandboxes' }).getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Delete 2 sandboxes?' });
+    expect(await dialog.getByRole('listitem').allTextContents()).toEqual(['two', 'one']);
+    await expectPresentable(page, 'sandboxes-confirm');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('heading', { name: 'No sandbox yet' }).waitFor();
+  });
+
+  test('the keyboard alone creates a sandbox and opens it by the command palette', async () => {
+    const { page } = visitor;
+    await create('other');
+    await signInBrowser(page, client.key);
+    await page.getByRole('link', { name: 'other' }).waitFor();
+    await page.keyboard.press('Control+k');
+    await page.getByRole('option', { name: 'Create a sandbox' }).waitFor();
+    await expectPresentable(page, 'palette');
+    await page.keyboard.type('create');
+    await page.keyboard.press('Enter');
+    await page.getByLabel('name (required)').focus();
+    await page.keyboard.type('typed');
+    await page.keyboard.press('Tab');
+    await expectPresentable(page, 'create');
+    await page.getByRole('button', { name: 'Create', exact: true }).last().focus();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/console\/sandboxes\/[\w-]{36}/);
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('oth');
+    await page.getByRole('option', { name: /Sandbox other/ }).waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'other' }).waitFor();
+  });
+
+  test('a refusal shows its message, the next step and the request id', async () => {
+    const { page } = visitor;
+    await signInBrowser(page, client.key, '/console/?status=strange');
+    const alert = page.getByRole('alert');
+    await alert.waitFor();
+    expect(await alert.textContent()).toMatch(/Correct the input.*400 invalid_request request [\w-]+/s);
+    await expectPresentable(page, 'sandboxes-refused');
+  });
+
+  test('scripts in names of labels are text', async () => {
+    const { page } = visitor;
+    await create('web', { '<img src=x onerror=alert(1)>': '"><script>alert(1)</script>' });
+    await signInBrowser(page, client.key);
+    await page.getByText('<script>alert(1)</script>').waitFor();
+    expect(await page.locator('td img, td script').count()).toBe(0);
+  });
+});
