@@ -19,7 +19,8 @@ export function createFields(api: OpenApi): string {
 
 function fieldsOf(schema: Schema, path: string[], schemas: Record<string, Schema>): FormField[] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
-    const target = field.$ref === undefined ? field : schemas[field.$ref.slice(field.$ref.lastIndexOf('/') + 1)]!;
+    const target =
+      field.$ref === undefined ? field : schemas[field.$ref.slice(field.$ref.lastIndexOf('/') + 1)]!;
     const here = [...path, name];
     const kind = kindOf(target, name);
     if (kind === undefined) {

@@ -65,7 +65,8 @@ export async function expectPresentable(page: Page, name: string): Promise<void>
       if (overflow !== 0) violations.push(`${colorScheme} ${width}: ${String(overflow)} px too wide`);
       if (width === 2560) continue;
       for (const { id, nodes } of await axe(page)) {
-        for (const { html, failureSummary } of nodes) violations.push(`${colorScheme} ${width} ${id}: ${html}: ${failureSummary}`);
+        for (const { html, failureSummary } of nodes)
+          violations.push(`${colorScheme} ${width} ${id}: ${html}: ${failureSummary}`);
       }
     }
   }

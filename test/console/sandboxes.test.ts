@@ -2,7 +2,14 @@ import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { describeBrowser, expectPresentable, launch, newVisitor, signInBrowser, type Visitor } from './browser.js';
+import {
+  describeBrowser,
+  expectPresentable,
+  launch,
+  newVisitor,
+  signInBrowser,
+  type Visitor,
+} from './browser.js';
 
 const IMAGE = { type: 'oci', reference: 'python:3.12' };
 
@@ -38,7 +45,9 @@ describeBrowser('the page Sandboxes', () => {
     const { page } = visitor;
     await signInBrowser(page, client.key, '/console/?status=failed');
     expect(page.url()).toBe(`${service.url}/console/?status=failed`);
-    const stored = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])');
+    const stored = await page.evaluate(
+      'JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])',
+    );
     expect(stored).not.toContain(client.key);
   });
 
@@ -73,7 +82,11 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('link', { name: 'web-2' }).waitFor({ state: 'detached' });
     await page.getByLabel('Order').selectOption('name');
     const { searchParams } = new URL(page.url());
-    expect(Object.fromEntries(searchParams)).toEqual({ name_prefix: 'web', labels: '{"team":"ml"}', sort: 'name' });
+    expect(Object.fromEntries(searchParams)).toEqual({
+      name_prefix: 'web',
+      labels: '{"team":"ml"}',
+      sort: 'name',
+    });
     await page.reload();
     await page.getByRole('link', { name: 'web-1' }).waitFor();
     expect(await page.getByRole('row').count()).toBe(2);
@@ -98,13 +111,19 @@ describeBrowser('the page Sandboxes', () => {
     await signInBrowser(page, client.key);
     await page.getByRole('row', { name: 'two' }).getByText('running').waitFor();
     await page.getByLabel('Select all of this page').check();
-    await page.getByRole('group', { name: 'Selected sandboxes' }).getByRole('button', { name: 'Start', exact: true }).click();
+    await page
+      .getByRole('group', { name: 'Selected sandboxes' })
+      .getByRole('button', { name: 'Start', exact: true })
+      .click();
     const results = page.getByRole('region', { name: 'Results' });
     await results.getByText('one starts').waitFor();
     expect(await results.getByRole('listitem').filter({ hasText: 'two' }).textContent()).toMatch(/request/i);
     await expectPresentable(page, 'sandboxes-results');
     await page.getByLabel('Select all of this page').check();
-    await page.getByRole('group', { name: 'Selected sandboxes' }).getByRole('button', { name: 'Delete' }).click();
+    await page
+      .getByRole('group', { name: 'Selected sandboxes' })
+      .getByRole('button', { name: 'Delete' })
+      .click();
     const dialog = page.getByRole('dialog', { name: 'Delete 2 sandboxes?' });
     expect(await dialog.getByRole('listitem').allTextContents()).toEqual(['two', 'one']);
     await expectPresentable(page, 'sandboxes-confirm');

@@ -1,5 +1,100 @@
+import { Link, useLocation, useParams } from 'wouter-preact';
+import { attempt } from '../lib/attempt';
+import { call } from '../lib/api';
+import type { SandboxResponse } from '../lib/api-types';
+import { useLive, useWhileChanging } from '../lib/live';
+import { useResource } from '../lib/use-resource';
+import { Badge } from '../parts/badge';
+import { confirm } from '../parts/confirm';
+import { FileBrowser } from '../parts/file-browser';
+import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
+import { DELETE_CONSEQUENCE, VERBS, type Verb } from '../sandboxes/operations';
+import { Events } from './events';
+import { Logs } from './logs';
+import { Overview } from './overview';
+import { Runs } from './runs';
+import { Terminal } from './terminal';
+import { Usage } from './usage';
+
+const TABS = {
+  overview: 'Overview',
+  runs: 'Runs',
+  logs: 'Logs',
+  terminal: 'Terminal',
+  files: 'Files',
+  events: 'Events',
+  usage: 'Usage',
+} as const;
+type Tab = keyof typeof TABS;
 
 export function Sandbox() {
-  return <Page title="Sandbox">…</Page>;
+  const { id = '', tab = 'overview' } = useParams<{ id: string; tab?: string }>();
+  const [, go] = useLocation();
+  const sandbox = useResource(`sandbox:${id}`, (signal) =>
+    call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: id }, signal }),
+  );
+  useLive('sandbox', sandbox.reload);
+  const status = sandbox.data?.status;
+  useWhileChanging(status === 'starting' || status === 'stopping', sandbox.reload);
+
+  const act = async (verb: Verb, { name }: SandboxResponse) => {
+    if (verb === 'delete') {
+      const question = { title: 'Delete this sandbox?', names: [name], action: 'Delete' };
+      if (!(await confirm({ ...question, consequence: DELETE_CONSEQUENCE }))) return;
+    }
+    const isDone = await attempt(() => VERBS[verb].run(id), `${name} ${VERBS[verb].done}.`);
+    if (isDone && verb === 'delete') go('/');
+    else sandbox.reload();
+  };
+
+  return (
+    <Page
+      title={sandbox.data?.name ?? 'Sandbox'}
+      actions={
+        sandbox.data !== undefined && (
+          <>
+            <span role="status">
+              <Badge status={sandbox.data.status} />
+            </span>
+            {(Object.keys(VERBS) as Verb[]).map((verb) => (
+              <button
+                key={verb}
+                type="button"
+                class={verb === 'delete' ? 'danger' : ''}
+                onClick={() => void act(verb, sandbox.data!)}
+              >
+                {VERBS[verb].title}
+              </button>
+            ))}
+          </>
+        )
+      }
+    >
+      <nav class="tabs" aria-label="Parts of the sandbox">
+        {Object.entries(TABS).map(([name, title]) => (
+          <Link
+            key={name}
+            href={name === 'overview' ? `/sandboxes/${id}` : `/sandboxes/${id}/${name}`}
+            aria-current={tab === name ? 'page' : undefined}
+          >
+            {title}
+          </Link>
+        ))}
+      </nav>
+      <Loaded resource={sandbox}>
+        {(data) => <Shown key={`${id}${tab}`} tab={tab as Tab} sandbox={data} />}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
+  if (tab === 'runs') return <Runs sandbox={sandbox} />;
+  if (tab === 'logs') return <Logs key={sandbox.started_at} sandbox={sandbox} />;
+  if (tab === 'terminal') return <Terminal sandbox={sandbox} />;
+  if (tab === 'files') return <FileBrowser address={`/v1/sandboxes/${sandbox.id}/files`} first="/" />;
+  if (tab === 'events') return <Events sandbox={sandbox} />;
+  if (tab === 'usage') return <Usage sandbox={sandbox} />;
+  return <Overview sandbox={sandbox} />;
 }

@@ -2,7 +2,11 @@ import { formatLabels, parseLabels } from '../lib/labels';
 import { Field } from '../parts/field';
 import fields from './create-fields.json';
 
-type FormField = (typeof fields)[number] & { choices?: readonly unknown[]; default?: unknown; minimum?: number };
+type FormField = (typeof fields)[number] & {
+  choices?: readonly unknown[];
+  default?: unknown;
+  minimum?: number;
+};
 type Body = Record<string, unknown>;
 
 /** These come first. The others are in a section that opens. */

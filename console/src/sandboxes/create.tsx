@@ -63,7 +63,12 @@ export function Create() {
         {parsed === undefined && <p class="fault-message">This is not JSON of an object yet.</p>}
         {view === 'json' || parsed === undefined ? (
           <Field label="The body of the request">
-            <textarea rows={16} spellcheck={false} value={json} onInput={(event) => setJson(event.currentTarget.value)} />
+            <textarea
+              rows={16}
+              spellcheck={false}
+              value={json}
+              onInput={(event) => setJson(event.currentTarget.value)}
+            />
           </Field>
         ) : view === 'lines' ? (
           equalLines(parsed, isStarted).map(([of, text]) => (

@@ -20,7 +20,9 @@ export function Filters() {
   const statuses = url.all('status');
   const toggle = (status: string) =>
     url.set({
-      status: statuses.includes(status) ? statuses.filter((other) => other !== status) : [...statuses, status],
+      status: statuses.includes(status)
+        ? statuses.filter((other) => other !== status)
+        : [...statuses, status],
     });
   return (
     <search>
@@ -36,13 +38,19 @@ export function Filters() {
           value={shownLabels(url.get('labels'))}
           change={(text) => {
             const labels = parseLabels(text);
-            url.set({ labels: Object.keys(labels).length === 0 ? '' : JSON.stringify(labels) }, { replace: true });
+            url.set(
+              { labels: Object.keys(labels).length === 0 ? '' : JSON.stringify(labels) },
+              { replace: true },
+            );
           }}
         />
         <Moment label="Created after" name="created_after" />
         <Moment label="Created before" name="created_before" />
         <Field label="Order">
-          <select value={sortOf(url)} onChange={({ currentTarget }) => url.set({ sort: currentTarget.value })}>
+          <select
+            value={sortOf(url)}
+            onChange={({ currentTarget }) => url.set({ sort: currentTarget.value })}
+          >
             <option value="-created_at">newest first</option>
             <option value="created_at">oldest first</option>
             <option value="name">by name</option>
@@ -76,7 +84,12 @@ function shownLabels(json: string): string {
 }
 
 /** A text that takes effect when the typing pauses. */
-function Typed(props: { label: string; value: string; placeholder?: string; change: (value: string) => void }) {
+function Typed(props: {
+  label: string;
+  value: string;
+  placeholder?: string;
+  change: (value: string) => void;
+}) {
   const [text, setText] = useState(props.value);
   const [isTyping, setTyping] = useState(false);
   useEffect(() => {

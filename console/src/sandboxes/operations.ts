@@ -3,7 +3,10 @@ import { call } from '../lib/api';
 export type Verb = 'start' | 'stop' | 'restart' | 'delete';
 
 /** The operations on a sandbox that need no input. `done` follows the name of the sandbox. */
-export const VERBS: Record<Verb, { title: string; done: string; run: (sandbox_id: string) => Promise<unknown> }> = {
+export const VERBS: Record<
+  Verb,
+  { title: string; done: string; run: (sandbox_id: string) => Promise<unknown> }
+> = {
   start: {
     title: 'Start',
     done: 'starts',

@@ -23,8 +23,7 @@ const loadCreate = () => import('./create').then((module) => module.Create);
 
 const SORTS = ['-created_at', 'created_at', 'name'] as const;
 
-export const sortOf = (url: UrlState) =>
-  SORTS.find((sort) => sort === url.get('sort')) ?? '-created_at';
+export const sortOf = (url: UrlState) => SORTS.find((sort) => sort === url.get('sort')) ?? '-created_at';
 
 /** The filters are those of the API, under its names. */
 function queryOf(url: UrlState) {
@@ -57,14 +56,21 @@ const COLUMNS: readonly Column<SandboxResponse>[] = [
     cell: ({ status, status_reason, last_failure_message }) => (
       <>
         <Badge status={status} />
-        {status === 'starting' && status_reason != null && <small>{status_reason.replaceAll('_', ' ')}</small>}
+        {status === 'starting' && status_reason != null && (
+          <small>{status_reason.replaceAll('_', ' ')}</small>
+        )}
         {status === 'failed' && <small>{last_failure_message}</small>}
       </>
     ),
   },
   { title: 'Image', cell: ({ spec }) => <code>{spec?.image}</code>, isMinor: true },
   { title: 'vCPUs', cell: ({ spec }) => spec?.resources.vcpus, isNumber: true, isMinor: true },
-  { title: 'Memory', cell: ({ spec }) => spec && `${spec.resources.memory_mib} MiB`, isNumber: true, isMinor: true },
+  {
+    title: 'Memory',
+    cell: ({ spec }) => spec && `${spec.resources.memory_mib} MiB`,
+    isNumber: true,
+    isMinor: true,
+  },
   { title: 'Started', cell: ({ started_at }) => <Time at={started_at} relative />, isMinor: true },
   { title: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
 ];
@@ -89,7 +95,9 @@ export function Sandboxes() {
       title="Sandboxes"
       actions={
         <>
-          <small>{liveness.value === 'live' ? '● live' : liveness.value === 'polling' ? 'every 3 s' : ''}</small>
+          <small>
+            {liveness.value === 'live' ? '● live' : liveness.value === 'polling' ? 'every 3 s' : ''}
+          </small>
           <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
             Create
           </button>

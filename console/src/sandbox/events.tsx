@@ -1,0 +1,40 @@
+import type { EventResponse, SandboxResponse } from '../lib/api-types';
+import { Loaded } from '../parts/loaded';
+import { Pager } from '../parts/pager';
+import { Table, type Column } from '../parts/table';
+import { Time } from '../parts/time';
+import { actorOf, useHistory } from './history';
+import { inWords } from './words';
+
+const COLUMNS: readonly Column<EventResponse>[] = [
+  { title: 'Time', cell: ({ timestamp }) => <Time at={timestamp} /> },
+  {
+    title: 'Event',
+    cell: (event) => (
+      <details>
+        <summary>{inWords(event)}</summary>
+        <pre>{JSON.stringify(event, null, 2)}</pre>
+      </details>
+    ),
+  },
+  { title: 'Actor', cell: actorOf },
+];
+
+export function Events({ sandbox }: { sandbox: SandboxResponse }) {
+  return (
+    <Loaded resource={useHistory(sandbox)}>
+      {({ data, has_more, next_cursor }) => (
+        <>
+          <Table
+            caption="Events"
+            columns={COLUMNS}
+            rows={data}
+            id={({ id }) => id}
+            name={({ event_type }) => event_type}
+          />
+          <Pager next={next_cursor} hasMore={has_more} />
+        </>
+      )}
+    </Loaded>
+  );
+}

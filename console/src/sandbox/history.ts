@@ -1,0 +1,39 @@
+import { call } from '../lib/api';
+import type { EventResponse, SandboxResponse } from '../lib/api-types';
+import { useLive } from '../lib/live';
+import { useUrlState } from '../lib/url-state';
+import { useResource } from '../lib/use-resource';
+
+const PAGE_SIZE = 50;
+
+/** Payloads of events about a sandbox: docs/audit-events.md. */
+interface SandboxFacts {
+  run_id?: string | null;
+  reason?: string;
+  message?: string | null;
+  exit_code?: number | null;
+  started_at?: string | null;
+  stopped_at?: string | null;
+}
+
+export const factsOf = ({ payload }: EventResponse) => (payload ?? {}) as SandboxFacts;
+
+/** The audit events of a sandbox, newest first. */
+export function useHistory({ id }: SandboxResponse, types?: string[]) {
+  const cursor = useUrlState().get('cursor') || undefined;
+  const key = `history:${id}:${types?.join() ?? ''}:${cursor ?? ''}`;
+  const events = useResource(key, (signal) =>
+    call('GET /v1/events', {
+      query: { resource_id: [id], event_type: types, cursor, limit: PAGE_SIZE },
+      signal,
+    }),
+  );
+  useLive('sandbox', events.reload);
+  return events;
+}
+
+export function actorOf({ actor }: EventResponse): string {
+  if (actor.kind === 'api_key') return `key ${actor.name}`;
+  if (actor.kind === 'ssh_key') return `SSH key ${actor.label ?? actor.fingerprint}`;
+  return actor.label;
+}

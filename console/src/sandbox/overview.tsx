@@ -1,0 +1,86 @@
+import type { SandboxResponse } from '../lib/api-types';
+import { bytes } from '../lib/bytes';
+import { CodeLines, Copy } from '../parts/copy';
+import { Facts } from '../parts/facts';
+import { Loaded } from '../parts/loaded';
+import { Tags } from '../parts/tags';
+import { Time } from '../parts/time';
+import { actorOf, useHistory } from './history';
+import { inWords } from './words';
+
+const MIB = 1024 ** 2;
+
+export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
+  const { spec } = sandbox;
+  return (
+    <>
+      {sandbox.last_failure_message != null && (
+        <p class={sandbox.status === 'failed' ? 'panel fault' : 'panel'}>
+          Latest failure: {sandbox.last_failure_message}
+        </p>
+      )}
+      {sandbox.status === 'starting' && sandbox.status_reason != null && (
+        <p class="panel">It waits: {sandbox.status_reason.replaceAll('_', ' ')}.</p>
+      )}
+      <section class="panel" aria-label="Facts">
+        <Facts
+          of={[
+            ['Image', <code key="image">{spec?.image ?? '–'}</code>],
+            ['vCPUs', spec?.resources.vcpus ?? '–'],
+            ['Memory', spec?.resources.memory_mib == null ? '–' : bytes(spec.resources.memory_mib * MIB)],
+            [
+              'Disk',
+              spec?.resources.disk_size_mib == null ? 'no limit' : bytes(spec.resources.disk_size_mib * MIB),
+            ],
+            ['Created', <Time key="created" at={sandbox.created_at} />],
+            ['Started', <Time key="started" at={sandbox.started_at} />],
+            ['Stopped', <Time key="stopped" at={sandbox.stopped_at} />],
+            ['Runtime', sandbox.runtime ?? 'imported history'],
+            ['Slug', sandbox.slug],
+            [
+              'Id',
+              <>
+                <code>{sandbox.id}</code> <Copy text={sandbox.id} of="id" />
+              </>,
+            ],
+            [
+              'Labels',
+              Object.keys(spec?.labels ?? {}).length === 0 ? 'none' : <Tags of={spec?.labels ?? {}} />,
+            ],
+          ]}
+        />
+      </section>
+      <Timeline sandbox={sandbox} />
+      <details class="panel">
+        <summary>Specification</summary>
+        <CodeLines text={JSON.stringify(spec, null, 2)} of="specification" />
+      </details>
+    </>
+  );
+}
+
+function Timeline({ sandbox }: { sandbox: SandboxResponse }) {
+  const events = useHistory(sandbox, [
+    ...['sandbox_created', 'sandbox_start_requested', 'sandbox_start_queued', 'sandbox_start_waiting'],
+    ...['sandbox_started', 'sandbox_stop_requested', 'sandbox_stopped', 'sandbox_failed', 'sandbox_renamed'],
+  ]);
+  return (
+    <section class="panel" aria-labelledby="timeline">
+      <h2 id="timeline">Timeline</h2>
+      <Loaded resource={events}>
+        {({ data }) => (
+          <ol class="timeline">
+            {data.map((event) => (
+              <li key={event.id} class={event.event_type === 'sandbox_failed' ? 'bad' : ''}>
+                <span>{inWords(event)}</span>
+                <small>
+                  <Time at={event.timestamp} /> by {actorOf(event)}
+                </small>
+              </li>
+            ))}
+          </ol>
+        )}
+      </Loaded>
+    </section>
+  );
+}

@@ -1,0 +1,32 @@
+import type { EventResponse } from '../lib/api-types';
+import { factsOf } from './history';
+
+const WORDS: Record<string, string> = {
+  sandbox_created: 'Created',
+  sandbox_start_requested: 'Start requested',
+  sandbox_start_queued: 'Start waits in a queue',
+  sandbox_start_waiting: 'Start waits for a worker with room',
+  sandbox_started: 'Started',
+  sandbox_stop_requested: 'Stop requested',
+  sandbox_stopped: 'Stopped',
+  sandbox_failed: 'Failed',
+  sandbox_renamed: 'Renamed',
+  sandbox_relabelled: 'Labels changed',
+  sandbox_destroyed: 'Deleted',
+  sandbox_removed: 'Removed after its end',
+  sandbox_run_closed: 'Run ended after the deletion',
+  sandbox_session_opened: 'Session opened',
+  sandbox_session_ended: 'Session ended',
+};
+
+/** The event as a sentence, with its reason and its failure. */
+export function inWords(event: EventResponse): string {
+  const { reason, message, exit_code } = factsOf(event);
+  const facts = [
+    reason?.replaceAll('_', ' '),
+    exit_code == null ? undefined : `exit code ${exit_code}`,
+    message ?? undefined,
+  ].filter((fact) => fact !== undefined);
+  const title = WORDS[event.event_type] ?? event.event_type.replaceAll('_', ' ');
+  return facts.length === 0 ? title : `${title}: ${facts.join(', ')}`;
+}
