@@ -37,7 +37,7 @@ describeBrowser('the page Sandboxes', () => {
   });
 
   async function create(name: string, labels: Record<string, string> = {}, start = false): Promise<string> {
-    const { body } = await client.post(`/v1/sandboxes?start=${start}`, { name, image: IMAGE, labels });
+    const { body } = await client.post('/v1/sandboxes', { name, image: IMAGE, labels }, { start });
     return (body as { id: string }).id;
   }
 
@@ -149,6 +149,7 @@ describeBrowser('the page Sandboxes', () => {
     await page.keyboard.press('Enter');
     await page.waitForURL(/\/console\/sandboxes\/[\w-]{36}/);
     await page.keyboard.press('Control+k');
+    await page.getByRole('combobox', { name: 'A command' }).and(page.locator(':focus')).waitFor();
     await page.keyboard.type('oth');
     await page.getByRole('option', { name: /Sandbox other/ }).waitFor();
     await page.keyboard.press('Enter');

@@ -14,3 +14,9 @@ export function adviceFor({ status, retryAfter, code }: Problem): string {
   if (status >= 500) return `Wait ${wait}, then try again. If it stays, give the operator the request id.`;
   return 'Correct the input, then try again.';
 }
+
+/** A message of the service with the signs of a sentence. */
+export function sentence(message: string): string {
+  const text = message.slice(0, 1).toUpperCase() + message.slice(1);
+  return /[.!?:]$/.test(text) ? text : `${text}.`;
+}

@@ -1,5 +1,5 @@
 import { announce } from './announce';
-import { adviceFor } from './advice';
+import { adviceFor, sentence } from './advice';
 import { Problem } from './api';
 
 /** Carries out a change and tells its result. Returns whether it succeeded. */
@@ -11,7 +11,7 @@ export async function attempt(change: () => Promise<unknown>, done: string): Pro
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     const request = error.requestId === null ? '' : ` (request ${error.requestId})`;
-    announce(`${error.message} ${adviceFor(error)}${request}`, true);
+    announce(`${sentence(error.message)} ${adviceFor(error)}${request}`, true);
     return false;
   }
 }

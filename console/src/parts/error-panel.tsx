@@ -1,5 +1,5 @@
 import { Link } from 'wouter-preact';
-import { adviceFor } from '../lib/advice';
+import { adviceFor, sentence } from '../lib/advice';
 import type { Problem } from '../lib/api';
 import { Copy } from './copy';
 
@@ -7,7 +7,7 @@ import { Copy } from './copy';
 export function ErrorPanel({ problem, retry }: { problem: Problem; retry?: (() => void) | undefined }) {
   return (
     <div class="panel fault" role="alert">
-      <p class="fault-message">{problem.message}</p>
+      <p class="fault-message">{sentence(problem.message)}</p>
       <p>{adviceFor(problem)}</p>
       <p class="actions">
         {retry !== undefined && (

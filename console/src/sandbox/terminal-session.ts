@@ -2,7 +2,7 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
 import { call } from '../lib/api';
-import { documentWithSheets } from '../lib/document-with-sheets';
+import { styleByScript } from '../lib/styles-by-script';
 
 export interface TerminalState {
   kind: 'open' | 'closed';
@@ -21,9 +21,8 @@ const MOST_BYTES = 32_768;
 
 export async function openTerminal(place: HTMLElement, options: TerminalOptions): Promise<void> {
   const { sandboxId, command, signal, changed } = options;
-  const sheets = documentWithSheets(document);
+  const restore = styleByScript(document);
   const terminal = new Terminal({
-    documentOverride: sheets.document,
     cursorBlink: !matchMedia('(prefers-reduced-motion: reduce)').matches,
     fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
     fontSize: 14,
@@ -40,7 +39,7 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
   signal.addEventListener('abort', () => {
     resized.disconnect();
     terminal.dispose();
-    sheets.dispose();
+    restore();
   });
 
   const { rows, cols } = terminal;

@@ -19,11 +19,14 @@ const WORDS: Record<string, string> = {
   sandbox_session_ended: 'Session ended',
 };
 
+/** Reasons that the title already tells. */
+const PLAIN = new Set(['', 'requested', 'run_started']);
+
 /** The event as a sentence, with its reason and its failure. */
 export function inWords(event: EventResponse): string {
   const { reason, message, exit_code } = factsOf(event);
   const facts = [
-    reason?.replaceAll('_', ' '),
+    PLAIN.has(reason ?? '') ? undefined : reason?.replaceAll('_', ' '),
     exit_code == null ? undefined : `exit code ${exit_code}`,
     message ?? undefined,
   ].filter((fact) => fact !== undefined);

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { adviceFor } from '../lib/advice';
+import { adviceFor, sentence } from '../lib/advice';
 import { Problem } from '../lib/api';
 import type { SandboxResponse } from '../lib/api-types';
 import { confirm } from '../parts/confirm';
@@ -65,7 +65,9 @@ export function BulkActions({ chosen, done }: { chosen: readonly SandboxResponse
           <ul class="results">
             {results.map(({ id, name, text, isFault }) => (
               <li key={id} class={isFault ? 'fault-message' : ''}>
-                <b>{name}</b> {text}
+                <b>{name}</b>
+                {isFault ? ': ' : ' '}
+                {text}
               </li>
             ))}
           </ul>
@@ -87,6 +89,6 @@ async function resultOf(verb: Verb, { id, name }: SandboxResponse): Promise<Resu
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     const request = error.requestId === null ? '' : ` Request ${error.requestId}.`;
-    return { id, name, text: `${error.message} ${adviceFor(error)}${request}`, isFault: true };
+    return { id, name, text: `${sentence(error.message)} ${adviceFor(error)}${request}`, isFault: true };
   }
 }

@@ -1,0 +1,125 @@
+import type { Browser } from 'playwright-core';
+import { readFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
+import { destroyAll, onDocker } from '../support/docker-service.js';
+import { startTestService, type TestService } from '../support/service.js';
+import {
+  describeBrowser,
+  expectPresentable,
+  launch,
+  newVisitor,
+  signInBrowser,
+  type Visitor,
+} from './browser.js';
+
+const SPOKEN = '<img src=x onerror=alert(1)> hello';
+
+describeDocker('a browser on Docker', () => {
+  describeBrowser('the page of a sandbox', () => {
+    let service: TestService;
+    let browser: Browser;
+    let client: Client;
+    let visitor: Visitor;
+    let id: string;
+
+    beforeAll(async () => {
+      makeImage();
+      service = await startTestService(onDocker());
+      client = await service.newOrg();
+      browser = await launch();
+      const { status, body } = await client.post(
+        '/v1/sandboxes',
+        {
+          name: 'web',
+          image: { type: 'oci', reference: IMAGE },
+          pull_policy: 'never',
+          labels: { team: 'ml' },
+          resources: { vcpus: 1, memory_mib: 128 },
+          runtime: { cmd: ['sh', '-c', `echo '${SPOKEN}'; echo fault >&2; exec sleep 3600`] },
+        },
+        { start: true, wait_for: 'running', wait_timeout: 60 },
+      );
+      expect([status, body.status]).toEqual([200, 'running']);
+      id = (body as { id: string }).id;
+    });
+    afterAll(async () => {
+      await browser.close();
+      await destroyAll(service, client);
+      await service.close();
+    });
+    beforeEach(async () => {
+      visitor = await newVisitor(browser, service.url);
+    });
+    afterEach(async () => {
+      expect(visitor.faults).toEqual([]);
+      await visitor.context.close();
+    });
+
+    test('the overview tells its history in words', async () => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}`);
+      const timeline = page.getByRole('region', { name: 'Timeline' });
+      await timeline.getByText(/^Started/).waitFor();
+      await page.getByRole('status').getByText('running').waitFor();
+      await expectPresentable(page, 'sandbox');
+    });
+
+    test('the log is followed, searched and paused, and markup in it is text', async () => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}/logs`);
+      const log = page.getByRole('log', { name: 'Log' });
+      await log.getByText(SPOKEN).waitFor();
+      await page.getByLabel('Search').fill('fault');
+      await log.getByText(SPOKEN).waitFor({ state: 'detached' });
+      await page.getByLabel('Search').fill('');
+      await page.getByRole('button', { name: 'Pause' }).click();
+      await page.getByText('paused').waitFor();
+      await expectPresentable(page, 'sandbox-logs');
+    });
+
+    test('a terminal runs commands, and says how it ended', async () => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}/terminal`);
+      await page.getByRole('button', { name: 'Open a terminal' }).click();
+      await page.getByText('● connected').waitFor();
+      await page.keyboard.type('echo -e "\\033[38;2;255;0;0m$((40 + 2))-times\\033[0m"\n');
+      await page.locator('.xterm-rows').getByText('42-times').first().waitFor();
+      await expectPresentable(page, 'sandbox-terminal');
+      await page.locator('.xterm-helper-textarea').focus();
+      await page.keyboard.type('exit 3\n');
+      await page.getByText('The program ended with exit code 3.').waitFor();
+      await page.getByRole('button', { name: 'Open a new terminal' }).click();
+      await page.getByText('● connected').waitFor();
+    });
+
+    test('files are uploaded, downloaded and deleted', async () => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}/files?folder=%2Ftmp`);
+      const name = '<b>notes.txt';
+      await page
+        .getByLabel('Upload')
+        .setInputFiles({ name, mimeType: 'text/plain', buffer: Buffer.from('kept') });
+      await page.getByRole('button', { name: `Download ${name}` }).waitFor();
+      await expectPresentable(page, 'sandbox-files');
+      const downloading = page.waitForEvent('download');
+      await page.getByRole('button', { name: `Download ${name}` }).click();
+      expect(readFileSync(await (await downloading).path(), 'utf8')).toBe('kept');
+      await page.getByRole('button', { name: `Delete ${name}` }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+      await page.getByRole('heading', { name: 'This folder is empty' }).waitFor();
+    });
+
+    test.each(['runs', 'events', 'usage'])('its %s are shown', async (tab) => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}`);
+      await page.getByRole('link', { name: tab, exact: false }).click();
+      await page
+        .getByText(tab === 'runs' ? 'The present run began' : tab === 'events' ? 'Actor' : 'vCPU seconds')
+        .first()
+        .waitFor();
+      await expectPresentable(page, `sandbox-${tab}`);
+    });
+  });
+});
