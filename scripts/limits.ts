@@ -6,6 +6,7 @@ import {
   HEADERS_TIMEOUT_MS,
   KEEP_ALIVE_MS,
   MOST_OF_CONNECTION,
+  REFUSAL_DELAY_MS,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
 import type { Slots } from '../src/lib/concurrency-limit.js';
@@ -14,7 +15,6 @@ import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
-import { REFUSAL_DELAY_MS } from '../src/access/authenticate.js';
 import { ADMISSION } from '../src/http/admission.js';
 import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
 import { SESSION_UNITS } from '../src/sandboxes/sessions/entrance.js';
@@ -220,7 +220,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'its longest idle connection ends, or 503 `not_ready`',
     },
     {
-      limit: 'delay of each refusal beyond that limit of requests',
+      limit: 'delay of each answer 429',
       value: time(REFUSAL_DELAY_MS),
       beyond: 'the refusal',
     },

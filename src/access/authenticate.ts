@@ -7,7 +7,6 @@ import { whenOver } from '../http/when-over.js';
 import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
 import { CidrSet, clientNetworkOf } from '../lib/cidr.js';
 import type { Instant } from '../lib/instant.js';
-import { sleep } from '../lib/sleep.js';
 import type { Access } from './access.js';
 import { callerOf } from './caller.js';
 import { KeyCache } from './key-cache.js';
@@ -23,8 +22,6 @@ import { SessionCache } from './session-cache.js';
 import { checkCsrf, csrfTokenOf, invalidSession, sessionTokenOf, type Session } from './session-cookie.js';
 import { ifOpen, type SessionRow } from './session-queries.js';
 import { invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
-
-export const REFUSAL_DELAY_MS = 1_000;
 
 /** The key of a request, and the error when it is not accepted. */
 interface Credential {
@@ -95,7 +92,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
       const keyAt = await tickets.keyOf(hash, at);
       return { find: () => keyAt(ctx.now()), refusal: invalidTicket };
     } catch (error) {
-      await orRefuseLate(() => limits.countFailure(request));
+      limits.countFailure(request);
       throw error;
     }
   }
@@ -112,16 +109,6 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   function findByKey(request: FastifyRequest, secret: string, refusal = invalidKey): Credential {
     const network = networkOf(request);
     return { cached: keys.cached(secret), find: () => keys.find(secret, network), refusal };
-  }
-
-  /** A client beyond a limit waits for the refusal, so that each of its connections makes few requests. */
-  async function orRefuseLate(check: () => void): Promise<void> {
-    try {
-      check();
-    } catch (error) {
-      await sleep(REFUSAL_DELAY_MS, ctx.stopping);
-      throw error;
-    }
   }
 
   /** Until the connection has the answer: bodies and answers that move slowly count too. */
@@ -146,7 +133,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     const reason = key && refusalReasonOf(key, at);
     if (!key || reason !== undefined) {
       if (key && reason !== undefined) uses.recordRefusal(key, reason);
-      await orRefuseLate(() => limits.countFailure(request));
+      limits.countFailure(request);
       throw refusal();
     }
     const access = accessOf(key);
@@ -158,12 +145,12 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     };
     if (!isAllowedAddress(access, clientAddressOf(request))) {
       uses.recordRefusal(key, 'address');
-      await orRefuseLate(() => limits.countFailure(request));
+      limits.countFailure(request);
       throw new ApiError('address_not_allowed');
     }
-    await orRefuseLate(() => holdShare(request, reply));
+    holdShare(request, reply);
     // The process that received the request has counted it.
-    if (request.forwardedFor === null) await orRefuseLate(() => limits.countRequest(request, reply, 1));
+    if (request.forwardedFor === null) limits.countRequest(request, reply, 1);
     return key;
   }
 

@@ -17,6 +17,7 @@ import { EventRenderer } from './list/event-text.js';
 import { FilterParameters, readEventFilter } from './list/filter.js';
 import { list } from './list/list.js';
 import { showEvent } from './list/show.js';
+import { SharedReads } from './list/shared-reads.js';
 import { stream } from './list/stream.js';
 import { encodePosition, parsePosition } from './list/stream-position.js';
 
@@ -53,6 +54,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
     ctx.settings.maxEventFollowers,
     'too many streams of events are open: close one, or try again later',
   );
+  const reads = new SharedReads();
 
   app.get(
     '/v1/events',
@@ -161,7 +163,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request, reply) => {
-      const events = await stream(contextOf(request), limit, request, reply, request.query);
+      const events = await stream(contextOf(request), limit, reads, request, reply, request.query);
       return sendEvents(reply, events, ctx.settings.usageStallMs);
     },
   );

@@ -30,7 +30,7 @@ export const ADMISSION = {
 };
 const SWEEP_MS = 500;
 
-class RequestTurn {
+export class RequestTurn {
   private admission: Admission | undefined;
   private begun = 0;
   private isOver = false;

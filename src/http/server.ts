@@ -13,6 +13,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { gaveUp, isDiskFull, isUnreachable, Overloaded } from '../db/pool.js';
 import type { Slots } from '../lib/concurrency-limit.js';
+import { endTurn } from './admission.js';
 import { Connections } from './connections.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
@@ -31,6 +32,8 @@ declare module 'fastify' {
 export const BODY_LIMIT = 256 * 1024;
 /** The time that a client of broken HTTP has to read the answer. */
 const LAST_WORD_MS = 2_000;
+/** A client beyond a limit waits for each refusal, so that each of its connections makes few requests. */
+export const REFUSAL_DELAY_MS = 1_000;
 /** The pipelined requests of one connection that may be in progress. */
 export const MOST_OF_CONNECTION = 100;
 export const HEADERS_TIMEOUT_MS = 15_000;
@@ -240,6 +243,12 @@ function isRefusal(error: unknown): boolean {
 
 function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const refusal = toApiError(error, request);
+  if (refusal.status !== 429) return answerWith(refusal, request, reply);
+  endTurn(request);
+  setTimeout(() => answerWith(refusal, request, reply), REFUSAL_DELAY_MS);
+}
+
+function answerWith(refusal: ApiError, request: FastifyRequest, reply: FastifyReply): void {
   if (refusal.cause !== undefined && refusal.status >= 500) {
     request.log.error({ err: refusal.cause }, 'request failed');
   }

@@ -90,9 +90,12 @@ async function wait(
     unseen = true;
     wake();
   });
+  let latest: SandboxResponse | undefined;
   try {
     for (;;) {
       unseen = false;
+      // A service that stops closes its connections soon.
+      if (latest && ctx.stopping.aborted) return { answer: latest, pending: true };
       const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, requiredLabels: access.labels });
       if (!row) {
         const doing = wait_for === 'stopped' ? 'stopping' : 'starting';
@@ -100,7 +103,8 @@ async function wait(
       }
       const pending =
         wait_for === 'stopped' ? row.status === 'stopping' : row.status === 'starting' || row.will_start;
-      if (!pending || ends.aborted) return { answer: presentSandbox(row), pending };
+      latest = presentSandbox(row);
+      if (!pending || ends.aborted) return { answer: latest, pending };
       if (unseen) continue;
       await new Promise<void>((resolve) => {
         const timer = setTimeout(() => wake(), LOOK_EVERY_MS);

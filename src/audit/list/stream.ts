@@ -1,17 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import type { Context } from '../../context.js';
-import { badParameter } from '../../http/errors.js';
+import type { RequestTurn } from '../../http/admission.js';
+import { ApiError, badParameter } from '../../http/errors.js';
 import { IDLE_MARK, withIdleMarks, type StreamLimit } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { EventFilter } from '../events/queries.js';
-import { findSpan, readEndSeq, readLog, type StoredEntry } from '../log/log-queries.js';
+import { findSpan, readEndSeq } from '../log/log-queries.js';
 import type { FilterQuery } from './filter.js';
 import { readKnownFilter } from './known-event-types.js';
-import { presentEvent } from './present.js';
+import type { SharedReads } from './shared-reads.js';
 import { encodePosition, parsePosition } from './stream-position.js';
 
-const BATCH = 200;
 /** Notifications are lost while their database connection is down, so the stream also polls. In milliseconds. */
 const POLL_MS = 1_000;
 
@@ -19,6 +19,7 @@ const POLL_MS = 1_000;
 export async function stream(
   ctx: Context,
   limit: StreamLimit,
+  reads: SharedReads,
   request: FastifyRequest,
   reply: FastifyReply,
   query: FilterQuery & { cursor?: string },
@@ -40,7 +41,7 @@ export async function stream(
     positionIn('cursor', query.cursor) ??
     (await defaultStart(ctx, orgId, filter, end));
   const signal = AbortSignal.any([limit.acquire(orgId, reply), ctx.stopping]);
-  return render(ctx, { orgId, filter, afterSeq, signal });
+  return render(ctx, { reads, turn: request.turn!, orgId, filter, afterSeq, signal });
 }
 
 async function defaultStart(
@@ -54,6 +55,8 @@ async function defaultStart(
 }
 
 interface Subscription {
+  reads: SharedReads;
+  turn: RequestTurn;
   orgId: string;
   filter: EventFilter;
   afterSeq: number;
@@ -65,21 +68,19 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
   yield ': following\n\n';
   const scanned = { seq: afterSeq };
   let sent = afterSeq;
-  const idOf = (seq: number) => `id: ${encodePosition(ctx.cursors, orgId, seq)}\n`;
   try {
-    for await (const entry of withIdleMarks(
+    for await (const message of withIdleMarks(
       follow(ctx, subscription, scanned),
       ctx.settings.logKeepAliveMs,
     )) {
       if (signal.aborted) return;
-      if (entry !== IDLE_MARK) {
-        sent = entry.seq;
-        const data = JSON.stringify(presentEvent(entry.event!));
-        yield `${idOf(sent)}event: ${oneLine(entry.event!.event_type)}\ndata: ${data}\n\n`;
+      if (message !== IDLE_MARK) {
+        sent = message.seq;
+        yield message.text;
       } else if (sent < scanned.seq) {
         // A client that reconnects need not scan the filtered entries again.
         sent = scanned.seq;
-        yield `${idOf(sent)}\n`;
+        yield `id: ${encodePosition(ctx.cursors, orgId, sent)}\n\n`;
       } else {
         yield ': nothing new\n\n';
       }
@@ -89,34 +90,45 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
   }
 }
 
-/** A line break, which imported event types may have, would end the field. */
-function oneLine(text: string): string {
-  return text.replaceAll(/[\r\n]/g, ' ');
-}
-
 /** The entries that pass the filter, as they are sealed. Updates `scanned` for every entry. */
 async function* follow(
   ctx: Context,
-  { orgId, filter, signal }: Subscription,
+  { reads, turn, orgId, filter, signal }: Subscription,
   scanned: { seq: number },
-): AsyncIterable<StoredEntry> {
+): AsyncIterable<{ seq: number; text: string }> {
   let wake: () => void = () => undefined;
-  const unsubscribe = ctx.changes.subscribe(orgId, () => wake(), 'log');
+  let changedAt = performance.now();
+  const unsubscribe = ctx.changes.subscribe(
+    orgId,
+    () => {
+      changedAt = performance.now();
+      wake();
+    },
+    'log',
+  );
   try {
     while (!signal.aborted) {
       // Created before the read, so that no notification falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
-      const { entries, more } = await readLog(ctx.pool, orgId, { afterSeq: scanned.seq, filter }, BATCH);
-      for (const entry of entries) {
-        if (entry.event) yield entry;
-        scanned.seq = entry.seq;
+      const place = { orgId, filter, afterSeq: scanned.seq };
+      const read = await reads.next(ctx, turn, place, changedAt).catch(ifRefused);
+      for (const { seq, text } of read?.messages ?? []) {
+        if (text !== undefined) yield { seq, text };
+        scanned.seq = seq;
       }
-      if (more) continue;
+      if (read?.more === true) continue;
       const polled = new AbortController();
       await Promise.race([woken, sleep(POLL_MS, AbortSignal.any([signal, polled.signal]))]);
       polled.abort();
+      // Without a notification, a read of another stream is recent enough.
+      changedAt = Math.max(changedAt, performance.now() - POLL_MS / 2);
     }
   } finally {
     unsubscribe();
   }
+}
+
+/** The organization has too many requests waiting, so the stream reads later. */
+function ifRefused(error: unknown): undefined {
+  if (!(error instanceof ApiError)) throw error;
 }

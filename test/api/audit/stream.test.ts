@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
+import { REFUSAL_DELAY_MS } from '../../../src/http/server.js';
 import { encodePosition } from '../../../src/audit/list/stream-position.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
 import { makeClient, type Client } from '../../support/client.js';
@@ -201,8 +202,10 @@ test('a stream ends when its key is revoked, at every process, with and without 
 test('the number of open streams is limited, and a refused request takes no slot', async () => {
   const [client, other, third] = [await service.newOrg(), await service.newOrg(), await service.newOrg()];
   const refused = async (by: Client) => {
+    const asked = performance.now();
     const { status, body, headers } = await by.get(PATH);
     expect([status, body.error.code, headers.get('retry-after')]).toEqual([429, 'rate_limited', '5']);
+    expect(performance.now() - asked).toBeGreaterThan(REFUSAL_DELAY_MS - 10);
   };
   // One organization does not take every slot.
   const open = [await followWhenFree(client), await followWhenFree(client)];

@@ -2,7 +2,7 @@ import { once, setMaxListeners } from 'node:events';
 import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeKey } from '../../../src/access/key-secret.js';
-import { REFUSAL_DELAY_MS } from '../../../src/access/authenticate.js';
+import { REFUSAL_DELAY_MS } from '../../../src/http/server.js';
 import { ADMISSION } from '../../../src/http/admission.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { inTransaction } from '../../../src/db/transaction.js';

@@ -1,0 +1,85 @@
+import type { Context } from '../../context.js';
+import type { RequestTurn } from '../../http/admission.js';
+import type { EventFilter } from '../events/queries.js';
+import { readLog } from '../log/log-queries.js';
+import { presentEvent } from './present.js';
+import { encodePosition } from './stream-position.js';
+
+const BATCH = 200;
+const READ_COST = 1;
+const SHARED_COST = 0.25;
+const KEEP_MS = 1_000;
+
+export interface LogMessage {
+  seq: number;
+  /** As a server-sent event. Undefined: the filter omits the event. */
+  text: string | undefined;
+}
+
+interface LogRead {
+  messages: LogMessage[];
+  more: boolean;
+}
+
+interface KnownRead {
+  key: string;
+  begunAt: number;
+  read: Promise<LogRead>;
+}
+
+export interface LogPlace {
+  orgId: string;
+  filter: EventFilter;
+  afterSeq: number;
+}
+
+/**
+ * Reads the event log for streams, in turns of their organization. Streams of an organization with the same filter and position
+ * share its latest read.
+ */
+export class SharedReads {
+  private readonly latest = new Map<string, KnownRead>();
+
+  constructor(private readonly read = readMessages) {}
+
+  /** The read has begun at `notBefore` or later, by `performance.now()`. Throws ApiError when the organization gets no turn. */
+  async next(ctx: Context, turn: RequestTurn, place: LogPlace, notBefore: number): Promise<LogRead> {
+    const { orgId, filter, afterSeq } = place;
+    const key = JSON.stringify([afterSeq, filter]);
+    const shared = () => {
+      const known = this.latest.get(orgId);
+      return known?.key === key && known.begunAt >= notBefore ? known.read : undefined;
+    };
+    const cost = shared() ? SHARED_COST : READ_COST;
+    return turn.more(cost, () => shared() ?? this.begin(ctx, place, key));
+  }
+
+  private begin(ctx: Context, place: LogPlace, key: string): Promise<LogRead> {
+    const known = { key, begunAt: performance.now(), read: this.read(ctx, place) };
+    this.latest.set(place.orgId, known);
+    const forget = () => {
+      if (this.latest.get(place.orgId) === known) this.latest.delete(place.orgId);
+    };
+    known.read.then(() => setTimeout(forget, KEEP_MS).unref(), forget);
+    return known.read;
+  }
+}
+
+async function readMessages(
+  { pool, cursors }: Context,
+  { orgId, filter, afterSeq }: LogPlace,
+): Promise<LogRead> {
+  const { entries, more } = await readLog(pool, orgId, { afterSeq, filter }, BATCH);
+  const messages = entries.map(({ seq, event }) => {
+    if (!event) return { seq, text: undefined };
+    const id = encodePosition(cursors, orgId, seq);
+    const data = JSON.stringify(presentEvent(event));
+    return { seq, text: `id: ${id}\nevent: ${oneLine(event.event_type)}\ndata: ${data}\n\n` };
+  });
+  return { messages, more };
+}
+
+/** A line break, which imported event types may have, would end the field. */
+function oneLine(text: string): string {
+  return text.replaceAll(/[\r\n]/g, ' ');
+}
