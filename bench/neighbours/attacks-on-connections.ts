@@ -41,13 +41,14 @@ export const ATTACKS_ON_CONNECTIONS = {
   streams: {
     text: `follows its events on ${STREAMS} connections while it makes events`,
     async run(attacker) {
-      for (let index = 0; index < STREAMS; index += 1) {
+      const open = async () => {
         const response = await attacker.client
           .open('GET', '/v1/events/stream', { signal: attacker.signal })
           .catch(() => undefined);
         attacker.note(response?.statusCode ?? 'no answer');
         response?.on('error', () => undefined).resume();
-      }
+      };
+      await Promise.all(Array.from({ length: STREAMS }, open));
       attacker.begin();
       await attacker.flood(8, () => attacker.call('POST', '/v1/sandboxes', specOf(attacker.image, ['true'])));
     },

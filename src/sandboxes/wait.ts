@@ -90,12 +90,10 @@ async function wait(
     unseen = true;
     wake();
   });
-  let latest: SandboxResponse | undefined;
+  let latest = sandbox;
   try {
     for (;;) {
       unseen = false;
-      // A service that stops closes its connections soon.
-      if (latest && ctx.stopping.aborted) return { answer: latest, pending: true };
       const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, requiredLabels: access.labels });
       if (!row) {
         const doing = wait_for === 'stopped' ? 'stopping' : 'starting';
@@ -116,6 +114,10 @@ async function wait(
         ends.addEventListener('abort', wake, { once: true });
       });
     }
+  } catch (error) {
+    // A service that stops closes its connections to the database.
+    if (error instanceof ApiError || !ctx.stopping.aborted) throw error;
+    return { answer: latest, pending: true };
   } finally {
     clearTimeout(budgetEnds);
     unsubscribe();
