@@ -44,12 +44,12 @@ function fieldsOf(schema: Schema, path: string[], schemas: Record<string, Schema
 function kindOf(schema: Schema, name: string): FormField['kind'] | undefined {
   if (schema['x-no-effect'] !== undefined) return undefined;
   if (schema.enum !== undefined) return 'choice';
-  const types = [schema.type ?? []].flat();
-  if (types.includes('boolean')) return 'boolean';
-  if (types.includes('integer') || types.includes('number')) return 'number';
-  if (types.includes('string')) return 'text';
+  const types = new Set([schema.type ?? []].flat());
+  if (types.has('boolean')) return 'boolean';
+  if (types.has('integer') || types.has('number')) return 'number';
+  if (types.has('string')) return 'text';
   if (name === 'labels') return 'labels';
   if (name === 'env') return 'variables';
-  if (types.includes('array') && schema.items?.type === 'string') return 'words';
+  if (types.has('array') && schema.items?.type === 'string') return 'words';
   return undefined;
 }

@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import axeCore from 'axe-core';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
 import { describe, expect } from 'vitest';
@@ -7,7 +7,6 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 
 const CHROMIUM = '/usr/bin/chromium';
 const SCREENSHOTS = join(PACKAGE_ROOT, 'test-results', 'console');
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const WIDTHS = [360, 1280, 2560];
 const SCHEMES = ['light', 'dark'] as const;
 
@@ -81,6 +80,6 @@ interface Violation {
 }
 
 async function axe(page: Page): Promise<Violation[]> {
-  await page.evaluate(AXE);
+  await page.evaluate(axeCore.source);
   return page.evaluate('axe.run({ resultTypes: ["violations"] }).then(({ violations }) => violations)');
 }

@@ -102,6 +102,7 @@ describeBrowser('the page Sandboxes', () => {
     await row.getByText('running').waitFor();
     await create('second');
     await page.getByRole('link', { name: 'second' }).waitFor();
+    expect(await page.getByRole('row').count()).toBe(3);
   });
 
   test('many are changed at once, with the result of each', async () => {
@@ -163,6 +164,18 @@ describeBrowser('the page Sandboxes', () => {
     await alert.waitFor();
     expect(await alert.textContent()).toMatch(/Correct the input.*400 invalid_request request [\w-]+/s);
     await expectPresentable(page, 'sandboxes-refused');
+  });
+
+  test('a list of many labels and statuses is presentable', async () => {
+    const { page } = visitor;
+    await create('nightly-report', { team: 'data', env: 'prod' });
+    await create('model-eval', { team: 'ml' });
+    await create('web-preview-42', { team: 'web', pull: '42' }, true);
+    await create('agent-7', { team: 'ml', env: 'dev' }, true);
+    await signInBrowser(page, client.key);
+    await page.getByRole('row', { name: 'agent-7' }).getByText('running').waitFor();
+    await page.getByRole('row', { name: 'web-preview-42' }).getByText('running').waitFor();
+    await expectPresentable(page, 'sandboxes');
   });
 
   test('scripts in names of labels are text', async () => {

@@ -37,7 +37,7 @@ export async function call<O extends Operation>(
 }
 
 /** Calls an operation whose answer is not JSON. The caller reads the body. */
-export function send<O extends Operation>(operation: O, options: CallOptions<O> = {}): Promise<Response> {
+function send<O extends Operation>(operation: O, options: CallOptions<O> = {}): Promise<Response> {
   const [method, template] = operation.split(' ') as [string, string];
   const { body, headers, signal } = options;
   return request(addressOf(template, options.path ?? {}, options.query ?? {}), {

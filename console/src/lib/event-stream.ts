@@ -1,6 +1,6 @@
 import { Problem, request } from './api';
 
-export interface StreamMessage {
+interface StreamMessage {
   id: string | undefined;
   event: string;
   data: string;

@@ -14,7 +14,9 @@ export function styleByScript(document: Document): () => void {
     element.hidden = true;
     return Object.defineProperty(element, 'textContent', {
       get: () => '',
-      set: (rules: string) => sheet.replaceSync(rules),
+      set(rules: string) {
+        sheet.replaceSync(rules);
+      },
     });
   };
   const createElement = (name: string, options?: ElementCreationOptions): HTMLElement => {

@@ -3,7 +3,7 @@ import { Dialog } from './dialog';
 
 interface Question {
   title: string;
-  /** What goes, by name. */
+  /** The names of the objects that go. */
   names: readonly string[];
   consequence: string;
   action: string;

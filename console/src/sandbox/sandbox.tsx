@@ -29,7 +29,7 @@ const TABS = {
 type Tab = keyof typeof TABS;
 
 export function Sandbox() {
-  const { id = '', tab = 'overview' } = useParams<{ id: string; tab?: string }>();
+  const { id, tab = 'overview' } = useParams<{ id: string; tab?: string }>();
   const [, go] = useLocation();
   const sandbox = useResource(`sandbox:${id}`, (signal) =>
     call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: id }, signal }),

@@ -48,7 +48,7 @@ function Input({ field, value, change }: InputProps) {
     <Field label={field.isRequired ? `${label} (required)` : label} hint={field.description}>
       {field.choices !== undefined || field.kind === 'boolean' ? (
         <select
-          value={value === undefined ? '' : String(value)}
+          value={value === undefined ? '' : JSON.stringify(value).replaceAll('"', '')}
           onChange={({ currentTarget }) => {
             const text = currentTarget.value;
             change(text === '' ? undefined : field.kind === 'boolean' ? text === 'true' : text);
@@ -89,7 +89,7 @@ function textOf({ kind }: FormField, value: unknown): string {
     const pairs = (value as { key: string; value: string }[]).map(({ key, value }) => [key, value]);
     return formatLabels(Object.fromEntries(pairs) as Record<string, unknown>);
   }
-  return kind === 'words' ? JSON.stringify(value) : String(value as string | number);
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
 function valueOf({ kind }: FormField, text: string): unknown {

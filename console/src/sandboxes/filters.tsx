@@ -3,7 +3,7 @@ import type { SandboxStatus } from '../lib/api-types';
 import { formatLabels, parseLabels } from '../lib/labels';
 import { useUrlState } from '../lib/url-state';
 import { Field } from '../parts/field';
-import { sortOf } from './sandboxes';
+import { sortOf } from './sort';
 
 const STATUSES: Record<SandboxStatus, true> = {
   created: true,

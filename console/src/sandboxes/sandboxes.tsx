@@ -16,14 +16,11 @@ import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
 import { BulkActions } from './bulk-actions';
 import { Filters } from './filters';
+import { sortOf } from './sort';
 
 const PAGE_SIZE = 50;
-const CHANGING: readonly string[] = ['starting', 'stopping'];
+const CHANGING: ReadonlySet<string> = new Set(['starting', 'stopping']);
 const loadCreate = () => import('./create').then((module) => module.Create);
-
-const SORTS = ['-created_at', 'created_at', 'name'] as const;
-
-export const sortOf = (url: UrlState) => SORTS.find((sort) => sort === url.get('sort')) ?? '-created_at';
 
 /** The filters are those of the API, under its names. */
 function queryOf(url: UrlState) {
@@ -83,7 +80,7 @@ export function Sandboxes() {
   );
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   useLive('sandbox', list.reload);
-  useWhileChanging(list.data?.data.some(({ status }) => CHANGING.includes(status)) ?? false, list.reload);
+  useWhileChanging(list.data?.data.some(({ status }) => CHANGING.has(status)) ?? false, list.reload);
   const rows = list.data?.data ?? [];
   const chosen = rows.filter(({ id }) => selected.has(id));
   const isFiltered = Object.entries(query).some(
