@@ -176,6 +176,8 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('row', { name: 'agent-7' }).getByText('running').waitFor();
     await page.getByRole('row', { name: 'web-preview-42' }).getByText('running').waitFor();
     await expectPresentable(page, 'sandboxes');
+    const clip = { x: 0, y: 0, width: 1280, height: 420 };
+    await page.screenshot({ path: 'test-results/console/console-sandboxes.png', clip });
   });
 
   test('scripts in names of labels are text', async () => {
