@@ -62,7 +62,7 @@ function attributes(maxAgeSecs: number): string {
 
 /** A client that lies about it only gets the stricter cookie. */
 function isHttps({ headers }: FastifyRequest): boolean {
-  return headers['x-forwarded-proto'] === 'https' || headers.origin?.startsWith('https:') === true;
+  return headers['x-forwarded-proto'] === 'https' || headers.origin === `https://${headers.host}`;
 }
 
 export function csrfTokenOf(sessionToken: string): string {
