@@ -10,7 +10,7 @@ const READ_COST = 1;
 const SHARED_COST = 0.25;
 const KEEP_MS = 1_000;
 
-export interface LogMessage {
+interface LogMessage {
   seq: number;
   /** As a server-sent event. Undefined: the filter omits the event. */
   text: string | undefined;

@@ -73,8 +73,8 @@ async function expectEnd(end: () => Promise<unknown>): Promise<void> {
   expect(answer.headers.get('www-authenticate')).toBe('Bearer');
 }
 
-describe('a session ends in every process within a second', () => {
-  test('of the sign-out', async () => {
+describe('a session ends in every process within a second of', () => {
+  test('the sign-out', async () => {
     await expectEnd(async () => {
       const answer = await there.fetch('/console/session', { method: 'DELETE' });
       expect(answer.status).toBe(204);
@@ -86,19 +86,19 @@ describe('a session ends in every process within a second', () => {
     });
   });
 
-  test('of the revocation of its key', async () => {
+  test('the revocation of its key', async () => {
     await expectEnd(() => client.delete(`/v1/keys/${keyId}`));
   });
 
-  test('of the revocation by the operator', async () => {
+  test('the revocation by the operator', async () => {
     await expectEnd(() => revokeKey(first.ctx.pool, keyId, operator('test')));
   });
 
-  test('of a rotation without overlap', async () => {
+  test('a rotation without overlap', async () => {
     await expectEnd(() => client.post(`/v1/keys/${keyId}/rotate`, { overlap_secs: 0 }));
   });
 
-  test('of the end of the overlap', async () => {
+  test('the end of the overlap', async () => {
     await client.post(`/v1/keys/${keyId}/rotate`, { overlap_secs: 3600 });
     expect([await statusOf(here), await statusOf(there)]).toEqual([200, 200]);
     await expectEnd(() =>
@@ -106,7 +106,7 @@ describe('a session ends in every process within a second', () => {
     );
   });
 
-  test('of the expiry of its key', async () => {
+  test('the expiry of its key', async () => {
     await expectEnd(() =>
       first.ctx.pool.query('update api_keys set expires_at = now(), expiry_recorded = true where id = $1', [
         keyId,
@@ -114,13 +114,13 @@ describe('a session ends in every process within a second', () => {
     );
   });
 
-  test('of its own expiry', async () => {
+  test('its own expiry', async () => {
     await expectEnd(() =>
       first.ctx.pool.query('update console_sessions set expires_at = now() where key_id = $1', [keyId]),
     );
   });
 
-  test('of a change of the networks of its key', async () => {
+  test('a change of the networks of its key', async () => {
     await first.ctx.pool.query(`update api_keys set cidrs = '{192.0.2.0/24}' where id = $1`, [keyId]);
     expect(
       await until(
@@ -185,7 +185,7 @@ test.each([
   expect(status).toBe(401);
 });
 
-test('of two session cookies none counts', async () => {
+test('a request with two session cookies is refused', async () => {
   const { status } = await fetch(`${first.url}/v1/me/org`, {
     headers: { cookie: `${here.cookie}; theme=dark; ${here.cookie}` },
   });
