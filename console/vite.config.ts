@@ -39,7 +39,10 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
   },
+  worker: { format: 'es' },
   server: {
+    // The verifier of exports is in `src`.
+    fs: { allow: ['..'] },
     proxy: {
       '/v1': { target: service, ws: true },
       '/console/session': { target: service },

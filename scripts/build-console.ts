@@ -5,10 +5,14 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 
+/** The console builds the verifier of exports too. */
+const SOURCES = ['console', 'src/audit', 'src/lib'];
 const STAMP = join(PACKAGE_ROOT, 'dist', 'console.stamp');
 
 function stampOfSources(): string {
-  const names = readdirSync(join(PACKAGE_ROOT, 'console'), { recursive: true, withFileTypes: true })
+  const names = SOURCES.flatMap((folder) =>
+    readdirSync(join(PACKAGE_ROOT, folder), { recursive: true, withFileTypes: true }),
+  )
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
     .toSorted();

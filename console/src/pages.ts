@@ -19,4 +19,10 @@ export const PAGES: readonly PageEntry[] = [
     isListed: false,
     load: () => import('./sandbox/sandbox').then((module) => module.Sandbox),
   },
+  {
+    path: '/audit',
+    title: 'Audit',
+    isListed: true,
+    load: () => import('./audit/audit').then((module) => module.Audit),
+  },
 ];

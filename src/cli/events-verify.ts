@@ -4,21 +4,23 @@ import { createReadStream } from 'node:fs';
 import type { PublicKey } from '../audit/events/event-keys.js';
 import type { LogPosition } from '../audit/events/hash-chain.js';
 import { readSeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
+import { keyTextsIn } from '../audit/log/signed-text.js';
 import {
   describeEventKeys,
   eventKeySourceOf,
   findEventKeys,
   parsePublicKey,
 } from '../audit/log/signing-key.js';
-import type { Trust } from '../audit/verify/log-verifier.js';
+import type { Trust } from '../audit/verify/node-crypto.js';
 import type { KnownPosition, ReferenceLog } from '../audit/verify/reference-logs.js';
 import type { FaultKind, Verdict } from '../audit/verify/verification-fault.js';
-import type { FilePart } from '../audit/verify/verify-file.js';
+import type { FilePart } from '../audit/verify/file-verifier.js';
 import { verifyStore } from '../audit/verify/verify-store.js';
 import { compareCatalogues, readCatalogue, wantedCatalogue, type Difference } from '../db/catalogue.js';
 import { requireInstallation } from '../db/open.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
+import { sameBytes } from '../lib/bytes.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { listOrgs } from '../orgs/queries.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -186,7 +188,10 @@ async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
 /** Whether a part of a log begins exactly at the end of the previous one. */
 function goesOn({ end }: FilePart, part: FilePart | undefined): boolean {
   return (
-    end !== undefined && part !== undefined && end.seq === part.after.seq && end.link.equals(part.after.link)
+    end !== undefined &&
+    part !== undefined &&
+    end.seq === part.after.seq &&
+    sameBytes(end.link, part.after.link)
   );
 }
 
@@ -234,8 +239,7 @@ function trustOf(options: VerifyOptions): Trust {
 
 /** Lines of "sandkeep events key", which prints the id of a key after it. */
 export function publicKeysIn(texts: readonly string[]): PublicKey[] {
-  const lines = texts.flatMap((text) => text.trim().split('\n'));
-  return lines.map((line) => parsePublicKey(line.split('  ')[0]!));
+  return texts.flatMap(keyTextsIn).map(parsePublicKey);
 }
 
 const VERDICTS: Record<FaultKind, string> = {

@@ -1,3 +1,5 @@
+import { concatBytes } from './bytes.js';
+
 export type NumberedLine =
   { number: number; text: string } | { number: number; fault: 'too long' | 'not UTF-8' };
 
@@ -6,12 +8,12 @@ export type NumberedLine =
  * line break. A byte order mark at the start of any line is removed, because concatenated files contain them.
  */
 export async function* numberedLines(
-  chunks: AsyncIterable<Buffer>,
+  chunks: AsyncIterable<Uint8Array>,
   longest: number,
 ): AsyncGenerator<NumberedLine> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let number = 0;
-  let parts: Buffer[] = [];
+  let parts: Uint8Array[] = [];
   let length = 0;
 
   function take(): NumberedLine {
@@ -22,13 +24,13 @@ export async function* numberedLines(
     length = 0;
     if (tooLong) return { number, fault: 'too long' };
     try {
-      return { number, text: decoder.decode(bytes.length === 1 ? bytes[0] : Buffer.concat(bytes)) };
+      return { number, text: decoder.decode(bytes.length === 1 ? bytes[0] : concatBytes(bytes)) };
     } catch {
       return { number, fault: 'not UTF-8' };
     }
   }
 
-  function keep(part: Buffer): void {
+  function keep(part: Uint8Array): void {
     length += part.length;
     if (length <= longest) parts.push(part);
     else parts = [];

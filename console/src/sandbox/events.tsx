@@ -1,9 +1,10 @@
+import { actorOf } from '../lib/actor';
 import type { EventResponse, SandboxResponse } from '../lib/api-types';
 import { Loaded } from '../parts/loaded';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
 import { Time } from '../parts/time';
-import { actorOf, useHistory } from './history';
+import { useHistory } from './history';
 import { inWords } from './words';
 
 const COLUMNS: readonly Column<EventResponse>[] = [

@@ -31,9 +31,3 @@ export function useHistory({ id }: SandboxResponse, types?: string[]) {
   useLive('sandbox', events.reload);
   return events;
 }
-
-export function actorOf({ actor }: EventResponse): string {
-  if (actor.kind === 'api_key') return `key ${actor.name}`;
-  if (actor.kind === 'ssh_key') return `SSH key ${actor.label ?? actor.fingerprint}`;
-  return actor.label;
-}

@@ -1,3 +1,4 @@
+import { actorOf } from '../lib/actor';
 import type { SandboxResponse } from '../lib/api-types';
 import { bytes } from '../lib/bytes';
 import { CodeLines, Copy } from '../parts/copy';
@@ -5,7 +6,7 @@ import { Facts } from '../parts/facts';
 import { Loaded } from '../parts/loaded';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
-import { actorOf, useHistory } from './history';
+import { useHistory } from './history';
 import { inWords } from './words';
 
 const MIB = 1024 ** 2;

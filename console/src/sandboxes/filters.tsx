@@ -3,6 +3,7 @@ import type { SandboxStatus } from '../lib/api-types';
 import { formatLabels, parseLabels } from '../lib/labels';
 import { useUrlState } from '../lib/url-state';
 import { Field } from '../parts/field';
+import { Moment } from '../parts/moment';
 import { sortOf } from './sort';
 
 const STATUSES: Record<SandboxStatus, true> = {
@@ -110,25 +111,6 @@ function Typed(props: {
           setText(currentTarget.value);
           setTyping(true);
         }}
-      />
-    </Field>
-  );
-}
-
-function Moment({ label, name }: { label: string; name: string }) {
-  const url = useUrlState();
-  const at = Date.parse(url.get(name));
-  const local = Number.isNaN(at)
-    ? ''
-    : new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-  return (
-    <Field label={label}>
-      <input
-        type="datetime-local"
-        value={local}
-        onChange={({ currentTarget: { value } }) =>
-          url.set({ [name]: value === '' ? '' : new Date(value).toISOString() })
-        }
       />
     </Field>
   );

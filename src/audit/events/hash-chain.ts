@@ -1,18 +1,9 @@
 import { createHash } from 'node:crypto';
-import type { Instant } from '../../lib/instant.js';
-import { canonicalJson } from './canonical-json.js';
+import { genesisText, leafText, linkFacts, type ChainEntry, type LoggedEvent } from './chain-text.js';
 import type { EventActor } from './schema.js';
 
-/** The fields of an event that its hash covers: all of them. */
-export interface EventContent {
-  org_id: string;
-  id: string;
-  occurred_at: Instant;
-  category: string;
-  event_type: string;
+export interface EventContent extends LoggedEvent {
   actor: EventActor;
-  payload: unknown;
-  resource_id: string | null;
 }
 
 export interface LogPosition {
@@ -20,26 +11,18 @@ export interface LogPosition {
   link: Buffer;
 }
 
-export function leafOf(event: EventContent): Buffer {
-  const { org_id, id, occurred_at, category, event_type, actor, payload, resource_id } = event;
-  const content = { org_id, id, occurred_at, category, event_type, actor, payload, resource_id };
-  return createHash('sha256').update(canonicalJson(content)).digest();
+export function leafOf(event: LoggedEvent): Buffer {
+  return createHash('sha256').update(leafText(event)).digest();
 }
 
 export function genesisLink(orgId: string): Buffer {
-  return createHash('sha256').update(`sandkeep event log 1\n${orgId}`).digest();
+  return createHash('sha256').update(genesisText(orgId)).digest();
 }
 
-/** The time stays proven after retention drops the event. `unmarked` is covered, so that a forged event cannot become a marked one. */
+/** The time stays proven after retention drops the event. */
 export function linkOf(
-  previous: Buffer,
-  {
-    seq,
-    occurred_at,
-    leaf,
-    unmarked,
-  }: { seq: number; occurred_at: Instant; leaf: Buffer; unmarked: boolean },
+  previous: Uint8Array,
+  entry: Pick<ChainEntry, 'seq' | 'occurred_at' | 'unmarked' | 'leaf'>,
 ): Buffer {
-  const facts = `${seq}\n${occurred_at}\n${unmarked ? 'unmarked\n' : ''}`;
-  return createHash('sha256').update(previous).update(facts).update(leaf).digest();
+  return createHash('sha256').update(previous).update(linkFacts(entry)).update(entry.leaf).digest();
 }

@@ -10,7 +10,7 @@ import {
   updateRetention,
 } from './retention-queries.js';
 import { isRetentionTrusted, signRetention } from './retention-signature.js';
-import { keysSince } from './signing-key.js';
+import { keysSince } from './signed-text.js';
 
 /** Keeps holders of the old key from forging these records. Untrusted ones stay, for verification. The caller signs the head. */
 export async function reSignRetention(

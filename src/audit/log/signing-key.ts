@@ -16,9 +16,8 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { addMillis, now, parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
 import { createPrivateFile, privateFile } from '../../lib/private-file.js';
 import type { EventKeys, PublicKey } from '../events/event-keys.js';
+import { KEY, requireKeyText } from './signed-text.js';
 
-/** Ed25519, raw: 32 bytes in base64. */
-const KEY = /^[A-Za-z0-9+/]{43}=$/;
 /** A retired key: its public half, and for a time its mark key. */
 const RETIRED = /^public ([A-Za-z0-9+/]{43}=)(?: marked ([A-Za-z0-9+/]{43}=) until (\S+))?$/;
 /** How long marks of the previous key are valid, in milliseconds: every process must load the new key within this time. */
@@ -77,22 +76,11 @@ export function replaceLostKeys(file: string, lost: readonly PublicKey[]): void 
 }
 
 export function parsePublicKey(text: string): PublicKey {
-  if (!KEY.test(text)) {
-    throw new ExplainedError(
-      `"${text}" is not a public key: give 32 bytes in base64, as "sandkeep events key" prints them`,
-    );
-  }
-  const bytes = Buffer.from(text, 'base64');
+  const bytes = Buffer.from(requireKeyText(text), 'base64');
   return { id: createHash('sha256').update(bytes).digest('hex').slice(0, 16), bytes };
 }
 
-/** The key with this id and all newer keys; all keys when the id is unknown. `known`: the newest first. */
-export function keysSince(known: readonly PublicKey[], id: string | undefined): readonly PublicKey[] {
-  const at = known.findIndex((key) => key.id === id);
-  return at === -1 ? known : known.slice(0, at + 1);
-}
-
-export function isSignedBy({ bytes }: PublicKey, text: string, signature: Buffer): boolean {
+export function isSignedBy({ bytes }: PublicKey, text: string, signature: Uint8Array): boolean {
   const key = createPublicKey({ key: Buffer.concat([PUBLIC_DER, bytes]), format: 'der', type: 'spki' });
   return verify(null, Buffer.from(text), key, signature);
 }

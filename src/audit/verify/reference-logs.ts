@@ -1,9 +1,10 @@
+import { sameBytes } from '../../lib/bytes.js';
 import { shortInstant, type Instant } from '../../lib/instant.js';
-import type { LogPosition } from '../events/hash-chain.js';
+import type { ChainPosition } from '../events/chain-text.js';
 import type { LogVerifier } from './log-verifier.js';
 import { VerificationFault } from './verification-fault.js';
 
-export interface KnownPosition extends LogPosition {
+export interface KnownPosition extends ChainPosition {
   occurred_at?: Instant;
 }
 
@@ -30,7 +31,7 @@ export class ReferenceComparison {
         await this.advance(reference)
       ) {
         const { seq, occurred_at } = known;
-        if (seq === base && !known.link.equals(link)) throw rewritten(seq, reference);
+        if (seq === base && !sameBytes(known.link, link)) throw rewritten(seq, reference);
         if (occurred_at === undefined || verifier.wasDropped({ seq, occurred_at })) continue;
         throw new VerificationFault(
           `the log begins after entry ${base}, but ${reference.name} has entry ${seq} of ${shortInstant(occurred_at)}: it was removed, and retention did not drop it`,
@@ -39,11 +40,11 @@ export class ReferenceComparison {
     }
   }
 
-  async compareEntry({ seq, link }: LogPosition): Promise<void> {
+  async compareEntry({ seq, link }: ChainPosition): Promise<void> {
     for (const reference of this.references) {
       const known = this.next.get(reference);
       if (known?.seq !== seq) continue;
-      if (!known.link.equals(link)) throw rewritten(seq, reference);
+      if (!sameBytes(known.link, link)) throw rewritten(seq, reference);
       await this.advance(reference);
     }
   }

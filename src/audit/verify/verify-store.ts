@@ -8,10 +8,11 @@ import { getHead, lastCheckpointAfter, readCheckpoints } from '../log/chain-quer
 import type { Checkpoint } from '../log/checkpoint.js';
 import { getRetention, listDrops } from '../log/retention-queries.js';
 import { isRetentionTrusted } from '../log/retention-signature.js';
-import { keysSince } from '../log/signing-key.js';
+import { keysSince } from '../log/signed-text.js';
 import { readEntries } from './entry-batches.js';
-import { LogVerifier, type Trust } from './log-verifier.js';
+import { LogVerifier } from './log-verifier.js';
 import { MonthIndexCheck } from './month-index.js';
+import { nodeCrypto, type Trust } from './node-crypto.js';
 import { ReferenceComparison, type ReferenceLog } from './reference-logs.js';
 import { VerificationFault, type Verdict } from './verification-fault.js';
 import { countUnsealed, findInsertedEvent, hasKeysWithoutLog } from './verify-queries.js';
@@ -40,7 +41,7 @@ export async function verifyStore(
       let wrong: VerificationFault | undefined;
       try {
         const head = await getHead(tx, orgId);
-        verifier = new LogVerifier(orgId, trust, await listDrops(tx, orgId), head);
+        verifier = new LogVerifier(orgId, nodeCrypto(trust), await listDrops(tx, orgId), head);
         await verifyLog(tx, orgId, verifier, new ReferenceComparison(references), onEntry);
         await refuseInserted(tx, orgId);
         await verifyQueue(tx, orgId, verifier.marked, { keys, accepted: trust.accepted });

@@ -1,0 +1,3 @@
+const format = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+
+export const number = (amount: number) => format.format(amount);

@@ -1,0 +1,22 @@
+import { useUrlState } from '../lib/url-state';
+import { Field } from './field';
+
+/** A time that is a parameter of the address. */
+export function Moment({ label, name }: { label: string; name: string }) {
+  const url = useUrlState();
+  const at = Date.parse(url.get(name));
+  const local = Number.isNaN(at)
+    ? ''
+    : new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+  return (
+    <Field label={label}>
+      <input
+        type="datetime-local"
+        value={local}
+        onChange={({ currentTarget: { value } }) =>
+          url.set({ [name]: value === '' ? '' : new Date(value).toISOString() })
+        }
+      />
+    </Field>
+  );
+}
