@@ -25,6 +25,7 @@ import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
+import { median } from './median.js';
 import { openStore } from './store.js';
 
 /** The same creates with different ways to keep events. */
@@ -144,8 +145,4 @@ async function untilSealed({ pool }: WorkerContext, orgId: string): Promise<void
     if (rowCount === 0) return;
     await sleep(5);
   }
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }

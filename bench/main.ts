@@ -3,6 +3,7 @@ import { flagOf, variableOf } from '../src/config/names.js';
 import { OPTIONS } from '../src/config/options.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
 import { auth, organizations } from './arms.js';
+import { consoleTimes, type ConsoleOptions } from './console.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
@@ -149,6 +150,15 @@ await new Command('bench')
       .option('--only <names>', 'only these attacks, separated by commas', words, [])
       .option(...dockerSocketOption())
       .action(neighbours),
+  )
+  .addCommand(
+    new Command('console')
+      .description('each page of the console in a browser: first visits, and pages opened from another page')
+      .option('--scale <n>', 'size of the data set, as without a command', positive, 1)
+      .option('--rounds <n>', 'number of rounds', count, 5)
+      .option('--store <dir>', 'keeps the loaded data in this directory, and reuses it')
+      .option('--browser <path>', 'the program of Chromium', '/usr/bin/chromium')
+      .action((options: ConsoleOptions) => consoleTimes(options)),
   )
   .addCommand(
     new Command('kubernetes')

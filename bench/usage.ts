@@ -11,6 +11,7 @@ import { createKey } from '../src/keys/create.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { createOrg } from '../src/orgs/create.js';
 import { plainUsage } from '../test/support/usage-oracle.js';
+import { median } from './median.js';
 import { openStore } from './store.js';
 
 const MONTH = { since: '2025-10-01', until: '2025-11-01' };
@@ -259,8 +260,4 @@ function memory(pid: number, what: string): number {
     readFileSync(`/proc/${pid}/status`, 'utf8'),
   )?.[1];
   return Number(kib) / 1024;
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }
