@@ -4,6 +4,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { untilSealed } from '../support/event-log.js';
+import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 import {
   describeBrowser,
@@ -48,6 +49,11 @@ describeBrowser('the page Audit', () => {
   }
 
   const rows = (page: Page) => page.getByRole('region', { name: 'Events' }).getByRole('row');
+  const untilRows = (page: Page, count: number) =>
+    until(
+      async () => (await rows(page).count()) - 1,
+      (found) => found === count,
+    );
   const verdict = (page: Page) => page.getByRole('region', { name: 'Verification' });
 
   async function verify(page: Page, keys = ''): Promise<void> {
@@ -75,11 +81,11 @@ describeBrowser('the page Audit', () => {
     await page.getByLabel('Value').fill('system');
     await page.keyboard.press('Enter');
     await page.getByRole('listitem').filter({ hasText: 'Kind of actor' }).waitFor();
-    await page.waitForFunction('document.querySelectorAll("tbody tr").length === 3');
+    await untilRows(page, 3);
     expect(new URL(page.url()).search).toBe('?category=volume&actor_kind=%21system');
     await expectPresentable(page, 'audit-filtered');
     await page.getByRole('button', { name: 'Kind of actor is not system. Turn around' }).click();
-    await page.waitForFunction('document.querySelectorAll("tbody tr").length === 1');
+    await untilRows(page, 1);
     await page.getByRole('button', { name: 'Remove: Kind of actor is system' }).click();
     await page.getByText('models').waitFor();
     await page.goto('/console/audit?event_type=no_such_type');
@@ -238,7 +244,7 @@ describeBrowser('the page Audit', () => {
     const tabTo = async (name: string) => {
       const wanted = page
         .locator(':focus')
-        .and(page.getByLabel(name).or(page.getByText(name, { exact: true })));
+        .and(page.getByLabel(name, { exact: true }).or(page.getByText(name, { exact: true })));
       for (let presses = 0; presses < 60; presses += 1) {
         if ((await wanted.count()) > 0) return;
         await page.keyboard.press('Tab');

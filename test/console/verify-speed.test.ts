@@ -1,6 +1,9 @@
+import { once } from 'node:events';
+import { createReadStream, createWriteStream } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Readable } from 'node:stream';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { genesisLink, leafOf, linkOf } from '../../src/audit/events/hash-chain.js';
@@ -26,6 +29,8 @@ describeBrowser('the verification of a long log in a browser', () => {
     await browser.close();
     await service.close();
   });
+
+  const fileOf = (path: string) => join(service.directory, `export-${path.slice(1)}`);
 
   function* longExport(orgId: string, fault?: number): Generator<string> {
     const keys = service.ctx.eventKeys();
@@ -73,10 +78,14 @@ describeBrowser('the verification of a long log in a browser', () => {
   test('finishes, keeps the page responsive, and finds a fault near the end', async () => {
     const client = await service.newOrg();
     const { page, faults } = await newVisitor(browser, service.url);
+    const files = { '/good': undefined, '/faulty': EVENTS - 10 };
+    for (const [path, fault] of Object.entries(files)) {
+      await pipeline(longExport(client.org.id, fault), createWriteStream(fileOf(path)));
+    }
     exports = createServer((request, response) => {
-      const fault = request.url === '/faulty' ? EVENTS - 10 : undefined;
-      Readable.from(longExport(client.org.id, fault), { objectMode: false }).pipe(response);
+      createReadStream(fileOf(request.url!)).pipe(response);
     }).listen(0, '127.0.0.1');
+    await once(exports, 'listening');
     const { port } = exports.address() as AddressInfo;
     let path = '/good';
     await page.route('**/v1/events/export?*', (route) =>

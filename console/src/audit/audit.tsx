@@ -73,6 +73,7 @@ export function Audit() {
       <Loaded resource={list}>
         {({ data, has_more, next_cursor }) => {
           const rows = withNew(stream.shown, data);
+          const heldCount = withNew(stream.held, rows).length - rows.length;
           if (rows.length === 0) {
             return (
               <Empty title={isFiltered ? 'No event matches' : 'No event yet'} line={LINE}>
@@ -91,9 +92,9 @@ export function Audit() {
             <>
               <div class="actions list-head">
                 <small>Newest first</small>
-                {stream.heldCount > 0 && (
+                {heldCount > 0 && (
                   <button type="button" class="primary" onClick={stream.release}>
-                    {stream.heldCount === 1 ? 'Show 1 new event' : `Show ${stream.heldCount} new events`}
+                    {heldCount === 1 ? 'Show 1 new event' : `Show ${heldCount} new events`}
                   </button>
                 )}
                 <span class="exports">

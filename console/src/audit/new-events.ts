@@ -10,7 +10,8 @@ interface NewEvents {
   refusal: Problem | undefined;
   /** The newest first. */
   shown: readonly EventResponse[];
-  heldCount: number;
+  /** Arrived, and not shown yet. */
+  held: readonly EventResponse[];
   release: () => void;
 }
 
@@ -26,20 +27,20 @@ export function useNewEvents(
   const [state, setState] = useState<NewEvents['state']>('off');
   const [refusal, setRefusal] = useState<Problem>();
   const [shown, setShown] = useState<readonly EventResponse[]>([]);
-  const [heldCount, setHeldCount] = useState(0);
-  const held = useRef<EventResponse[]>([]);
+  const [held, setHeld] = useState<readonly EventResponse[]>([]);
+  const arrived = useRef<readonly EventResponse[]>([]);
   const latest = useRef({ isHeld, reload });
   latest.current = { isHeld, reload };
 
   const release = () => {
-    const arrived = held.current;
-    held.current = [];
-    setHeldCount(0);
-    setShown((before) => [...arrived, ...before]);
+    const released = arrived.current;
+    arrived.current = [];
+    setHeld([]);
+    setShown((before) => [...released, ...before]);
   };
   const forget = () => {
-    held.current = [];
-    setHeldCount(0);
+    arrived.current = [];
+    setHeld([]);
     setShown([]);
   };
 
@@ -58,8 +59,8 @@ export function useNewEvents(
         },
         onLost: () => setState('connecting'),
         onMessage: ({ data }) => {
-          held.current = [JSON.parse(data) as EventResponse, ...held.current];
-          if (latest.current.isHeld()) setHeldCount(held.current.length);
+          arrived.current = [JSON.parse(data) as EventResponse, ...arrived.current];
+          if (latest.current.isHeld()) setHeld(arrived.current);
           else release();
         },
       });
@@ -77,5 +78,5 @@ export function useNewEvents(
     latest.current.reload();
   }, [shown.length]);
 
-  return { state, refusal, shown, heldCount, release };
+  return { state, refusal, shown, held, release };
 }
