@@ -19,7 +19,7 @@ function digitAt(text: string, at: number): number {
 }
 
 /** `text`: padded base64. */
-export function fromBase64(text: string): Uint8Array {
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 

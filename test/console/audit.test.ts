@@ -270,5 +270,6 @@ describeBrowser('the page Audit', () => {
     await verdict(page)
       .getByText(/In order/)
       .waitFor();
+    expect(visitor.faults).toEqual([]);
   });
 });

@@ -41,7 +41,7 @@ const anyEvent: fc.Arbitrary<AnyEvent> = fc.record({
   category: fc.constantFrom('sandbox', 'volume'),
   event_type: fc.oneof(fc.constant('volume_created'), fc.string({ unit: 'grapheme' })),
   actor: fc.record({ kind: fc.constant('system' as const), code: fc.string(), label: fc.string() }),
-  payload: fc.jsonValue({ maxDepth: 3 }) as fc.Arbitrary<unknown>,
+  payload: fc.jsonValue({ maxDepth: 3 }),
   resource_id: fc.option(fc.uuid()),
   unmarked: fc.boolean(),
   isDropped: fc.boolean(),

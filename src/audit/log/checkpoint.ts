@@ -12,7 +12,7 @@ import {
 } from './signed-text.js';
 import { isSignedBy } from './signing-key.js';
 
-export interface DatedPosition extends LogPosition {
+interface DatedPosition extends LogPosition {
   org_id: string;
   at: Instant;
 }

@@ -16,7 +16,7 @@ export interface Progress {
   upTo: number;
 }
 
-export type SeenEntry = Pick<ChainEntry, 'seq' | 'event_id' | 'occurred_at'> & { event_type: string | null };
+type SeenEntry = Pick<ChainEntry, 'seq' | 'event_id' | 'occurred_at'> & { event_type: string | null };
 
 export interface StreamVerdict extends FileVerdict {
   /** The place of the fault, when it is at an entry or a checkpoint. */

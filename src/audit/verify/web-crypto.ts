@@ -26,7 +26,7 @@ export async function readWebKeys(text: string): Promise<WebKey[]> {
   return Promise.all(
     keyTextsIn(text).map(async (line) => {
       const bytes = fromBase64(line);
-      const key = await crypto.subtle.importKey('raw', concatBytes([bytes]), ED25519, false, ['verify']);
+      const key = await crypto.subtle.importKey('raw', bytes, ED25519, false, ['verify']);
       return { id: toHex(await sha256(bytes)).slice(0, 16), key };
     }),
   );
@@ -108,8 +108,8 @@ export class WebCrypto implements LogCrypto {
   }
 }
 
-async function sha256(bytes: Uint8Array): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>));
+async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
 }
 
 function prepared<T>(value: T | undefined): T {
