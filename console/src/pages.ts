@@ -20,9 +20,45 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./sandbox/sandbox').then((module) => module.Sandbox),
   },
   {
+    path: '/volumes',
+    title: 'Volumes',
+    isListed: true,
+    load: () => import('./volumes/volumes').then((module) => module.Volumes),
+  },
+  {
+    path: '/volumes/:id',
+    title: 'Volume',
+    isListed: false,
+    load: () => import('./volumes/volume').then((module) => module.Volume),
+  },
+  {
     path: '/audit',
     title: 'Audit',
     isListed: true,
     load: () => import('./audit/audit').then((module) => module.Audit),
+  },
+  {
+    path: '/keys',
+    title: 'Keys',
+    isListed: true,
+    load: () => import('./keys/keys').then((module) => module.Keys),
+  },
+  {
+    path: '/webhooks',
+    title: 'Webhooks',
+    isListed: true,
+    load: () => import('./webhooks/webhooks').then((module) => module.Webhooks),
+  },
+  {
+    path: '/webhooks/:id',
+    title: 'Webhook',
+    isListed: false,
+    load: () => import('./webhooks/webhook').then((module) => module.WebhookPage),
+  },
+  {
+    path: '/organization',
+    title: 'Organization',
+    isListed: true,
+    load: () => import('./organization/organization').then((module) => module.Organization),
   },
 ];

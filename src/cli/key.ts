@@ -75,7 +75,7 @@ function listCommand(): Command {
       );
       const view = keys.map(({ org_id, org_slug, ...key }) => ({
         ...{ org_id, org_slug },
-        ...presentKey({ org_id, ...key }),
+        ...presentKey({ org_id, ...key }, now()),
       }));
       const rows = keys.map((key) => [
         ...[key.org_slug, key.name, `${key.prefix}…`, key.id, key.scopes.join(' '), narrowingOf(key)],

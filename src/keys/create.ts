@@ -1,5 +1,4 @@
 import { FULL_ACCESS, type Access } from '../access/access.js';
-import { type KeyRow } from '../access/key-queries.js';
 import { hashOf, makeKey, prefixOf } from '../access/key-secret.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
@@ -7,7 +6,7 @@ import type { Pool } from '../db/pool.js';
 import { inTransaction, type EventSql } from '../db/transaction.js';
 import { now, shortInstant, type Instant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
-import { insertKey } from './queries.js';
+import { insertKey, type ShownKeyRow } from './queries.js';
 
 export interface NewKey {
   id: string;
@@ -27,7 +26,7 @@ export interface KeyRequest {
 export async function addKey(
   tx: EventSql,
   { orgId, name, access, actor, at }: KeyRequest,
-): Promise<{ row: KeyRow; key: string }> {
+): Promise<{ row: ShownKeyRow; key: string }> {
   const id = newId();
   const key = makeKey();
   const row = await insertKey(tx, {
@@ -52,7 +51,7 @@ export async function addKey(
       expires_at: row.expires_at && shortInstant(row.expires_at),
     },
   });
-  return { row, key };
+  return { row: { ...row, replaced_until: null }, key };
 }
 
 /** The same for the operator. A key that may do everything, unless said. */

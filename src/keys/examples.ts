@@ -15,6 +15,7 @@ const KEY = {
   expires_at: '2027-11-01T00:00:00Z',
   last_used_at: null,
   rotated_at: null,
+  previous_secret_until: null,
   revoked_at: null,
 };
 
@@ -40,6 +41,7 @@ export const keyExamples: Examples = {
       ...KEY,
       prefix: 'skp_m31C1Ix3',
       rotated_at: '2026-11-24T08:00:00.351569Z',
+      previous_secret_until: '2026-11-24T09:00:00.351569Z',
       key: 'skp_m31C1Ix3EXAMPLEEXAMPLEEXAMPLEEXAMPLE02',
     },
   },

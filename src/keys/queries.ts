@@ -6,6 +6,11 @@ import type { Instant } from '../lib/instant.js';
 
 type Row = KeyRow & Record<string, unknown>;
 
+/** `replaced_until`: the last end of a replaced secret. */
+export type ShownKeyRow = KeyRow & { replaced_until: Instant | null };
+const SHOWN_COLUMNS = `${K_COLUMNS}, (select max(until) from api_key_replaced_secrets r
+  where r.org_id = k.org_id and r.key_id = k.id) as replaced_until`;
+
 export interface NewKeyRow {
   org_id: string;
   id: string;
@@ -31,11 +36,11 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
   return rows[0]!;
 }
 
-export async function getKey(sql: Sql, orgId: string, id: string): Promise<KeyRow | undefined> {
-  const { rows } = await sql.query<Row>(`select ${KEY_COLUMNS} from api_keys where org_id = $1 and id = $2`, [
-    orgId,
-    id,
-  ]);
+export async function getKey(sql: Sql, orgId: string, id: string): Promise<ShownKeyRow | undefined> {
+  const { rows } = await sql.query<ShownKeyRow & Row>(
+    `select ${SHOWN_COLUMNS} from api_keys k where k.org_id = $1 and k.id = $2`,
+    [orgId, id],
+  );
   return rows[0];
 }
 
@@ -45,11 +50,11 @@ export async function pageKeys(
   orgId: string,
   after: readonly [Instant, string] | undefined,
   limit: number,
-): Promise<KeyRow[]> {
-  const { rows } = await sql.query<Row>(
-    `select ${KEY_COLUMNS} from api_keys
-     where org_id = $1 and ($2::timestamptz is null or (created_at, id) > ($2, $3::uuid))
-     order by created_at, id
+): Promise<ShownKeyRow[]> {
+  const { rows } = await sql.query<ShownKeyRow & Row>(
+    `select ${SHOWN_COLUMNS} from api_keys k
+     where k.org_id = $1 and ($2::timestamptz is null or (k.created_at, k.id) > ($2, $3::uuid))
+     order by k.created_at, k.id
      limit $4`,
     [orgId, after?.[0] ?? null, after?.[1] ?? null, limit],
   );
@@ -60,9 +65,9 @@ export async function pageKeys(
 export async function listKeys(
   sql: Sql,
   orgId: string | undefined,
-): Promise<(KeyRow & { org_slug: string })[]> {
-  const { rows } = await sql.query<Row & { org_slug: string }>(
-    `select ${K_COLUMNS}, o.slug as org_slug
+): Promise<(ShownKeyRow & { org_slug: string })[]> {
+  const { rows } = await sql.query<ShownKeyRow & Row & { org_slug: string }>(
+    `select ${SHOWN_COLUMNS}, o.slug as org_slug
      from api_keys k
      join orgs o on o.id = k.org_id
      where $1::uuid is null or k.org_id = $1

@@ -10,6 +10,7 @@ import {
   keepReplacedSecret,
   replaceSecret,
   shortenReplacedSecrets,
+  type ShownKeyRow,
 } from './queries.js';
 
 /** How long what a key was until now still works, in seconds. */
@@ -26,7 +27,7 @@ export async function rotateLocked(
   actor: EventActor,
   overlapSecs: number,
   at: Instant,
-): Promise<{ row: KeyRow; key: string }> {
+): Promise<{ row: ShownKeyRow; key: string }> {
   const { org_id: orgId, id, name } = key;
   const ended = key.revoked_at !== null ? 'revoked' : undefined;
   const status = ended ?? (key.expires_at !== null && key.expires_at <= at ? 'expired' : undefined);
@@ -56,5 +57,5 @@ export async function rotateLocked(
       previous_until: shortInstant(until),
     },
   });
-  return { row, key: secret };
+  return { row: { ...row, replaced_until: overlapSecs === 0 ? null : until }, key: secret };
 }

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { callerOf } from '../access/caller.js';
-import { accessOf, type KeyRow } from '../access/key-queries.js';
+import { accessOf } from '../access/key-queries.js';
 import { contextOf } from '../access/request-context.js';
 import type { Context, Shared } from '../context.js';
 import type { Transaction } from '../db/transaction.js';
@@ -16,7 +16,7 @@ import { toPage } from '../lib/page.js';
 import { addKey } from './create.js';
 import { lockCallerKey } from './lock-caller-key.js';
 import { presentKey } from './present.js';
-import { getKey, pageKeys } from './queries.js';
+import { getKey, pageKeys, type ShownKeyRow } from './queries.js';
 import { readAccess, refuseBroaderAccess } from './requested-access.js';
 import { revokeLocked } from './revoke.js';
 import { DEFAULT_OVERLAP_SECS, rotateLocked } from './rotate.js';
@@ -51,8 +51,11 @@ export function keyRoutes(app: App, ctx: Shared): void {
       const binding = ['keys'];
       const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
       const rows = await pageKeys(contextOf(request).pool, orgId, after, limit + 1);
-      return toPage(rows, limit, presentKey, ({ created_at, id }) =>
-        ctx.cursors.encode(orgId, binding, [created_at, id]),
+      return toPage(
+        rows,
+        limit,
+        (row) => presentKey(row, ctx.now()),
+        ({ created_at, id }) => ctx.cursors.encode(orgId, binding, [created_at, id]),
       );
     },
   );
@@ -100,7 +103,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
     async (request) => {
       const row = await getKey(contextOf(request).pool, callerOf(request).orgId, request.params.id);
       if (!row) throw new ApiError('key_not_found');
-      return presentKey(row);
+      return presentKey(row, ctx.now());
     },
   );
 
@@ -172,13 +175,14 @@ export function keyRoutes(app: App, ctx: Shared): void {
 async function withSecret(
   ctx: Context,
   caller: Writer,
-  work: (tx: Transaction) => Promise<{ row: KeyRow; key: string }>,
+  work: (tx: Transaction) => Promise<{ row: ShownKeyRow; key: string }>,
 ): Promise<KeyWithSecret> {
   const made = async (tx: Transaction) => {
     const { row, key } = await work(tx);
-    return { ...presentKey(row), key };
+    return { ...presentKey(row, ctx.now()), key };
   };
   const answer = await inWrite<KeyWithSecret>(ctx, caller, made, (shown) => ({ ...shown, key: null }));
-  // The release before stores answers without the field.
-  return { ...answer, key: answer.key ?? null };
+  // Earlier releases stored answers without these fields.
+  const { key, previous_secret_until } = answer;
+  return { ...answer, key: key ?? null, previous_secret_until: previous_secret_until ?? null };
 }

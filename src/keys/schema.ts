@@ -31,6 +31,10 @@ const properties = {
     'The last use of the key, at most a minute late. Null: it was never used.',
   ),
   rotated_at: Field(Nullable(DateTime), 'The time of the latest rotation. Null: there was none.'),
+  previous_secret_until: Field(
+    Nullable(DateTime),
+    'The time until which previous secrets still work. Null: there are none.',
+  ),
   revoked_at: Field(Nullable(DateTime), 'The time at which the key was revoked. Null: it was not.'),
 };
 

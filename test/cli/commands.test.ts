@@ -202,7 +202,7 @@ describe('organizations and keys', () => {
       ...{ scopes: ['org:admin'], labels: {}, cidrs: [], expires_at: null },
       created_at: expect.any(String),
       created_by: { kind: 'system', code: 'operator', label: 'sandkeep key create' },
-      ...{ last_used_at: null, rotated_at: null, revoked_at: null },
+      ...{ last_used_at: null, rotated_at: null, previous_secret_until: null, revoked_at: null },
     });
     const all = await json(['key', 'list']);
     expect(all.map((found: any) => found.name)).toEqual(expect.arrayContaining(['listed', 'elsewhere']));

@@ -14,6 +14,7 @@ export type ApiKeyResponse = {
   expires_at: string | null;
   last_used_at: string | null;
   rotated_at: string | null;
+  previous_secret_until: string | null;
   revoked_at: string | null;
 };
 
@@ -29,6 +30,7 @@ export type ApiKeyWithSecret = {
   expires_at: string | null;
   last_used_at: string | null;
   rotated_at: string | null;
+  previous_secret_until: string | null;
   revoked_at: string | null;
   key: string | null;
 };

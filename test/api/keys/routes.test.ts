@@ -43,7 +43,7 @@ test('a key can be created, is shown once, and can be listed, read and revoked',
     prefix: key.slice(0, 12),
     created_at: made.created_at,
     created_by: { kind: 'api_key', api_key_id: client.keyId, name: 'test key' },
-    ...{ last_used_at: null, rotated_at: null, revoked_at: null },
+    ...{ last_used_at: null, rotated_at: null, previous_secret_until: null, revoked_at: null },
   });
   expect((await client.get(`/v1/keys/${made.id}`)).body).toEqual(shown);
   const { body: listed } = await client.get('/v1/keys');
@@ -139,7 +139,11 @@ test('during the overlap of a rotation both secrets work, and older secrets end 
   expect([await works(first), await works(second)]).toEqual([true, true]);
   const { body: third } = await client.post(path, { overlap_secs: 60 });
   expect([await works(first), await works(second), await works(third)]).toEqual([true, true, true]);
+  const { body: shown } = await client.get(`/v1/keys/${first.keyId}`);
+  expect(shown.previous_secret_until).toBe(third.previous_secret_until);
+  expect(Date.parse(shown.previous_secret_until) - Date.parse(shown.rotated_at)).toBe(60_000);
   ahead += 60_000;
+  expect((await client.get(`/v1/keys/${first.keyId}`)).body.previous_secret_until).toBeNull();
   expect([await works(first), await works(second), await works(third)]).toEqual([false, false, true]);
   const { body: fourth } = await client.post(path, { overlap_secs: 0 });
   expect([await works(third), await works(fourth)]).toEqual([false, true]);

@@ -1,0 +1,4 @@
+/** A cap in GiB. Null: none. */
+export function capOf(text: string): number | null {
+  return text === '' ? null : Number(text);
+}
