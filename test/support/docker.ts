@@ -1,6 +1,7 @@
 import Docker from 'dockerode';
-import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe } from 'vitest';
@@ -34,6 +35,11 @@ const APPLETS = [
 ];
 
 const reason = await whyNot();
+export const hasDocker = reason === undefined;
+const CONTENT = createHash('sha256')
+  .update(existsSync(BUSYBOX) ? readFileSync(BUSYBOX) : '')
+  .update(APPLETS.join(' '))
+  .digest('hex');
 
 /**
  * Tests against a real engine. Without one they are skipped with the reason; with SANDKEEP_TEST_DOCKER=required, as
@@ -57,21 +63,31 @@ async function whyNot(): Promise<string | undefined> {
     : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
 }
 
-/** An image that holds only busybox, without a command. */
+/** An image that holds only busybox, without a command. One that the engine has stays, because other tests use it. */
 export function makeImage(socket = SOCKET): void {
-  makeBusybox(IMAGE, { socket });
+  if (commentOfImage(socket) === CONTENT) return;
+  makeBusybox(IMAGE, { socket, comment: CONTENT });
 }
 
-/** An image that holds only busybox. `change`: an instruction of a Dockerfile. */
-export function makeBusybox(
-  name: string,
-  { change, socket = SOCKET }: { change?: string; socket?: string } = {},
-): void {
+function commentOfImage(socket: string): string {
+  const args = ['-H', `unix://${socket}`, 'image', 'inspect', '--format', '{{ .Comment }}', IMAGE];
+  return spawnSync('docker', args, { encoding: 'utf8' }).stdout.trim();
+}
+
+interface ImportOptions {
+  /** An instruction of a Dockerfile. */
+  change?: string;
+  comment?: string;
+  socket?: string;
+}
+
+/** An image that holds only busybox. */
+export function makeBusybox(name: string, options: ImportOptions = {}): void {
   const root = mkdtempSync(join(tmpdir(), 'sandkeep-image-'));
   for (const folder of ['bin', 'tmp', 'etc', 'srv']) mkdirSync(join(root, folder));
   cpSync(BUSYBOX, join(root, 'bin', 'busybox'));
   for (const applet of APPLETS) symlinkSync('busybox', join(root, 'bin', applet));
-  importImage(root, name, { ...(change === undefined ? {} : { change }), socket });
+  importImage(root, name, options);
   rmSync(root, { recursive: true });
 }
 
@@ -79,7 +95,7 @@ export function makeBusybox(
 export function importImage(
   root: string,
   name: string,
-  { change, socket = SOCKET }: { change?: string; socket?: string } = {},
+  { change, comment = '', socket = SOCKET }: ImportOptions = {},
 ): void {
   if (reason !== undefined) throw new Error(reason);
   const changes = change === undefined ? [] : ['--change', change];
@@ -88,7 +104,7 @@ export function importImage(
     [
       '-c',
       'root=$1 socket=$2; shift 2; tar -C "$root" -c . | docker -H "unix://$socket" import "$@"',
-      ...['sh', root, socket, ...changes, '-', name],
+      ...['sh', root, socket, '--message', comment, ...changes, '-', name],
     ],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   );

@@ -7,6 +7,7 @@ import { migrate } from '../../src/db/migrate.js';
 import { openForServer } from '../../src/db/open.js';
 import { connectionConfig, type Address } from '../../src/db/pool.js';
 import { withDatabase } from './database.js';
+import { hasDocker, makeImage } from './docker.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -42,6 +43,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   await admin.query(`create database ${TEMPLATE}`);
   await admin.end();
   await migrate(withDatabase(database.address, TEMPLATE));
+  // Before all files, since they share it.
+  if (hasDocker) makeImage();
   project.provide('server', database.address);
   return async () => {
     await database.close();
