@@ -8,7 +8,7 @@ type ServiceOptions = Parameters<typeof startTestService>[0];
 
 interface ConsoleTest {
   service: TestService;
-  /** Of a new organization in each test. */
+  /** Each test has a new organization. */
   client: Client;
   visitor: Visitor;
 }

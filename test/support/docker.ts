@@ -63,7 +63,7 @@ async function whyNot(): Promise<string | undefined> {
     : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
 }
 
-/** An image that holds only busybox, without a command. One that the engine has stays, because other tests use it. */
+/** An image that holds only busybox, without a command. It is made once, because other tests use it at the same time. */
 export function makeImage(socket = SOCKET): void {
   if (commentOfImage(socket) === CONTENT) return;
   makeBusybox(IMAGE, { socket, comment: CONTENT });
