@@ -31,6 +31,8 @@ export default defineConfig({
   base: '/console/',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   plugins: [compressed()],
+  // The other build of this library needs Node.
+  resolve: { alias: { 'csv-stringify/sync': 'csv-stringify/browser/esm/sync' } },
   build: {
     outDir: '../dist/console',
     emptyOutDir: true,

@@ -32,6 +32,12 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./volumes/volume').then((module) => module.Volume),
   },
   {
+    path: '/usage',
+    title: 'Usage',
+    isListed: true,
+    load: () => import('./usage/usage').then((module) => module.Usage),
+  },
+  {
     path: '/audit',
     title: 'Audit',
     isListed: true,

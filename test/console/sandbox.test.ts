@@ -114,7 +114,8 @@ describeDocker('a browser on Docker', () => {
     test.each(['runs', 'events', 'usage'])('its %s are shown', async (tab) => {
       const { page } = visitor;
       await signInBrowser(page, client.key, `/console/sandboxes/${id}`);
-      await page.getByRole('link', { name: tab, exact: false }).click();
+      const tabs = page.getByRole('navigation', { name: 'Parts of the sandbox' });
+      await tabs.getByRole('link', { name: tab, exact: false }).click();
       await page
         .getByText(tab === 'runs' ? 'The present run began' : tab === 'events' ? 'Actor' : 'vCPU seconds')
         .first()

@@ -4,6 +4,7 @@ import { useResource } from '../lib/use-resource';
 import { Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Table, type Column } from '../parts/table';
+import { CostShare } from './cost-share';
 
 const DAY_MS = 86_400_000;
 const DAYS = 30;
@@ -30,22 +31,25 @@ export function Usage({ sandbox }: { sandbox: SandboxResponse }) {
     call('GET /v1/billing/usage/sandbox', { query: { since, sandbox_id: [sandbox.id] }, signal }),
   );
   return (
-    <Loaded resource={usage}>
-      {({ rows }) =>
-        rows.length === 0 ? (
-          <Empty title={`No usage in the last ${DAYS} days`}>
-            <p>A sandbox uses its resources while it runs. Start it to see some.</p>
-          </Empty>
-        ) : (
-          <Table
-            caption={`Usage of the last ${DAYS} days`}
-            columns={COLUMNS}
-            rows={rows.toReversed()}
-            id={({ day }) => day}
-            name={({ day }) => day}
-          />
-        )
-      }
-    </Loaded>
+    <>
+      <CostShare sandboxId={sandbox.id} />
+      <Loaded resource={usage}>
+        {({ rows }) =>
+          rows.length === 0 ? (
+            <Empty title={`No usage in the last ${DAYS} days`}>
+              <p>A sandbox uses its resources while it runs. Start it to see some.</p>
+            </Empty>
+          ) : (
+            <Table
+              caption={`Usage of the last ${DAYS} days`}
+              columns={COLUMNS}
+              rows={rows.toReversed()}
+              id={({ day }) => day}
+              name={({ day }) => day}
+            />
+          )
+        }
+      </Loaded>
+    </>
   );
 }

@@ -1,0 +1,126 @@
+import { useEffect } from 'preact/hooks';
+import { useUrlState } from '../lib/url-state';
+import { useResource } from '../lib/use-resource';
+import { Empty } from '../parts/empty';
+import { Field } from '../parts/field';
+import { Loaded } from '../parts/loaded';
+import { Page } from '../parts/page';
+import { METRICS, type Metric } from './metrics';
+import { Month } from './month';
+import { Picture } from './picture';
+import { readReport } from './read-report';
+import './usage.css';
+import { dayAfter, presets, type Window } from './window';
+
+const REFRESH_MS = 30_000;
+
+export function Usage() {
+  const url = useUrlState();
+  const metric = (Object.keys(METRICS).find((name) => name === url.get('metric')) ?? 'vcpu') as Metric;
+  const label = metric === 'storage' ? '' : url.get('label');
+  const fallback = presets()['This month']!;
+  const window: Window = {
+    since: url.get('since') || fallback.since,
+    until: url.get('until') || fallback.until,
+  };
+  const asked = { ...window, metric, label };
+  const report = useResource(`usage:${JSON.stringify(asked)}`, (signal) => readReport(asked, signal));
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && report.reload(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [JSON.stringify(asked)]);
+
+  return (
+    <Page title="Usage">
+      <Month month={window.since.slice(0, 7)} />
+      <section class="part">
+        <h2>By UTC day</h2>
+        <Controls window={window} metric={metric} label={label} />
+        <Loaded resource={report}>
+          {(data) =>
+            data.amounts.length === 0 ? (
+              <Empty title="No usage in these days" line={LINE}>
+                <p>
+                  Sandboxes use compute while they run, and volumes use storage. The same report with a key in
+                  the variable KEY:
+                </p>
+              </Empty>
+            ) : (
+              <Picture
+                key={`${metric}:${label}`}
+                report={data}
+                metric={metric}
+                window={window}
+                label={label}
+              />
+            )
+          }
+        </Loaded>
+      </section>
+    </Page>
+  );
+}
+
+const LINE = `curl ${location.origin}/v1/billing/usage/sandbox -H "authorization: Bearer $KEY"`;
+
+function Controls({ window, metric, label }: { window: Window; metric: Metric; label: string }) {
+  const url = useUrlState();
+  return (
+    <form class="filters" onSubmit={(event) => event.preventDefault()}>
+      <fieldset class="choices">
+        <legend>Use of</legend>
+        {(Object.keys(METRICS) as Metric[]).map((name) => (
+          <button
+            key={name}
+            type="button"
+            aria-pressed={metric === name}
+            onClick={() => url.set({ metric: name === 'vcpu' ? undefined : name, only: undefined })}
+          >
+            {METRICS[name].title}
+          </button>
+        ))}
+      </fieldset>
+      <fieldset class="choices">
+        <legend>Days</legend>
+        {Object.entries(presets()).map(([title, preset]) => (
+          <button
+            key={title}
+            type="button"
+            aria-pressed={preset.since === window.since && preset.until === window.until}
+            onClick={() => url.set({ ...preset })}
+          >
+            {title}
+          </button>
+        ))}
+      </fieldset>
+      <Field label="From">
+        <input
+          type="date"
+          value={window.since}
+          onChange={({ currentTarget: { value } }) =>
+            value !== '' && url.set({ since: value, until: window.until })
+          }
+        />
+      </Field>
+      <Field label="To">
+        <input
+          type="date"
+          value={dayAfter(window.until, -1)}
+          onChange={({ currentTarget: { value } }) =>
+            value !== '' && url.set({ since: window.since, until: dayAfter(value) })
+          }
+        />
+      </Field>
+      {metric !== 'storage' && (
+        <Field label="By label" hint="Without a key: by sandbox.">
+          <input
+            type="search"
+            placeholder="team"
+            value={label}
+            onChange={({ currentTarget: { value } }) => url.set({ label: value.trim(), only: undefined })}
+          />
+        </Field>
+      )}
+    </form>
+  );
+}
