@@ -1,4 +1,4 @@
-import { formatLabels, parseLabels } from '../lib/labels';
+import { formatLabels, formatPairs, parseLabels, parsePairs } from '../lib/labels';
 import { Field } from '../parts/field';
 import fields from './create-fields.json';
 
@@ -78,7 +78,7 @@ function Input({ field, value, change }: InputProps) {
 
 const PLACEHOLDERS: Record<string, string> = {
   labels: 'team=ml, env=prod',
-  variables: 'KEY=value, OTHER=value',
+  variables: 'KEY=value, OTHER="a, b"',
   words: '["sh", "-c", "…"]',
 };
 
@@ -86,8 +86,7 @@ function textOf({ kind }: FormField, value: unknown): string {
   if (value === undefined || value === null) return '';
   if (kind === 'labels') return formatLabels(value as Record<string, unknown>);
   if (kind === 'variables') {
-    const pairs = (value as { key: string; value: string }[]).map(({ key, value }) => [key, value]);
-    return formatLabels(Object.fromEntries(pairs) as Record<string, unknown>);
+    return formatPairs((value as { key: string; value: string }[]).map(({ key, value }) => [key, value]));
   }
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
@@ -96,7 +95,7 @@ function valueOf({ kind }: FormField, text: string): unknown {
   if (text === '') return undefined;
   if (kind === 'number') return Number(text);
   if (kind === 'labels') return parseLabels(text);
-  if (kind === 'variables') return Object.entries(parseLabels(text)).map(([key, value]) => ({ key, value }));
+  if (kind === 'variables') return parsePairs(text).map(([key, value]) => ({ key, value }));
   return kind === 'words' ? wordsOf(text) : text;
 }
 
