@@ -29,12 +29,12 @@ describeBrowser('the console when something fails', () => {
     const { id, key } = await createKey(pool, client.org.id, 'short', operator('test'), FULL_ACCESS);
     const { page, context } = await newVisitor(browser, service.url);
     await signInBrowser(page, key, '/console/?sort=name');
-    await page.getByRole('link', { name: 'web' }).waitFor();
+    await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     await revokeKey(pool, id, operator('test'));
     // The stream of events ends with the key, without a request of the person.
     await page.getByLabel('API key').fill(client.key);
     await page.keyboard.press('Enter');
-    await page.getByRole('link', { name: 'web' }).waitFor();
+    await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     expect(page.url()).toBe(`${service.url}/console/?sort=name`);
     await context.close();
   });
@@ -72,14 +72,14 @@ describeBrowser('the console when something fails', () => {
     expect(text).toContain('the-request');
     await page.unroute('**/v1/sandboxes?*', refuse);
     await page.getByRole('button', { name: 'Try again' }).click();
-    await page.getByRole('link', { name: 'web' }).waitFor();
+    await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     await context.close();
   });
 
   test('a lost connection says so, keeps what was shown, and recovers by itself', async () => {
     const { page, context } = await newVisitor(browser, service.url);
     await signInBrowser(page, client.key);
-    await page.getByRole('link', { name: 'web' }).waitFor();
+    await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     await context.setOffline(true);
     await page.getByLabel('Order').selectOption('name');
     const banner = page.getByText('The service does not answer. The page shows');
@@ -87,7 +87,7 @@ describeBrowser('the console when something fails', () => {
     await expectPresentable(page, 'lost');
     await context.setOffline(false);
     await banner.waitFor({ state: 'detached' });
-    await page.getByRole('link', { name: 'web' }).waitFor();
+    await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     await context.close();
   });
 });

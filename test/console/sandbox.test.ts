@@ -94,6 +94,44 @@ describeDocker('a browser on Docker', () => {
       await page.getByText('● connected').waitFor();
     });
 
+    test('the terminal follows the window, the keyboard can leave it, and hostile output stays inside', async () => {
+      const { page, context } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}/terminal`);
+      await page.getByLabel('Program').focus();
+      await page.keyboard.press('Enter');
+      await page.getByText('● connected').waitFor();
+      const shown = page.locator('.xterm-rows');
+      const columns = async (mark: string) => {
+        await page.keyboard.type(`echo ${mark}=$(busybox ttysize 2>/dev/null || busybox stty size)\n`);
+        const line = shown.getByText(new RegExp(`^${mark}=\\d+ \\d+`));
+        await line.first().waitFor();
+        return (await line.first().textContent())!;
+      };
+      const wide = await columns('wide');
+      await page.setViewportSize({ width: 640, height: 900 });
+      const narrow = await columns('narrow');
+      expect(narrow.split('=')[1]).not.toBe(wide.split('=')[1]);
+      await page.evaluate("navigator.clipboard.writeText('own')");
+      const hostile = [
+        String.raw`\033]0;owned\007`,
+        String.raw`\033]52;c;b3duZWQ=\007`,
+        String.raw`\033]8;;javascript:document.title="owned"\007link\033]8;;\007`,
+        '<img src=x onerror=alert(1)>',
+      ].join('');
+      await page.keyboard.type(`printf '${hostile}'; echo ' en''d'\n`);
+      await shown.getByText('> end').waitFor();
+      const { x, y } = (await shown.getByText('link').last().boundingBox())!;
+      await page.mouse.move(x + 8, y + 8);
+      await page.mouse.click(x + 8, y + 8);
+      expect(await page.title()).toBe('web · Sandkeep');
+      expect(await page.evaluate('navigator.clipboard.readText()')).toBe('own');
+      expect(context.pages().length).toBe(1);
+      expect(await shown.locator('img').count()).toBe(0);
+      await page.locator('.xterm-helper-textarea').focus();
+      await page.keyboard.press('Shift+Escape');
+      await page.getByLabel('Program').and(page.locator(':focus')).waitFor();
+    });
+
     test('files are uploaded, downloaded and deleted', async () => {
       const { page } = visitor;
       await signInBrowser(page, client.key, `/console/sandboxes/${id}/files?folder=%2Ftmp`);

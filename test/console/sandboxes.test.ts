@@ -120,6 +120,10 @@ describeBrowser('the page Sandboxes', () => {
     await results.getByText('one starts').waitFor();
     expect(await results.getByRole('listitem').filter({ hasText: 'two' }).textContent()).toMatch(/request/i);
     await expectPresentable(page, 'sandboxes-results');
+    await page.getByRole('row', { name: 'one' }).getByText('running').waitFor();
+    await results.getByRole('button', { name: 'Undo: stop them' }).click();
+    await page.getByRole('row', { name: 'one' }).getByText('stopped').waitFor();
+    await page.getByRole('row', { name: 'two' }).getByText('running').waitFor();
     await page.getByLabel('Select all of this page').check();
     await page
       .getByRole('group', { name: 'Selected sandboxes' })
@@ -178,6 +182,48 @@ describeBrowser('the page Sandboxes', () => {
     await expectPresentable(page, 'sandboxes');
     const clip = { x: 0, y: 0, width: 1280, height: 420 };
     await page.screenshot({ path: 'test-results/console/console-sandboxes.png', clip });
+  });
+
+  test('pages follow the cursor in the address, forth and back', async () => {
+    const { page } = visitor;
+    for (let number = 0; number < 51; number += 1) await create(`box-${String(number).padStart(2, '0')}`);
+    await signInBrowser(page, client.key, '/console/?sort=name');
+    await page.getByRole('link', { name: 'box-49' }).waitFor();
+    expect(await page.getByRole('link', { name: 'box-50' }).count()).toBe(0);
+    await page.getByRole('button', { name: 'Next page' }).click();
+    await page.getByRole('link', { name: 'box-50' }).waitFor();
+    expect(await page.getByRole('row').count()).toBe(2);
+    const address = page.url();
+    await page.reload();
+    await page.getByRole('link', { name: 'box-50' }).waitFor();
+    await page.goBack();
+    await page.getByRole('link', { name: 'box-00' }).waitFor();
+    await page.goto(address);
+    await page.getByRole('button', { name: 'First page' }).click();
+    await page.getByRole('link', { name: 'box-00' }).waitFor();
+  });
+
+  test('values with commas stay whole in the form, and in the filter', async () => {
+    const { page } = visitor;
+    await signInBrowser(page, client.key, '/console/?create=form');
+    await page.getByLabel('name (required)').fill('quoted');
+    await page.getByLabel('labels').last().fill('note="a, b", team=ml');
+    await page.getByText('All other fields').click();
+    await page.getByLabel(/^env/).fill('LIST="1,2"');
+    await page.getByRole('button', { name: 'Create', exact: true }).last().click();
+    await page.getByRole('heading', { level: 1, name: 'quoted' }).waitFor();
+    const { body } = await client.get('/v1/sandboxes/by-name/quoted');
+    expect(body.spec).toMatchObject({
+      labels: { note: 'a, b', team: 'ml' },
+      env: [{ key: 'LIST', value: '1,2' }],
+    });
+    await create('other');
+    await page.goto('/console/');
+    await page.getByRole('link', { name: 'other' }).waitFor();
+    await page.getByLabel('Labels').fill('note="a, b"');
+    await page.getByRole('link', { name: 'other' }).waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'quoted' }).waitFor();
+    expect(await page.getByLabel('Labels').inputValue()).toBe('note="a, b"');
   });
 
   test('scripts in names of labels are text', async () => {

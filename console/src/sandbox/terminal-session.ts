@@ -14,13 +14,15 @@ interface TerminalOptions {
   command: string;
   signal: AbortSignal;
   changed: (state: TerminalState) => void;
+  /** Moves the focus out of the terminal, which takes every other key. */
+  leave: () => void;
 }
 
 /** The service takes at most 64 KiB in a message, and a pasted text may be longer. */
 const MOST_BYTES = 32_768;
 
 export async function openTerminal(place: HTMLElement, options: TerminalOptions): Promise<void> {
-  const { sandboxId, command, signal, changed } = options;
+  const { sandboxId, command, signal, changed, leave } = options;
   const restore = styleByScript(document);
   const terminal = new Terminal({
     cursorBlink: !matchMedia('(prefers-reduced-motion: reduce)').matches,
@@ -69,6 +71,11 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
       'The connection was lost. The service has ended the program of this terminal; the files of the sandbox stay.';
     changed({ kind: 'closed', text: ending ?? lost });
     terminal.options.disableStdin = true;
+  });
+  terminal.attachCustomKeyEventHandler((event) => {
+    if (event.key !== 'Escape' || !event.shiftKey) return true;
+    if (event.type === 'keydown') leave();
+    return false;
   });
   terminal.onData((text) => {
     const bytes = new TextEncoder().encode(text);

@@ -7,6 +7,7 @@ import type { TerminalState } from './terminal-session';
 
 export function Terminal({ sandbox }: { sandbox: SandboxResponse }) {
   const place = useRef<HTMLDivElement>(null);
+  const field = useRef<HTMLInputElement>(null);
   const [command, setCommand] = useState('/bin/sh');
   const [round, setRound] = useState(0);
   const [state, setState] = useState<TerminalState>({ kind: 'closed', text: '' });
@@ -25,6 +26,7 @@ export function Terminal({ sandbox }: { sandbox: SandboxResponse }) {
           command,
           signal: controller.signal,
           changed: setState,
+          leave: () => field.current?.focus(),
         });
       } catch (error) {
         if (controller.signal.aborted) return;
@@ -47,12 +49,20 @@ export function Terminal({ sandbox }: { sandbox: SandboxResponse }) {
         }}
       >
         <Field label="Program">
-          <input value={command} required onInput={({ currentTarget }) => setCommand(currentTarget.value)} />
+          <input
+            ref={field}
+            value={command}
+            required
+            onInput={({ currentTarget }) => setCommand(currentTarget.value)}
+          />
         </Field>
         <button type="submit" class="primary" disabled={state.kind === 'open'}>
           {round === 0 ? 'Open a terminal' : 'Open a new terminal'}
         </button>
         <small role="status">{state.text}</small>
+        <small>
+          <kbd>Shift</kbd> <kbd>Escape</kbd> leaves the terminal.
+        </small>
       </form>
       {problem !== undefined && <ErrorPanel problem={problem} retry={() => setRound(round + 1)} />}
       <div ref={place} class={round === 0 || problem !== undefined ? '' : 'terminal'} />

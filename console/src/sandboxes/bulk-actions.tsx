@@ -5,25 +5,27 @@ import type { SandboxResponse } from '../lib/api-types';
 import { confirm } from '../parts/confirm';
 import { DELETE_CONSEQUENCE, VERBS, type Verb } from './operations';
 
-interface Result {
-  id: string;
-  name: string;
+type Subject = Pick<SandboxResponse, 'id' | 'name'>;
+
+interface Result extends Subject {
   text: string;
   isFault: boolean;
 }
 
 const AT_ONCE = 4;
 const OFFERED: readonly Verb[] = ['start', 'stop', 'restart', 'delete'];
+const INVERSE: Partial<Record<Verb, Verb>> = { start: 'stop', stop: 'start' };
 
 /** Changes of many sandboxes, with the result of each. */
 export function BulkActions({ chosen, done }: { chosen: readonly SandboxResponse[]; done: () => void }) {
   const [results, setResults] = useState<readonly Result[]>([]);
+  const [inverse, setInverse] = useState<Verb>();
   const [isBusy, setBusy] = useState(false);
-  const act = async (verb: Verb) => {
+  const act = async (verb: Verb, subjects: readonly Subject[] = chosen) => {
     if (verb === 'delete') {
       const isConfirmed = await confirm({
-        title: chosen.length === 1 ? 'Delete this sandbox?' : `Delete ${chosen.length} sandboxes?`,
-        names: chosen.map(({ name }) => name),
+        title: subjects.length === 1 ? 'Delete this sandbox?' : `Delete ${subjects.length} sandboxes?`,
+        names: subjects.map(({ name }) => name),
         consequence: DELETE_CONSEQUENCE,
         action: 'Delete',
       });
@@ -31,7 +33,8 @@ export function BulkActions({ chosen, done }: { chosen: readonly SandboxResponse
     }
     setBusy(true);
     setResults([]);
-    const queue = [...chosen];
+    setInverse(INVERSE[verb]);
+    const queue = [...subjects];
     const work = async () => {
       for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
         const result = await resultOf(verb, next);
@@ -72,6 +75,20 @@ export function BulkActions({ chosen, done }: { chosen: readonly SandboxResponse
             ))}
           </ul>
           <p class="actions">
+            {inverse !== undefined && results.some(({ isFault }) => !isFault) && (
+              <button
+                type="button"
+                disabled={isBusy}
+                onClick={() =>
+                  void act(
+                    inverse,
+                    results.filter(({ isFault }) => !isFault),
+                  )
+                }
+              >
+                Undo: {VERBS[inverse].title.toLowerCase()} them
+              </button>
+            )}
             <button type="button" onClick={() => setResults([])}>
               Close the results
             </button>
@@ -82,7 +99,7 @@ export function BulkActions({ chosen, done }: { chosen: readonly SandboxResponse
   );
 }
 
-async function resultOf(verb: Verb, { id, name }: SandboxResponse): Promise<Result> {
+async function resultOf(verb: Verb, { id, name }: Subject): Promise<Result> {
   try {
     await VERBS[verb].run(id);
     return { id, name, text: VERBS[verb].done, isFault: false };
