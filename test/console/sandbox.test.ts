@@ -4,7 +4,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import type { Client } from '../support/client.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
+import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
+import { startWire } from '../support/wire.js';
 import {
   describeBrowser,
   expectPresentable,
@@ -127,9 +129,38 @@ describeDocker('a browser on Docker', () => {
       expect(await page.evaluate('navigator.clipboard.readText()')).toBe('own');
       expect(context.pages().length).toBe(1);
       expect(await shown.locator('img').count()).toBe(0);
+      await page.mouse.dblclick(x + 8, y + 8);
+      await page.keyboard.press('Control+Shift+C');
+      await page.getByText('Copied the selection.').waitFor();
+      expect(await page.evaluate('navigator.clipboard.readText()')).toMatch(/^link/);
       await page.locator('.xterm-helper-textarea').focus();
       await page.keyboard.press('Shift+Escape');
       await page.getByLabel('Program').and(page.locator(':focus')).waitFor();
+    });
+
+    test('a terminal whose connection is lost says so, and another can be opened', async () => {
+      const { page } = visitor;
+      const wire = await startWire(service.url);
+      await page.goto(`${wire.url}/console/sandboxes/${id}/terminal`);
+      await page.getByLabel('API key').fill(client.key);
+      await page.keyboard.press('Enter');
+      await page.getByRole('button', { name: 'Open a terminal' }).click();
+      await page.getByText('● connected').waitFor();
+      await page.keyboard.type("echo kept > /tmp/kept; echo do''ne\n");
+      await page.locator('.xterm-rows').getByText(/^done/).waitFor();
+      const endings = async () => {
+        const { body } = await client.get('/v1/events', { event_type: 'sandbox_session_ended', limit: 100 });
+        return (body as { data: unknown[] }).data.length;
+      };
+      const before = await endings();
+      wire.cut();
+      await page.getByText('The connection was lost. The service has ended the program').waitFor();
+      expect(await until(endings, (count) => count > before)).toBeGreaterThan(before);
+      await page.getByRole('button', { name: 'Open a new terminal' }).click();
+      await page.getByText('● connected').waitFor();
+      await page.keyboard.type('cat /tmp/kept\n');
+      await page.locator('.xterm-rows').getByText(/^kept/).waitFor();
+      await wire.close();
     });
 
     test('files are uploaded, downloaded and deleted', async () => {

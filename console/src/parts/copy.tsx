@@ -1,13 +1,8 @@
-import { announce } from '../lib/announce';
+import { copyText } from '../lib/copy-text';
 
 export function Copy({ text, of }: { text: string; of: string }) {
-  const copy = () =>
-    navigator.clipboard.writeText(text).then(
-      () => announce(`Copied the ${of}.`),
-      () => announce('The browser refused to copy. Select the text instead.', true),
-    );
   return (
-    <button type="button" class="quiet" aria-label={`Copy the ${of}`} onClick={() => void copy()}>
+    <button type="button" class="quiet" aria-label={`Copy the ${of}`} onClick={() => void copyText(text, of)}>
       Copy
     </button>
   );

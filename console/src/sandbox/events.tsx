@@ -1,5 +1,6 @@
 import { actorOf } from '../lib/actor';
 import type { EventResponse, SandboxResponse } from '../lib/api-types';
+import { Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
@@ -24,18 +25,24 @@ const COLUMNS: readonly Column<EventResponse>[] = [
 export function Events({ sandbox }: { sandbox: SandboxResponse }) {
   return (
     <Loaded resource={useHistory(sandbox)}>
-      {({ data, has_more, next_cursor }) => (
-        <>
-          <Table
-            caption="Events"
-            columns={COLUMNS}
-            rows={data}
-            id={({ id }) => id}
-            name={({ event_type }) => event_type}
-          />
-          <Pager next={next_cursor} hasMore={has_more} />
-        </>
-      )}
+      {({ data, has_more, next_cursor }) =>
+        data.length === 0 ? (
+          <Empty title="No event of this sandbox">
+            <p>Its events were dropped by the retention of the audit trail, or the key may not read them.</p>
+          </Empty>
+        ) : (
+          <>
+            <Table
+              caption="Events"
+              columns={COLUMNS}
+              rows={data}
+              id={({ id }) => id}
+              name={({ event_type }) => event_type}
+            />
+            <Pager next={next_cursor} hasMore={has_more} />
+          </>
+        )
+      }
     </Loaded>
   );
 }

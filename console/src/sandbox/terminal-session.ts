@@ -2,6 +2,7 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
 import { call } from '../lib/api';
+import { copyText } from '../lib/copy-text';
 import { styleByScript } from '../lib/styles-by-script';
 
 export interface TerminalState {
@@ -72,9 +73,16 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
     changed({ kind: 'closed', text: ending ?? lost });
     terminal.options.disableStdin = true;
   });
+  const copy = () => {
+    const selection = terminal.getSelection();
+    if (selection !== '') void copyText(selection, 'selection');
+  };
   terminal.attachCustomKeyEventHandler((event) => {
-    if (event.key !== 'Escape' || !event.shiftKey) return true;
-    if (event.type === 'keydown') leave();
+    const isLeaving = event.shiftKey && event.key === 'Escape';
+    const isCopying = event.shiftKey && event.ctrlKey && event.code === 'KeyC';
+    if (!isLeaving && !isCopying) return true;
+    event.preventDefault();
+    if (event.type === 'keydown') (isLeaving ? leave : copy)();
     return false;
   });
   terminal.onData((text) => {

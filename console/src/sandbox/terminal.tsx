@@ -61,7 +61,7 @@ export function Terminal({ sandbox }: { sandbox: SandboxResponse }) {
         </button>
         <small role="status">{state.text}</small>
         <small>
-          <kbd>Shift</kbd> <kbd>Escape</kbd> leaves the terminal.
+          <kbd>Ctrl Shift C</kbd> copies the selection, <kbd>Shift Escape</kbd> leaves the terminal.
         </small>
       </form>
       {problem !== undefined && <ErrorPanel problem={problem} retry={() => setRound(round + 1)} />}
