@@ -63,6 +63,8 @@ describeBrowser('the console when something fails', () => {
         json: { error: { code, message: 'refused by the test' } },
       });
     await page.route('**/v1/sandboxes?*', refuse);
+    // Without an answer to this request the page does not ask again by itself.
+    await page.route('**/v1/events/stream', () => undefined);
     await signInBrowser(page, client.key);
     const alert = page.getByRole('alert');
     await alert.waitFor();
