@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { followLog } from '../../src/runtimes/kubernetes/logs.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
 import { allEvents, openEvents } from '../support/event-stream.js';
@@ -11,6 +12,7 @@ import {
 } from '../support/kubernetes.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
+import { startWire } from '../support/wire.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 const request = (name: string, more: Record<string, unknown> = {}) => ({
@@ -111,6 +113,35 @@ describeKubernetes('the kubernetes runtime', () => {
     expect(log).toContain('one');
     expect(log).toContain('two');
     expect(log).toContain('"event":"end"');
+  });
+
+  test('ends a log with an error when the connection to the cluster breaks', async () => {
+    const script = 'echo one; sleep 600';
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request('followed', { runtime: command('sh', '-c', script) }),
+      running,
+    );
+    const [pod] = await namespace.podsOf(body.id);
+    const wire = await startWire(namespace.server);
+    const config = new namespace.library.KubeConfig();
+    config.loadFromOptions({
+      users: namespace.config.users,
+      contexts: namespace.config.contexts,
+      currentContext: namespace.config.currentContext,
+      clusters: [{ ...namespace.config.getCurrentCluster()!, server: wire.url.replace('http:', 'https:') }],
+    });
+    const query = { sources: new Set(['stdout'] as const), after: {} };
+    const log = followLog({ ...namespace, config }, pod!.metadata!.name!, query, AbortSignal.timeout(60_000));
+    const read = async () => {
+      for await (const chunks of log) {
+        expect([...chunks].map(({ text }) => text)).toEqual(['one\n']);
+        wire.cut();
+      }
+    };
+    await expect(read()).rejects.toThrow(/ECONNRESET|aborted|Premature close/);
+    await wire.close();
+    await client.delete(`/v1/sandboxes/${body.id}`);
   });
 
   test('puts scripts and patches in place before the command starts', async () => {

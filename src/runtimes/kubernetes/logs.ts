@@ -22,6 +22,8 @@ export async function* followLog(
 ): AsyncIterable<Iterable<LogChunk>> {
   if (!sources.has('stdout')) return;
   const stream = new PassThrough();
+  // The library tells nobody of a connection that breaks.
+  stream.once('pipe', (answer) => answer.once('error', (error) => stream.destroy(error)));
   const since = after.stdout === undefined ? {} : { sinceTime: secondOf(after.stdout) };
   const request = await new library.Log(config).log(namespace, pod, CONTAINER, stream, {
     ...{ follow: true, timestamps: true },
