@@ -47,6 +47,7 @@ export async function recordRights(cluster: Cluster, token: string) {
   server.on('connection', (socket) => sockets.add(socket));
   server.on('upgrade', (incoming: IncomingMessage, client: Socket, head: Buffer) => {
     const onward = forward(incoming);
+    client.on('error', () => onward.destroy());
     onward.on('response', (answer) => {
       if (answer.statusCode === 403) refused.push(`${incoming.method} ${incoming.url}`);
       client.end(`HTTP/1.1 ${answer.statusCode} \r\n\r\n`);
