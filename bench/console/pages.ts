@@ -34,7 +34,23 @@ export async function consolePages(api: Api): Promise<ConsolePage[]> {
       shows: 'main tbody tr, main .empty',
       asks: '/v1/billing/usage/sandbox',
     },
+    { name: 'Volumes', path: '/volumes', shows: ROWS, asks: '/v1/volumes' },
+    {
+      name: 'Usage, a month by label',
+      path: '/usage?label=team',
+      shows: 'main .legend li',
+      asks: '/v1/billing/usage/labels',
+    },
+    {
+      name: 'Usage, a month by sandbox',
+      path: '/usage',
+      shows: 'main .legend li',
+      asks: '/v1/billing/usage/sandbox',
+    },
     { name: 'Audit', path: '/audit', shows: ROWS, asks: '/v1/events' },
     { name: 'Audit, a type', path: '/audit?event_type=sandbox_stopped', shows: ROWS, asks: '/v1/events' },
+    { name: 'Keys', path: '/keys', shows: ROWS, asks: '/v1/keys' },
+    { name: 'Webhooks', path: '/webhooks', shows: 'main .empty', asks: '/v1/webhooks' },
+    { name: 'Organization', path: '/organization', shows: 'main .meter, main tbody tr', asks: '/v1/members' },
   ];
 }

@@ -21,6 +21,8 @@ describeBrowser('the pages of volumes', () => {
     await expectPresentable(page, 'volumes-create');
     await form.getByRole('button', { name: 'Create' }).click();
     await page.getByRole('heading', { level: 1, name: 'models' }).waitFor();
+    const listed = page.getByRole('navigation').getByRole('link', { name: 'Volumes' });
+    expect(await listed.getAttribute('aria-current')).toBe('true');
 
     await page.getByLabel('Upload').setInputFiles({
       ...{ name: '<i>weights.bin', mimeType: 'application/octet-stream', buffer: Buffer.from('kept') },

@@ -44,6 +44,10 @@ describeBrowser('the pages of webhooks', () => {
     const [message] = receiver.messages;
     expect(verify(secret, message!.headers, message!.text)).toBe(true);
 
+    receiver.answer = () => 500;
+    await page.getByRole('button', { name: 'Send a test' }).click();
+    await page.getByText('The test failed: the receiver answered 500.').waitFor();
+
     receiver.answer = () => ({ status: 400, headers: {} });
     await client.post('/v1/volumes', { name: 'sent' });
     const row = page.getByRole('row', { name: 'volume_created' });

@@ -34,7 +34,7 @@ export function Layout({ children }: { children: ComponentChildren }) {
         </Link>
         <nav aria-label="Pages of the console">
           {PAGES.filter(({ isListed }) => isListed).map((page) => (
-            <Link key={page.path} href={page.path} aria-current={path === page.path ? 'page' : undefined}>
+            <Link key={page.path} href={page.path} aria-current={placeOf(path, page.path)}>
               {page.title}
             </Link>
           ))}
@@ -62,6 +62,12 @@ export function Layout({ children }: { children: ComponentChildren }) {
       {isPaletteOpen && <CommandPalette close={() => setPaletteOpen(false)} />}
     </>
   );
+}
+
+/** The page of one sandbox, for example, is below the list of sandboxes, whose path is the root. */
+function placeOf(path: string, listed: string): 'page' | 'true' | undefined {
+  if (path === listed) return 'page';
+  return path.startsWith(listed === '/' ? '/sandboxes/' : `${listed}/`) ? 'true' : undefined;
 }
 
 function Account() {

@@ -2,11 +2,15 @@ import { announce } from './announce';
 import { adviceFor, sentence } from './advice';
 import { Problem } from './api';
 
-/** Carries out a change and tells its result. Returns whether it succeeded. */
-export async function attempt(change: () => Promise<unknown>, done: string): Promise<boolean> {
+/** Carries out a change and tells its result. Returns whether it succeeded. `done`: undefined if the change told it. */
+export async function attempt<T>(
+  change: () => Promise<T>,
+  done: string | ((answer: T) => string | undefined),
+): Promise<boolean> {
   try {
-    await change();
-    announce(done);
+    const answer = await change();
+    const text = typeof done === 'string' ? done : done(answer);
+    if (text !== undefined) announce(text);
     return true;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

@@ -74,7 +74,7 @@ export function useLive(category: string, reload: () => void): void {
 export function useWhileChanging(isChanging: boolean, reload: () => void): void {
   useEffect(() => {
     if (!isChanging) return undefined;
-    const timer = setInterval(reload, SETTLE_MS);
+    const timer = setInterval(() => !document.hidden && reload(), SETTLE_MS);
     return () => clearInterval(timer);
   }, [isChanging]);
 }

@@ -49,8 +49,8 @@ export function Table<T>({ caption, columns, rows, id, name, selection }: TableP
                 />
               </th>
             )}
-            {columns.map((column) => (
-              <th key={column.title} scope="col" class={classOf(column)}>
+            {columns.map((column, place) => (
+              <th key={place} scope="col" class={classOf(column)}>
                 {column.title}
               </th>
             ))}
@@ -69,8 +69,8 @@ export function Table<T>({ caption, columns, rows, id, name, selection }: TableP
                   />
                 </td>
               )}
-              {columns.map((column) => (
-                <td key={column.title} class={classOf(column)}>
+              {columns.map((column, place) => (
+                <td key={place} class={classOf(column)}>
                   {column.cell(row)}
                 </td>
               ))}

@@ -56,7 +56,7 @@ export function Picture({ report, metric, window, label }: PictureProps) {
     <>
       <ul class="legend">
         {shown.map((series, index) => (
-          <li key={series.owner}>
+          <li key={index}>
             <button
               type="button"
               aria-pressed={only !== '' && nameOf(series) === only}

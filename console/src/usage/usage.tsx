@@ -25,10 +25,12 @@ export function Usage() {
   };
   const asked = { ...window, metric, label };
   const report = useResource(`usage:${JSON.stringify(asked)}`, (signal) => readReport(asked, signal));
+  const isGrowing = Date.parse(window.until) > Date.now();
   useEffect(() => {
+    if (!isGrowing) return undefined;
     const timer = setInterval(() => !document.hidden && report.reload(), REFRESH_MS);
     return () => clearInterval(timer);
-  }, [JSON.stringify(asked)]);
+  }, [isGrowing, JSON.stringify(asked)]);
 
   return (
     <Page title="Usage">

@@ -35,16 +35,18 @@ export function WebhookPage() {
   const close = () => setOpened(undefined);
 
   const test = async () => {
-    await attempt(async () => {
-      const { status, results } = await call('POST /v1/webhooks/{webhook_id}/test', { path });
-      const last = results.at(-1);
-      if (status !== 'delivered') {
+    await attempt(
+      () => call('POST /v1/webhooks/{webhook_id}/test', { path }),
+      ({ status, results }) => {
+        if (status === 'delivered') return 'The receiver accepted the test.';
+        const last = results.at(-1);
         announce(
           `The test failed: ${last?.error ?? `the receiver answered ${last?.response_status}`}.`,
           true,
         );
-      }
-    }, 'Sent a test.');
+        return undefined;
+      },
+    );
     setTests(tests + 1);
   };
   const change = async (status: WebhookResponse['status']) => {
