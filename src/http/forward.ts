@@ -118,16 +118,11 @@ function join(
   client.socket.write(`${lines.join('\r\n')}\r\n\r\n`);
   client.socket.write(head);
   socket.write(client.head);
-  const ways = [
-    pipeline(socket, client.socket, { signal: stopping }),
-    pipeline(client.socket, socket, { signal: stopping }),
-  ];
-  for (const way of ways) {
-    way.catch(() => {
-      socket.destroy();
-      client.socket.destroy();
-    });
-  }
+  // From the other process to the client, and back.
+  pipeline(socket, client.socket, socket, { signal: stopping }).catch(() => {
+    socket.destroy();
+    client.socket.destroy();
+  });
 }
 
 function endToEnd({ headers }: IncomingMessage): Record<string, string | string[]> {
