@@ -12,6 +12,7 @@ import {
   launch,
   newVisitor,
   signInBrowser,
+  tabTo,
   type Visitor,
 } from './browser.js';
 
@@ -201,6 +202,10 @@ describeBrowser('the page Audit', () => {
     expect(await chain.nth(1).textContent()).toMatch(new RegExp(`^${seq - 1} .*in order$`));
     expect(await chain.nth(2).textContent()).toMatch(new RegExp(`^${seq} `));
     await expectPresentable(page, 'audit-tampered');
+    await page.screenshot({
+      path: 'test-results/console/console-audit.png',
+      clip: { x: 0, y: 0, width: 1280, height: 840 },
+    });
     await chain.nth(2).getByRole('link').click();
     await page.getByRole('dialog', { name: 'volume_created' }).getByText('"models"').waitFor();
   });
@@ -241,21 +246,13 @@ describeBrowser('the page Audit', () => {
     await page.keyboard.type('audit');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
-    const tabTo = async (name: string) => {
-      const wanted = page
-        .locator(':focus')
-        .and(page.getByLabel(name, { exact: true }).or(page.getByText(name, { exact: true })));
-      for (let presses = 0; presses < 60; presses += 1) {
-        if ((await wanted.count()) > 0) return;
-        await page.keyboard.press('Tab');
-      }
-      throw new Error(`${name} is not reached by Tab`);
-    };
-    await tabTo('Value');
+    const reach = (name: string) =>
+      tabTo(page, page.getByLabel(name, { exact: true }).or(page.getByText(name, { exact: true })));
+    await reach('Value');
     await page.keyboard.type('volume_created');
     await page.keyboard.press('Enter');
     await page.getByRole('listitem').filter({ hasText: 'volume_created' }).waitFor();
-    await tabTo('volume_created');
+    await reach('volume_created');
     await page.keyboard.press('Enter');
     const dialog = page.getByRole('dialog', { name: 'volume_created' });
     await dialog.waitFor();
@@ -265,7 +262,7 @@ describeBrowser('the page Audit', () => {
     await page.getByRole('button', { name: 'Verify', exact: true }).focus();
     await page.keyboard.press('Enter');
     await page.locator('h2:focus').getByText('Verification').waitFor();
-    await tabTo('Verify the chain');
+    await reach('Verify the chain');
     await page.keyboard.press('Enter');
     await verdict(page)
       .getByText(/In order/)

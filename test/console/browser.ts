@@ -1,13 +1,14 @@
 import axeCore from 'axe-core';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
+import { chromium, type Browser, type BrowserContext, type Locator, type Page } from 'playwright-core';
 import { describe, expect } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 
 const CHROMIUM = '/usr/bin/chromium';
 const SCREENSHOTS = join(PACKAGE_ROOT, 'test-results', 'console');
-const WIDTHS = [360, 1280, 2560];
+/** A phone, a laptop, and a 4k screen. */
+const WIDTHS = [360, 1280, 3840];
 const SCHEMES = ['light', 'dark'] as const;
 
 /** Skipped with a message without a browser; with SANDKEEP_TEST_BROWSER=required, as in CI, they fail. */
@@ -62,7 +63,7 @@ export async function expectPresentable(page: Page, name: string): Promise<void>
         'document.documentElement.scrollWidth - document.documentElement.clientWidth',
       );
       if (overflow !== 0) violations.push(`${colorScheme} ${width}: ${String(overflow)} px too wide`);
-      if (width === 2560) continue;
+      if (width === 3840) continue;
       for (const { id, nodes } of await axe(page)) {
         for (const { html, failureSummary } of nodes)
           violations.push(`${colorScheme} ${width} ${id}: ${html}: ${failureSummary}`);
@@ -72,6 +73,16 @@ export async function expectPresentable(page: Page, name: string): Promise<void>
   await page.emulateMedia({ colorScheme: 'light' });
   await page.setViewportSize({ width: 1280, height: 900 });
   expect(violations).toEqual([]);
+}
+
+/** Moves the focus by the Tab key alone. */
+export async function tabTo(page: Page, target: Locator): Promise<void> {
+  const focused = target.and(page.locator(':focus'));
+  for (let presses = 0; presses < 100; presses += 1) {
+    if ((await focused.count()) > 0) return;
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`the Tab key does not reach ${String(target)}`);
 }
 
 interface Violation {

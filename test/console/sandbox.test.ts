@@ -13,6 +13,7 @@ import {
   launch,
   newVisitor,
   signInBrowser,
+  tabTo,
   type Visitor,
 } from './browser.js';
 
@@ -178,6 +179,49 @@ describeDocker('a browser on Docker', () => {
       await page.getByRole('button', { name: `Delete ${name}` }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
       await page.getByRole('heading', { name: 'This folder is empty' }).waitFor();
+    });
+
+    test('the keyboard alone reaches its parts, uploads a file, and deletes the sandbox', async () => {
+      const { page } = visitor;
+      const { body } = await client.post('/v1/sandboxes', {
+        ...{ name: 'typed', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+        runtime: { cmd: ['sleep', '3600'] },
+      });
+      await signInBrowser(page, client.key, `/console/sandboxes/${body.id}`);
+      await tabTo(page, page.getByRole('button', { name: 'Start', exact: true }));
+      await page.keyboard.press('Enter');
+      await page.getByRole('status').getByText('running').waitFor();
+      await tabTo(page, page.getByRole('link', { name: 'Files' }));
+      await page.keyboard.press('Enter');
+      const tmp = page.getByRole('button', { name: 'tmp/' });
+      await tmp.waitFor();
+      await tabTo(page, tmp);
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { name: 'This folder is empty' }).waitFor();
+      const choosing = page.waitForEvent('filechooser');
+      await tabTo(page, page.getByLabel('Upload'));
+      await page.keyboard.press('Enter');
+      await (
+        await choosing
+      ).setFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('typed') });
+      const remove = page.getByRole('button', { name: 'Delete a.txt' });
+      await remove.waitFor();
+      await tabTo(page, remove);
+      await page.keyboard.press('Enter');
+      const dialog = page.getByRole('dialog');
+      await tabTo(page, dialog.getByRole('button', { name: 'Delete' }));
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { name: 'This folder is empty' }).waitFor();
+      await tabTo(page, page.getByRole('button', { name: 'Delete', exact: true }));
+      await page.keyboard.press('Enter');
+      await page.keyboard.press('Escape');
+      await dialog.waitFor({ state: 'detached' });
+      await page.getByRole('button', { name: 'Delete', exact: true }).and(page.locator(':focus')).waitFor();
+      await page.keyboard.press('Enter');
+      await tabTo(page, dialog.getByRole('button', { name: 'Delete' }));
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { level: 1, name: 'Sandboxes' }).waitFor();
+      expect((await client.get(`/v1/sandboxes/${body.id}`)).status).toBe(404);
     });
 
     test.each(['runs', 'events', 'usage'])('its %s are shown', async (tab) => {

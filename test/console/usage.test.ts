@@ -132,6 +132,43 @@ describeBrowser('the page Usage', () => {
     await expectPresentable(page, 'usage-others');
   });
 
+  test('a month of teams has the sums of their runs', async () => {
+    const { client } = its;
+    const { page } = its.visitor;
+    const sums = new Map<string, number>();
+    for (const [place, team] of ['research', 'web', 'data', 'evals'].entries()) {
+      let hours = 0;
+      for (let day = 1; day <= 30; day += 1) {
+        const date = new Date(Date.UTC(2026, 9, day));
+        const isWeekend = [0, 6].includes(date.getUTCDay());
+        const length = isWeekend ? place : 1 + ((day * (place + 3) + place * 5) % (13 - 2 * place));
+        if (length === 0) continue;
+        const begin = date.toISOString().slice(0, 11);
+        await ran(
+          `${team}-${day}`,
+          `${begin}00:00:00Z`,
+          `${begin}${String(length).padStart(2, '0')}:00:00Z`,
+          {
+            team,
+          },
+        );
+        hours += 2 * length;
+      }
+      sums.set(team, hours);
+    }
+    await signInBrowser(page, client.key, `/console/usage?${OCTOBER}&label=team`);
+    const table = await tableOf(page, 'Sums by value of team');
+    const expected = [...sums]
+      .toSorted(([, a], [, b]) => b - a)
+      .map(([team, hours]) => [team, hours.toFixed(3)]);
+    expect(table.slice(1)).toEqual(expected);
+    await page.locator('canvas').waitFor();
+    await page.emulateMedia({ reducedMotion: 'reduce' });
+    await page.setViewportSize({ width: 1280, height: 850 });
+    const clip = { x: 0, y: 360, width: 1280, height: 460 };
+    await page.screenshot({ path: 'test-results/console/console-usage.png', clip });
+  });
+
   test('a window without usage, and one that the API refuses, say what to do', async () => {
     const { client } = its;
     const { page } = its.visitor;

@@ -1,5 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { makeVolume } from '../support/volume-files.js';
 import { describeBrowser, expectPresentable, signInBrowser } from './browser.js';
 import { useConsole } from './use-console.js';
 
@@ -72,6 +74,31 @@ describeBrowser('the pages of volumes', () => {
     await page.getByRole('link', { name: 'trainer' }).click();
     await page.getByRole('heading', { level: 1, name: 'Sandboxes' }).waitFor();
     await page.getByRole('row', { name: 'trainer' }).waitFor();
+  });
+
+  test('a long folder is shown in parts, and searched', async () => {
+    const { client, service } = its;
+    const { page } = its.visitor;
+    const { id, data } = await makeVolume(service, client);
+    const name = (number: number) => `${String(number).padStart(4, '0')}.txt`;
+    for (let number = 0; number < 1_200; number += 1) writeFileSync(join(data, name(number)), '');
+    await signInBrowser(page, client.key, `/console/volumes/${id}`);
+    await page.getByText('500 of 1,200 are shown.').waitFor();
+    await page.getByRole('button', { name: 'Show 500 more' }).click();
+    await page.getByRole('button', { name: 'Show 200 more' }).click();
+    await page.getByText(name(1_199)).waitFor();
+    expect(await page.getByRole('button', { name: /^Show \d/ }).count()).toBe(0);
+    await page.getByLabel('Name contains').fill('077');
+    await page.getByText('12 of 12 are shown.').waitFor();
+    expect(
+      await page
+        .getByRole('table', { name: /^Files/ })
+        .getByRole('row')
+        .count(),
+    ).toBe(13);
+    await expectPresentable(page, 'volume-long-folder');
+    await page.getByLabel('Name contains').fill('.md');
+    await page.getByText('No name contains this').waitFor();
   });
 
   test('the list is live, and has deleted volumes when asked', async () => {

@@ -10,7 +10,8 @@ import { useResource } from '../lib/use-resource';
 import { confirm } from './confirm';
 import { Empty } from './empty';
 import { Loaded } from './loaded';
-import { Table, type Column } from './table';
+import { LongTable } from './long-table';
+import type { Column } from './table';
 import { Time } from './time';
 
 /** The files below `address`, which is the `/files` of a sandbox or of a volume. The folder is in the address of the page. */
@@ -125,12 +126,13 @@ export function FileBrowser({ address, first }: { address: string; first: string
           entries.length === 0 ? (
             <Empty title="This folder is empty" />
           ) : (
-            <Table
+            <LongTable
+              key={folder}
               caption={`Files of ${folder}`}
               columns={columns}
               rows={entries}
               id={({ path }) => path}
-              name={({ path }) => path}
+              name={({ path }) => nameOf(path)}
             />
           )
         }

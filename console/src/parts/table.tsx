@@ -14,7 +14,7 @@ interface Selection {
   change: (selected: ReadonlySet<string>) => void;
 }
 
-interface TableProps<T> {
+export interface TableProps<T> {
   caption: string;
   columns: readonly Column<T>[];
   rows: readonly T[];

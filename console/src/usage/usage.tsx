@@ -114,7 +114,7 @@ function Controls({ window, metric, label }: { window: Window; metric: Metric; l
         />
       </Field>
       {metric !== 'storage' && (
-        <Field label="By label" hint="Without a key: by sandbox.">
+        <Field label="By label (default: by sandbox)">
           <input
             type="search"
             placeholder="team"

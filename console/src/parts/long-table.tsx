@@ -1,0 +1,43 @@
+import { useState } from 'preact/hooks';
+import { Empty } from './empty';
+import { Field } from './field';
+import { Table, type TableProps } from './table';
+
+/** Shown at once: the browser stays quick. */
+const STEP = 500;
+
+/** A table of rows that the page has all of. The rows of a long one can be searched by name. */
+export function LongTable<T>({ rows, ...table }: TableProps<T>) {
+  const [limit, setLimit] = useState(STEP);
+  const [search, setSearch] = useState('');
+  if (rows.length <= STEP) return <Table {...table} rows={rows} />;
+  const found = search === '' ? rows : rows.filter((row) => table.name(row).includes(search));
+  const shown = Math.min(limit, found.length);
+  return (
+    <>
+      <Field label="Name contains">
+        <input
+          type="search"
+          value={search}
+          onInput={({ currentTarget: { value } }) => {
+            setSearch(value);
+            setLimit(STEP);
+          }}
+        />
+      </Field>
+      <p role="status">
+        {shown.toLocaleString('en')} of {found.length.toLocaleString('en')} are shown.
+      </p>
+      {shown === 0 ? (
+        <Empty title="No name contains this" />
+      ) : (
+        <Table {...table} rows={found.slice(0, shown)} />
+      )}
+      {shown < found.length && (
+        <button type="button" onClick={() => setLimit(limit + STEP)}>
+          Show {Math.min(STEP, found.length - shown)} more
+        </button>
+      )}
+    </>
+  );
+}
