@@ -178,7 +178,7 @@ describeDocker('a browser on Docker', () => {
       expect(readFileSync(await (await downloading).path(), 'utf8')).toBe('kept');
       await page.getByRole('button', { name: `Delete ${name}` }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-      await page.getByRole('heading', { name: 'This folder is empty' }).waitFor();
+      await page.getByRole('button', { name: `Download ${name}` }).waitFor({ state: 'detached' });
     });
 
     test('the keyboard alone reaches its parts, uploads a file, and deletes the sandbox', async () => {
