@@ -21,8 +21,8 @@ import { ExplainedError } from './lib/explained-error.js';
 import { VERSION } from './lib/version.js';
 
 /** The command line: a file in `cli/` for each command, an entry in `config/options.ts` for each option. */
-export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
-  const program = new Command('sandkeep')
+export function makeProgram(env: NodeJS.ProcessEnv): Command {
+  return new Command('sandkeep')
     .description('The self-hosted control plane for sandboxes and volumes.')
     .version(VERSION)
     .showHelpAfterError('(--help says more)')
@@ -43,6 +43,9 @@ export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Pro
     .addCommand(importCommand())
     .addCommand(uninstallCommand())
     .addCommand(kubernetesCommand());
+}
+
+export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // A reader such as `head` has closed the pipe.
     if (error.code === 'EPIPE') process.exit(0);
@@ -50,7 +53,7 @@ export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Pro
     process.exit(1);
   });
   try {
-    await program.parseAsync([...argv], { from: 'user' });
+    await makeProgram(env).parseAsync([...argv], { from: 'user' });
   } catch (error) {
     process.stderr.write(`sandkeep: ${explain(error)}\n`);
     process.exit(1);

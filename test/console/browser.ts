@@ -46,8 +46,12 @@ export async function newVisitor(browser: Browser, url: string): Promise<Visitor
 export async function signInBrowser(page: Page, key: string, path = '/console/'): Promise<void> {
   await page.goto(path);
   await page.getByLabel('API key').fill(key);
-  await page.keyboard.press('Enter');
-  await page.getByRole('heading', { level: 1 }).and(page.locator(':not(.sign-in h1)')).waitFor();
+  await page.getByLabel('API key').press('Enter');
+  const heading = page.getByRole('heading', { level: 1 }).and(page.locator(':not(.sign-in h1)'));
+  await heading.waitFor().catch(async (cause: unknown) => {
+    const shown = await page.locator('body').innerText();
+    throw new Error(`no page came after the sign-in, but at ${page.url()}: ${shown}`, { cause });
+  });
 }
 
 /** Pictures in each width and scheme for a person to look at, and axe in both schemes. */

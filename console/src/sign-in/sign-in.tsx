@@ -52,7 +52,7 @@ export function SignIn() {
       <details>
         <summary>How do I get a key?</summary>
         <p>The operator of the service prints the first one:</p>
-        <CodeLines text="sandkeep keys create --org default --name console" of="command" />
+        <CodeLines text="sandkeep key create --org default --name console" of="command" />
       </details>
     </main>
   );
