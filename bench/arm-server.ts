@@ -1,5 +1,5 @@
 /**
- * The API, complete or without one layer in front of its routes. `node arm-server.js <arm> <database URL> <directory>
+ * The API as it is, without one layer in front of its routes, or with metrics. `node arm-server.js <arm> <database URL> <directory>
  * <organization>` prints its address and serves until it is killed.
  */
 import { createHash } from 'node:crypto';
@@ -24,6 +24,8 @@ import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { NO_METERS } from '../src/lib/meters.js';
+import { openMetrics } from '../src/metrics/open-metrics.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 
@@ -35,6 +37,7 @@ const activeKeys = new ActiveEventKeys(eventKeys);
 const pool = openPool(address, () => undefined, activeKeys.marker);
 // Policies do not apply to the owner of the tables; everything else is the same.
 const requests = openRequests(address, arm !== 'no policies', () => undefined, activeKeys.marker);
+const metrics = arm === 'with metrics' ? await openMetrics({ byOrg: false, freshMs: 0 }) : undefined;
 const ctx: ServiceContext = {
   ...{ pool, reads: pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },
   activeKeys,
@@ -44,6 +47,7 @@ const ctx: ServiceContext = {
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
+  meters: metrics?.meters ?? NO_METERS,
   touches: new RecentTouches(),
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(key, 'the bench'),
@@ -52,6 +56,7 @@ const ctx: ServiceContext = {
   stopping: new AbortController().signal,
 };
 const app = await buildApp(ctx, {
+  observe: metrics?.observe,
   ...(arm === 'no authentication'
     ? {
         makeAuthentication: async () =>

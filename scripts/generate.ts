@@ -26,6 +26,7 @@ import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { NO_METERS } from '../src/lib/meters.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
@@ -66,6 +67,7 @@ const app = await buildApp({
   roomyQuotas: new BoundedSet(),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
+  meters: NO_METERS,
   touches: new RecentTouches(),
   ...{ eventKeys, activeKeys },
   seenHeads: new SeenHeads(join(directory, 'event-heads')),

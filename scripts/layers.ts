@@ -45,6 +45,7 @@ const LAYERS = {
   sandboxes:
     'The lifecycle: one file for each operation; `placement/` assigns workers, `reconcile/` drives the runtime, `logs/` serves logs.',
   import: 'History from elsewhere: it writes every table, bypassing the operations.',
+  metrics: 'Metrics for Prometheus: requests, runs, the state in the database, the process.',
   'app.ts': 'Every route of the HTTP API.',
   'worker.ts': 'Every background loop.',
   'service.ts': 'The start and the stop of `sandkeep serve`.',

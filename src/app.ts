@@ -71,12 +71,19 @@ const EXAMPLES = {
   ...keyExamples,
 };
 
-/** Registers every route. The bench replaces `doorOf` to measure the cost of authentication. */
+interface AppOptions {
+  /** The bench replaces it to measure the cost of authentication. */
+  makeAuthentication?: typeof authenticationOf;
+  /** Adds the hooks of metrics. */
+  observe?: ((app: App) => void) | undefined;
+}
+
+/** Registers every route. */
 export async function buildApp(
   ctx: ServiceContext,
-  { makeAuthentication = authenticationOf }: { makeAuthentication?: typeof authenticationOf } = {},
+  { makeAuthentication = authenticationOf, observe }: AppOptions = {},
 ): Promise<App> {
-  const app = makeServer(ctx.log, ctx.settings);
+  const app = makeServer(ctx.log, ctx.settings, observe);
   const routes = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ url, method }) => {
     const methods = routes.get(url) ?? new Set();

@@ -10,6 +10,7 @@ import type { DiskReserve } from './disk/disk-reserve.js';
 import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
+import type { Meters } from './lib/meters.js';
 import type { RecentTouches } from './lib/recent-touches.js';
 import type { Runtime } from './runtimes/runtime.js';
 import type { Keyring } from './secrets/keyring.js';
@@ -53,6 +54,7 @@ export interface Shared {
   roomyQuotas: BoundedSet;
   now: () => Instant;
   log: Logger;
+  meters: Meters;
   settings: Settings;
   /** Aborts when the service stops; waiting requests then answer at once. */
   stopping: AbortSignal;

@@ -24,9 +24,11 @@ import { BoundedSet } from './lib/bounded-set.js';
 import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
+import { NO_METERS } from './lib/meters.js';
 import { batchedByTurn, makeLog } from './lib/log.js';
 import { RecentTouches } from './lib/recent-touches.js';
 import { Resources } from './lib/resources.js';
+import type { Metrics } from './metrics/open-metrics.js';
 import type { PriceBook } from './prices/price.js';
 import type { openRuntime } from './runtimes/choose.js';
 import { planRuntime } from './runtimes/plan.js';
@@ -47,6 +49,8 @@ import { makePeer } from './workers/peer.js';
 /** Orchestrators commonly kill a process 30 seconds after they ask it to stop. */
 const REQUESTS_TIMEOUT_MS = 8_000;
 const CLOSE_TIMEOUT_MS = 15_000;
+/** Several scrapers share a measurement. */
+const METRICS_FRESH_MS = 5_000;
 
 export interface ServiceOptions extends Config {
   /** Serves another runtime than before, although sandboxes of the previous one exist. */
@@ -55,6 +59,7 @@ export interface ServiceOptions extends Config {
 
 export interface Service {
   address: string;
+  metricsAddress: string | undefined;
   /** A sentence for the operator. */
   database: string;
   runtime: Runtime;
@@ -94,6 +99,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const { options, log, stopping, resources } = startup;
   const priceBook = await readPriceBook(options);
+  const metrics = await openMetricsFor(options);
   const { database, modules } = await openDatabase(startup);
   const activeKeys = new ActiveEventKeys(() => {
     throw new Error('an event was recorded before the event keys were registered');
@@ -129,17 +135,39 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
     peer: makePeer(instance.cursorKey, options.advertiseUrl),
     touches: new RecentTouches(),
+    meters: metrics?.meters ?? NO_METERS,
   };
-  const app = await modules.buildApp(ctx);
+  const app = await modules.buildApp(ctx, { observe: metrics?.observe });
   const worker = startWorker(ctx);
   resources.add('the worker', () => worker.stop());
   resources.add('the API', () => closeApp(app));
   const address = await listen(app, options).catch((cause: unknown) => {
-    throw explainListenError(cause, options);
+    throw explainListenError(cause, options, ['--host', '--port']);
   });
   ctx.peer.address ??= reachableAt(address);
+  const metricsAddress = metrics && (await listenForScrapes(metrics, ctx, startup));
   const firstKey = await createFirstKey(pool);
-  return { address, database: describe(database), runtime, fallback, firstKey };
+  return { address, metricsAddress, database: describe(database), runtime, fallback, firstKey };
+}
+
+async function openMetricsFor({ metricsPort, metricsByOrg }: ServiceOptions): Promise<Metrics | undefined> {
+  if (metricsPort === undefined) return undefined;
+  const { openMetrics } = await import('./metrics/open-metrics.js');
+  return openMetrics({ byOrg: metricsByOrg, freshMs: METRICS_FRESH_MS });
+}
+
+async function listenForScrapes(
+  metrics: Metrics,
+  ctx: ServiceContext,
+  { options, resources }: Startup,
+): Promise<string> {
+  const { serveMetrics } = await import('./metrics/serve.js');
+  const place = { host: options.metricsHost, port: options.metricsPort! };
+  const { url, close } = await serveMetrics(metrics, ctx, place).catch((cause: unknown) => {
+    throw explainListenError(cause, place, ['--metrics-host', '--metrics-port']);
+  });
+  resources.add('the metrics', close);
+  return url;
 }
 
 /** The modules that load while the database starts. */
@@ -312,11 +340,15 @@ function describe({ address, server }: Database): string {
   return `embedded PostgreSQL in ${'socket' in address ? address.socket : ''}, run by ${server.identity}${found[server.predecessor]}`;
 }
 
-function explainListenError(cause: unknown, { host, port }: ServiceOptions): unknown {
+function explainListenError(
+  cause: unknown,
+  { host, port }: { host: string; port: number },
+  [hostFlag, portFlag]: readonly [string, string],
+): unknown {
   switch ((cause as NodeJS.ErrnoException).code) {
     case 'EADDRINUSE':
       return new ExplainedError(
-        `port ${port} on ${host} is taken: choose another with --port, or 0 for a free one`,
+        `port ${port} on ${host} is taken: choose another with ${portFlag}, or 0 for a free one`,
         { cause },
       );
     case 'EACCES':
@@ -325,9 +357,12 @@ function explainListenError(cause: unknown, { host, port }: ServiceOptions): unk
       });
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
-      return new ExplainedError(`${host} is not an address of this machine: choose another with --host`, {
-        cause,
-      });
+      return new ExplainedError(
+        `${host} is not an address of this machine: choose another with ${hostFlag}`,
+        {
+          cause,
+        },
+      );
     default:
       return cause;
   }

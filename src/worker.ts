@@ -43,6 +43,7 @@ type OnError = (loop: string) => (error: unknown) => void;
 export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   const onError: OnError = (loop) => (error) => {
     ctx.disk.noteFailure(error);
+    ctx.meters.loopFailed(loop);
     ctx.log.error({ err: error, loop }, 'a loop failed');
   };
   const reconciling = startReconciling(ctx, onError);

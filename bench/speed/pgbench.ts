@@ -29,6 +29,7 @@ import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { openStore, type Store } from '../store.js';
+import { NO_METERS } from '../../src/lib/meters.js';
 import { RecentTouches } from '../../src/lib/recent-touches.js';
 import { makePeer } from '../../src/workers/peer.js';
 import { labelsOf, requestOf } from './data-set.js';
@@ -184,6 +185,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     roomyQuotas: new BoundedSet(),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),
+    meters: NO_METERS,
     touches: new RecentTouches(),
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),

@@ -57,6 +57,7 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
     const capacity = reason === null ? { capacity: capacityOf(service.runtime) } : {};
     const served = {
       address,
+      ...(service.metricsAddress === undefined ? {} : { metrics: service.metricsAddress }),
       runtime: service.runtime.name,
       ...capacity,
       version: VERSION,
@@ -69,6 +70,7 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
     `Sandkeep ${VERSION} ${reason === null ? 'is ready' : 'answers, but is NOT READY,'} at ${address}`,
     '',
     `  API reference  ${address}/docs`,
+    ...(service.metricsAddress === undefined ? [] : [`  metrics        ${service.metricsAddress}/metrics`]),
     `  database       ${database}`,
     `  runtime        ${service.runtime.description}`,
     ...(reason === null ? [`  capacity       room for ${capacityText(service.runtime.capacity)}`] : []),

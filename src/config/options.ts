@@ -71,6 +71,21 @@ export const OPTIONS = {
     description: 'port to listen on; 0 takes a free one',
     default: 8080,
   },
+  metricsPort: {
+    type: integer('a port', 0, 65_535),
+    description: 'port of the metrics for Prometheus, at /metrics without a key; 0 takes a free one',
+    unset: 'no metrics',
+  },
+  metricsHost: {
+    type: text('<host>', 'an address or a host name'),
+    description: 'address of the metrics',
+    default: '127.0.0.1',
+  },
+  metricsByOrg: {
+    type: onOff,
+    description: 'add metrics of each organization, labelled with its slug',
+    default: false,
+  },
   advertiseUrl: {
     type: httpOrigin,
     description:

@@ -36,7 +36,7 @@ interface OrgConnections {
  */
 export interface Requests {
   of(orgId: string): OrgConnections;
-  watched: Pick<pg.Pool, 'totalCount' | 'idleCount'>;
+  watched: Pick<pg.Pool, 'totalCount' | 'idleCount' | 'waitingCount'>;
   close(): Promise<void>;
 }
 

@@ -152,6 +152,10 @@ export class DiskReserve {
     return room === undefined || !isShort(room, room.reserveBytes + bytes);
   }
 
+  measured(): DiskRoom[] {
+    return [...this.rooms.values()];
+  }
+
   warnings(): string[] {
     return [...this.rooms.keys()]
       .filter((place) => this.isShort(place))

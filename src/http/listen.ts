@@ -1,10 +1,14 @@
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server } from 'node:net';
 import type { App } from './route.js';
 
 /** Listens, and returns the address as a URL. Port 0 takes a free one. */
 export async function listen(app: App, { host, port }: { host: string; port: number }): Promise<string> {
   await app.listen({ host, port });
-  const address = app.server.address() as AddressInfo;
+  return urlOf(app.server);
+}
+
+export function urlOf(server: Server): string {
+  const address = server.address() as AddressInfo;
   return `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
 }
 

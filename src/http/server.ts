@@ -26,6 +26,10 @@ declare module 'fastify' {
     /** Bodies of this route may take as long as it takes to send a file. */
     upload?: boolean;
   }
+  interface FastifyReply {
+    /** The code of the error that the request was answered with. */
+    refusal: string | null;
+  }
 }
 
 /** The body of a route that declares no limit. */
@@ -55,6 +59,8 @@ const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 export function makeServer(
   log: FastifyBaseLogger,
   { bodyTimeoutMs, connections: limits }: { bodyTimeoutMs: number; connections: Slots },
+  /** Adds hooks that see every request, before the first refusal. */
+  observe: (app: App) => void = () => undefined,
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
@@ -92,6 +98,8 @@ export function makeServer(
   app.decorateRequest('caller', null);
   app.decorateRequest('countMore', null);
   app.decorateRequest('context', null);
+  app.decorateReply('refusal', null);
+  observe(app);
 
   acceptExpectations(app.server);
   app.server.on('connect', (_request, socket) => {
@@ -254,6 +262,7 @@ function answerWith(refusal: ApiError, request: FastifyRequest, reply: FastifyRe
   }
   // Fastify closes the connection of a body that it refuses, which can lose the answer.
   if (request.headers.upgrade === undefined) void reply.removeHeader('connection');
+  reply.refusal = refusal.code;
   void reply
     .code(refusal.status)
     .headers(refusal.headers)

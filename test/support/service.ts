@@ -20,6 +20,8 @@ import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
 import { makeLog } from '../../src/lib/log.js';
 import { createOrg } from '../../src/orgs/create.js';
+import { NO_METERS } from '../../src/lib/meters.js';
+import type { Metrics } from '../../src/metrics/open-metrics.js';
 import type { Runtime } from '../../src/runtimes/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simulated/runtime.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
@@ -60,6 +62,7 @@ export interface TestOptions {
   now?: ServiceContext['now'];
   worker?: boolean;
   disk?: Partial<ConstructorParameters<typeof DiskReserve>[0]>;
+  metrics?: Metrics;
   /** Another process on the database of this service; close it first. */
   beside?: TestService;
   /** Whether it also acts on the engine of that service. */
@@ -121,12 +124,13 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey),
+    meters: options.metrics?.meters ?? NO_METERS,
     touches: new RecentTouches(),
     roomyQuotas: new BoundedSet(),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
   };
-  const app = await buildApp(ctx);
+  const app = await buildApp(ctx, { observe: options.metrics?.observe });
   const url = await listen(app, { host: '127.0.0.1', port: 0 });
   ctx.peer.address = url;
   let worker = options.worker === false ? undefined : startWorker(ctx);

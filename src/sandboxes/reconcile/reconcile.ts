@@ -14,7 +14,7 @@ import { RuntimeCalls } from './runtime-calls.js';
 import { decide } from './decide.js';
 import { IdleClocks } from './idle-clocks.js';
 import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.js';
-import { recordObservations, type Observation } from './record.js';
+import { recordObservations, type Observation, type RunChange } from './record.js';
 import { markDestroyed, writeRoomNotices, type RoomNotice } from './record-queries.js';
 
 /** The precision of the end of a run whose container disappeared with its record. */
@@ -198,7 +198,7 @@ export class Reconciler {
   private async write<Item extends SandboxRef>(
     term: Term,
     items: readonly Item[],
-    work: (tx: EventSql, batch: readonly Item[]) => Promise<void>,
+    work: (tx: EventSql, batch: readonly Item[]) => Promise<void | RunChange[]>,
     most = BATCH,
   ): Promise<number> {
     let written = 0;
@@ -222,11 +222,15 @@ export class Reconciler {
   }
 
   /** Commits only within the term. */
-  private async inTerm(term: Term, work: (tx: EventSql) => Promise<void>): Promise<void> {
-    await inTransaction(this.ctx.pool, async (tx) => {
+  private async inTerm(term: Term, work: (tx: EventSql) => Promise<void | RunChange[]>): Promise<void> {
+    const changes = await inTransaction(this.ctx.pool, async (tx) => {
       await term.assertHeld(tx);
-      await work(tx);
+      return work(tx);
     });
+    for (const change of changes ?? []) {
+      if (change.kind === 'started') this.ctx.meters.runStarted(change.seconds);
+      else this.ctx.meters.runEnded(change.reason, change.seconds);
+    }
   }
 
   private async expire(term: Term, row: ReconcileRow): Promise<void> {

@@ -5,7 +5,8 @@ import { announceChanges } from '../../db/changes.js';
 import type { EventSql } from '../../db/transaction.js';
 import { WriteBatch } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
-import { shortInstant } from '../../lib/instant.js';
+import { microsOf, shortInstant } from '../../lib/instant.js';
+import { admittedMillis } from '../../runs/run-id.js';
 import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../../runs/queries.js';
 import type { Exit } from '../../runtimes/runtime.js';
 import { deleteSecretsOf } from '../../secrets/queries.js';
@@ -29,10 +30,15 @@ export interface Observation {
 
 type RunEvent = NewEvent<`sandbox_${'started' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
 
+/** A start or an end that was recorded. `seconds`: since it was requested; undefined: nobody requested this end. */
+export type RunChange =
+  { kind: 'started'; seconds: number } | { kind: 'ended'; reason: string; seconds: number | undefined };
+
 interface Recorded {
   sandbox: ObservedSandbox;
   run: RunTimes;
   events: RunEvent[];
+  changes: RunChange[];
   next?: NewRun;
 }
 
@@ -44,7 +50,7 @@ export async function recordObservations(
   ctx: Pick<Context, 'now'>,
   tx: EventSql,
   observations: readonly Observation[],
-): Promise<void> {
+): Promise<RunChange[]> {
   const sandboxes = new Map((await lockObserved(tx, observations)).map((row) => [keyOf(row), row]));
   // After the sandboxes are locked: every change of a run locks its sandbox.
   const runs = new Map((await readRunTimes(tx, observations)).map((row) => [keyOf(row), row]));
@@ -57,15 +63,16 @@ export async function recordObservations(
     const sandbox = sandboxes.get(keyOf({ org_id: orgId, id: sandboxId }));
     const run = runs.get(keyOf({ org_id: orgId, id: runId }));
     if (!run || sandbox?.run_id !== runId) continue;
-    const opened = startOf({ sandbox, run, events: [] }, observation, at);
+    const before = { sandbox, run, events: [], changes: [] };
+    const opened = startOf(before, observation, at);
     if (opened) started.push(observation);
-    const current = opened ?? { sandbox, run, events: [] };
+    const current = opened ?? before;
     // An end seen together with the start has both events.
     const ended = observation.occurrence === 'run_started' ? undefined : endOf(current, observation, at);
     const last = ended ?? opened;
     if (last) recorded.push(followed(last, at));
   }
-  if (recorded.length === 0) return;
+  if (recorded.length === 0) return [];
   const batch = new WriteBatch(tx);
   await writeRunTimes(
     batch,
@@ -90,6 +97,7 @@ export async function recordObservations(
   const next = new WriteBatch(tx);
   for (const { next: run } of recorded) if (run) await insertRun(next, run);
   await next.send();
+  return recorded.flatMap(({ changes }) => changes);
 }
 
 function followed(recorded: Recorded, at: Instant): Recorded {
@@ -101,7 +109,7 @@ function followed(recorded: Recorded, at: Instant): Recorded {
 
 /** Undefined when the run has a start or an end already. */
 function startOf(
-  { sandbox, run, events }: Recorded,
+  { sandbox, run, events, changes }: Recorded,
   { startedAt }: Observation,
   at: Instant,
 ): Recorded | undefined {
@@ -138,12 +146,16 @@ function startOf(
     sandbox: { ...sandbox, ...change },
     run: { ...run, started_at: startedAt, seen_at: startedAt },
     events: [...events, event],
+    changes: [
+      ...changes,
+      { kind: 'started', seconds: secondsSince(BigInt(admittedMillis(run.id)) * 1_000n, at) },
+    ],
   };
 }
 
 /** Undefined when the run has an end already. */
 function endOf(
-  { sandbox, run, events }: Recorded,
+  { sandbox, run, events, changes }: Recorded,
   observation: Observation,
   at: Instant,
 ): Recorded | undefined {
@@ -178,10 +190,13 @@ function endOf(
     ended === null
       ? {}
       : { status: ended, status_reason: null, last_failure_message: ended === 'failed' ? message : null };
+  // The request to stop was the last change of a sandbox that is stopping.
+  const seconds = sandbox.status === 'stopping' ? secondsSince(microsOf(sandbox.changed_at), at) : undefined;
   return {
     sandbox: { ...sandbox, ...times, ...status, changed_at: at },
     run: { ...run, stopped_at: stoppedAt, end_reason: reason },
     events: [...events, event],
+    changes: [...changes, { kind: 'ended', reason, seconds }],
   };
 }
 
@@ -189,6 +204,10 @@ function endOf(
 function latest(startedAt: Instant | null, stoppedAt: Instant | null): Instant | null {
   if (startedAt === null) return null;
   return stoppedAt !== null && stoppedAt > startedAt ? stoppedAt : startedAt;
+}
+
+function secondsSince(micros: bigint, at: Instant): number {
+  return Math.max(0, Number(microsOf(at) - micros) / 1_000_000);
 }
 
 const keyOf = ({ org_id, id }: { org_id: string; id: string }) => `${org_id}/${id}`;

@@ -93,11 +93,16 @@ export class RuntimeCalls {
     }
   }
 
-  private async run(sandboxId: string, step: string, work: Promise<void>): Promise<void> {
+  private async run(sandboxId: string, step: CallKind, work: Promise<void>): Promise<void> {
+    const began = performance.now();
+    const report = (outcome: 'done' | 'failed') =>
+      this.ctx.meters.runtimeCalled(step, outcome, (performance.now() - began) / 1_000);
     try {
       await work;
+      report('done');
       this.again();
     } catch (error) {
+      report('failed');
       const fields = { err: error, sandboxId, step };
       this.ctx.log.error(fields, 'a call to the runtime failed; it will be tried again');
     } finally {

@@ -17,6 +17,7 @@ import { openKeyring } from '../../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import { UNCHECKED_DISKS } from '../../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
+import { NO_METERS } from '../../../src/lib/meters.js';
 import { RecentTouches } from '../../../src/lib/recent-touches.js';
 import { makePeer } from '../../../src/workers/peer.js';
 import { startWorker } from '../../../src/worker.js';
@@ -69,6 +70,7 @@ async function serve(orders: Orders): Promise<void> {
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey),
+    meters: NO_METERS,
     touches: new RecentTouches(),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),

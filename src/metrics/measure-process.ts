@@ -1,0 +1,32 @@
+import type { ServiceContext } from '../context.js';
+import { gauge, type Sample } from './samples.js';
+
+/** The state that this process alone knows. */
+export function measureProcess({ pool, requests, runtime, disk }: ServiceContext): Sample[] {
+  const pools = { worker: pool, requests: requests.watched };
+  return [
+    ...Object.entries(pools).flatMap(([name, { totalCount, idleCount, waitingCount }]) => {
+      const help = 'Connections of the pools to the database. Waiting: users without a connection.';
+      const count = (state: string, value: number) =>
+        gauge('sandkeep_pool_connections', help, value, { pool: name, state });
+      return [
+        count('idle', idleCount),
+        count('used', totalCount - idleCount),
+        count('waiting', waitingCount),
+      ];
+    }),
+    gauge(
+      'sandkeep_runtime_up',
+      '1: the engine of this process answers.',
+      runtime.engine === undefined || runtime.engine.state === 'up' ? 1 : 0,
+      { runtime: runtime.name },
+    ),
+    ...disk.measured().flatMap(({ place, sizeBytes, freeBytes, reserveBytes }) => [
+      gauge('sandkeep_disk_size_bytes', 'Size of a disk of the service.', sizeBytes, { place }),
+      gauge('sandkeep_disk_free_bytes', 'Free room of it.', freeBytes, { place }),
+      gauge('sandkeep_disk_reserve_bytes', 'Room that stays free for the database.', reserveBytes, {
+        place,
+      }),
+    ]),
+  ];
+}
