@@ -36,16 +36,26 @@ const REQUESTS: Record<string, (org: Org, index: number) => { path: string; body
 
 /** Prints the cost of row-level security: for one organization, and when each request is from a different one. */
 export async function organizations(requests: number): Promise<void> {
-  await compare('no policies', Object.keys(REQUESTS), [1, ORGS], requests);
+  await compare(['no policies', 'as it is'], Object.keys(REQUESTS), [1, ORGS], requests);
 }
 
 /** Prints the cost of authentication and authorization. */
 export async function auth(requests: number): Promise<void> {
-  await compare('no authentication', ['get one', 'list 20'], [1], requests);
+  await compare(['no authentication', 'as it is'], ['get one', 'list 20'], [1], requests);
 }
 
-/** Times the service beside another that lacks one layer, on one database, in turns. */
-async function compare(arm: string, names: string[], orgCounts: number[], requests: number): Promise<void> {
+/** Prints the cost of metrics, while nothing scrapes them. */
+export async function metrics(requests: number): Promise<void> {
+  await compare(['as it is', 'with metrics'], ['get one', 'list 20', 'create'], [1], requests);
+}
+
+/** Times the service beside another with one layer more, on one database, in turns. */
+async function compare(
+  arms: readonly [string, string],
+  names: string[],
+  orgCounts: number[],
+  requests: number,
+): Promise<void> {
   const store = await openStore();
   const { pool } = store;
   try {
@@ -54,7 +64,7 @@ async function compare(arm: string, names: string[], orgCounts: number[], reques
     const script = fileURLToPath(new URL('arm-server.js', import.meta.url));
     const start = async (name: string) =>
       (await store.start([script, name, store.url, store.directory, orgs[0]!.id])).url;
-    const bases = [await start(arm), await start('as it is')] as const;
+    const bases = [await start(arms[0]), await start(arms[1])] as const;
     for (const org of orgs) await multiply(pool, bases[1], org);
     await pool.query('analyze');
     const rows: string[][] = [];
@@ -66,7 +76,8 @@ async function compare(arm: string, names: string[], orgCounts: number[], reques
     console.log(
       `Node ${process.versions.node}, ${requests} requests of each in turns, one at a time, tenth percentile; ${SANDBOXES} sandboxes and ${EVENTS} events an organization\n`,
     );
-    console.log(table(['REQUEST', 'ORGANIZATIONS', `${arm.toUpperCase()} ms`, 'AS IT IS ms', 'RATIO'], rows));
+    const heads = arms.map((arm) => `${arm.toUpperCase()} ms`);
+    console.log(table(['REQUEST', 'ORGANIZATIONS', ...heads, 'RATIO'], rows));
   } finally {
     await store.close();
   }
@@ -86,8 +97,8 @@ async function measure(
       times[which].push(await ask(bases[which], orgs[index % orgs.length]!, name, index));
     }
   }
-  const [without, asItIs] = times.map(tenth) as [number, number];
-  return [without.toFixed(2), asItIs.toFixed(2), (asItIs / without).toFixed(2)];
+  const [without, withIt] = times.map(tenth) as [number, number];
+  return [without.toFixed(3), withIt.toFixed(3), (withIt / without).toFixed(3)];
 }
 
 const agent = new Agent({ keepAlive: true });

@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { flagOf, variableOf } from '../src/config/names.js';
 import { OPTIONS } from '../src/config/options.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
-import { auth, organizations } from './arms.js';
+import { auth, metrics, organizations } from './arms.js';
 import { consoleTimes, type ConsoleOptions } from './console.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
@@ -121,6 +121,12 @@ await new Command('bench')
       .description('requests with authentication and without it')
       .option('--requests <n>', 'of each kind', count, 1_000)
       .action(({ requests }: { requests: number }) => auth(requests)),
+  )
+  .addCommand(
+    new Command('metrics')
+      .description('requests with metrics and without them')
+      .option('--requests <n>', 'of each kind', count, 1_000)
+      .action(({ requests }: { requests: number }) => metrics(requests)),
   )
   .addCommand(
     new Command('docker-start')
