@@ -65,12 +65,13 @@ class LatestState {
   async refresh(ctx: ServiceContext): Promise<void> {
     if (performance.now() < this.freshUntil) return;
     this.measuring ??= this.measure(ctx).finally(() => (this.measuring = undefined));
-    const late = new AbortController();
-    const patience = sleep(PATIENCE_MS, late.signal).then(() => {
-      if (!late.signal.aborted) this.publish([], PATIENCE_MS / 1_000);
-    });
-    await Promise.race([this.measuring, patience]);
-    late.abort();
+    const over = new AbortController();
+    const answered = await Promise.race([
+      this.measuring.then(() => true),
+      sleep(PATIENCE_MS, over.signal).then(() => false),
+    ]);
+    over.abort();
+    if (!answered) this.publish([], PATIENCE_MS / 1_000);
   }
 
   private async measure({ pool, log }: ServiceContext): Promise<void> {
