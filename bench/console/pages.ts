@@ -41,12 +41,6 @@ export async function consolePages(api: Api): Promise<ConsolePage[]> {
       shows: 'main .legend li',
       asks: '/v1/billing/usage/labels',
     },
-    {
-      name: 'Usage, a month by sandbox',
-      path: '/usage',
-      shows: 'main .legend li',
-      asks: '/v1/billing/usage/sandbox',
-    },
     { name: 'Audit', path: '/audit', shows: ROWS, asks: '/v1/events' },
     { name: 'Audit, a type', path: '/audit?event_type=sandbox_stopped', shows: ROWS, asks: '/v1/events' },
     { name: 'Keys', path: '/keys', shows: ROWS, asks: '/v1/keys' },
