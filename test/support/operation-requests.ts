@@ -1,3 +1,4 @@
+import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 import type { TestService } from './service.js';
 import { fullRequest, smallRequest } from './sandbox-requests.js';
@@ -143,26 +144,30 @@ export interface Fixture {
 /** Makes an organization with one resource of each kind; the sandbox runs. */
 export async function makeFixture(service: TestService): Promise<Fixture> {
   const client = await service.newOrg();
-  await client.post('/v1/volumes', { name: 'mounted' });
-  const { body: sandbox } = await client.post('/v1/sandboxes', fullRequest('victim', 'mounted'), {
-    start: true,
-    wait_for: 'running',
-  });
-  const { body: volume } = await client.post('/v1/volumes', { name: 'victim-data' });
+  await succeed(client.post('/v1/volumes', { name: 'mounted' }));
+  // Slugs of sandboxes are unique among all organizations, and a test may make several fixtures.
+  const request = { ...fullRequest('victim', 'mounted'), slug: `victim-of-${client.org.slug}` };
+  const sandbox = await succeed(client.post('/v1/sandboxes', request, { start: true, wait_for: 'running' }));
+  const volume = await succeed(client.post('/v1/volumes', { name: 'victim-data' }));
   await service.ctx.pool.query(
     `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
      values ($1, $2, now() - interval '1 hour', now(), 7)`,
     [client.org.id, volume.id],
   );
-  const hook = await client.post('/v1/webhooks', {
-    url: 'https://victim.invalid/',
-    event_types: ['webhook_disabled'],
-  });
-  const webhook = { id: hook.body.id, delivery: '' };
-  await client.patch(`/v1/webhooks/${webhook.id}`, { status: 'disabled' });
-  webhook.delivery = (await client.post(`/v1/webhooks/${webhook.id}/test`)).body.id;
-  const event = (await client.get('/v1/events')).body.data[0];
-  return { client, sandbox, volume, event, key: { id: client.keyId }, webhook };
+  const { id } = await succeed(
+    client.post('/v1/webhooks', { url: 'https://victim.invalid/', event_types: ['webhook_disabled'] }),
+  );
+  await succeed(client.patch(`/v1/webhooks/${id}`, { status: 'disabled' }));
+  const { id: delivery } = await succeed(client.post(`/v1/webhooks/${id}/test`));
+  const event = (await succeed(client.get('/v1/events'))).data[0];
+  return { client, sandbox, volume, event, key: { id: client.keyId }, webhook: { id, delivery } };
+}
+
+/** The body of an answer. A refusal is an error that quotes it, so that no test goes on without its subject. */
+async function succeed(asked: Promise<Answer>): Promise<Answer['body']> {
+  const { status, text, body } = await asked;
+  if (status >= 300) throw new Error(`cannot make the fixture: the service answered ${status} ${text}`);
+  return body;
 }
 
 const TABLES = [
