@@ -48,7 +48,7 @@ function stopOnSignal(): Promise<void> {
   });
 }
 
-function announce({ json, runtime }: ServeOptions, service: Service): void {
+function announce({ json, runtime, console: hasConsole }: ServeOptions, service: Service): void {
   const { address, database, firstKey, fallback } = service;
   const reason = service.runtime.engine?.reason ?? null;
   if (json) {
@@ -69,6 +69,7 @@ function announce({ json, runtime }: ServeOptions, service: Service): void {
   const lines = [
     `Sandkeep ${VERSION} ${reason === null ? 'is ready' : 'answers, but is NOT READY,'} at ${address}`,
     '',
+    ...(hasConsole ? [`  console        ${address}/console`] : []),
     `  API reference  ${address}/docs`,
     ...(service.metricsAddress === undefined ? [] : [`  metrics        ${service.metricsAddress}/metrics`]),
     `  database       ${database}`,

@@ -267,6 +267,7 @@ describe('serve', () => {
     );
     await expectReachable(address!, key!);
     expect(serving.out()).toContain(`is ready at ${address}`);
+    expect(serving.out()).toContain(`console        ${address}/console\n`);
     expect(serving.out()).toMatch(/database +embedded PostgreSQL in /);
     expect(serving.out()).toMatch(/! no Docker engine answers on \/nonexistent\/docker\.sock/);
     expect(serving.out()).toMatch(/capacity +room for \d+ vCPU, \d+ [GM]iB\n/);
