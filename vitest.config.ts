@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** These files take longest. A run starts them first, so that no core idles at its end. */
-const LONG = /\/(crash\/random|crash\/engine|http\/fuzz|db\/migrate)\.test\.ts$/;
+const LONG = /\/(crash\/\w+|http\/fuzz|db\/\w+|neighbours\/\w+|clients\/docker|cli\/commands)\.test\.ts$/;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
