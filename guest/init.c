@@ -4,6 +4,7 @@
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--append-path=DIRECTORY]
  *        [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
+ *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
  *   init --check         exits at once, which shows that the engine can run it
  *
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
@@ -19,6 +20,7 @@
 #include "execute.h"
 #include "init-listen.h"
 #include "init-output.h"
+#include "init-volumes.h"
 
 #define HANGUP_AFTER SECOND
 #define FLUSH_LIMIT (2 * SECOND)
@@ -26,7 +28,6 @@
 #define EXIT_NOT_FOUND 127
 #define EXIT_NOT_LISTENING 1
 #define WNOHANG 1
-#define AT_FDCWD -100
 
 typedef unsigned long Mask;
 
@@ -114,6 +115,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   int stop_signal = SIGTERM;
   long rate = 0;
   long burst = 0;
+  int opened = 0;
   const char *awaited = 0;
   const char *directory = 0;
   char **command = 0;
@@ -124,6 +126,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
     const char *file = after(*argument, "--await=");
     const char *added = after(*argument, "--append-path=");
     const char *port = after(*argument, "--listen=");
+    const char *volume = after(*argument, "--open=");
     if (number)
       stop_signal = parse(number);
     else if (tokens)
@@ -138,7 +141,10 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       leave(EXIT_NOT_LISTENING);
     else if (port)
       continue;
-    else if (after(*argument, "--until-exit"))
+    else if (volume) {
+      open_volume(volume);
+      opened = 1;
+    } else if (after(*argument, "--until-exit"))
       until_exit = 1;
     else if (after(*argument, "--check"))
       leave(0);
@@ -147,6 +153,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       break;
     }
   }
+  if (opened) leave(0);
   if (command && !*command) command = 0;
 
   u64 variables = 0;

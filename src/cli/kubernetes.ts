@@ -8,6 +8,7 @@ interface ManifestFlags {
   namespace: string;
   name: string;
   nodes: boolean;
+  volumes: boolean;
   activity?: true;
   json?: true;
 }
@@ -33,6 +34,7 @@ function manifestCommand(): Command {
       '--no-nodes',
       'without the right to list nodes: the capacity is unknown, and a lost node ends its runs when the cluster removes their Pods',
     )
+    .option('--no-volumes', 'without the right to create claims of storage: named volumes are refused')
     .option(
       '--activity',
       'with nodes/proxy, for idle_timeout_secs; the right lets its holder into every container of the cluster',

@@ -3,6 +3,7 @@ import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { NETWORK_CHOICES } from '../runtimes/kubernetes/network/choices.js';
+import { ACCESS_CHOICES, SIZE_CHOICES } from '../runtimes/kubernetes/volume-choices.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { choice, httpOrigin, integer, list, onOff, path, text, type OptionType } from './option-types.js';
 
@@ -168,6 +169,28 @@ export const OPTIONS = {
     description:
       'images on the nodes that every organization may use; others are pulled with the access of the organization at each start',
     default: [],
+  },
+  kubernetesStorageClass: {
+    type: text('<name>', 'the name of a StorageClass'),
+    description: 'StorageClass of the volumes of organizations',
+    unset: "the cluster's default",
+  },
+  kubernetesVolumeMib: {
+    type: integer('a number of MiB', 1, 999_999_999),
+    description: 'size of the storage that the cluster allocates for a volume without a cap',
+    default: 10_240,
+  },
+  kubernetesVolumeAccess: {
+    type: choice('<mode>', ACCESS_CHOICES),
+    description:
+      'ReadWriteOnce: sandboxes with the same volume run on one node; ReadWriteMany: on any, if the StorageClass can',
+    default: 'ReadWriteOnce',
+  },
+  kubernetesVolumeSizes: {
+    type: choice('<choice>', SIZE_CHOICES),
+    description:
+      'enforced: the StorageClass holds volumes to their size, so that those with a cap can be mounted; advisory: it may not',
+    default: 'advisory',
   },
   volumesDir: {
     type: path('<dir>'),

@@ -8,6 +8,7 @@ import type { PullOptions } from './docker/images/images.js';
 import type { GuardedGroup } from './docker/network/compile-policy.js';
 import { explainConnection } from './kubernetes/explain-connection.js';
 import type { NetworkChoice } from './kubernetes/network/choices.js';
+import type { AccessChoice, SizeChoice } from './kubernetes/volume-choices.js';
 import { machineCapacity } from './machine-capacity.js';
 import type { Plan } from './plan.js';
 import { ReconnectingRuntime } from './reconnecting.js';
@@ -28,6 +29,10 @@ export interface RuntimeOptions {
   kubernetesClusterCidrs?: readonly string[];
   kubernetesProbeImage?: string;
   kubernetesNodeImages?: readonly string[];
+  kubernetesStorageClass?: string | undefined;
+  kubernetesVolumeMib?: number;
+  kubernetesVolumeAccess?: AccessChoice;
+  kubernetesVolumeSizes?: SizeChoice;
   dataDir: string;
   volumes: VolumeStore;
   instanceId: string;
@@ -104,6 +109,12 @@ async function openKubernetes({
     clusterCidrs: options.kubernetesClusterCidrs ?? [],
     probeImage: options.kubernetesProbeImage,
     nodeImages: options.kubernetesNodeImages ?? [],
+    storage: {
+      storageClass: options.kubernetesStorageClass,
+      defaultMib: options.kubernetesVolumeMib,
+      access: options.kubernetesVolumeAccess,
+      sizes: options.kubernetesVolumeSizes,
+    },
     defaultDiskMib: options.defaultDiskMib,
     capacity,
   });

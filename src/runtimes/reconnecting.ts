@@ -74,6 +74,10 @@ export class ReconnectingRuntime implements Runtime {
   get bounds(): Runtime['bounds'] {
     return this.inner.bounds;
   }
+  /** Those of Docker are on this machine, with or without an engine. */
+  get volumes(): Runtime['volumes'] {
+    return this.name === 'docker' ? undefined : this.inner.volumes;
+  }
   get description(): string {
     return this.connected?.description ?? `${this.name}: ${this.state.reason}`;
   }

@@ -57,6 +57,19 @@ export interface Run {
   runId: string;
   spec: RunSpec;
   secrets: RunSecrets;
+  /** The caps of its volumes in GiB, by their ids. Volumes without a cap are left out. */
+  capsGib?: ReadonlyMap<string, number>;
+}
+
+/** The storage of volumes in an engine that keeps it. */
+export interface EngineVolumes {
+  /** In KiB, also before there is any storage. Undefined: the engine has nothing of the volume. */
+  requestedKib(volumeId: string): number | undefined;
+  /** In KiB. Undefined: the engine has no storage for the volume yet. Throws when the engine does not answer. */
+  allocatedKib(volumeId: string): number | undefined;
+  list(): { orgId: string; volumeId: string }[];
+  /** Idempotent. */
+  remove(volumeId: string): Promise<void>;
 }
 
 /** `sandboxes/required-capabilities.ts` refuses a request that needs a missing one, and names the field. */
@@ -190,6 +203,8 @@ export interface Runtime {
   readonly capabilities: ReadonlySet<Capability>;
   /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
   readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number; openFiles?: number };
+  /** Undefined: volumes are directories of this machine. */
+  readonly volumes?: EngineVolumes | undefined;
 
   /**
    * Drops cached state: a predecessor acted until now. `term` becomes invalid when the lease is lost, and a successor

@@ -2,6 +2,7 @@ import { RECONCILER } from '../audit/events/actor.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
+import { removeVolumeData } from './engine-storage.js';
 import { isRemoved, lockDueVolumes, setRemoved } from './queries.js';
 
 const BATCH = 100;
@@ -34,9 +35,10 @@ export async function purgeDueVolumes(ctx: Context, signal: AbortSignal): Promis
   } while (purged === BATCH && !signal.aborted);
 }
 
-/** Unknown directories stay: they may belong to another installation. */
+/** Unknown directories and claims stay: they may belong to another installation. */
 export async function removeLeftData(ctx: Context, signal: AbortSignal): Promise<void> {
-  for (const { orgId, volumeId } of await ctx.volumes.list()) {
+  const found = [...(await ctx.volumes.list()), ...(ctx.runtime.volumes?.list() ?? [])];
+  for (const { orgId, volumeId } of found) {
     if (signal.aborted) return;
     if (await isRemoved(ctx.pool, orgId, volumeId)) await removeData(ctx, orgId, volumeId);
   }
@@ -44,7 +46,7 @@ export async function removeLeftData(ctx: Context, signal: AbortSignal): Promise
 
 async function removeData(ctx: Context, orgId: string, volumeId: string): Promise<void> {
   try {
-    await ctx.volumes.remove(orgId, volumeId);
+    await removeVolumeData(ctx, orgId, volumeId);
   } catch (error) {
     ctx.log.error(
       { err: error, orgId, volumeId },

@@ -3,6 +3,7 @@ import { inTransaction } from '../db/transaction.js';
 import { addMillis } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
 import { claimUnsampled, insertReading, organizationsDue, setSampled } from './accrual-queries.js';
+import { measureVolume } from './engine-storage.js';
 import { lockVolume } from './queries.js';
 
 /** Concurrent readings are of different organizations. */
@@ -121,7 +122,7 @@ async function measureInTime(
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(new Error(`it took longer than ${millis} ms`)), millis);
   try {
-    return await ctx.volumes.measure(orgId, id, AbortSignal.any([signal, limit.signal]));
+    return await measureVolume(ctx, orgId, id, AbortSignal.any([signal, limit.signal]));
   } finally {
     clearTimeout(timer);
   }

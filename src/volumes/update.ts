@@ -8,6 +8,7 @@ import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './check-cap.js';
+import { refuseShrinking } from './engine-storage.js';
 import { presentVolume } from './present.js';
 import { lockVolume, sandboxesMounting, updateVolume, type VolumeRow } from './queries.js';
 import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
@@ -45,6 +46,7 @@ export async function update(
     const cap = after.capacity_gib;
     if (cap !== before.capacity_gib) await checkCap(tx, orgId, cap);
     if (cap !== null && cap !== before.capacity_gib) {
+      refuseShrinking(ctx, id, cap);
       await refuseMounted(ctx, tx, orgId, id);
       await reserve(ctx, tx, caller, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
     }

@@ -39,7 +39,7 @@ describeKubernetes('an account with the rights of the manifest', () => {
     await namespace.remove();
   });
 
-  async function applyRights(options: Pick<ManifestOptions, 'nodes' | 'activity'>) {
+  async function applyRights(options: Pick<ManifestOptions, 'nodes' | 'volumes' | 'activity'>) {
     const api = namespace.library.KubernetesObjectApi.makeApiClient(namespace.config);
     const items = manifest({ namespace: namespace.namespace, name: NAME, ...options });
     applied = items.filter(({ kind }) => kind !== 'Namespace');
@@ -79,8 +79,11 @@ describeKubernetes('an account with the rights of the manifest', () => {
   }
 
   test('needs each of them, and no other', { timeout: 240_000 }, async () => {
-    const { proxy, granted } = await applyRights({ nodes: true, activity: true });
-    const options = { kubeconfig: proxy.kubeconfig, network: 'probe', probeImage: NODE_IMAGE } as const;
+    const { proxy, granted } = await applyRights({ nodes: true, volumes: true, activity: true });
+    const options = {
+      ...({ kubeconfig: proxy.kubeconfig, network: 'probe', probeImage: NODE_IMAGE } as const),
+      storage: { defaultMib: 64, sizes: 'enforced' } as const,
+    };
     await withService(options, async ({ service, client }) => {
       const { runtime } = service;
       const registry = { mode: 'inline', username: 'user', password: 'secret' };
@@ -97,8 +100,29 @@ describeKubernetes('an account with the rights of the manifest', () => {
       const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
       await allEvents(events);
       await runtime.takeOver({ valid: true });
-      const second = await client.post('/v1/sandboxes', request('second'), running);
+      const { body: volume } = await client.post('/v1/volumes', { name: 'data' });
+      const mounts = [{ type: 'named', name: 'data', guest: '/data' }];
+      const second = await client.post('/v1/sandboxes', request('second', { mounts }), running);
       expect(second.body.status, second.text).toBe('running');
+      await client.patch(`/v1/volumes/${volume.id}`, { capacity_gib: 1 });
+      await client.post(`/v1/sandboxes/${second.body.id}/stop`, {});
+      await untilStatus(client, second.body.id, 'stopped');
+      // The default class of the cluster may not let storage grow.
+      await client.post(`/v1/sandboxes/${second.body.id}/start`, {});
+      await until(
+        () => Promise.resolve([...proxy.used]),
+        (used) => used.some((right) => right.endsWith('/persistentvolumeclaims patch')),
+      );
+      await client.delete(`/v1/sandboxes/${second.body.id}`);
+      service.ctx.settings.volumePurgeAfterMs = 0;
+      await until(
+        () => client.delete(`/v1/volumes/${volume.id}`),
+        ({ status }) => status === 200,
+      );
+      await until(
+        () => namespace.core.listNamespacedPersistentVolumeClaim({ namespace: namespace.namespace }),
+        ({ items }) => items.length === 0,
+      );
       await onLostNode(pod!.metadata!.labels![INSTANCE_LABEL]!, async () => {
         await until(
           () => runtime.list().then(() => [...proxy.used]),
@@ -107,14 +131,15 @@ describeKubernetes('an account with the rights of the manifest', () => {
       });
     });
     await proxy.close();
-    expect(proxy.refused).toEqual([]);
+    const isGrowth = (text: string) => text.startsWith('PATCH ') && text.includes('/persistentvolumeclaims/');
+    expect(proxy.refused.filter((text) => !isGrowth(text))).toEqual([]);
     expect([...proxy.used, `${namespace.namespace} /${LATER}`].toSorted()).toEqual(
       [...granted, OF_EVERYBODY].toSorted(),
     );
   });
 
   test('runs sandboxes without the rights on nodes', { timeout: 120_000 }, async () => {
-    const { proxy } = await applyRights({ nodes: false, activity: false });
+    const { proxy } = await applyRights({ nodes: false, volumes: false, activity: false });
     await withService({ kubeconfig: proxy.kubeconfig }, async ({ service, client }) => {
       expect(service.runtime.capabilities.has('idle_timeout')).toBe(false);
       const { body, text } = await client.post('/v1/sandboxes', request('only'), running);
@@ -124,6 +149,9 @@ describeKubernetes('an account with the rights of the manifest', () => {
         request('idle', { lifecycle: { idle_timeout_secs: 60 } }),
       );
       expect([idle.status, idle.body.error.details.field]).toEqual([400, 'lifecycle.idle_timeout_secs']);
+      const mounts = [{ type: 'named', name: 'data', guest: '/data' }];
+      const mounting = await client.post('/v1/sandboxes', request('mounting', { mounts }));
+      expect([mounting.status, mounting.body.error.details.field]).toEqual([400, 'mounts[0]']);
     });
     await proxy.close();
   });

@@ -6,6 +6,8 @@ export interface ManifestOptions {
   name: string;
   /** Capacity, admission by the size of nodes, and the loss of nodes. */
   nodes: boolean;
+  /** Named volumes. */
+  volumes: boolean;
   /** Idle time-outs. The right lets its holder into every container of the cluster. */
   activity: boolean;
 }
@@ -25,8 +27,10 @@ const RULES: V1PolicyRule[] = [
   rule('coordination.k8s.io', ['leases'], ['create', 'get', 'update']),
 ];
 
+const CLAIMS = rule(CORE, ['persistentvolumeclaims'], ['create', 'delete', 'list', 'patch', 'watch']);
+
 /** The namespace of sandboxes, and an account with the rights that the service uses. */
-export function manifest({ namespace, name, nodes, activity }: ManifestOptions): KubernetesObject[] {
+export function manifest({ namespace, name, nodes, volumes, activity }: ManifestOptions): KubernetesObject[] {
   const labels = { 'app.kubernetes.io/part-of': 'sandkeep' };
   const subjects = [{ kind: 'ServiceAccount', name, namespace }];
   const bound = (kind: 'Role' | 'ClusterRole', object: string, rules: V1PolicyRule[], where?: string) => {
@@ -43,7 +47,7 @@ export function manifest({ namespace, name, nodes, activity }: ManifestOptions):
   return [
     { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace, labels } },
     { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name, namespace, labels } },
-    ...bound('Role', name, [ownNamespace, ...RULES], namespace),
+    ...bound('Role', name, [ownNamespace, ...RULES, ...(volumes ? [CLAIMS] : [])], namespace),
     ...(nodes
       ? [
           ...bound('ClusterRole', `${namespace}-${name}-nodes`, [rule(CORE, ['nodes'], ['list', 'watch'])]),

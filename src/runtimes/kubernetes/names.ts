@@ -1,5 +1,9 @@
-/** The only container of a Pod. */
+/** The container of a Pod that runs the sandbox. */
 export const CONTAINER = 'sandbox';
+/** Prepares the volumes of a sandbox, and ends before it starts. */
+export const OPENING_CONTAINER = 'volumes';
+/** The volume with process 1 and the agent. */
+export const PROGRAMS_VOLUME = 'sandkeep-programs';
 /** Keeps the record of a run until its end is in the store. */
 export const FINALIZER = 'sandkeep.dev/run-record';
 
@@ -7,6 +11,9 @@ export const INSTANCE_LABEL = 'sandkeep.dev/instance';
 export const ORG_LABEL = 'sandkeep.dev/org';
 export const SANDBOX_LABEL = 'sandkeep.dev/sandbox';
 export const RUN_LABEL = 'sandkeep.dev/run';
+export const VOLUME_LABEL = 'sandkeep.dev/volume';
+/** On Pods, followed by the id of a volume that only one node can mount. */
+const MOUNT_LABEL = 'volume.sandkeep.dev/';
 /** Other programs of the cluster react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'label.sandkeep.dev/';
 /** The labels that Kubernetes cannot have as labels, as JSON. */
@@ -21,6 +28,14 @@ const LABEL_TEXT = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 export function podName(runId: string): string {
   return `sandkeep-${runId}`;
+}
+
+export function claimName(volumeId: string): string {
+  return `sandkeep-volume-${volumeId}`;
+}
+
+export function mountLabel(volumeId: string): string {
+  return MOUNT_LABEL + volumeId;
 }
 
 export function selectorOf(instanceId: string): string {

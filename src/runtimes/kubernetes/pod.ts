@@ -15,6 +15,8 @@ import {
   SANDBOX_LABEL,
   userLabels,
 } from './names.js';
+import type { AccessChoice } from './volume-choices.js';
+import { claimMounts, claimVolumes, mountAffinity, mountLabels, openingContainers } from './volume-mounts.js';
 
 /** The same as on Docker: for package managers, and for daemons that drop privileges. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
@@ -38,6 +40,7 @@ export interface PodOptions {
   defaultDiskMib: number;
   /** The images that the operator put on the nodes, for every organization. */
   nodeImages: readonly string[];
+  access: AccessChoice;
 }
 
 export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOptions): V1Pod {
@@ -46,11 +49,19 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
     (spec.securityProfile === 'restricted' ? options.restrictedRuntimeClass : undefined) ??
     options.runtimeClass;
   const mounts = [...tmpfsOf(spec), ...fileMountsOf(spec)];
+  const affinity = mountAffinity(spec, options.access);
+  const main = containerOf(spec, options, [
+    { name: options.programs.name, mountPath: PROGRAMS_DIRECTORY, readOnly: true },
+    ...mounts.map(({ mount }) => mount),
+    ...claimMounts(spec),
+  ]);
+  const initContainers = openingContainers(spec, main);
   return {
     metadata: {
       name: podName(runId),
       labels: {
         ...labels,
+        ...mountLabels(spec, options.access),
         'app.kubernetes.io/managed-by': 'sandkeep',
         [INSTANCE_LABEL]: options.instanceId,
         [ORG_LABEL]: orgId,
@@ -73,13 +84,10 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
       })),
       ...(runtimeClass === undefined ? {} : { runtimeClassName: runtimeClass }),
       ...(options.pullSecret === undefined ? {} : { imagePullSecrets: [{ name: options.pullSecret }] }),
-      containers: [
-        containerOf(spec, options, [
-          { name: options.programs.name, mountPath: PROGRAMS_DIRECTORY, readOnly: true },
-          ...mounts.map(({ mount }) => mount),
-        ]),
-      ],
-      volumes: [options.programs, ...mounts.map(({ volume }) => volume)],
+      ...(affinity === undefined ? {} : { affinity }),
+      ...(initContainers.length === 0 ? {} : { initContainers }),
+      containers: [main],
+      volumes: [options.programs, ...mounts.map(({ volume }) => volume), ...claimVolumes(spec)],
     },
   };
 }

@@ -4,8 +4,8 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { BUILDS, readPrograms, versionOf } from '../guest/programs.js';
 import type { Cluster } from './client.js';
 import { CONFLICT, ignoreStatus } from './errors.js';
+import { PROGRAMS_VOLUME } from './names.js';
 
-const VOLUME = 'sandkeep-programs';
 /** Somebody may remove it while the service runs. */
 const ENSURE_EVERY_MS = 60_000;
 
@@ -53,6 +53,6 @@ export class PodPrograms {
   }
 
   get volume(): V1Volume {
-    return { name: VOLUME, configMap: { name: this.name, defaultMode: 0o555 } };
+    return { name: PROGRAMS_VOLUME, configMap: { name: this.name, defaultMode: 0o555 } };
   }
 }

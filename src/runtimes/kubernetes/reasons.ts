@@ -21,12 +21,16 @@ export function explainWaiting(
   { spec, status }: V1Pod,
   container: V1ContainerStatus | undefined,
 ): string | undefined {
-  const { waiting, terminated } = container?.state ?? {};
+  const opening = status?.initContainerStatuses?.[0];
+  const { waiting, terminated } = (opening?.state?.waiting ? opening : container)?.state ?? {};
   const { reason, message } = waiting ?? terminated ?? {};
   const image = spec?.containers[0]?.image ?? '';
   const explain = WAITING[reason ?? ''];
   if (explain) return explain(image, message ?? '');
   if (status?.phase !== 'Failed') return undefined;
+  if ((opening?.state?.terminated?.exitCode ?? 0) !== 0) {
+    return 'the node could not prepare the volumes of the sandbox';
+  }
   const end = ENDS[status.reason ?? ''];
   return (
     end?.(status.message ?? '') ??

@@ -14,6 +14,7 @@ import {
   type Runtime,
 } from '../runtime.js';
 import { mayReadSummaries, readSummary } from './activity.js';
+import { Claims, type StorageOptions } from './claims.js';
 import { openCluster, type Cluster, type ClusterAddress } from './client.js';
 import { CONFLICT, clusterMessage, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
 import { PodGuests } from './guests.js';
@@ -49,6 +50,7 @@ export interface KubernetesOptions extends ClusterAddress {
   /** Nothing of it is run. */
   probeImage?: string | undefined;
   nodeImages?: readonly string[];
+  storage?: StorageOptions;
   capacity?: Partial<Capacity>;
   /** For sandboxes without a disk size. 0: no bound. */
   defaultDiskMib?: number | undefined;
@@ -87,6 +89,7 @@ export class KubernetesRuntime implements Runtime {
     private readonly network: ClusterNetwork,
     version: string,
     private readonly readsActivity: boolean,
+    readonly volumes: Claims | undefined,
   ) {
     const { namespace, server } = cluster;
     this.machine = `${new URL(server).host}/${namespace}`;
@@ -140,6 +143,7 @@ export class KubernetesRuntime implements Runtime {
       network,
       gitVersion,
       await mayReadSummaries(cluster),
+      await Claims.open(cluster, instanceId, options.storage ?? {}),
     );
   }
 
@@ -147,6 +151,7 @@ export class KubernetesRuntime implements Runtime {
     return new Set<Capability>([
       ...(['disk_size', 'tmpfs', 'scripts', 'patches', 'registry_credentials'] as const),
       ...(this.readsActivity ? (['idle_timeout'] as const) : []),
+      ...(this.volumes?.capabilities ?? []),
       ...this.network.capabilities,
     ]);
   }
@@ -166,6 +171,7 @@ export class KubernetesRuntime implements Runtime {
 
   async takeOver(): Promise<void> {
     await this.pods.relist();
+    await this.volumes?.relist();
     await this.secrets.takeOver();
     await this.network.policies?.takeOver();
   }
@@ -176,6 +182,7 @@ export class KubernetesRuntime implements Runtime {
     if (own) return this.continueStart(run, own);
     for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
     await this.programs.ensure();
+    await this.volumes?.ensure(run);
     if (signal.aborted) return;
     // The policy and the Secret stay until the list has the Pod.
     const startPod = async () =>
@@ -269,6 +276,7 @@ export class KubernetesRuntime implements Runtime {
     this.network.close();
     await this.pods.close();
     await this.nodes.close();
+    await this.volumes?.close();
   }
 
   private async create(run: Run, pullSecret: string | undefined): Promise<void> {
@@ -277,7 +285,7 @@ export class KubernetesRuntime implements Runtime {
     const body = podOf(run, {
       ...{ instanceId: this.instanceId, architecture: this.programs.architecture },
       ...{ programs: this.programs.volume, pullSecret, defaultDiskMib, nodeImages },
-      ...{ runtimeClass, restrictedRuntimeClass },
+      ...{ runtimeClass, restrictedRuntimeClass, access: this.volumes?.access ?? 'ReadWriteOnce' },
     });
     await core.createNamespacedPod({ namespace, body }).catch(ignoreStatus(CONFLICT));
   }

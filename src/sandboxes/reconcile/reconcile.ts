@@ -166,12 +166,13 @@ export class Reconciler {
     signal: AbortSignal,
   ): Promise<void> {
     try {
-      const { run_spec: spec, has_secrets } = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      const { run_spec: spec, has_secrets, caps } = await readRunSpec(this.ctx.pool, orgId, sandboxId);
       const secrets = has_secrets
         ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
         : NO_SECRETS;
       signal.throwIfAborted();
-      await this.ctx.runtime.start({ orgId, sandboxId, runId, spec, secrets }, signal);
+      const capsGib = new Map(Object.entries(caps));
+      await this.ctx.runtime.start({ orgId, sandboxId, runId, spec, secrets, capsGib }, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof StartRefusedError)) throw error;

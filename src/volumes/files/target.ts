@@ -1,5 +1,6 @@
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
+import { refuseFilesInEngine } from '../engine-storage.js';
 import { getVolume, type VolumeRow } from '../queries.js';
 
 export interface VolumeTarget {
@@ -10,6 +11,7 @@ export interface VolumeTarget {
 export async function findVolume(ctx: Context, { orgId, volumeId }: VolumeTarget): Promise<VolumeRow> {
   const volume = await getVolume(ctx.pool, orgId, volumeId);
   if (!volume) throw new ApiError('volume_not_found');
+  refuseFilesInEngine(ctx);
   return volume;
 }
 
