@@ -6,10 +6,11 @@ const second = (n: number) => new Date(Date.UTC(2026, 0, 1, 12, 0, n));
 
 function pod(
   state: V1ContainerState | undefined,
-  { status = {}, metadata = {} }: { status?: object; metadata?: object } = {},
+  { status = {}, metadata = {}, lastState }: { status?: object; metadata?: object; lastState?: object } = {},
 ): V1Pod {
   const common = { image: 'image', imageID: '', ready: false, restartCount: 0 };
-  const containerStatuses = state === undefined ? [] : [{ ...common, name: 'sandbox', state }];
+  const containerStatuses =
+    state === undefined ? [] : [{ ...common, name: 'sandbox', state, ...(lastState ? { lastState } : {}) }];
   return {
     metadata,
     spec: { nodeName: 'node-1', containers: [{ name: 'sandbox', image: 'image' }] },
@@ -71,6 +72,29 @@ describe('the state of a run in a cluster', () => {
       ...{ kind: 'ended', finishedAt: loss.lastSeen, exit: null },
       failure: { reason: 'node_lost', message: 'the node node-1 of the cluster was lost' },
     });
+  });
+
+  const forgotten = { terminated: { exitCode: 137, reason: 'ContainerStatusUnknown' } };
+  test.each([
+    ['as its state', forgotten, undefined],
+    ['as its last state', { waiting: { reason: 'ContainerCreating' } }, forgotten],
+  ] as const)('has ended when the node has forgotten it, and says so %s', (_, state, lastState) => {
+    const ended = {
+      kind: 'ended',
+      startedAt: null,
+      finishedAt: null,
+      exit: { code: 137, outOfMemory: false },
+    };
+    const status = { phase: 'Failed' };
+    const more = { status, ...(lastState ? { lastState } : {}) };
+    expect(stateOf(pod(state, more))).toEqual({ ...ended, failure: null });
+    const failure = { reason: 'deleted_by_cluster' };
+    expect(stateOf(pod(state, { ...more, metadata: deleted }))).toMatchObject({ ...ended, failure });
+  });
+
+  test('is that of a container that runs again after the node had forgotten it', () => {
+    const running = { running: { startedAt: second(1) } };
+    expect(stateOf(pod(running, { lastState: forgotten })).kind).toBe('running');
   });
 
   test('that never started is dead only when no node can start it any more', () => {

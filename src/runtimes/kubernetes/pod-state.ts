@@ -16,7 +16,8 @@ export type PodState =
   | { kind: 'running'; startedAt: Instant }
   | {
       kind: 'ended';
-      startedAt: Instant;
+      /** Null: the record of the container is lost. */
+      startedAt: Instant | null;
       finishedAt: Instant | null;
       exit: Exit | null;
       failure: RunFailure | null;
@@ -33,6 +34,11 @@ export function stateOf(pod: V1Pod, loss?: NodeLoss): PodState {
   const container = status?.containerStatuses?.find(({ name }) => name === CONTAINER);
   const startedAt = startOf(container);
   const isGoing = metadata?.deletionTimestamp !== undefined;
+  if (isForgotten(container)) {
+    const exit = { code: FORGOTTEN_CODE, outOfMemory: false };
+    const failure = explainEnd(pod, isGoing);
+    return { kind: 'ended', startedAt: null, finishedAt: null, exit, failure };
+  }
   if (startedAt === undefined) return notStarted(pod, container, loss);
   const terminated = container?.state?.terminated;
   if (metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED) {
@@ -86,6 +92,17 @@ function startOf(container: V1ContainerStatus | undefined): Instant | undefined 
   return recorded === undefined ? undefined : instantFromMicros(microsOf(recorded) + SECOND);
 }
 
+/**
+ * A node forgets a container that ends while its kubelet does not run. The kubelet then reports an end without times: as the
+ * state, and up to Kubernetes 1.21 as the last one beside a state that waits.
+ */
+function isForgotten(container: V1ContainerStatus | undefined): boolean {
+  const { state, lastState } = container ?? {};
+  if (state?.running) return false;
+  return [state, lastState].some((one) => one?.terminated?.reason === 'ContainerStatusUnknown');
+}
+
+const FORGOTTEN_CODE = 137;
 const SECOND = 1_000_000n;
 /** The cluster writes the first second of 1970, or of the year 1, for a container that never started. */
 const NEVER = Date.UTC(1971, 0);
