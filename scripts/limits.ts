@@ -16,6 +16,7 @@ import { BODY_MEMORY } from '../src/access/bodies.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
 import { ADMISSION } from '../src/http/admission.js';
+import { MOST_HOPS } from '../src/http/client-address.js';
 import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
 import { SESSION_UNITS } from '../src/sandboxes/sessions/entrance.js';
 import { MAX_ENTRIES } from '../src/volumes/files/list.js';
@@ -145,6 +146,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: { error: 'request_timeout' },
     },
     {
+      limit: 'trusted proxies in `X-Forwarded-For`',
+      value: number(MOST_HOPS),
+      beyond: 'the last of them is the client',
+    },
+    {
       limit: 'time for an upload',
       value: time(UPLOAD_TIMEOUT_MS),
       beyond: { error: 'request_timeout' },
@@ -218,6 +224,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: 'half of those of the process',
       option: 'maxConnectionsOfAddress',
       beyond: 'its longest idle connection ends, or 503 `not_ready`',
+    },
+    {
+      limit: 'requests in progress through trusted proxies',
+      value: 'half of the connections of the process',
+      option: 'maxConnectionsOfAddress',
+      beyond: rateLimited,
     },
     {
       limit: 'delay of each answer 429',

@@ -9,6 +9,7 @@ import { consolePages } from './console/pages.js';
 import { sessionRoutes, signInRoute } from './console/session-routes.js';
 import type { ServiceContext } from './context.js';
 import { admitFairly } from './http/admission.js';
+import { clientAddressOf } from './http/client-address.js';
 import { readForwarded } from './http/forwarded.js';
 import { healthRoutes } from './http/health.js';
 import { landingRoute } from './http/landing.js';
@@ -91,7 +92,7 @@ export async function buildApp(
     routes.set(url, methods);
   });
 
-  admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(request.ip));
+  admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
   await registerOpenapi(app, EXAMPLES);
   landingRoute(app, { hasConsole: ctx.settings.console });
   healthRoutes(app, ctx);

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { ApiError, type Details } from '../http/errors.js';
-import { clientAddressOf } from '../http/forwarded.js';
+import { clientAddressOf } from '../http/client-address.js';
 import type { App } from '../http/route.js';
 import { whenOver } from '../http/when-over.js';
 import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
@@ -201,20 +201,20 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
 }
 
 function networkOf(request: FastifyRequest): string {
-  return clientNetworkOf(clientAddressOf(request) ?? '');
+  return clientNetworkOf(clientAddressOf(request));
 }
 
 function sessionOf({ session_hash, session_expires_at }: SessionRow, token: string): Session {
   return { hash: session_hash, csrfToken: csrfTokenOf(token), expiresAt: session_expires_at };
 }
 
-function makeAddressCheck(): (access: Access, ip: string | undefined) => boolean {
+function makeAddressCheck(): (access: Access, ip: string) => boolean {
   const sets = new WeakMap<readonly string[], CidrSet>();
   return ({ cidrs }, ip) => {
     if (cidrs.length === 0) return true;
     const set = sets.get(cidrs) ?? new CidrSet(cidrs);
     sets.set(cidrs, set);
-    return ip !== undefined && set.includes(ip);
+    return set.includes(ip);
   };
 }
 

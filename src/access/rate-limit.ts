@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { actorId } from '../audit/events/actor.js';
 import { bytesIn, bytesOf } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
-import { clientAddressOf } from '../http/forwarded.js';
+import { clientAddressOf } from '../http/client-address.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { WindowCounter, type WindowCount } from '../lib/window-counter.js';
 import type { Settings } from '../settings.js';
@@ -59,7 +59,7 @@ export function makeLimits({
     },
     countFailure(request) {
       if (perMinute === 0) return;
-      const count = addresses.add(clientNetworkOf(clientAddressOf(request) ?? ''), 1);
+      const count = addresses.add(clientNetworkOf(clientAddressOf(request)), 1);
       if (!count.isExceeded) return;
       const fields = fieldsOf('failures', failurePolicy, count);
       refuse('the address, without a key that opens anything', fields, count);

@@ -60,9 +60,9 @@ function attributes(maxAgeSecs: number): string {
   return `Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeSecs}`;
 }
 
-/** A client that lies about it only gets the stricter cookie. */
-function isHttps({ headers }: FastifyRequest): boolean {
-  return headers['x-forwarded-proto'] === 'https' || headers.origin === `https://${headers.host}`;
+/** Without a trusted proxy, the origin of the page tells. A client that lies about it only gets the stricter cookie. */
+function isHttps({ headers, client }: FastifyRequest): boolean {
+  return client.isHttps || headers.origin === `https://${client.host}`;
 }
 
 export function csrfTokenOf(sessionToken: string): string {

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
@@ -287,8 +288,17 @@ export const OPTIONS = {
   maxConnectionsOfAddress: {
     type: integer('a number of connections', 1, 1_000_000),
     description:
-      'most open connections of one address, or IPv6 network of 64 bits; raise it behind a reverse proxy',
+      'most open connections of one address, or IPv6 network of 64 bits; of a client of --trusted-proxies: most requests in progress',
     unset: 'half of --max-connections',
+  },
+  trustedProxies: {
+    type: list('<cidrs>', 'addresses and CIDR blocks separated by commas, and "unix"', (block) =>
+      block === UNIX_PEER || isCidr(block) ? block : undefined,
+    ),
+    description:
+      'reverse proxies whose X-Forwarded-For, -Proto and -Host are believed; unix: every client of the Unix socket',
+    default: [],
+    setting: true,
   },
   console: {
     type: onOff,

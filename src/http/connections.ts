@@ -2,6 +2,7 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { clientNetworkOf } from '../lib/cidr.js';
+import { notePeer, peerOf, type TrustedProxies } from './client-address.js';
 import type { Slots } from '../lib/concurrency-limit.js';
 
 /** The default at most; an idle connection takes about 10 KB. */
@@ -20,6 +21,7 @@ export function connectionsFor(descriptors = ASSUMED_DESCRIPTORS): number {
 
 interface Network {
   name: string;
+  most: number;
   count: number;
   idle: Set<Socket>;
 }
@@ -43,6 +45,7 @@ export class Connections {
 
   constructor(
     private readonly limits: Slots,
+    private readonly proxies: TrustedProxies,
     private readonly log: FastifyBaseLogger,
     private readonly refuse: (socket: Socket) => void,
   ) {}
@@ -69,8 +72,10 @@ export class Connections {
 
   private add(socket: Socket): void {
     if (this.open.has(socket)) return;
-    const name = clientNetworkOf(socket.remoteAddress ?? '');
-    const network = this.networks.get(name) ?? { name, count: 0, idle: new Set() };
+    const peer = peerOf(socket);
+    notePeer(socket, peer);
+    const name = clientNetworkOf(peer);
+    const network = this.networks.get(name) ?? { name, most: this.mostOf(peer), count: 0, idle: new Set() };
     if (!this.makeRoom(network)) return this.turnAway(socket);
     this.networks.set(name, network);
     network.count += 1;
@@ -89,10 +94,15 @@ export class Connections {
     if (network.count === 0) this.networks.delete(network.name);
   }
 
+  /** A trusted proxy has the connections of many clients. Their requests in progress are counted by client (server.ts). */
+  private mostOf(peer: string): number {
+    return this.proxies.isTrusted(peer) ? this.limits.total : this.limits.each;
+  }
+
   private makeRoom(network: Network): boolean {
-    const { total, each } = this.limits;
-    if (network.count >= each) this.evict(network, 1);
-    if (network.count >= each) return false;
+    const { total } = this.limits;
+    if (network.count >= network.most) this.evict(network, 1);
+    if (network.count >= network.most) return false;
     if (this.open.size >= total) this.evictOfMost(Math.ceil(total / 100));
     return this.open.size < total;
   }

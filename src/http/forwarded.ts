@@ -1,6 +1,5 @@
 import { createHmac, createSecretKey, hash, hkdfSync, timingSafeEqual, type KeyObject } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import type { FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
 import type { App } from './route.js';
 
@@ -71,14 +70,6 @@ export class ForwardSeal {
     const text = JSON.stringify([method, url, at, client, target, ...credentials]);
     return createHmac('sha256', this.key).update(text).digest();
   }
-}
-
-/** The address of the client. A closed socket has none. */
-export function clientAddressOf({
-  forwardedFor,
-  ip,
-}: Pick<FastifyRequest, 'forwardedFor' | 'ip'>): string | undefined {
-  return forwardedFor ?? ip;
 }
 
 /** Finds the client of forwarded requests, before they are authenticated. */

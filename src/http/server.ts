@@ -12,14 +12,17 @@ import { STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { gaveUp, isDiskFull, isUnreachable, Overloaded } from '../db/pool.js';
-import type { Slots } from '../lib/concurrency-limit.js';
+import { clientNetworkOf } from '../lib/cidr.js';
+import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { endTurn } from './admission.js';
+import { clientAddressOf, TrustedProxies } from './client-address.js';
 import { Connections } from './connections.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { App } from './route.js';
 import { makeSerializerCompiler } from './serializer.js';
 import { validatorCompiler } from './validation.js';
+import { whenOver } from './when-over.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -56,9 +59,15 @@ const SECURITY_HEADERS = {
 const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
+export interface ServerSettings {
+  bodyTimeoutMs: number;
+  connections: Slots;
+  trustedProxies: readonly string[];
+}
+
 export function makeServer(
   log: FastifyBaseLogger,
-  { bodyTimeoutMs, connections: limits }: { bodyTimeoutMs: number; connections: Slots },
+  { bodyTimeoutMs, connections: limits, trustedProxies }: ServerSettings,
   /** Adds hooks that see every request, before the first refusal. */
   observe: (app: App) => void = () => undefined,
 ): App {
@@ -95,6 +104,12 @@ export function makeServer(
   app.setErrorHandler(renderError);
   app.removeAllContentTypeParsers();
   void app.register(acceptsPlugin);
+  const proxies = new TrustedProxies(trustedProxies);
+  app.decorateRequest('client', {
+    getter() {
+      return proxies.clientOf(this.raw);
+    },
+  });
   app.decorateRequest('caller', null);
   app.decorateRequest('countMore', null);
   app.decorateRequest('context', null);
@@ -110,7 +125,8 @@ export function makeServer(
   const noRoom = new ApiError('not_ready', 'too many connections are open: close some, or try again', null, {
     headers: { 'retry-after': '1' },
   });
-  const connections = new Connections(limits, log, (socket) => endWith(socket, noRoom));
+  const proxied = makeConcurrencyLimit({ total: Infinity, each: limits.each });
+  const connections = new Connections(limits, proxies, log, (socket) => endWith(socket, noRoom));
   connections.watch(app.server);
 
   // These hooks use callbacks: a promise for each request would cost microseconds.
@@ -126,6 +142,11 @@ export function makeServer(
       throw new ApiError('rate_limited', message, null, {
         headers: { connection: 'close', 'retry-after': '1' },
       });
+    }
+    if (request.client.isProxied) {
+      const release = proxied.acquire(clientNetworkOf(request.client.address));
+      if (!release) throw tooMany(limits.each);
+      whenOver(reply, release);
     }
     if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
       const message = 'an HTTP/1.1 request needs a Host header: send the host and port of the URL in it';
@@ -149,6 +170,7 @@ export function makeServer(
         status: reply.statusCode,
         ms: Math.round(reply.elapsedTime * 10) / 10,
         orgId: caller?.orgId ?? null,
+        address: clientAddressOf(request),
       },
       'request answered',
     );
@@ -169,6 +191,11 @@ export function makeServer(
     throw new ApiError('route_not_found');
   });
   return app;
+}
+
+function tooMany(limit: number): ApiError {
+  const message = `more than ${limit} requests of this address are in progress: wait for their answers`;
+  return new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
 }
 
 /** A slow body holds a connection and memory. Node has one time-out for all routes; uploads need a longer one. */

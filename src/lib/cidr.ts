@@ -63,7 +63,7 @@ export class CidrSet {
 }
 
 /** Removes what a socket adds to an address: the prefix of IPv4 in IPv6 and the zone of a link-local address. */
-function normalizeAddress(socketAddress: string): string {
+export function normalizeAddress(socketAddress: string): string {
   const address = socketAddress.replace(/%.*$/, '');
   const mapped = /^::ffff:([\d.]+)$/i.exec(address)?.[1];
   return mapped !== undefined && isIPv4(mapped) ? mapped : address;

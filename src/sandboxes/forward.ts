@@ -3,9 +3,10 @@ import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
 import { onRevocation } from '../access/revocation-watch.js';
 import type { WorkerContext } from '../context.js';
+import { clientAddressOf } from '../http/client-address.js';
 import { ApiError } from '../http/errors.js';
 import { forward } from '../http/forward.js';
-import { clientAddressOf, FORWARDED_HEADER } from '../http/forwarded.js';
+import { FORWARDED_HEADER } from '../http/forwarded.js';
 import type { App } from '../http/route.js';
 import { readWorkerAddress } from '../workers/queries.js';
 import { getWorkerOf, type SandboxKey } from './queries.js';
@@ -53,7 +54,7 @@ async function forwardTo(
   // The other process authenticates the caller too. It ends the response when the key is revoked, and records the reason.
   onRevocation(reply, () => undefined);
   const headers = {
-    [FORWARDED_HEADER]: peer.seal.seal(request.raw, clientAddressOf(request) ?? '', target),
+    [FORWARDED_HEADER]: peer.seal.seal(request.raw, clientAddressOf(request), target),
     'x-request-id': request.id,
   };
   try {

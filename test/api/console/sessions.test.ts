@@ -193,7 +193,7 @@ test('a request with two session cookies is refused', async () => {
 });
 
 test('over HTTPS a cookie without the prefix does not count', async () => {
-  const headers = { 'x-forwarded-proto': 'https' };
+  const headers = { origin: `https://${new URL(first.url).host}` };
   expect((await here.fetch('/v1/me/org', { headers })).status).toBe(401);
 });
 
