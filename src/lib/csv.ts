@@ -16,6 +16,11 @@ export function csvLines(records: readonly (readonly (string | number)[])[]): st
   return stringify([...records], { record_delimiter: CSV_LINE_END, cast: { string: escapeFormula } });
 }
 
+/** The text as one field, quoted and escaped as by `csvLines`. */
+export function csvField(text: string): string {
+  return csvLines([[text]]).slice(0, -CSV_LINE_END.length);
+}
+
 function escapeFormula(text: string): string {
   return ESCAPED_START_PATTERN.test(text) ? `'${text}` : text;
 }

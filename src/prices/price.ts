@@ -6,6 +6,13 @@ export interface Decimal {
   scale: number;
 }
 
+/** Without an exponent and without zeros at the end. */
+export function decimalText({ value, scale }: Decimal): string {
+  const digits = (value < 0n ? -value : value).toString().padStart(scale + 1, '0');
+  const text = `${digits.slice(0, digits.length - scale)}.${digits.slice(digits.length - scale)}`;
+  return `${value < 0n ? '-' : ''}${text.replace(/[.]?0*$/, '')}`;
+}
+
 export interface PriceBook {
   /** ISO 4217. */
   currency: string;
@@ -28,7 +35,7 @@ export function sumOf(parts: readonly Partial<Quantities>[]): Quantities {
 
 const HOUR_MICROS = 3_600_000_000n;
 
-const UNITS: Record<Metric, bigint> = {
+export const UNITS: Record<Metric, bigint> = {
   vcpu_hour: HOUR_MICROS,
   memory_gib_hour: HOUR_MICROS * 1024n,
   disk_gib_hour: HOUR_MICROS * 1024n,
@@ -59,6 +66,7 @@ export function project(quantity: bigint, elapsed: bigint, length: bigint): bigi
   return elapsed <= 0n || elapsed >= length ? quantity : halfUp(quantity * length, elapsed);
 }
 
-function halfUp(numerator: bigint, denominator: bigint): bigint {
+/** Rounds a quotient of numbers that are not negative. */
+export function halfUp(numerator: bigint, denominator: bigint): bigint {
   return (numerator * 2n + denominator) / (denominator * 2n);
 }

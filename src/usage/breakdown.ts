@@ -12,6 +12,7 @@ import {
   storedText,
   usedSandboxes,
   type Format,
+  type RowFormat,
   type RowKey,
   type Query,
   type UsageFilter,
@@ -24,9 +25,10 @@ const TEXT_ROWS = 4_000;
 /** The approximate number of rows that the database sorts at once. */
 const SORTED_ROWS = 100_000;
 
-const POSITIONS: Record<Format, Positions> = {
+const POSITIONS: Record<RowFormat, Positions> = {
   json: { day: '{"day":"'.length, id: '{"day":"2026-11-21T00:00:00Z","sandbox_id":"'.length },
   csv: { day: 0, id: '2026-11-21,'.length },
+  focus: { day: 0, id: '2026-11-21,'.length },
 };
 
 /** Compute by UTC day and sandbox. The list of sandboxes contains removed ones too. */
@@ -96,11 +98,11 @@ export async function* storageBreakdown(
 }
 
 /** Past days are read as stored; only open runs and cut days are summed. Stored rows before the first summed day need no merge. */
-async function* sandboxRows(
+export async function* sandboxRows(
   tx: Transaction,
   filter: UsageFilter,
   window: Window,
-  format: Format,
+  format: RowFormat,
 ): AsyncGenerator<string[]> {
   const parts = await windowParts(tx, filter.orgId, window);
   async function* batches(): AsyncGenerator<SummedRow[]> {
@@ -127,7 +129,7 @@ async function* storedLines(
   filter: UsageFilter,
   part: TimeRange,
   days: TimeRange,
-  format: Format,
+  format: RowFormat,
 ): AsyncGenerator<string[]> {
   if (filter.sandboxIds !== undefined || Object.keys(filter.labels).length > 0) {
     for await (const rows of rowsOf<StoredRow>(tx, 'stored_lines', storedRows(filter, part, days, format))) {
@@ -166,7 +168,7 @@ async function windowParts(tx: Transaction, orgId: string, window: Window): Prom
   return splitWindow(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
 }
 
-async function* linesOf(tx: Transaction, query: Query): AsyncGenerator<string[]> {
+export async function* linesOf(tx: Transaction, query: Query): AsyncGenerator<string[]> {
   for await (const rows of rowsOf<[string]>(tx, 'lines', query)) yield rows.map(([line]) => line);
 }
 

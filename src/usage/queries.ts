@@ -11,6 +11,9 @@ export interface UsageFilter {
 }
 
 export type Format = 'json' | 'csv';
+/** The formats of streamed reports. `focus`: a row as `focus-charges.ts` reads it. */
+export const REPORT_FORMATS = ['json', 'csv', 'focus'] as const;
+export type RowFormat = (typeof REPORT_FORMATS)[number];
 
 export interface Query {
   text: string;
@@ -20,7 +23,7 @@ export interface Query {
 const seconds = (micros: string) => `(${micros} * 0.000001)::float8`;
 
 /** The text of a row. The day and the id come first and have fixed lengths: `merge.ts` compares them in the text. */
-const LINES: Record<Format, (row: string) => string> = {
+const LINES: Record<RowFormat, (row: string, orgId: () => string) => string> = {
   json: (row) =>
     `'{"day":"' || ${row}.day || 'T00:00:00Z","sandbox_id":"' || ${row}.sandbox_id
       || '","vcpu_seconds":' || ${seconds(`${row}.vcpu_micros`)}
@@ -30,12 +33,26 @@ const LINES: Record<Format, (row: string) => string> = {
     `${row}.day || ',' || ${row}.sandbox_id || ',' || ${csvFieldSql(`${row}.name`)}
       || ',' || ${seconds(`${row}.vcpu_micros`)} || ',' || ${seconds(`${row}.memory_mib_micros`)}
       || ',' || ${seconds(`${row}.disk_mib_micros`)}`,
+  focus: (row, orgId) =>
+    `${row}.day || ',' || ${row}.sandbox_id || ',[' || ${row}.vcpu_micros || ',' || ${row}.memory_mib_micros
+      || ',' || ${row}.disk_mib_micros || '],' || json_build_array(${row}.name, (${labelsOnDay(row, orgId())}))`,
 };
 
-/** The text of a stored day, which has its JSON in a column. */
-const STORED_LINES: Record<Format, string> = { json: 'u.json', csv: LINES.csv('u') };
+/** The last value that each label had on the day. */
+function labelsOnDay(row: string, orgId: string): string {
+  const midnight = (day: string) => `(${day})::timestamp at time zone 'UTC'`;
+  return `select json_object_agg(l.key, l.value order by l.key) from (
+    select distinct on (p.key) p.key, p.value from label_periods p
+    where p.org_id = ${orgId} and p.sandbox_id = ${row}.sandbox_id
+      and p.from_at < ${midnight(`${row}.day + 1`)} and p.to_at > ${midnight(`${row}.day`)}
+    order by p.key, p.from_at desc) l`;
+}
 
-export const SEPARATORS: Record<Format, string> = { json: ',', csv: CSV_LINE_END };
+/** The text of a stored day, which has its JSON in a column. */
+const storedLine = (format: RowFormat, orgId: () => string) =>
+  format === 'json' ? 'u.json' : LINES[format]('u', orgId);
+
+export const SEPARATORS: Record<RowFormat, string> = { json: ',', csv: CSV_LINE_END, focus: CSV_LINE_END };
 
 /**
  * A CTE of the selected sandboxes and the times at which they had the labels. `whole`: they had them during all of `days`, so that
@@ -141,7 +158,7 @@ function dateOf(c: Conditions, instant: string): string {
 }
 
 /** Rows (day, name, id, line) summed from runs, by day, name and id. They include the stored part of the same day. */
-export function summedRows(filter: UsageFilter, part: WindowPart, format: Format): Query {
+export function summedRows(filter: UsageFilter, part: WindowPart, format: RowFormat): Query {
   const c = new Conditions();
   const selected = selectedSandboxes(c, filter, part.wholeOfWindow);
   const periods = periodsToSum(c, filter.orgId, part, selected === undefined ? undefined : 'selected');
@@ -162,18 +179,18 @@ export function summedRows(filter: UsageFilter, part: WindowPart, format: Format
       from summed l
       join sandboxes s on s.org_id = ${c.parameter(filter.orgId)} and s.id = l.sandbox_id
       ${stored})
-    select f.day::text, f.name, f.sandbox_id::text, ${LINES[format]('f')}
+    select f.day::text, f.name, f.sandbox_id::text, ${LINES[format]('f', () => c.parameter(filter.orgId))}
     from finished f
     order by f.day, f.name, f.sandbox_id`;
   return { text, values: c.values };
 }
 
 /** Rows (line, name) of stored days, by day, name and id, which is the order of the index. */
-export function storedRows(filter: UsageFilter, part: TimeRange, days: TimeRange, format: Format): Query {
+export function storedRows(filter: UsageFilter, part: TimeRange, days: TimeRange, format: RowFormat): Query {
   const c = new Conditions();
   const selected = selectedSandboxes(c, filter, days);
   const text = `${selected ? `with ${selected}` : ''}
-    select ${STORED_LINES[format]}, u.name
+    select ${storedLine(format, () => c.parameter(filter.orgId))}, u.name
     from usage_days u
     where ${storedDays(c, filter.orgId, part)}
       ${selected ? 'and u.sandbox_id in (select k.sandbox_id from selected k where k.whole)' : ''}
@@ -189,7 +206,7 @@ export const BEFORE_FIRST_ROW: RowKey = ['-infinity', '', '00000000-0000-0000-00
 export function storedText(
   orgId: string,
   whole: TimeRange,
-  format: Format,
+  format: RowFormat,
   [day, name, id]: RowKey,
   count: number,
 ): Query {
@@ -198,7 +215,7 @@ export function storedText(
     select string_agg(b.line, ${c.parameter(SEPARATORS[format])}), count(*),
       (array_agg(b.day::text))[count(*)], (array_agg(b.name))[count(*)], (array_agg(b.sandbox_id::text))[count(*)]
     from (
-      select u.day, u.name, u.sandbox_id, ${STORED_LINES[format]} as line
+      select u.day, u.name, u.sandbox_id, ${storedLine(format, () => c.parameter(orgId))} as line
       from usage_days u
       where ${storedDays(c, orgId, whole)}
         and (u.day, u.name, u.sandbox_id)
@@ -233,6 +250,11 @@ export async function countOpenRuns(sql: Sql, orgId: string): Promise<number> {
     [orgId],
   );
   return rows[0]!.count;
+}
+
+export async function getOrgName(sql: Sql, orgId: string): Promise<string> {
+  const { rows } = await sql.query<{ name: string }>('select name from orgs where id = $1', [orgId]);
+  return rows[0]!.name;
 }
 
 export async function listOrgIds(sql: Sql): Promise<string[]> {

@@ -6,7 +6,7 @@ import { exchangePriceBook } from '../db/instance-queries.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { now } from '../lib/instant.js';
-import { METRICS, type Decimal, type PriceBook } from '../prices/price.js';
+import { decimalText, METRICS, type PriceBook } from '../prices/price.js';
 import { listOrgIds } from './queries.js';
 
 /** Stores the hash of the price book of a service that starts. If it differs from the previous one, every organization gets an event. */
@@ -32,16 +32,10 @@ export async function recordPriceBook(pool: Pool, book: PriceBook | null): Promi
 /** Equal amounts have equal hashes, in any notation. */
 function hashOf({ currency, minorUnitDigits, prices, included }: PriceBook): string {
   const texts = (amounts: PriceBook['prices']) =>
-    Object.fromEntries(METRICS.map((metric) => [metric, textOf(amounts[metric])]));
+    Object.fromEntries(METRICS.map((metric) => [metric, decimalText(amounts[metric])]));
   const content = {
     ...{ currency, minor_unit_digits: minorUnitDigits },
     ...{ prices: texts(prices), included: texts(included) },
   };
   return createHash('sha256').update(canonicalJson(content)).digest('hex');
-}
-
-function textOf({ value, scale }: Decimal): string {
-  const digits = value.toString().padStart(scale + 1, '0');
-  const text = `${digits.slice(0, digits.length - scale)}.${digits.slice(digits.length - scale)}`;
-  return text.replace(/[.]?0*$/, '');
 }

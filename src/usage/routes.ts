@@ -3,13 +3,15 @@ import { Type, type TSchema } from 'typebox';
 import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
 import type { Shared } from '../context.js';
-import { inTransaction } from '../db/transaction.js';
+import { inTransaction, type Transaction } from '../db/transaction.js';
 import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
-import { Repeatable, Uuid } from '../http/schema.js';
+import { Repeatable, Uuid, Words } from '../http/schema.js';
 import { chooseFormat, makeAnswer } from './answer.js';
 import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
-import type { UsageFilter } from './queries.js';
+import { FOCUS_VERSION } from './focus-columns.js';
+import { checkFocus, FOCUS_HEADER, sandboxCharges, storageCharges } from './focus-report.js';
+import { REPORT_FORMATS, type Format, type UsageFilter } from './queries.js';
 import { LabelUsage, SandboxUsage, StorageUsage, UsageSummary } from './schema.js';
 import { presentSummary, readMonth, summarize } from './summary.js';
 import { readWindow } from './window.js';
@@ -30,6 +32,14 @@ const range = {
   ),
 };
 const closed = { additionalProperties: false };
+
+const format = {
+  format: Type.Optional(
+    Words([...REPORT_FORMATS], {
+      description: `The format of the report. \`focus\`: CSV with the columns of FOCUS ${FOCUS_VERSION}, one charge for each UTC day and meter; it needs a price book and whole days. Default: the one that the header \`Accept\` prefers, or JSON.`,
+    }),
+  ),
+};
 
 const sandboxFilters = {
   sandbox_id: Repeatable(Uuid, 'Only this sandbox. The parameter can be repeated.'),
@@ -93,14 +103,19 @@ export function usageRoutes(app: App, ctx: Shared): void {
         description:
           'Returns the compute that each sandbox used on each UTC day of the range. The service computes it when it is read.',
         tags,
-        querystring: Type.Object({ ...range, ...sandboxFilters }, closed),
+        querystring: Type.Object({ ...range, ...sandboxFilters, ...format }, closed),
         response: streamed(SandboxUsage),
       },
     },
     (request, reply) => {
       const window = readWindow(request.query, ctx.now());
       const filter = filterOf(callerOf(request).orgId, request.query);
-      return answer(request, reply, (tx, format) => sandboxBreakdown(tx, filter, window, format));
+      if (request.query.format === 'focus') {
+        const book = checkFocus(window, ctx.settings.priceBook);
+        return answer(request, reply, (tx) => withHeader(sandboxCharges(tx, filter, window, book)), 'csv');
+      }
+      const produce = (tx: Transaction, chosen: Format) => sandboxBreakdown(tx, filter, window, chosen);
+      return answer(request, reply, produce, request.query.format);
     },
   );
 
@@ -145,16 +160,26 @@ export function usageRoutes(app: App, ctx: Shared): void {
         description:
           'Returns the storage that each volume used on each UTC day of the range. Usage of deleted volumes stays in the report.',
         tags,
-        querystring: Type.Object(range, closed),
+        querystring: Type.Object({ ...range, ...format }, closed),
         response: streamed(StorageUsage),
       },
     },
     (request, reply) => {
       const window = readWindow(request.query, ctx.now());
       const { orgId } = callerOf(request);
-      return answer(request, reply, (tx, format) => storageBreakdown(tx, orgId, window, format));
+      if (request.query.format === 'focus') {
+        const book = checkFocus(window, ctx.settings.priceBook);
+        return answer(request, reply, (tx) => withHeader(storageCharges(tx, orgId, window, book)), 'csv');
+      }
+      const produce = (tx: Transaction, chosen: Format) => storageBreakdown(tx, orgId, window, chosen);
+      return answer(request, reply, produce, request.query.format);
     },
   );
+}
+
+async function* withHeader(charges: AsyncIterable<string>): AsyncGenerator<string> {
+  yield FOCUS_HEADER;
+  yield* charges;
 }
 
 function filterOf(orgId: string, query: { sandbox_id?: string[]; labels?: string }): UsageFilter {

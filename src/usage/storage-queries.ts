@@ -1,10 +1,11 @@
 import { csvFieldSql } from '../lib/csv.js';
-import type { Format, Query } from './queries.js';
+import type { Query, RowFormat } from './queries.js';
 import type { Window } from './window.js';
 
-const LINES: Record<Format, string> = {
+const LINES: Record<RowFormat, string> = {
   json: `'{"day":"' || t.day || 'T00:00:00Z","volume_id":"' || t.volume_id || '","mib_seconds":' || t.mib_seconds || '}'`,
   csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvFieldSql('t.name')}, '') || ',' || t.mib_seconds`,
+  focus: `t.day || ',' || t.volume_id || ',[' || t.mib_micros || '],' || json_build_array(t.name, t.labels)`,
 };
 
 /**
@@ -25,14 +26,15 @@ export const ACCRUALS_IN_WINDOW = `
     where from_at < least($3::timestamptz, $4::timestamptz))`;
 
 /** Rows (line) by UTC day and volume name; deleted volumes are last. */
-export function storageRows(orgId: string, { since, until, now }: Window, format: Format): Query {
+export function storageRows(orgId: string, { since, until, now }: Window, format: RowFormat): Query {
   const text = `with ${ACCRUALS_IN_WINDOW}, sums as (
-      select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds
+      select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds,
+        round(sum(d.micros::numeric * c.used_mib)) as mib_micros
       from cut c
       cross join lateral days_of(c.from_at, c.to_at) d
       group by d.day, c.volume_id),
     totals as (
-      select s.*, v.name
+      select s.*, v.name, v.labels
       from sums s
       left join volumes v on v.org_id = $1 and v.id = s.volume_id and v.removed_at is null)
     select ${LINES[format]} from totals t

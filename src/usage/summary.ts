@@ -115,7 +115,7 @@ export function presentSummary(summary: UsageSummary, format: Format): string {
 }
 
 /** The included hours of quotas override those of the price book. */
-async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<PriceBook> {
+export async function withQuotas(tx: Sql, orgId: string, book: PriceBook): Promise<PriceBook> {
   const hours = await includedHours(tx, orgId);
   const own = Object.entries(hours).filter(([, value]) => value !== null);
   const included = Object.fromEntries(

@@ -1,4 +1,8 @@
+import { parse } from 'csv-parse/sync';
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expectRefused, PROGRAM, run, runJson, urlOf } from '../support/cli.js';
@@ -55,6 +59,34 @@ test('usage --json and --csv print the answers of the API', async () => {
     headers: { authorization: `Bearer ${client.key}`, accept: 'text/csv' },
   });
   expect((await run([...args, ...RANGE, '--csv'])).out).toBe(await response.text());
+});
+
+test('usage --format focus prints the charges of sandboxes and volumes, and needs prices', async () => {
+  const book = join(mkdtempSync(join(tmpdir(), 'sandkeep-book-')), 'prices.json');
+  writeFileSync(
+    book,
+    JSON.stringify({ currency: 'EUR', prices: { vcpu_hour: '0.05', storage_gib_hour: '1' } }),
+  );
+  const volume = (await client.get('/v1/volumes/default')).body.id;
+  await service.ctx.pool.query(
+    `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
+     values ($1, $2, '2026-03-05T00:00:00Z', '2026-03-05T02:00:00Z', 512)`,
+    [client.org.id, volume],
+  );
+  const focus = [...args, ...RANGE, '--format', 'focus'];
+  const { code, out, err } = await run([...focus, '--price-book', book]);
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  const rows: Record<string, string>[] = parse(out, { columns: true });
+  const billed = (sku: string) =>
+    rows.filter(({ SkuId }) => SkuId === sku).reduce((sum, { BilledCost }) => sum + Number(BilledCost), 0);
+  expect([billed('vcpu_hour'), billed('storage_gib_hour')].map((sum) => sum.toFixed(4))).toEqual([
+    '6.0500',
+    '1.0000',
+  ]);
+  expectRefused(await run(focus), '--price-book');
+  expectRefused(await run([...focus, '--csv']), 'choose one of --json, --csv and --format');
+  expectRefused(await run([...args, '--format', 'parquet']), 'json, csv, focus');
+  await service.ctx.pool.query('delete from accruals where org_id = $1', [client.org.id]);
 });
 
 test('usage explains an empty result, and names a wrong argument', async () => {

@@ -1160,7 +1160,13 @@ export interface Operations {
   };
   'GET /v1/billing/usage/sandbox': {
     path: {};
-    query: { since?: string; until?: string; sandbox_id?: string[]; labels?: string };
+    query: {
+      since?: string;
+      until?: string;
+      sandbox_id?: string[];
+      labels?: string;
+      format?: 'json' | 'csv' | 'focus';
+    };
     body: undefined;
     answer: UsageBreakdown;
   };
@@ -1172,7 +1178,7 @@ export interface Operations {
   };
   'GET /v1/billing/usage/storage': {
     path: {};
-    query: { since?: string; until?: string };
+    query: { since?: string; until?: string; format?: 'json' | 'csv' | 'focus' };
     body: undefined;
     answer: StorageBreakdown;
   };
