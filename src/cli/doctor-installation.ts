@@ -1,6 +1,7 @@
 import { registeredKeyIds } from '../audit/log/key-queries.js';
 import { findDataDirectory } from '../db/embedded/directory.js';
 import { askOwner } from '../db/embedded/ownership.js';
+import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address } from '../db/pool.js';
@@ -10,6 +11,7 @@ import { sealingKeys } from '../secrets/queries.js';
 import type { CommonOptions } from './command.js';
 
 export interface StoredInstallation extends Installation {
+  instanceId: string;
   /** Ids of the keys that seal secrets, and of the keys that sign the event log. */
   keys: { secrets: string[]; events: string[] };
 }
@@ -23,6 +25,7 @@ export async function readStored(options: CommonOptions): Promise<StoredInstalla
     if (!(await isMigrated(pool))) return undefined;
     return {
       ...(await readInstallation(pool)),
+      instanceId: (await readInstance(pool)).id,
       keys: { secrets: await sealingKeys(pool), events: await registeredKeyIds(pool) },
     };
   } finally {

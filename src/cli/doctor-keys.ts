@@ -5,14 +5,12 @@ import type { Config } from '../config/options.js';
 import { findDataDirectory, hasCluster } from '../db/embedded/directory.js';
 import { describeSource, findKeyring, keySourceOf } from '../secrets/key-file.js';
 import type { CommonOptions } from './command.js';
+import type { Finding } from './doctor-finding.js';
 import type { StoredInstallation } from './doctor-installation.js';
 
 export interface KeyOptions extends CommonOptions, Pick<Config, 'secretKeys' | 'secretKeysFile'> {}
 
-interface KeyFinding {
-  state: 'ok' | 'missing' | 'broken';
-  found: string;
-}
+type KeyFinding = Omit<Finding, 'check'>;
 
 /**
  * Compares the keys of this machine with those that the database names. Also names each key file that is outside a backup of the
@@ -55,11 +53,16 @@ export function inspectKeys(options: KeyOptions, stored: StoredInstallation | un
   return {
     state: 'missing',
     found: `${compared}; a backup of the database does not contain ${outside.join(' and ')}: keep copies elsewhere, which doctor cannot see`,
+    remedy: `cp -p ${outside.join(' ')} <a safe place>`,
   };
 }
 
 function broken(facts: readonly string[]): KeyFinding {
-  return { state: 'broken', found: `${facts.join('; ')}: restore the file from a copy (docs/backups.md)` };
+  return {
+    state: 'broken',
+    found: facts.join('; '),
+    remedy: 'restore the file from a copy (docs/backups.md)',
+  };
 }
 
 /** A copy of the data directory is the backup of the embedded database. */

@@ -68,6 +68,16 @@ export async function canServe(sql: Sql): Promise<boolean> {
   return rows[0]?.able === true;
 }
 
+/** Whether a start would create the role. */
+export async function mayMakeRole(sql: Pick<Sql, 'query'>): Promise<boolean> {
+  const { rows } = await sql.query<{ able: boolean }>(
+    `select rolsuper or rolcreaterole and not exists (select from pg_roles where rolname = $1) as able
+     from pg_roles where rolname = current_user`,
+    [REQUEST_ROLE],
+  );
+  return rows[0]?.able === true;
+}
+
 async function makeRole(sql: Sql): Promise<boolean> {
   try {
     await sql.query(`create role ${REQUEST_ROLE} nologin`).catch((error: unknown) => {

@@ -276,6 +276,7 @@ describe('organizations and keys', () => {
 describe('doctor', () => {
   const findings = (out: string) =>
     Object.fromEntries(JSON.parse(out).map(({ check, ...finding }: any) => [check, finding]));
+  const isEnded = /^(20|21|23|25)\./.test(process.versions.node);
 
   test('names each missing part with its remedy, and the service works without Docker', async () => {
     // Creates the key files.
@@ -285,36 +286,42 @@ describe('doctor', () => {
     const { code, out, err } = await onService(['doctor', '--json', ...where, ...NO_DOCKER]);
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(findings(out)).toEqual({
-      keys: { state: 'missing', found: expect.stringContaining('keep copies elsewhere') },
-      node: { state: 'ok', found: `Node ${process.versions.node}` },
-      files: {
-        state: expect.stringMatching(/^(ok|missing)$/),
-        found: expect.stringMatching(/^\d+ descriptors/),
+      keys: {
+        state: 'missing',
+        found: expect.stringContaining('keep copies elsewhere'),
+        remedy: expect.stringMatching(/^cp -p .*secret-keys .*event-keys <a safe place>$/),
       },
+      system: { state: 'ok', found: expect.stringMatching(/\w/) },
+      node: isEnded
+        ? {
+            state: 'missing',
+            found: expect.stringMatching(/^Node [\d.]+ works, and has had no security fixes since .*: 24 is/),
+            remedy: expect.stringContaining('24'),
+          }
+        : { state: 'ok', found: `Node ${process.versions.node}` },
+      files: expect.objectContaining({ found: expect.stringMatching(/^\d+ descriptors/) }),
       database: { state: 'ok', found: expect.stringMatching(/^external PostgreSQL \d+/) },
+      role: { state: 'ok', found: expect.stringMatching(/ has sandkeep_requests$/) },
       runtime: { state: 'ok', found: 'none yet, as the installation was never served' },
       docker: {
         state: 'missing',
-        found: expect.stringMatching(/simulated\. On Debian: apt-get install docker\.io$/),
+        found: expect.stringMatching(/: sandboxes can only be simulated$/),
+        remedy: expect.stringMatching(/docker/i),
       },
       'data disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
       'volumes disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
     });
     const words = await onService(['doctor', ...where, ...NO_DOCKER]);
     expect(words.code).toBe(0);
-    expect(words.out.split('\n').map((row) => row.slice(0, 14).trimEnd())).toEqual([
-      ...[
-        '✓ node',
-        expect.stringMatching(/^[✓–] files$/),
-        '✓ database',
-        '✓ runtime',
-        '– keys',
-        '– docker',
-        '✓ data disk',
-        '✓ volumes disk',
-        '',
-      ],
+    const rows = words.out.trimEnd().split('\n');
+    const heads = rows.filter((row) => !/^ +→ /.test(row)).map((row) => row.slice(0, 14).trimEnd());
+    expect(heads).toEqual([
+      ...['✓ system', isEnded ? '– node' : '✓ node', expect.stringMatching(/^[✓–] files$/)],
+      ...['✓ database', '✓ role', '✓ runtime', '– keys', '– docker', '✓ data disk', '✓ volumes disk'],
     ]);
+    const failing = rows.flatMap((row, index) => (/^[–✗]/.test(row) ? [rows[index + 1]] : []));
+    expect(failing.length).toBeGreaterThan(1);
+    for (const remedy of failing) expect(remedy).toMatch(/^ {15}→ \S/);
   });
 
   test('reads a data directory without creating it', async () => {
@@ -330,17 +337,16 @@ describe('doctor', () => {
     const found = async (under: readonly string[] = []) => {
       const command = [...under, ...PROGRAM, 'doctor', '--json', '--docker-socket', socket];
       const { out } = await start(command, { cwd: folder, env: { DATABASE_URL: url } }).ended;
-      return findings(out)['docker'].found;
+      const { found, remedy } = findings(out)['docker'];
+      return `${found}. ${remedy}`;
     };
-    expect(await found()).toMatch(
-      /^no Docker engine answers on .*ENOENT.* On Debian: apt-get install docker/,
-    );
+    expect(await found()).toMatch(/^no Docker engine answers on .*ENOENT.* only be simulated\. .*docker/);
     const engine = createServer();
     await new Promise<void>((resolve) => engine.listen(socket, resolve));
     chmodSync(socket, 0);
     const other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
     expect(await found(process.getuid?.() === 0 ? other : [])).toMatch(
-      /^this user may not connect to the Docker engine on .* \(EACCES\): sandboxes .*add its user to the group/,
+      /^this user may not connect to the Docker engine on .* \(EACCES\): sandboxes .*usermod -aG docker /,
     );
     await new Promise((resolve) => engine.close(resolve));
     // A socket without a listener.
@@ -349,7 +355,7 @@ describe('doctor', () => {
       `require('net').createServer().listen('${socket}', () => process.kill(process.pid, 'SIGKILL'))`,
     ]);
     expect(kept.signal).toBe('SIGKILL');
-    expect(await found()).toMatch(/ECONNREFUSED.* Start the engine \("systemctl start docker"\)$/);
+    expect(await found()).toMatch(/ECONNREFUSED.* systemctl start docker$/);
   });
 
   test('distinguishes a data directory without permission from an absent one', async () => {
@@ -389,7 +395,11 @@ describe('doctor', () => {
       env: { DATABASE_URL: databaseUrl },
     });
     expect({ code, err }).toEqual({ code: 1, err: '' });
-    expect(findings(out)['database']).toEqual({ state: 'broken', found: expect.stringMatching(found) });
+    expect(findings(out)['database']).toEqual({
+      state: 'broken',
+      found: expect.stringMatching(found),
+      remedy: 'psql "$DATABASE_URL", until it connects',
+    });
     expect(out).not.toContain('S3cretPw');
   });
 });

@@ -15,8 +15,8 @@ function keysOf(args: readonly string[], options?: RunOptions) {
 
 async function findingOf(wanted: string, args: readonly string[], options?: RunOptions) {
   const { code, out } = await run(['doctor', '--json', ...args, ...NO_DOCKER], options);
-  const { state, found } = JSON.parse(out).find(({ check }: any) => check === wanted);
-  return { code, state, found };
+  const { check: _, ...finding } = JSON.parse(out).find(({ check }: any) => check === wanted);
+  return { code, ...finding };
 }
 
 describe('doctor beside an external database', () => {
@@ -44,6 +44,7 @@ describe('doctor beside an external database', () => {
       code: 0,
       state: 'missing',
       found: `the keys that the database names are here; a backup of the database does not contain ${files}: keep copies elsewhere, which doctor cannot see`,
+      remedy: `cp -p ${files.replace(' and ', ' ')} <a safe place>`,
     });
   });
 
@@ -65,7 +66,8 @@ describe('doctor beside an external database', () => {
     const sealing = Keyring.parse(readFileSync(fileOf('secret-keys'), 'utf8'), 'test').currentId;
     expect(none).toEqual({
       ...{ code: 1, state: 'broken' },
-      found: `the key ${sealing}, which seals secrets, is not in ${lost}: restore the file from a copy (docs/backups.md)`,
+      found: `the key ${sealing}, which seals secrets, is not in ${lost}`,
+      remedy: 'restore the file from a copy (docs/backups.md)',
     });
     writeFileSync(lost, Keyring.makeKey());
     chmodSync(lost, 0o600);
@@ -74,7 +76,7 @@ describe('doctor beside an external database', () => {
     expect(events).toMatchObject({
       code: 1,
       found: expect.stringMatching(
-        /^the key [0-9a-f]{16}, which signs the event log, is not in .*no-events: restore/,
+        /^the key [0-9a-f]{16}, which signs the event log, is not in .*no-events$/,
       ),
     });
   });
@@ -103,9 +105,7 @@ test('doctor reads runtime and keys of a data directory from its database while 
     expect((await findingOf('runtime', where)).found).toBe('not known, as no database runs');
     expect(await keysOf(where)).toMatchObject({
       code: 1,
-      found: expect.stringMatching(
-        /^the keys that sign the event log are not in .*\/event-keys: restore the file/,
-      ),
+      found: expect.stringMatching(/^the keys that sign the event log are not in .*\/event-keys$/),
     });
     renameSync(`${file}.away`, file);
     expect(await keysOf(where)).toMatchObject({

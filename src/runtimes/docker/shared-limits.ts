@@ -6,12 +6,14 @@ const SHARED = [
   { name: 'kernel.pty.max', least: 1_048_576 },
 ] as const;
 
-export function explainSharedLimits(read: (name: string) => string = readSysctl): string | undefined {
+export function explainSharedLimits(
+  read: (name: string) => string = readSysctl,
+): { found: string; remedy: string } | undefined {
   const low = SHARED.filter(({ name, least }) => Number(read(name)) < least);
   if (low.length === 0) return undefined;
   const values = low.map(({ name }) => `${name} is ${read(name).trim()}`).join(', ');
-  const remedy = low.map(({ name, least }) => `${name}=${least}`).join(' ');
-  return `one sandbox can take from all others: ${values}. Run: sysctl -w ${remedy}`;
+  const wanted = low.map(({ name, least }) => `${name}=${least}`).join(' ');
+  return { found: `one sandbox can take from all others: ${values}`, remedy: `sysctl -w ${wanted}` };
 }
 
 function readSysctl(name: string): string {

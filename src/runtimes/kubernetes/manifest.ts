@@ -1,4 +1,5 @@
 import type { KubernetesObject, V1PolicyRule, V1Role, V1RoleBinding } from '@kubernetes/client-node';
+import type { Right } from './review-rights.js';
 
 export interface ManifestOptions {
   namespace: string;
@@ -16,6 +17,9 @@ const RBAC = 'rbac.authorization.k8s.io';
 const CORE = '';
 const NODE_LEASES = 'kube-node-lease';
 
+const NODE_RULE = rule(CORE, ['nodes'], ['list', 'watch']);
+const NODE_LEASE_RULE = rule('coordination.k8s.io', ['leases'], ['get']);
+const ACTIVITY_RULE = rule(CORE, ['nodes/proxy'], ['get']);
 const RULES: V1PolicyRule[] = [
   rule(CORE, ['pods'], ['create', 'delete', 'list', 'patch', 'watch']),
   rule(CORE, ['pods/log'], ['get']),
@@ -26,7 +30,6 @@ const RULES: V1PolicyRule[] = [
   rule('networking.k8s.io', ['networkpolicies'], ['create', 'delete', 'list', 'update']),
   rule('coordination.k8s.io', ['leases'], ['create', 'get', 'update']),
 ];
-
 const CLAIMS = rule(CORE, ['persistentvolumeclaims'], ['create', 'delete', 'list', 'patch', 'watch']);
 
 /** The namespace of sandboxes, and an account with the rights that the service uses. */
@@ -43,26 +46,42 @@ export function manifest({ namespace, name, nodes, volumes, activity }: Manifest
     };
     return [role, binding];
   };
-  const ownNamespace = rule(CORE, ['namespaces'], ['get'], [namespace]);
   return [
     { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace, labels } },
     { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name, namespace, labels } },
-    ...bound('Role', name, [ownNamespace, ...RULES, ...(volumes ? [CLAIMS] : [])], namespace),
+    ...bound('Role', name, [namespaceRule(namespace), ...RULES, ...(volumes ? [CLAIMS] : [])], namespace),
     ...(nodes
       ? [
-          ...bound('ClusterRole', `${namespace}-${name}-nodes`, [rule(CORE, ['nodes'], ['list', 'watch'])]),
-          ...bound(
-            'Role',
-            `${namespace}-${name}`,
-            [rule('coordination.k8s.io', ['leases'], ['get'])],
-            NODE_LEASES,
-          ),
+          ...bound('ClusterRole', `${namespace}-${name}-nodes`, [NODE_RULE]),
+          ...bound('Role', `${namespace}-${name}`, [NODE_LEASE_RULE], NODE_LEASES),
         ]
       : []),
-    ...(activity
-      ? bound('ClusterRole', `${namespace}-${name}-activity`, [rule(CORE, ['nodes/proxy'], ['get'])])
-      : []),
+    ...(activity ? bound('ClusterRole', `${namespace}-${name}-activity`, [ACTIVITY_RULE]) : []),
   ];
+}
+
+/** The rights of the manifest, singly. */
+export function rightsOf(namespace: string): Record<'needed' | 'nodes' | 'volumes' | 'activity', Right[]> {
+  const [own] = singleRights(namespaceRule(namespace), namespace);
+  return {
+    needed: [{ ...own!, name: namespace }, ...RULES.flatMap((each) => singleRights(each, namespace))],
+    nodes: [...singleRights(NODE_RULE, undefined), ...singleRights(NODE_LEASE_RULE, NODE_LEASES)],
+    volumes: singleRights(CLAIMS, namespace),
+    activity: singleRights(ACTIVITY_RULE, undefined),
+  };
+}
+
+function singleRights(
+  { apiGroups = [], resources = [], verbs }: V1PolicyRule,
+  namespace: string | undefined,
+): Right[] {
+  return apiGroups.flatMap((group) =>
+    resources.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb, namespace }))),
+  );
+}
+
+function namespaceRule(namespace: string): V1PolicyRule {
+  return rule(CORE, ['namespaces'], ['get'], [namespace]);
 }
 
 function rule(apiGroup: string, resources: string[], verbs: string[], names?: string[]): V1PolicyRule {

@@ -13,6 +13,37 @@ const POLL_MS = 1_000;
 const ENFORCED_MS = 60 * 60_000;
 const NOT_ENFORCED_MS = 60_000;
 
+interface FindingsRecord {
+  inputs: string;
+  /** Milliseconds since 1970. */
+  at: number;
+  findings: Findings;
+}
+
+/** Those of the latest probe of an installation, whatever their age. Probes nothing. */
+export async function latestFindings(
+  cluster: Cluster,
+  instanceId: string,
+): Promise<FindingsRecord | undefined> {
+  return recordIn(await readLease(cluster, nameOf(instanceId)));
+}
+
+function nameOf(instanceId: string): string {
+  return `sandkeep-probe-${instanceId}`;
+}
+
+async function readLease({ coordination, namespace }: Cluster, name: string): Promise<V1Lease | undefined> {
+  return coordination.readNamespacedLease({ name, namespace }).catch(ignoreStatus(NOT_FOUND));
+}
+
+function recordIn(lease: V1Lease | undefined): FindingsRecord | undefined {
+  const text = lease?.metadata?.annotations?.[FINDINGS];
+  if (text === undefined) return undefined;
+  const record = JSON.parse(text) as { inputs: string; at: number; findings: unknown };
+  const findings = parseFindings(JSON.stringify(record.findings));
+  return findings && { ...record, findings };
+}
+
 /**
  * One process of an installation probes at a time, and the others use its findings. A lease that is not renewed has lost its holder.
  * The clocks of machines are never compared but for the age of findings.
@@ -27,7 +58,7 @@ export class ProbeLease {
     /** Findings of a probe with other inputs do not count. */
     private readonly inputs: string,
   ) {
-    this.name = `sandkeep-probe-${instanceId}`;
+    this.name = nameOf(instanceId);
   }
 
   async findings(probe: () => Promise<Findings>): Promise<Findings> {
@@ -68,17 +99,14 @@ export class ProbeLease {
   }
 
   private knownFindings(lease: V1Lease | undefined): Findings | undefined {
-    const text = lease?.metadata?.annotations?.[FINDINGS];
-    if (text === undefined) return undefined;
-    const { inputs, at, findings } = JSON.parse(text) as { inputs: string; at: number; findings: unknown };
-    const known = inputs === this.inputs ? parseFindings(JSON.stringify(findings)) : undefined;
-    if (!known) return undefined;
-    return Date.now() - at < (known.isEnforced ? ENFORCED_MS : NOT_ENFORCED_MS) ? known : undefined;
+    const record = recordIn(lease);
+    if (record?.inputs !== this.inputs) return undefined;
+    const { at, findings } = record;
+    return Date.now() - at < (findings.isEnforced ? ENFORCED_MS : NOT_ENFORCED_MS) ? findings : undefined;
   }
 
   private async read(): Promise<V1Lease | undefined> {
-    const { coordination, namespace } = this.cluster;
-    return coordination.readNamespacedLease({ name: this.name, namespace }).catch(ignoreStatus(NOT_FOUND));
+    return readLease(this.cluster, this.name);
   }
 
   /** Undefined: another process was faster. */

@@ -1,0 +1,65 @@
+import type { Config } from '../config/options.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { explainConnectionError, type ConnectionProblem } from '../runtimes/docker/connection-error.js';
+import { VolumeStore } from '../volumes/storage/store.js';
+import type { Finding } from './doctor-finding.js';
+import { installCommand, type HostSystem } from './doctor-system.js';
+
+export type DockerOptions = Pick<
+  Config,
+  'dockerSocket' | 'dockerNetwork' | 'dockerRuntime' | 'dataDir' | 'volumesDir'
+>;
+
+/** `isRequired`: no other runtime can take the place of Docker. */
+export async function checkDocker(
+  { dockerSocket, dockerNetwork, dockerRuntime, dataDir, volumesDir }: DockerOptions,
+  { system, isRequired }: { system: HostSystem; isRequired: boolean },
+): Promise<{ findings: Finding[]; diskPath?: string | undefined }> {
+  const check = 'docker';
+  const { openDocker } = await import('../runtimes/choose.js');
+  try {
+    const runtime = await openDocker({
+      ...{ dockerSocket, dockerNetwork, dockerRuntime },
+      ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(volumesDir) },
+    });
+    const hasAll =
+      (runtime.capabilities.has('network_policy') || dockerNetwork === 'none') &&
+      runtime.capabilities.has('named_volumes');
+    const remedy = 'see the reasons in the line above, and docs/installing.md#rights-of-the-docker-runtime';
+    const engine: Finding = { check, state: hasAll ? 'ok' : 'missing', found: runtime.description };
+    const quota: Finding = runtime.capabilities.has('disk_size')
+      ? { check: 'disk sizes', state: 'ok', found: 'the engine bounds the disk of each sandbox' }
+      : {
+          check: 'disk sizes',
+          state: 'missing',
+          found: 'the engine bounds no disks, so that requests with a disk size are refused',
+          remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs`,
+        };
+    return {
+      findings: [hasAll ? engine : { ...engine, remedy }, quota],
+      diskPath: runtime.diskPath,
+    };
+  } catch (error) {
+    if (error instanceof ExplainedError) {
+      const remedy = 'docker info --format "{{json .Runtimes}}", then --docker-runtime with such a name';
+      return { findings: [{ check, state: 'broken', found: error.message, remedy }] };
+    }
+    const { kind, reason } = explainConnectionError(error, dockerSocket);
+    const effect = isRequired ? 'the service waits for it' : 'sandboxes can only be simulated';
+    return {
+      findings: [
+        {
+          check,
+          state: isRequired ? 'broken' : 'missing',
+          found: `${reason}: ${effect}`,
+          remedy: remedyFor(kind, system),
+        },
+      ],
+    };
+  }
+}
+
+function remedyFor(kind: ConnectionProblem['kind'], system: HostSystem): string {
+  if (kind === 'denied') return 'run the service as root, or: usermod -aG docker <its user>';
+  return kind === 'stopped' ? 'systemctl start docker' : installCommand(system, 'docker');
+}

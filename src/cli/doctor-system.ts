@@ -1,0 +1,97 @@
+import { readFileSync } from 'node:fs';
+
+type SystemKind = 'debian' | 'fedora' | 'alpine' | 'macos' | 'other';
+
+export interface HostSystem {
+  kind: SystemKind;
+  /** As its makers call it. */
+  name: string;
+  /** The packages of the embedded PostgreSQL are linked with the GNU C library. */
+  hasGlibc: boolean;
+}
+
+interface Facts {
+  platform: NodeJS.Platform;
+  /** The text of /etc/os-release. */
+  release: string;
+  glibc: string | undefined;
+}
+
+/** The parts that a package manager installs. */
+export type Part = 'docker' | 'nftables' | 'util-linux' | 'node';
+
+const FAMILIES: Readonly<Record<string, SystemKind>> = {
+  ...{ debian: 'debian', ubuntu: 'debian' },
+  ...{ fedora: 'fedora', rhel: 'fedora', centos: 'fedora' },
+  alpine: 'alpine',
+};
+
+const NODE_24 = {
+  debian: 'curl -fsSL https://deb.nodesource.com/setup_24.x | bash - && apt-get install -y nodejs',
+  fedora: 'curl -fsSL https://rpm.nodesource.com/setup_24.x | bash - && dnf install -y nodejs',
+};
+
+const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
+  debian: {
+    docker: 'apt-get install docker.io',
+    nftables: 'apt-get install nftables',
+    'util-linux': 'apt-get install util-linux mount',
+    node: NODE_24.debian,
+  },
+  fedora: {
+    docker: 'dnf install moby-engine && systemctl enable --now docker',
+    nftables: 'dnf install nftables',
+    'util-linux': 'dnf install util-linux',
+    node: NODE_24.fedora,
+  },
+  alpine: {
+    docker: 'apk add docker && rc-service docker start',
+    nftables: 'apk add nftables',
+    'util-linux': 'apk add util-linux',
+    node: 'apk add nodejs',
+  },
+  macos: {
+    docker: 'brew install --cask docker-desktop, and start it; name its socket with --docker-socket',
+    nftables: 'run the service on Linux',
+    'util-linux': 'run the service on Linux',
+    node: 'brew install node@24 && brew link --overwrite node@24',
+  },
+  other: {
+    docker: 'install a Docker engine (https://docs.docker.com/engine/install)',
+    nftables: 'install nftables with the package manager of the system',
+    'util-linux': 'install util-linux with the package manager of the system',
+    node: 'install Node 24 (https://nodejs.org/en/download)',
+  },
+};
+
+/** The command that installs the part, for a reader who is root. */
+export function installCommand({ kind }: Pick<HostSystem, 'kind'>, part: Part): string {
+  return COMMANDS[kind][part];
+}
+
+export function systemOf({ platform, release, glibc }: Facts): HostSystem {
+  if (platform === 'darwin') return { kind: 'macos', name: 'macOS', hasGlibc: true };
+  const fields = new Map(
+    [...release.matchAll(/^(\w+)=(["']?)(.*)\2$/gm)].map(([, key, , value]) => [key, value ?? '']),
+  );
+  const ids = `${fields.get('ID') ?? ''} ${fields.get('ID_LIKE') ?? ''}`.split(/\s+/);
+  const kind = ids.map((id) => FAMILIES[id]).find((known) => known !== undefined) ?? 'other';
+  return { kind, name: fields.get('PRETTY_NAME') ?? platform, hasGlibc: glibc !== undefined };
+}
+
+export function hostSystem(): HostSystem {
+  return systemOf({ platform: process.platform, release: readRelease(), glibc: glibcVersion() });
+}
+
+function readRelease(): string {
+  try {
+    return readFileSync('/etc/os-release', 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function glibcVersion(): string | undefined {
+  const { header } = process.report.getReport() as unknown as { header: { glibcVersionRuntime?: string } };
+  return header.glibcVersionRuntime;
+}
