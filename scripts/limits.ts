@@ -9,6 +9,7 @@ import {
   REFUSAL_DELAY_MS,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
+import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import type { Slots } from '../src/lib/concurrency-limit.js';
 import { AT_ONCE } from '../src/lib/fair-admission.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
@@ -207,6 +208,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'time for the headers to arrive',
       value: time(HEADERS_TIMEOUT_MS),
       beyond: { error: 'request_timeout' },
+    },
+    {
+      limit: 'time from the first byte to the end of the TLS handshake',
+      value: time(HANDSHAKE_MS),
+      beyond: 'the connection ends',
     },
     { limit: 'idle time between requests', value: time(KEEP_ALIVE_MS), beyond: 'the connection ends' },
     { limit: 'pipelined requests in progress', value: number(MOST_OF_CONNECTION), beyond: rateLimited },

@@ -84,7 +84,7 @@ export async function buildApp(
   ctx: ServiceContext,
   { makeAuthentication = authenticationOf, observe }: AppOptions = {},
 ): Promise<App> {
-  const app = makeServer(ctx.log, ctx.settings, observe);
+  const app = makeServer(ctx.log, ctx.settings, { observe, ...ctx });
   const routes = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ url, method }) => {
     const methods = routes.get(url) ?? new Set();

@@ -1,3 +1,4 @@
+import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { ActiveEventKeys } from './audit/events/active-keys.js';
 import type { EventKeys } from './audit/events/event-keys.js';
@@ -6,6 +7,7 @@ import type { Changes } from './db/changes.js';
 import type { PgPool, Pool, Sql } from './db/pool.js';
 import type { Requests } from './db/request-connections.js';
 import type { ForwardSeal } from './http/forwarded.js';
+import type { Certificate } from './http/tls/certificate.js';
 import type { DiskReserve } from './disk/disk-reserve.js';
 import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
@@ -30,6 +32,8 @@ export interface WorkerContext extends Context {
 export interface ServiceContext extends WorkerContext {
   /** Replaces `pool` in requests. */
   requests: Requests;
+  /** Undefined: HTTP without TLS. */
+  certificate?: Certificate | undefined;
 }
 
 /** The dependencies without a connection, the same for requests and worker. */
@@ -58,6 +62,8 @@ export interface Shared {
   settings: Settings;
   /** Aborts when the service stops; waiting requests then answer at once. */
   stopping: AbortSignal;
+  /** Aborts before that: requests are still served, and clients should turn to another process. */
+  draining?: AbortSignal;
 }
 
 export interface Peer {
@@ -68,4 +74,6 @@ export interface Peer {
   /** The place of this process. */
   place: string;
   seal: ForwardSeal;
+  /** The authorities of the other processes; undefined: the well-known ones. */
+  trust?: SecureContext;
 }

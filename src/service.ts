@@ -16,8 +16,10 @@ import { openPool, type PgPool } from './db/pool.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from './db/request-role.js';
 import { openRequests, type Requests } from './db/request-connections.js';
 import { DiskReserve } from './disk/disk-reserve.js';
-import { listen, reachableAt } from './http/listen.js';
+import { closeOthers, listen, NO_HOST, reachableAt, type Place } from './http/listen.js';
 import type { App } from './http/route.js';
+import { Certificate } from './http/tls/certificate.js';
+import { readAuthorities } from './http/tls/key-pair.js';
 import { storedImageAccess } from './images/stored-access.js';
 import { createFirstKey, type FirstKey } from './keys/first-key.js';
 import { BoundedSet } from './lib/bounded-set.js';
@@ -28,6 +30,7 @@ import { NO_METERS } from './lib/meters.js';
 import { batchedByTurn, makeLog } from './lib/log.js';
 import { RecentTouches } from './lib/recent-touches.js';
 import { Resources } from './lib/resources.js';
+import { sleep } from './lib/sleep.js';
 import type { Metrics } from './metrics/open-metrics.js';
 import type { PriceBook } from './prices/price.js';
 import type { openRuntime } from './runtimes/choose.js';
@@ -69,6 +72,8 @@ export interface Service {
   firstKey: FirstKey | undefined;
   /** Answers the open requests, then closes everything. */
   stop(): Promise<void>;
+  /** Reads the files of the TLS certificate now. Undefined: HTTP without TLS. */
+  reload: (() => void) | undefined;
 }
 
 /** The parts that every step of the start uses. */
@@ -76,6 +81,7 @@ interface Startup {
   options: ServiceOptions;
   log: Logger;
   stopping: AbortSignal;
+  draining: AbortSignal;
   resources: Resources;
 }
 
@@ -83,21 +89,29 @@ interface Startup {
 export async function startService(options: ServiceOptions): Promise<Service> {
   const log = makeLog(options.logLevel, batchedByTurn(pino.destination({ fd: 2, sync: true })));
   const resources = new Resources(CLOSE_TIMEOUT_MS, (error) => log.error({ err: error }, 'closing failed'));
-  const stopping = new AbortController();
-  const stop = async () => {
+  const [draining, stopping] = [new AbortController(), new AbortController()];
+  const close = async () => {
     stopping.abort();
     await resources.closeAll();
   };
+  const stop = async () => {
+    draining.abort();
+    await sleep(options.drainSeconds * 1_000);
+    await close();
+  };
   try {
-    return { ...(await start({ options, log, resources, stopping: stopping.signal })), stop };
+    const startup = { options, log, resources, stopping: stopping.signal, draining: draining.signal };
+    return { ...(await start(startup)), stop };
   } catch (error) {
-    await stop();
+    await close();
     throw error;
   }
 }
 
 async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
-  const { options, log, stopping, resources } = startup;
+  const { options, log, stopping, draining, resources } = startup;
+  const certificate = openCertificate(startup);
+  const authorities = readForwardCa(options);
   const priceBook = await readPriceBook(options);
   const metrics = await openMetricsFor(options);
   const { database, modules } = await openDatabase(startup);
@@ -132,8 +146,14 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const ctx: ServiceContext = {
     ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
     ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
-    ...{ stopping, cursors: new Cursors(instance.cursorKey), settings: settingsOf(options, priceBook) },
-    peer: makePeer(instance.cursorKey, options.advertiseUrl),
+    ...{
+      stopping,
+      draining,
+      certificate,
+      cursors: new Cursors(instance.cursorKey),
+      settings: settingsOf(options, priceBook),
+    },
+    peer: makePeer(instance.cursorKey, options.advertiseUrl, authorities),
     touches: new RecentTouches(),
     meters: metrics?.meters ?? NO_METERS,
   };
@@ -141,13 +161,38 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const worker = startWorker(ctx);
   resources.add('the worker', () => worker.stop());
   resources.add('the API', () => closeApp(app));
-  const address = await listen(app, options).catch((cause: unknown) => {
+  const address = await listen(app, placeOf(options)).catch((cause: unknown) => {
     throw explainListenError(cause, options, ['--host', '--port']);
   });
   ctx.peer.address ??= reachableAt(address);
   const metricsAddress = metrics && (await listenForScrapes(metrics, ctx, startup));
   const firstKey = await createFirstKey(pool);
-  return { address, metricsAddress, database: describe(database), runtime, fallback, firstKey };
+  const reload = certificate && (() => certificate.reload());
+  return { address, metricsAddress, database: describe(database), runtime, fallback, firstKey, reload };
+}
+
+function openCertificate({ options, log, resources }: Startup): Certificate | undefined {
+  const { tlsCert: cert, tlsKey: key } = options;
+  if (cert === undefined && key === undefined) return undefined;
+  if (cert === undefined || key === undefined) {
+    throw new ExplainedError('TLS needs both files: give --tls-cert and --tls-key');
+  }
+  const certificate = new Certificate({ cert, key }, log);
+  certificate.watch();
+  resources.add('the look at the certificate', async () => Promise.resolve(certificate.close()));
+  return certificate;
+}
+
+function readForwardCa({ forwardCa }: ServiceOptions): string[] | undefined {
+  return forwardCa === undefined ? undefined : readAuthorities(forwardCa, '--forward-ca');
+}
+
+function placeOf({ host, port, listenUnix: path, listenUnixMode, tlsCert }: ServiceOptions): Place {
+  if (host === NO_HOST && path === undefined) {
+    throw new ExplainedError(`--host ${NO_HOST} needs the path of a socket: give --listen-unix`);
+  }
+  const unix = path === undefined ? undefined : { path, mode: parseInt(listenUnixMode, 8) };
+  return { host, port, unix, isTls: tlsCert !== undefined };
 }
 
 async function openMetricsFor({ metricsPort, metricsByOrg }: ServiceOptions): Promise<Metrics | undefined> {
@@ -307,6 +352,7 @@ function simulatedOf(options: ServiceOptions): SimulatedOptions {
 async function closeApp(app: App): Promise<void> {
   const cut = setTimeout(() => app.server.closeAllConnections(), REQUESTS_TIMEOUT_MS);
   await app.close();
+  await closeOthers(app);
   clearTimeout(cut);
 }
 

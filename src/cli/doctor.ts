@@ -17,11 +17,12 @@ import {
   checkSystem,
 } from './doctor-machine.js';
 import { hostSystem, type HostSystem } from './doctor-system.js';
+import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
   ...(['runtime', 'dockerSocket', 'dockerNetwork', 'dockerRuntime', 'volumesDir'] as const),
   ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNetwork'] as const),
-  ...(['secretKeys', 'secretKeysFile', 'diskReserveMib'] as const),
+  ...(['secretKeys', 'secretKeysFile', 'diskReserveMib', 'tlsCert', 'tlsKey', 'forwardCa'] as const),
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
 
@@ -37,6 +38,7 @@ export function doctorCommand(): Command {
         ...[checkSystem(system, options.databaseUrl), checkNode(system), checkDescriptors()],
         ...[...database, ...installation],
         ...(await checkRuntime(options, stored, system)),
+        ...inspectTls(options),
       ];
       print(options, findings, findingsText(findings));
       if (findings.some(({ state }) => state === 'broken')) process.exitCode = 1;

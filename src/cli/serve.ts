@@ -25,6 +25,7 @@ export function serveCommand(): Command {
       // Loaded on demand: the web framework takes a second.
       const { startService } = await import('../service.js');
       const service = await startService(options);
+      if (service.reload) process.on('SIGHUP', service.reload);
       announce(options, service);
       await stopped;
       await service.stop();

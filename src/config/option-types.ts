@@ -22,8 +22,8 @@ function onlyText(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-export function text(argument: string, form: string): OptionType<string> {
-  return { argument, form, parse: (value) => (value.trim() === '' ? undefined : value), textOf: onlyText };
+export function text(argument: string, form: string, pattern = /\S/): OptionType<string> {
+  return { argument, form, parse: (value) => (pattern.test(value) ? value : undefined), textOf: onlyText };
 }
 
 /** A relative path in a file begins in the directory of the file, elsewhere in the working directory. */

@@ -30,14 +30,25 @@ export interface Client {
 }
 
 const peers = new WeakMap<Socket, string>();
+const carriers = new WeakMap<Socket, Socket>();
 
-/** A closed socket, or one within TLS, tells its address no longer: note it when the connection is accepted. */
+/** `carrier`: the connection that the encrypted one is in. */
+export function carry(socket: Socket, carrier: Socket): void {
+  carriers.set(socket, carrier);
+}
+
+/** The accepted connection of a socket. */
+export function carrierOf(socket: Socket): Socket {
+  return carriers.get(socket) ?? socket;
+}
+
+/** A closed socket has no address: it is noted when the connection is accepted. */
 export function notePeer(socket: Socket, address: string): void {
   peers.set(socket, address);
 }
 
 export function peerOf(socket: Socket): string {
-  return peers.get(socket) ?? normalizeAddress(socket.remoteAddress ?? '');
+  return peers.get(carrierOf(socket)) ?? normalizeAddress(socket.remoteAddress ?? '');
 }
 
 /** Reads the headers of proxies. The headers of every other peer are ignored. */

@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { clientNetworkOf } from '../lib/cidr.js';
-import { notePeer, peerOf, type TrustedProxies } from './client-address.js';
+import { carrierOf, notePeer, peerOf, type TrustedProxies } from './client-address.js';
 import type { Slots } from '../lib/concurrency-limit.js';
 
 /** The default at most; an idle connection takes about 10 KB. */
@@ -56,14 +56,16 @@ export class Connections {
   }
 
   /** Returns how many requests are in progress on the connection; undefined if it was refused. */
-  begin(socket: Socket): number | undefined {
+  begin(used: Socket): number | undefined {
+    const socket = carrierOf(used);
     const connection = this.open.get(socket);
     if (!connection) return undefined;
     connection.network.idle.delete(socket);
     return (connection.requests += 1);
   }
 
-  end(socket: Socket): void {
+  end(used: Socket): void {
+    const socket = carrierOf(used);
     const connection = this.open.get(socket);
     if (!connection) return;
     connection.requests -= 1;
@@ -71,7 +73,7 @@ export class Connections {
   }
 
   private add(socket: Socket): void {
-    if (this.open.has(socket)) return;
+    if (this.open.has(carrierOf(socket))) return;
     const peer = peerOf(socket);
     notePeer(socket, peer);
     const name = clientNetworkOf(peer);

@@ -6,7 +6,10 @@ import {
   type OutgoingHttpHeaders,
 } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { isIP } from 'node:net';
 import { pipeline } from 'node:stream/promises';
+import type { ConnectionOptions, SecureContext } from 'node:tls';
+import { CidrSet } from '../lib/cidr.js';
 import { continueBody } from './expect.js';
 import { upgradeOf, type Upgrade } from './upgrade.js';
 import { whenOver } from './when-over.js';
@@ -15,6 +18,7 @@ const CONNECT_MS = 5_000;
 /** Channels and event streams carry keep-alives more often. */
 const SILENCE_MS = 60_000;
 const KEEP_ALIVE_MS = 10_000;
+const LOOPBACK = new CidrSet(['127.0.0.0/8', '::1']);
 const HOP_BY_HOP = [
   ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
@@ -24,6 +28,8 @@ interface Destination {
   url: string;
   /** Added to the headers of the client. */
   headers: Record<string, string>;
+  /** The authorities of a target with TLS; undefined: the well-known ones. */
+  trust?: SecureContext | undefined;
   /** Ends streams that would stay open. */
   stopping: AbortSignal;
 }
@@ -57,7 +63,7 @@ export async function forward(request: FastifyRequest, reply: FastifyReply, to: 
   }
 }
 
-function send(raw: IncomingMessage, { url, headers }: Destination): ClientRequest {
+function send(raw: IncomingMessage, { url, headers, trust }: Destination): ClientRequest {
   const target = new URL(url);
   const upgrade = upgradeOf(raw);
   const framing = {
@@ -67,15 +73,27 @@ function send(raw: IncomingMessage, { url, headers }: Destination): ClientReques
   };
   const upstream = (target.protocol === 'https:' ? httpsRequest : httpRequest)(target, {
     // The other process cannot be closing a new connection.
-    ...{ agent: false, servername: target.hostname, timeout: CONNECT_MS },
+    ...{ agent: false, timeout: CONNECT_MS, ...verificationOf(target, trust) },
     ...{ method: raw.method, path: raw.url, headers: { ...endToEnd(raw), ...framing, ...headers } },
   });
   upstream.on('timeout', () => upstream.destroy(new Error('the other process is silent')));
   upstream.once('socket', (socket) => {
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
-    socket.once('connect', () => upstream.setTimeout(upgrade ? SILENCE_MS : 0));
+    socket.once(target.protocol === 'https:' ? 'secureConnect' : 'connect', () =>
+      upstream.setTimeout(upgrade ? SILENCE_MS : 0),
+    );
   });
   return upstream;
+}
+
+/** The certificate of a process on the same machine is for another name, and nobody else listens on the loopback address. */
+function verificationOf({ hostname }: URL, secureContext: SecureContext | undefined): ConnectionOptions {
+  const address = hostname.replace(/^\[(.*)\]$/, '$1');
+  return {
+    servername: isIP(address) === 0 ? hostname : '',
+    rejectUnauthorized: !LOOPBACK.includes(address),
+    ...(secureContext ? { secureContext } : {}),
+  };
 }
 
 function relay(

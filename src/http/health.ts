@@ -21,7 +21,14 @@ interface Disk {
   warnings(): string[];
 }
 
-export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine; disk: Disk }): void {
+interface Served {
+  pool: Pool;
+  runtime: Engine;
+  disk: Disk;
+  draining?: AbortSignal;
+}
+
+export function healthRoutes(app: App, ctx: Served): void {
   // Batches bound the queries, because callers need no key.
   const isCurrent = inBatches(
     async (asked: readonly undefined[]) => {
@@ -36,6 +43,7 @@ export function healthRoutes(app: App, ctx: { pool: Pool; runtime: Engine; disk:
 
   const Ready = { runtime: Type.String(), warnings: Type.Optional(Type.Array(Type.String())) };
   app.get('/readyz', { schema: answerOf(Ready) }, async () => {
+    if (ctx.draining?.aborted === true) throw new ApiError('not_ready', 'the service is stopping');
     const current = await isCurrent(undefined).catch((cause: unknown) => {
       throw new ApiError('not_ready', undefined, null, { cause });
     });

@@ -15,12 +15,15 @@ import { gaveUp, isDiskFull, isUnreachable, Overloaded } from '../db/pool.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { endTurn } from './admission.js';
-import { clientAddressOf, TrustedProxies } from './client-address.js';
+import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { App } from './route.js';
+import { closeOthers } from './listen.js';
 import { makeSerializerCompiler } from './serializer.js';
+import type { Certificate } from './tls/certificate.js';
+import { expectTls } from './tls/handshakes.js';
 import { validatorCompiler } from './validation.js';
 import { whenOver } from './when-over.js';
 
@@ -47,7 +50,8 @@ export const HEADERS_TIMEOUT_MS = 15_000;
 export const KEEP_ALIVE_MS = 72_000;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
 export const UPLOAD_TIMEOUT_MS = 60 * 60_000;
-/** The reverse proxy that adds TLS also adds `strict-transport-security`. The API reference has a policy of its own. */
+const DAY_SECS = 24 * 60 * 60;
+/** The API reference has a policy of its own. */
 const SECURITY_HEADERS = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
@@ -63,13 +67,22 @@ export interface ServerSettings {
   bodyTimeoutMs: number;
   connections: Slots;
   trustedProxies: readonly string[];
+  hstsDays: number;
+}
+
+export interface ServerParts {
+  /** Adds hooks that see every request, before the first refusal. */
+  observe?: ((app: App) => void) | undefined;
+  /** Undefined: HTTP without TLS. */
+  certificate?: Certificate | undefined;
+  /** Aborts before the service stops. */
+  draining?: AbortSignal | undefined;
 }
 
 export function makeServer(
   log: FastifyBaseLogger,
-  { bodyTimeoutMs, connections: limits, trustedProxies }: ServerSettings,
-  /** Adds hooks that see every request, before the first refusal. */
-  observe: (app: App) => void = () => undefined,
+  { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays }: ServerSettings,
+  { observe, certificate, draining }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
@@ -99,6 +112,7 @@ export function makeServer(
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 
+  const closeHandshakes = certificate && expectTls(app.server, certificate, answerPlainHttp);
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(makeSerializerCompiler());
   app.setErrorHandler(renderError);
@@ -114,7 +128,7 @@ export function makeServer(
   app.decorateRequest('countMore', null);
   app.decorateRequest('context', null);
   app.decorateReply('refusal', null);
-  observe(app);
+  observe?.(app);
 
   acceptExpectations(app.server);
   app.server.on('connect', (_request, socket) => {
@@ -126,12 +140,19 @@ export function makeServer(
     headers: { 'retry-after': '1' },
   });
   const proxied = makeConcurrencyLimit({ total: Infinity, each: limits.each });
-  const connections = new Connections(limits, proxies, log, (socket) => endWith(socket, noRoom));
+  const connections = new Connections(limits, proxies, log, (socket) => {
+    // Before the handshake, an answer would be no TLS.
+    if (certificate && peerOf(socket) !== UNIX_PEER) socket.destroy();
+    else endWith(socket, noRoom);
+  });
   connections.watch(app.server);
 
   // These hooks use callbacks: a promise for each request would cost microseconds.
   app.addHook('onRequest', (request, reply, done) => {
     void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
+    if (hstsDays > 0 && request.client.isHttps) {
+      void reply.header('strict-transport-security', `max-age=${hstsDays * DAY_SECS}`);
+    }
     // No route upgrades the protocol.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     hurry(request, reply, bodyTimeoutMs);
@@ -180,10 +201,17 @@ export function makeServer(
   let closing = false;
   app.addHook('preClose', async () => {
     closing = true;
+    closeHandshakes?.();
+    // Their connections close with those of the app.
+    void closeOthers(app);
     return Promise.resolve();
   });
   app.addHook('onSend', (request, reply, _payload, done) => {
-    if (closing || (request.headers.expect !== undefined && holdsBody(request.raw)))
+    if (
+      closing ||
+      draining?.aborted === true ||
+      (request.headers.expect !== undefined && holdsBody(request.raw))
+    )
       void reply.header('connection', 'close');
     done();
   });
@@ -312,6 +340,13 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
         ? new ApiError('request_timeout')
         : new ApiError('invalid_request', 'this is not an HTTP/1.1 request');
   endWith(socket, refusal);
+}
+
+function answerPlainHttp(socket: Socket): void {
+  const message = 'this port speaks HTTPS: write https:// in the URL';
+  endWith(socket, new ApiError('invalid_request', message));
+  // Unread bytes would reset the connection before the client has the answer.
+  socket.resume();
 }
 
 function endWith(socket: Duplex, refusal: ApiError): void {

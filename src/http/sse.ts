@@ -90,6 +90,9 @@ async function* withStallTimeout(
   }
 }
 
+/** The last message of a service that stops: the client connects again after a second. */
+export const RETRY = 'retry: 1000\n\n';
+
 export const IDLE_MARK = Symbol('idle');
 
 /** Yields the items, and IDLE_MARK whenever none has come for `millis`. */

@@ -1,8 +1,9 @@
 import type { ServiceContext } from '../context.js';
+import type { Certificate } from '../http/tls/certificate.js';
 import { gauge, type Sample } from './samples.js';
 
 /** The state that this process alone knows. */
-export function measureProcess({ pool, requests, runtime, disk }: ServiceContext): Sample[] {
+export function measureProcess({ pool, requests, runtime, disk, certificate }: ServiceContext): Sample[] {
   const pools = { worker: pool, requests: requests.watched };
   return [
     ...Object.entries(pools).flatMap(([name, { totalCount, idleCount, waitingCount }]) => {
@@ -21,6 +22,7 @@ export function measureProcess({ pool, requests, runtime, disk }: ServiceContext
       runtime.engine === undefined || runtime.engine.state === 'up' ? 1 : 0,
       { runtime: runtime.name },
     ),
+    ...(certificate ? measureCertificate(certificate) : []),
     ...disk.measured().flatMap(({ place, sizeBytes, freeBytes, reserveBytes }) => [
       gauge('sandkeep_disk_size_bytes', 'Size of a disk of the service.', sizeBytes, { place }),
       gauge('sandkeep_disk_free_bytes', 'Free room of it.', freeBytes, { place }),
@@ -28,5 +30,14 @@ export function measureProcess({ pool, requests, runtime, disk }: ServiceContext
         place,
       }),
     ]),
+  ];
+}
+
+function measureCertificate({ pair, isRefused }: Certificate): Sample[] {
+  const end = 'End of the TLS certificate, in seconds since 1970.';
+  const refused = '1: the files have a TLS certificate that cannot be served; the previous one is.';
+  return [
+    gauge('sandkeep_tls_certificate_expiry_timestamp_seconds', end, pair.expiresAt / 1_000),
+    gauge('sandkeep_tls_renewal_refused', refused, isRefused ? 1 : 0),
   ];
 }

@@ -58,7 +58,7 @@ async function forwardTo(
     'x-request-id': request.id,
   };
   try {
-    await forward(request, reply, { url: worker.address, headers, stopping });
+    await forward(request, reply, { url: worker.address, headers, stopping, trust: peer.trust });
   } catch (error) {
     log.warn({ err: error, workerId: target, address: worker.address }, 'a request could not be forwarded');
     throw unavailable('the worker of the sandbox cannot be reached');

@@ -64,6 +64,7 @@ export class Waiters {
       const { answer, pending } = await wait(ctx, caller, sandbox, query, gone.signal);
       // A cut-off caller has no answer yet, so its retry waits again.
       const cutOff = pending && (gone.signal.aborted || ctx.stopping.aborted);
+      if (cutOff && ctx.stopping.aborted) void reply.header('retry-after', '1');
       return cutOff ? answer : await settle(ctx, caller, answer);
     } finally {
       release();

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { Certificate } from '../../src/http/tls/certificate.js';
 import { openMetrics } from '../../src/metrics/open-metrics.js';
+import { Authority, pairFiles } from '../support/certificates.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 import { startForTest } from '../support/service.js';
 
@@ -75,6 +77,11 @@ const CASES: Record<string, { series: string; well: string; ill: string }[]> = {
   SandkeepLongTransaction: [
     { series: 'sandkeep_database_longest_transaction_seconds', well: '2', ill: '5000' },
   ],
+  // The clock of the tests begins in 1970.
+  SandkeepCertificateExpires: [
+    { series: 'sandkeep_tls_certificate_expiry_timestamp_seconds', well: '7000000', ill: '1000000' },
+  ],
+  SandkeepCertificateRefused: [{ series: 'sandkeep_tls_renewal_refused', well: '0', ill: '1' }],
 };
 
 function requests(status: string): string {
@@ -145,6 +152,8 @@ describe.skipIf(!hasPromtool && !isRequired)('alerts', () => {
 async function scrapeAll(): Promise<string> {
   const metrics = await openMetrics({ byOrg: true, freshMs: 0 });
   const service = await startForTest({ metrics });
+  const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
+  service.ctx.certificate = new Certificate(pairFiles(new Authority().issue()), log);
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('one'), { start: true, wait_for: 'running' });
   await service.ctx.pool.query('update quotas set max_sandboxes = 2');

@@ -70,7 +70,10 @@ describeKubernetes('doctor with a cluster', () => {
 
   test('names each right that the account lacks, and changes nothing', async () => {
     const api = namespace.library.KubernetesObjectApi.makeApiClient(namespace.config);
-    const items = manifest({ namespace: namespace.namespace, name: NAME, nodes: false, activity: false });
+    const items = manifest({
+      ...{ namespace: namespace.namespace, name: NAME },
+      ...{ nodes: false, volumes: false, activity: false },
+    });
     const role = items.find(({ kind }) => kind === 'Role') as { rules: { resources: string[] }[] };
     role.rules = role.rules.filter(({ resources }) => !resources.includes('secrets'));
     const applied = items.filter(({ kind }) => kind !== 'Namespace');
@@ -114,7 +117,7 @@ describeKubernetes('doctor with a cluster', () => {
       Promise.resolve(notEnforced('a policy has no effect')),
     );
     expect(await byCheck(kubeconfig, instanceId)).toMatchObject({
-      rights: { state: 'ok' },
+      rights: { state: 'ok', found: expect.stringMatching(/named volumes are kept as claims$/) },
       nodes: { state: 'ok', found: expect.stringMatching(/idle_timeout_secs is enforced$/) },
       network: {
         state: 'missing',

@@ -34,10 +34,15 @@ export class AgentClient {
   }
 
   /** Resolves when the channel is ready. Rejects with a Refusal when it is not opened. */
-  static async open({ url, key }: Pick<Client, 'url' | 'key'>, sandboxId: string): Promise<AgentClient> {
+  static async open(
+    { url, key }: Pick<Client, 'url' | 'key'>,
+    sandboxId: string,
+    tls: { ca?: string } = {},
+  ): Promise<AgentClient> {
     const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/sandboxes/${sandboxId}/agent`, {
       headers: { authorization: `Bearer ${key}` },
       perMessageDeflate: false,
+      ...tls,
     });
     const client = new AgentClient(socket);
     await new Promise<void>((resolve, reject) => {

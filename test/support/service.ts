@@ -14,6 +14,7 @@ import { openPool, type Address, type Pool } from '../../src/db/pool.js';
 import { openRequests } from '../../src/db/request-connections.js';
 import { DiskReserve } from '../../src/disk/disk-reserve.js';
 import { listen } from '../../src/http/listen.js';
+import type { Certificate } from '../../src/http/tls/certificate.js';
 import { createKey } from '../../src/keys/create.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { Cursors } from '../../src/lib/cursor.js';
@@ -63,6 +64,13 @@ export interface TestOptions {
   worker?: boolean;
   disk?: Partial<ConstructorParameters<typeof DiskReserve>[0]>;
   metrics?: Metrics;
+  /** Serves HTTPS. */
+  certificate?: Certificate;
+  /** Authorities of the certificates of other processes, in PEM. */
+  authorities?: string[];
+  /** In the URL for other processes, in place of the address. */
+  advertisedHost?: string;
+  draining?: AbortSignal;
   /** Another process on the database of this service; close it first. */
   beside?: TestService;
   /** Whether it also acts on the engine of that service. */
@@ -123,7 +131,9 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ eventKeys, activeKeys, seenHeads },
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
-    peer: makePeer(instance.cursorKey),
+    peer: makePeer(instance.cursorKey, undefined, options.authorities),
+    certificate: options.certificate,
+    ...(options.draining ? { draining: options.draining } : {}),
     meters: options.metrics?.meters ?? NO_METERS,
     touches: new RecentTouches(),
     roomyQuotas: new BoundedSet(),
@@ -131,8 +141,8 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     stopping: stopping.signal,
   };
   const app = await buildApp(ctx, { observe: options.metrics?.observe });
-  const url = await listen(app, { host: '127.0.0.1', port: 0 });
-  ctx.peer.address = url;
+  const url = await listen(app, { host: '127.0.0.1', port: 0, isTls: options.certificate !== undefined });
+  ctx.peer.address = url.replace('127.0.0.1', options.advertisedHost ?? '127.0.0.1');
   let worker = options.worker === false ? undefined : startWorker(ctx);
   async function stopWorker(): Promise<void> {
     const stopped = worker?.stop();

@@ -3,7 +3,7 @@ import { callerOf } from '../../access/caller.js';
 import type { Context } from '../../context.js';
 import type { RequestTurn } from '../../http/admission.js';
 import { ApiError, badParameter } from '../../http/errors.js';
-import { IDLE_MARK, withIdleMarks, type StreamLimit } from '../../http/sse.js';
+import { IDLE_MARK, RETRY, withIdleMarks, type StreamLimit } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { EventFilter } from '../events/queries.js';
 import { findSpan, readEndSeq } from '../log/log-queries.js';
@@ -73,7 +73,7 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
       follow(ctx, subscription, scanned),
       ctx.settings.logKeepAliveMs,
     )) {
-      if (signal.aborted) return;
+      if (signal.aborted) break;
       if (message !== IDLE_MARK) {
         sent = message.seq;
         yield message.text;
@@ -88,6 +88,7 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
   } catch (error) {
     if (!signal.aborted) ctx.log.error({ err: error, orgId }, 'the stream of events failed');
   }
+  if (ctx.stopping.aborted) yield RETRY;
 }
 
 /** The entries that pass the filter, as they are sealed. Updates `scanned` for every entry. */

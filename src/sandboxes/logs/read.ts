@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { isNarrowed } from '../../access/access.js';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { IDLE_MARK, StreamLimit, withIdleMarks } from '../../http/sse.js';
+import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { Turns } from '../../lib/turns.js';
 import { nanosOf } from '../../runtimes/docker/log-stream.js';
@@ -74,7 +74,7 @@ async function* follow(
       chunks(ctx, subject, query, signal),
       ctx.settings.logKeepAliveMs,
     )) {
-      if (signal.aborted) return;
+      if (signal.aborted) break;
       if (chunk === IDLE_MARK) yield ': nothing new\n\n';
       else yield* inSteps(turns, subject.orgId, chunk, reached);
     }
@@ -86,6 +86,7 @@ async function* follow(
     return;
   }
   if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
+  else if (ctx.stopping.aborted) yield RETRY;
 }
 
 async function* chunks(

@@ -1,0 +1,35 @@
+import type { Config } from '../config/options.js';
+import { daysLeft, SOON_DAYS } from '../http/tls/certificate.js';
+import { readAuthorities, readKeyPair } from '../http/tls/key-pair.js';
+import type { Finding } from './doctor-finding.js';
+
+const check = 'tls';
+const RENEW = 'renew the certificate in the same files: the service reads them again by itself';
+const USABLE = 'give the service readable PEM files, the key of the certificate with mode 0600';
+
+/** Nothing where TLS is not configured: a reverse proxy may add it. */
+export function inspectTls({
+  tlsCert: cert,
+  tlsKey: key,
+  forwardCa,
+}: Pick<Config, 'tlsCert' | 'tlsKey' | 'forwardCa'>): Finding[] {
+  if (cert === undefined && key === undefined && forwardCa === undefined) return [];
+  try {
+    if (forwardCa !== undefined) readAuthorities(forwardCa, '--forward-ca');
+    if (cert === undefined && key === undefined) return [];
+    if (cert === undefined || key === undefined) {
+      const remedy = 'give both --tls-cert and --tls-key';
+      return [{ check, state: 'broken', found: 'TLS needs two files, and only one is given', remedy }];
+    }
+    const pair = readKeyPair({ cert, key });
+    const days = daysLeft(pair);
+    if (pair.expiresAt <= Date.now()) {
+      return [{ check, state: 'broken', found: `the certificate in ${cert} has expired`, remedy: RENEW }];
+    }
+    const found = `certificate for ${pair.names}, valid for ${days} more days`;
+    if (days > SOON_DAYS) return [{ check, state: 'ok', found }];
+    return [{ check, state: 'missing', found, remedy: RENEW }];
+  } catch (error) {
+    return [{ check, state: 'broken', found: (error as Error).message, remedy: USABLE }];
+  }
+}
