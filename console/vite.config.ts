@@ -40,6 +40,8 @@ export default defineConfig({
     // The policy of the page takes no data: scripts, and an inlined polyfill would be one.
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
+    // A slow machine is no fault of a plugin.
+    rolldownOptions: { checks: { bundlerTimings: false } },
   },
   worker: { format: 'es' },
   server: {
