@@ -239,6 +239,8 @@ create table instance (
   secret_key_id text,
   price_book_sha256 text,
   runtime text,
+  closed text,
+  backed_up_at timestamp with time zone,
   constraint instance_pkey PRIMARY KEY (singleton),
   constraint instance_cursor_key_check CHECK ((octet_length(cursor_key) = 32)),
   constraint instance_singleton_check CHECK (singleton)

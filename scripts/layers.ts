@@ -45,6 +45,8 @@ const LAYERS = {
   sandboxes:
     'The lifecycle: one file for each operation; `placement/` assigns workers, `reconcile/` drives the runtime, `logs/` serves logs.',
   import: 'History from elsewhere: it writes every table, bypassing the operations.',
+  backup:
+    'Backups: one archive of the database, the keys and the volumes; restore, verification, moves to another database.',
   metrics: 'Metrics for Prometheus: requests, runs, the state in the database, the process.',
   'app.ts': 'Every route of the HTTP API.',
   'worker.ts': 'Every background loop.',

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { backupCommand } from './cli/backup.js';
 import { applyConfig } from './cli/config-options.js';
 import { configCommand } from './cli/config.js';
 import { doctorCommand } from './cli/doctor.js';
@@ -10,6 +11,7 @@ import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
 import { quotaCommand } from './cli/quota.js';
+import { restoreCommand } from './cli/restore.js';
 import { secretsCommand } from './cli/secrets.js';
 import { serveCommand } from './cli/serve.js';
 import { uninstallCommand } from './cli/uninstall.js';
@@ -41,6 +43,8 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(eventsCommand())
     .addCommand(webhookCommand())
     .addCommand(importCommand())
+    .addCommand(backupCommand())
+    .addCommand(restoreCommand())
     .addCommand(uninstallCommand())
     .addCommand(kubernetesCommand());
 }

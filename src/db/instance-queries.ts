@@ -47,3 +47,13 @@ export async function exchangePriceBook(tx: Sql, sha256: string | null): Promise
   if (previous !== sha256) await tx.query('update instance set price_book_sha256 = $1', [sha256]);
   return previous;
 }
+
+/** The reason why no service may use the database. Null: it is in use. */
+export async function readClosed(sql: Sql): Promise<string | null> {
+  const { rows } = await sql.query<{ closed: string | null }>('select closed from instance');
+  return rows[0]?.closed ?? null;
+}
+
+export async function setClosed(sql: Sql, reason: string | null): Promise<void> {
+  await sql.query('update instance set closed = $1', [reason]);
+}

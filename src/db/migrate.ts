@@ -5,7 +5,7 @@ import type pg from 'pg';
 import { ExplainedError } from '../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../lib/package-root.js';
 import { sleep } from '../lib/sleep.js';
-import { createInstance } from './instance-queries.js';
+import { createInstance, readClosed } from './instance-queries.js';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
 import { grantMigrated, prepareRequestRole } from './request-role.js';
 
@@ -13,6 +13,14 @@ import { grantMigrated, prepareRequestRole } from './request-role.js';
 const OLDEST_SERVER = 150000;
 /** Advisory lock: one migrator at a time. Any constant will do. */
 const LOCK = 0x53616e64;
+
+const MIGRATIONS_TABLE = `
+  create table if not exists schema_migrations (
+    number int primary key,
+    name text not null,
+    checksum text not null,
+    applied_at timestamptz not null default now()
+  )`;
 
 const FOLDER = join(PACKAGE_ROOT, 'migrations');
 
@@ -38,7 +46,7 @@ function knownMigrations(): Migration[] {
 
 /**
  * Migrates in any number of processes at once, and returns the applied migrations. Throws ExplainedError for an unknown
- * schema.
+ * schema and for a closed database.
  */
 export async function migrate(
   address: Address,
@@ -56,13 +64,7 @@ export async function migrate(
       );
     }
     await client.query('select pg_advisory_lock($1)', [LOCK]);
-    await client.query(`
-      create table if not exists schema_migrations (
-        number int primary key,
-        name text not null,
-        checksum text not null,
-        applied_at timestamptz not null default now()
-      )`);
+    await client.query(MIGRATIONS_TABLE);
     const applied = await appliedMigrations(client);
     const known = knownMigrations();
     checkHistory(known, applied);
@@ -74,6 +76,8 @@ export async function migrate(
     }
     await createInstance(client);
     await prepareRequestRole(client);
+    const closed = await readClosed(client);
+    if (closed !== null) throw new ExplainedError(closed);
     return pending.map(({ name }) => name);
   } finally {
     await client.end();
@@ -94,13 +98,29 @@ export async function isSchemaCurrent(sql: Sql): Promise<boolean> {
 
 const latestMigration = knownMigrations().length;
 
-interface AppliedMigration {
+export interface AppliedMigration {
   number: number;
   name: string;
   checksum: string;
 }
 
-async function appliedMigrations(sql: Sql): Promise<AppliedMigration[]> {
+/** Throws ExplainedError unless this release knows each of these migrations. */
+export function requireKnownMigrations(applied: AppliedMigration[]): void {
+  checkHistory(knownMigrations(), applied);
+}
+
+/** Creates the schema after the first `count` migrations, in the transaction of `tx`. The database must be empty. */
+export async function createSchema(tx: Sql, count: number): Promise<void> {
+  await tx.query(MIGRATIONS_TABLE);
+  for (const migration of knownMigrations().slice(0, count)) await execute(tx, migration);
+}
+
+/** Applies the other migrations, in the transaction of `tx`. */
+export async function completeSchema(tx: Sql, count: number): Promise<void> {
+  for (const migration of knownMigrations().slice(count)) await execute(tx, migration);
+}
+
+export async function appliedMigrations(sql: Sql): Promise<AppliedMigration[]> {
   const { rows } = await sql.query<AppliedMigration & pg.QueryResultRow>(
     'select number, name, checksum from schema_migrations order by number',
   );
@@ -129,16 +149,10 @@ const PAUSE_MS = 1_000;
 const LOCK_NOT_AVAILABLE = '55P03';
 
 async function apply(client: pg.Client, migration: Migration, attempt = 1): Promise<void> {
-  const { number, name, text, checksum } = migration;
+  const { name } = migration;
   await client.query('begin');
   try {
-    await client.query(text);
-    await grantMigrated(client);
-    await client.query('insert into schema_migrations (number, name, checksum) values ($1, $2, $3)', [
-      number,
-      name,
-      checksum,
-    ]);
+    await execute(client, migration);
     await client.query('commit');
   } catch (cause) {
     await client.query('rollback').catch(() => undefined);
@@ -153,4 +167,14 @@ async function apply(client: pg.Client, migration: Migration, attempt = 1): Prom
       : '';
     throw new ExplainedError(`migration ${name} failed: ${(cause as Error).message}${hint}`, { cause });
   }
+}
+
+async function execute(sql: Sql, { number, name, text, checksum }: Migration): Promise<void> {
+  await sql.query(text);
+  await grantMigrated(sql);
+  await sql.query('insert into schema_migrations (number, name, checksum) values ($1, $2, $3)', [
+    number,
+    name,
+    checksum,
+  ]);
 }

@@ -12,6 +12,7 @@ import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/
 import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
 import { startServer, type EmbeddedServer } from './embedded/server.js';
 import { connectAlone, type Address } from './pool.js';
+import { refuseUnfinished } from './unfinished-restore.js';
 
 export interface Database {
   address: Address;
@@ -37,15 +38,32 @@ const NEIGHBOUR_TIMEOUT_MS = 30_000;
 
 /** Opens the database for a server: by its URL, or the embedded one. Throws ExplainedError when another process has it. */
 export async function openForServer(options: DatabaseOptions & Supervision): Promise<Database> {
+  refuseUnfinished(options.dataDir);
   if (options.databaseUrl !== undefined) return external(options.databaseUrl);
-  const directory = openDataDirectory(options.dataDir);
-  const ownership = await takeOwnership(directory, options.command);
+  const { directory, ownership } = await ownDirectory(options.dataDir, options.command);
+  return embedded(directory, ownership, options);
+}
+
+export interface OwnedDirectory {
+  directory: DataDirectory;
+  ownership: Ownership;
+}
+
+/** Creates a missing data directory, and takes it. Throws ExplainedError when another process has it. */
+export async function ownDirectory(dataDir: string, command: string): Promise<OwnedDirectory> {
+  const directory = openDataDirectory(dataDir);
+  const ownership = await takeOwnership(directory, command);
   if (isOwner(ownership)) {
     throw new ExplainedError(
       `the data directory ${directory.root} is in use by "sandkeep ${ownership.command}" (process ${ownership.pid}): stop it, or choose another --data-dir`,
     );
   }
-  return embedded(directory, ownership, options);
+  return { directory, ownership };
+}
+
+/** Starts the embedded database of a directory. `close` stops the server; the directory stays taken. */
+export function openOwned({ directory }: OwnedDirectory): Promise<Database> {
+  return embedded(directory, { release: () => undefined });
 }
 
 /**
@@ -56,6 +74,7 @@ export async function openForCommand(
   options: DatabaseOptions,
   { create = false }: { create?: boolean } = {},
 ): Promise<Database> {
+  refuseUnfinished(options.dataDir);
   if (options.databaseUrl !== undefined) return external(options.databaseUrl);
   if (!create) await requireInstallation(options.dataDir);
   const directory = openDataDirectory(options.dataDir);
@@ -90,7 +109,7 @@ export async function requireInstallation(dataDir: string): Promise<void> {
   throw noInstallation(dataDir);
 }
 
-function external(url: string): Database {
+export function external(url: string): Database {
   checkUrl(url);
   return { address: { url }, server: undefined, close: () => Promise.resolve() };
 }

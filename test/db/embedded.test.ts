@@ -103,7 +103,7 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       const before = fingerprint(cluster);
       await expectRefused(
         dataDir,
-        /made by PostgreSQL 17 and this Sandkeep brings PostgreSQL 18: use the Sandkeep/,
+        /made by PostgreSQL 17 and this Sandkeep brings PostgreSQL 18: run "sandkeep backup <file>" with/,
       );
       expect(fingerprint(cluster)).toBe(before);
     });

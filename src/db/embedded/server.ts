@@ -162,7 +162,7 @@ function isClusterMade({ cluster }: DataDirectory): boolean {
   }
   if (version !== MAJOR) {
     throw new ExplainedError(
-      `${cluster} was made by PostgreSQL ${version} and this Sandkeep brings PostgreSQL ${MAJOR}: use the Sandkeep release that made it`,
+      `${cluster} was made by PostgreSQL ${version} and this Sandkeep brings PostgreSQL ${MAJOR}: run "sandkeep backup <file>" with the Sandkeep release that made it, then "sandkeep restore <file>" with this one and a new --data-dir (docs/backups.md)`,
     );
   }
   return true;

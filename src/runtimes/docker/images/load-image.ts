@@ -5,7 +5,7 @@ import { engineMessage, statusOf } from '../errors.js';
 import { checkLayer, type ImageBudget, type Step } from './layer-check.js';
 import type { Descriptor } from './manifest.js';
 import { PullError } from './pull-error.js';
-import { END_OF_ARCHIVE, tarHeader, tarPadding } from './tar-entry.js';
+import { END_OF_ARCHIVE, tarHeader, tarPadding } from '../../../lib/tar-entry.js';
 
 export interface ImageContent {
   name: string;

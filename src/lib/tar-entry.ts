@@ -4,10 +4,10 @@ const NO_BYTES = Buffer.alloc(0);
 
 export const END_OF_ARCHIVE = Buffer.alloc(2 * BLOCK);
 
-export function tarHeader(name: string, size: number): Buffer {
+export function tarHeader(name: string, size: number, mode = 0o644): Buffer {
   const header = Buffer.alloc(BLOCK);
   header.write(name, 0, 100);
-  header.write('0000644\0' + '0000000\0'.repeat(2), 100);
+  header.write(`${mode.toString(8).padStart(7, '0')}\0${'0000000\0'.repeat(2)}`, 100);
   if (size > LARGEST_OCTAL) header.writeBigUInt64BE(BigInt(size), header.writeUInt32BE(0x80000000, 124));
   else header.write(`${size.toString(8).padStart(11, '0')}\0`, 124);
   header.write(`${'0'.repeat(11)}\0`, 136);

@@ -1,0 +1,129 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { ExplainedError } from '../../lib/explained-error.js';
+
+/** GNU tar reads and writes a tree that others change, without following links, with holes, owners and extended attributes. */
+
+const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin' };
+const SHARED = ['--sparse', '--numeric-owner', '--xattrs', '--xattrs-include=*', '--quoting-style=escape'];
+/** A file changed or disappeared while it was read. */
+const CHANGED = 1;
+const KEPT_LINES = 20;
+const KEPT_CHARACTERS = 500;
+
+/** Throws ExplainedError without GNU tar. */
+export function requireTar(): void {
+  const { stdout } = spawnSync('tar', ['--version'], { env: ENVIRONMENT, encoding: 'utf8' });
+  if (stdout?.startsWith('tar (GNU tar)')) return;
+  throw new ExplainedError(
+    'GNU tar is needed for the data of volumes: install it ("apt-get install tar"), or leave them out with --without-volumes',
+  );
+}
+
+export interface PackedTree {
+  content: AsyncIterable<Buffer>;
+  /** After the content: files that changed meanwhile. Throws ExplainedError when a file could not be read. */
+  warnings: () => Promise<string[]>;
+}
+
+/** The tree `name` in `directory`, as the content of a tar archive. */
+export function packTree(directory: string, name: string): PackedTree {
+  const child = spawn(
+    'tar',
+    [
+      '--create',
+      '--format=posix',
+      '--one-file-system',
+      ...SHARED,
+      '--file=-',
+      `--directory=${directory}`,
+      '--',
+      name,
+    ],
+    {
+      ...{ env: ENVIRONMENT, stdio: ['ignore', 'pipe', 'pipe'] },
+    },
+  );
+  const ended = endOf(child);
+  return {
+    content: killedAfter(child, child.stdout),
+    warnings: async () => {
+      const { code, lines } = await ended;
+      if (code === 0) return [];
+      if (code === CHANGED) return lines;
+      throw new ExplainedError(
+        `the files in ${directory}/${name} cannot be read: ${faultIn(lines) ?? `tar ended with ${code}`}`,
+      );
+    },
+  };
+}
+
+/**
+ * Extracts into an empty directory that only this process uses. tar takes no name out of the directory: it drops leading slashes,
+ * refuses "..", and creates links that could lead out after everything else. Throws ExplainedError.
+ */
+export async function unpackTree(directory: string, content: AsyncIterable<Buffer>): Promise<void> {
+  const owners = process.getuid?.() === 0 ? ['--same-owner'] : ['--no-same-owner'];
+  const options = ['--preserve-permissions', '--delay-directory-restore', ...owners];
+  const child = spawn('tar', ['--extract', ...SHARED, ...options, '--file=-', `--directory=${directory}`], {
+    ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
+  });
+  const ended = endOf(child);
+  try {
+    await pipeline(Readable.from(content, { objectMode: false }), child.stdin);
+  } catch (error) {
+    child.kill('SIGKILL');
+    await ended;
+    // tar ended first, for a reason of its own.
+    if ((error as NodeJS.ErrnoException).code !== 'EPIPE') throw error;
+  }
+  const { code, lines } = await ended;
+  if (code !== 0) {
+    throw new ExplainedError(
+      `the files of ${directory} cannot be restored: ${faultIn(lines) ?? `tar ended with ${code}`}`,
+    );
+  }
+}
+
+/** Writes the file system of a directory to its disk. */
+export async function syncFileSystem(directory: string): Promise<void> {
+  const child = spawn('sync', ['--file-system', '--', directory], { env: ENVIRONMENT, stdio: 'ignore' });
+  const [code] = (await once(child, 'close')) as [number | null];
+  if (code !== 0)
+    throw new ExplainedError(`${directory} cannot be written to its disk: sync ended with ${code}`);
+}
+
+/** Notices about names have no colon. */
+function faultIn(lines: readonly string[]): string | undefined {
+  return lines.find((line) => line.includes(': '));
+}
+
+async function* killedAfter(child: ChildProcess, output: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  try {
+    yield* output;
+  } finally {
+    // An abandoned reader leaves tar at a full pipe.
+    if (child.exitCode === null && !child.stdout!.readableEnded) child.kill('SIGKILL');
+  }
+}
+
+async function endOf(child: ChildProcess): Promise<{ code: number | null; lines: string[] }> {
+  const lines: string[] = [];
+  let open = '';
+  child.stderr!.setEncoding('utf8').on('data', (text: string) => {
+    const [rest = '', ...begun] = text.split('\n');
+    open = (open + rest).slice(0, KEPT_CHARACTERS);
+    for (const next of begun) {
+      if (lines.length < KEPT_LINES) lines.push(open.replace(/^tar: /, ''));
+      open = next.slice(0, KEPT_CHARACTERS);
+    }
+  });
+  const failed = once(child, 'error').then(([error]) => {
+    lines.unshift((error as Error).message);
+    return [null] as [null];
+  });
+  const [code] = (await Promise.race([once(child, 'close'), failed])) as [number | null];
+  return { code, lines };
+}

@@ -1,0 +1,148 @@
+import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setClosed } from '../db/instance-queries.js';
+import { migrate, requireKnownMigrations } from '../db/migrate.js';
+import { unmark } from '../db/unfinished-restore.js';
+import { makeDirectories, syncDirectorySync } from '../lib/directories.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import {
+  SIMULATED_PART,
+  tablePart,
+  volumePart,
+  type Header,
+  type Manifest,
+  type Part,
+} from './archive/format.js';
+import { verifyArchive, withArchive, type OpenOptions } from './archive/open.js';
+import { DamagedArchive, type ArchiveReader } from './archive/reader.js';
+import { loadDatabase } from './database/load.js';
+import type { Places } from './files/kept-files.js';
+import { requireTar, syncFileSystem, unpackTree } from './files/tar-program.js';
+import { closedByRestore, keptPaths, openTarget, type Target } from './target.js';
+
+export interface RestoreOptions {
+  file: string;
+  places: Places;
+  databaseUrl: string | undefined;
+  unlock?: OpenOptions['unlock'];
+  /** `pass`: 1 reads the checksums, 2 loads. */
+  onProgress?: (pass: 1 | 2, bytes: number) => void;
+  onMigration?: (name: string) => void;
+}
+
+export interface Restored {
+  header: Header;
+  manifest: Manifest;
+  counts: Map<string, number>;
+}
+
+/**
+ * Restores an archive into an empty place. Everything in the archive is read and compared with its checksums before anything is
+ * written. Until the end a mark keeps services away; `work` runs before it, on the complete database.
+ */
+export async function restoreBackup<T>(
+  options: RestoreOptions,
+  work: (target: Target, restored: Restored) => Promise<T>,
+): Promise<T> {
+  const { file, places, databaseUrl, unlock, onProgress = () => undefined } = options;
+  const { header, manifest } = await verifyArchive(file, {
+    unlock,
+    onProgress: (bytes) => onProgress(1, bytes),
+  });
+  requireUsable(file, header);
+  const trees = manifest.parts.filter(({ name, removed }) => name.endsWith('.tar') && !removed);
+  if (trees.length > 0) requireTar();
+  const target = await openTarget({ places, databaseUrl, file, header });
+  try {
+    const counts = await withArchive(
+      file,
+      { unlock, onProgress: (bytes) => onProgress(2, bytes) },
+      (reader) => load(reader, { target, places, header, manifest }),
+    );
+    await setClosed(target.pool, null);
+    await migrate(target.database.address, options.onMigration);
+    const result = await work(target, { header, manifest, counts });
+    unmark(places.dataDir);
+    return result;
+  } finally {
+    await target.close();
+  }
+}
+
+function requireUsable(file: string, { product, database }: Header): void {
+  try {
+    requireKnownMigrations(database.migrations);
+  } catch (cause) {
+    if (!(cause instanceof ExplainedError)) throw cause;
+    throw new ExplainedError(
+      `${file} cannot be used: it is of Sandkeep ${product}, whose schema this release does not know: restore it with that release or a later one`,
+      { cause },
+    );
+  }
+}
+
+interface Loading {
+  target: Target;
+  places: Places;
+  header: Header;
+  manifest: Manifest;
+}
+
+/** In the order of the archive: small files, tables, trees. */
+async function load(reader: ArchiveReader, loading: Loading): Promise<Map<string, number>> {
+  const { target, places, header, manifest } = loading;
+  await reader.readHeader();
+  const parts = new Map(manifest.parts.map((part) => [part.name, part]));
+  const paths = keptPaths(places);
+  for (const { name } of manifest.parts) {
+    const path = paths.get(name);
+    if (path !== undefined) await writeKept(path, reader.readPart(name));
+  }
+  const counts = await loadDatabase(target.pool, {
+    description: header.database,
+    closed: closedByRestore(target.id),
+    rowsOf: ({ name }) => reader.readPart(tablePart(name)),
+    check(table, rows) {
+      const wanted = parts.get(tablePart(table))?.rows;
+      if (rows !== wanted)
+        throw new DamagedArchive(
+          `its table ${table} has ${rows} rows, and its manifest says ${wanted ?? 'none'}`,
+        );
+    },
+  });
+  await restoreTree(reader, parts.get(SIMULATED_PART), places.dataDir);
+  for (const { orgId, volumeId } of header.volumes) {
+    const part = parts.get(volumePart(orgId, volumeId));
+    await restoreTree(reader, part, join(places.volumesDir, orgId, volumeId));
+    if (part && !part.removed)
+      await mkdir(join(places.volumesDir, orgId, volumeId, 'incoming'), { mode: 0o700 });
+  }
+  await reader.readManifest();
+  await syncFileSystem(places.dataDir);
+  if (header.volumes.length > 0) await syncFileSystem(places.volumesDir);
+  return counts;
+}
+
+async function writeKept(path: string, content: AsyncIterable<Buffer>): Promise<void> {
+  makeDirectories(dirname(path), 0o700);
+  const file = openSync(path, 'wx', 0o600);
+  try {
+    for await (const chunk of content) writeSync(file, chunk);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  syncDirectorySync(dirname(path));
+}
+
+async function restoreTree(reader: ArchiveReader, part: Part | undefined, directory: string): Promise<void> {
+  if (!part) return;
+  const content = reader.readPart(part.name);
+  if (part.removed) {
+    for await (const _ of content);
+    return;
+  }
+  makeDirectories(directory, 0o700);
+  await unpackTree(directory, content);
+}

@@ -1,0 +1,146 @@
+import { lstatSync, readdirSync, rmSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { readClosed } from '../db/instance-queries.js';
+import { isMigrated } from '../db/migrate.js';
+import { external, openOwned, ownDirectory, type Database, type OwnedDirectory } from '../db/open.js';
+import { openPool, sqlState, type PgPool } from '../db/pool.js';
+import { findUnfinished, markUnfinished, type UnfinishedRestore } from '../db/unfinished-restore.js';
+import { makeDirectories } from '../lib/directories.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { newId } from '../lib/uuid.js';
+import { isEmptyDatabase, removeCopy } from './database/load.js';
+import { EVENT_HEADS_PART, EVENT_KEYS_PART, SECRET_KEYS_PART, type Header } from './archive/format.js';
+import { headsFileOf, keyFilesOf, type Places } from './files/kept-files.js';
+
+/** Names that may be in an empty data directory: those of the operator, and those of a process that owns it. */
+const ALLOWED =
+  /^(?:sandkeep\.(?:ya?ml|json)|lost\+found|run|owner\.json.*|\.?claim\..*|unfinished-restore.*|postgres\.partial-.*|postgres-\d.*)$/;
+/** Names that a restore and its database create. */
+const CREATED = ['postgres', 'postgres.log', 'simulated'];
+
+export interface Target {
+  owned: OwnedDirectory;
+  database: Database;
+  pool: PgPool;
+  id: string;
+  close(): Promise<void>;
+}
+
+interface TargetOptions {
+  places: Places;
+  databaseUrl: string | undefined;
+  file: string;
+  header: Header;
+}
+
+export function closedByRestore(id: string): string {
+  return `a restore into this database has not finished (${id}): run "sandkeep restore" with the same options again, which begins by removing what it left`;
+}
+
+/**
+ * Takes an empty data directory and an empty database, and marks the directory. Removes an unfinished restore there first. Throws
+ * ExplainedError where anything else is.
+ */
+export async function openTarget(options: TargetOptions): Promise<Target> {
+  const { places, databaseUrl, file } = options;
+  const owned = await ownDirectory(places.dataDir, 'restore');
+  let opened: Database | undefined;
+  let pool: PgPool | undefined;
+  try {
+    const unfinished = findUnfinished(places.dataDir);
+    if (unfinished) removeFiles(unfinished);
+    const creates = creations(options);
+    requireEmpty(options, creates);
+    const id = newId();
+    if (databaseUrl !== undefined) {
+      opened = external(databaseUrl);
+      pool = openPool(opened.address, () => undefined);
+      await requireEmptyDatabase(pool, unfinished);
+    }
+    markUnfinished(places.dataDir, { id, file: resolve(file), creates });
+    opened ??= await openOwned(owned);
+    const database = opened;
+    const open = (pool ??= openPool(database.address, () => undefined));
+    return {
+      ...{ owned, database, pool: open, id },
+      async close() {
+        await open.end();
+        await database.close();
+        owned.ownership.release();
+      },
+    };
+  } catch (error) {
+    await pool?.end();
+    await opened?.close();
+    owned.ownership.release();
+    throw error;
+  }
+}
+
+/** Every path that the restore creates. */
+function creations({ places, header }: TargetOptions): string[] {
+  const kept = [headsFileOf(places), ...(hasKeys(header) ? keyFilesOf(places) : [])];
+  const orgs = new Set(header.volumes.map(({ orgId }) => resolve(places.volumesDir, orgId)));
+  return [
+    ...CREATED.map((name) => resolve(places.dataDir, name)),
+    ...kept.map(({ path }) => resolve(path)),
+    ...orgs,
+  ];
+}
+
+function hasKeys({ leftOut }: Header): boolean {
+  return !leftOut.some((text) => text.includes('--without-keys'));
+}
+
+function removeFiles({ creates }: UnfinishedRestore): void {
+  for (const path of creates) rmSync(path, { recursive: true, force: true, maxRetries: 10 });
+}
+
+function requireEmpty({ places, header }: TargetOptions, creates: readonly string[]): void {
+  const { dataDir, volumesDir } = places;
+  makeDirectories(volumesDir, 0o700);
+  const own = hasKeys(header) ? [] : keyFilesOf(places).map(({ path }) => resolve(path));
+  const allowed = new Set([resolve(volumesDir), ...own]);
+  const found = [
+    ...readdirSync(dataDir)
+      .filter((name) => !ALLOWED.test(name))
+      .map((name) => resolve(dataDir, name)),
+    ...readdirSync(volumesDir)
+      .filter((name) => name !== 'lost+found')
+      .map((name) => resolve(volumesDir, name)),
+    ...creates.filter((path) => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
+  ].filter((path) => !allowed.has(path));
+  if (found.length === 0) return;
+  throw new ExplainedError(
+    `a restore needs an empty place, and ${found[0]} exists: choose another --data-dir, or move what is there away`,
+  );
+}
+
+async function requireEmptyDatabase(pool: PgPool, unfinished: UnfinishedRestore | undefined): Promise<void> {
+  if (await isEmptyDatabase(pool)) return;
+  if (unfinished && (await isClosedBy(pool, closedByRestore(unfinished.id)))) return removeCopy(pool);
+  throw new ExplainedError(
+    'a restore needs an empty database, and that of --database-url has tables: create a new database and name it',
+  );
+}
+
+async function isClosedBy(pool: PgPool, reason: string): Promise<boolean> {
+  if (!(await isMigrated(pool))) return false;
+  try {
+    return (await readClosed(pool)) === reason;
+  } catch (error) {
+    const UNDEFINED_COLUMN = '42703';
+    if (sqlState(error) === UNDEFINED_COLUMN) return false;
+    throw error;
+  }
+}
+
+/** The file of a part, and whether it may be restored: a key that the environment gives needs none. */
+export function keptPaths(places: Places): Map<string, string> {
+  const { secretKeysFile, eventKeysFile } = places;
+  return new Map([
+    [SECRET_KEYS_PART, secretKeysFile],
+    [EVENT_KEYS_PART, eventKeysFile],
+    [EVENT_HEADS_PART, headsFileOf(places).path],
+  ]);
+}
