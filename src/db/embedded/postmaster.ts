@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
@@ -91,11 +91,21 @@ function processesOf(cluster: string): number[] {
 function isOf(cluster: string, pid: number): boolean {
   try {
     if (!HAS_PROC) return process.kill(pid, 0);
-    if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`\0-D\0${cluster}\0`)) return true;
-    return (
-      readFileSync(`/proc/${pid}/comm`, 'utf8') === 'postgres\n' &&
-      readlinkSync(`/proc/${pid}/cwd`) === cluster
-    );
+    const isNamed =
+      readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`\0-D\0${cluster}\0`) ||
+      (readFileSync(`/proc/${pid}/comm`, 'utf8') === 'postgres\n' &&
+        readlinkSync(`/proc/${pid}/cwd`) === cluster);
+    return isNamed && !hasOtherDirectory(cluster, pid);
+  } catch {
+    return false;
+  }
+}
+
+/** True when the path is another directory for the process, as in a container. Without the right to look: false. */
+function hasOtherDirectory(cluster: string, pid: number): boolean {
+  try {
+    const [own, other] = [statSync(cluster), statSync(`/proc/${pid}/root${cluster}`)];
+    return own.dev !== other.dev || own.ino !== other.ino;
   } catch {
     return false;
   }
