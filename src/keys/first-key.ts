@@ -12,6 +12,13 @@ export interface FirstKey extends NewKey {
 export async function createFirstKey(pool: Pool): Promise<FirstKey | undefined> {
   if (await hasOrgs(pool)) return undefined;
   const actor = operator('serve');
-  const org = await createOrg(pool, { name: 'Default', slug: 'default' }, actor);
+  const org = await createOrg(pool, { name: 'Default', slug: 'default' }, actor).catch(
+    async (error: unknown) => {
+      // Another process of the installation has its first start at the same time.
+      if (await hasOrgs(pool)) return undefined;
+      throw error;
+    },
+  );
+  if (org === undefined) return undefined;
   return { org, ...(await createKey(pool, org.id, 'first key', actor)) };
 }
