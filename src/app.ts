@@ -10,7 +10,7 @@ import { sessionRoutes, signInRoute } from './console/session-routes.js';
 import type { ServiceContext } from './context.js';
 import { admitFairly } from './http/admission.js';
 import { clientAddressOf } from './http/client-address.js';
-import { readForwarded } from './http/forwarded.js';
+import { readForwarded, refuseClients } from './http/forwarded.js';
 import { healthRoutes } from './http/health.js';
 import { landingRoute } from './http/landing.js';
 import { registerOpenapi } from './http/openapi.js';
@@ -77,12 +77,14 @@ interface AppOptions {
   makeAuthentication?: typeof authenticationOf;
   /** Adds the hooks of metrics. */
   observe?: ((app: App) => void) | undefined;
+  /** Refuses clients: only other processes send requests, for sandboxes on the engine of this one. */
+  onlyForwarded?: boolean;
 }
 
 /** Registers every route. */
 export async function buildApp(
   ctx: ServiceContext,
-  { makeAuthentication = authenticationOf, observe }: AppOptions = {},
+  { makeAuthentication = authenticationOf, observe, onlyForwarded = false }: AppOptions = {},
 ): Promise<App> {
   const app = makeServer(ctx.log, ctx.settings, { observe, ...ctx });
   const routes = new Map<string, Set<string>>();
@@ -94,7 +96,7 @@ export async function buildApp(
 
   admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
   await registerOpenapi(app, EXAMPLES);
-  landingRoute(app, { hasConsole: ctx.settings.console });
+  landingRoute(app, { hasConsole: ctx.settings.console && !onlyForwarded });
   healthRoutes(app, ctx);
   app.addHook('onError', (_request, _reply, error, done) => {
     ctx.disk.noteFailure(error);
@@ -105,6 +107,7 @@ export async function buildApp(
   let authentication: Authentication;
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
+    if (onlyForwarded) refuseClients(api);
     authentication = await makeAuthentication(api, ctx);
     api.addHook('onRequest', authentication.authenticate);
     addRequestContexts(api, ctx);
@@ -136,7 +139,7 @@ export async function buildApp(
     keyRoutes(api, ctx);
     if (ctx.settings.console) sessionRoutes(api, authentication);
   });
-  if (ctx.settings.console) {
+  if (ctx.settings.console && !onlyForwarded) {
     await app.register(async (open) => {
       signInRoute(open, ctx, authentication);
       await consolePages(open, ctx.settings.consoleDir, ctx.log);

@@ -157,9 +157,14 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     touches: new RecentTouches(),
     meters: metrics?.meters ?? NO_METERS,
   };
-  const app = await modules.buildApp(ctx, { observe: metrics?.observe });
-  const worker = startWorker(ctx);
-  resources.add('the worker', () => worker.stop());
+  const app = await modules.buildApp(ctx, {
+    observe: metrics?.observe,
+    onlyForwarded: options.role === 'worker',
+  });
+  if (options.role !== 'api') {
+    const worker = startWorker(ctx);
+    resources.add('the worker', () => worker.stop());
+  }
   resources.add('the API', () => closeApp(app));
   const address = await listen(app, placeOf(options)).catch((cause: unknown) => {
     throw explainListenError(cause, options, ['--host', '--port']);

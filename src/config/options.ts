@@ -29,6 +29,7 @@ export interface Option<T = unknown> {
   variable?: string;
 }
 
+const ROLES = ['both', 'api', 'worker'] as const;
 const dataFile = (name: string) => new InDataDir(name);
 
 /** Every option, declared once. Its flag, environment variable and key in the file come from its name: see names.ts. */
@@ -121,6 +122,12 @@ export const OPTIONS = {
     type: onOff,
     description: 'add metrics of each organization, labelled with its slug',
     default: false,
+  },
+  role: {
+    type: choice('<role>', ROLES),
+    description:
+      'part of the service in this process: api answers requests, worker does the background work and answers only other processes',
+    default: 'both',
   },
   advertiseUrl: {
     type: httpOrigin,

@@ -81,3 +81,16 @@ export function readForwarded(app: App, seal: ForwardSeal, targetOf: () => strin
     done();
   });
 }
+
+/** For a process without the role of the API. */
+export function refuseClients(app: App): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    if (request.forwardedFor !== null) return done();
+    done(
+      new ApiError(
+        'route_not_found',
+        'this process does background work only: send the request to one with --role api or both',
+      ),
+    );
+  });
+}
