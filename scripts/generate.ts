@@ -34,6 +34,7 @@ import { withClientTables } from './client-tables.js';
 import { consoleTypes, type OpenApi } from './console-types.js';
 import { createFields } from './create-fields.js';
 import { dumpSchema } from './dump-schema.js';
+import { helmChart } from './helm-chart.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
 import { limitsPage } from './limits-page.js';
@@ -113,6 +114,15 @@ const types = await format(consoleTypes(JSON.parse(openapi) as OpenApi), {
   parser: 'typescript',
 });
 
+/** Prettier does not know the forms of the others. */
+const PARSERS: Record<string, string> = { md: 'markdown', json: 'json' };
+const chart: [string, string][] = [];
+for (const [name, text] of helmChart()) {
+  const path = join(PACKAGE_ROOT, name);
+  const parser = name.includes('/files/') ? undefined : PARSERS[name.split('.').at(-1)!];
+  chart.push([name, parser ? await format(text, { ...(await resolveConfig(path)), parser }) : text]);
+}
+
 let stale = false;
 for (const [name, text] of [
   ['openapi.json', openapi],
@@ -126,6 +136,7 @@ for (const [name, text] of [
   [LIMITS, limits],
   [CONSOLE_TYPES, types],
   [CREATE_FIELDS, fields],
+  ...chart,
 ] as const) {
   const path = join(PACKAGE_ROOT, name);
   if (existsSync(path) && readFileSync(path, 'utf8') === text) continue;

@@ -29,6 +29,7 @@ function wordFaults(): string[] {
   const documents = [
     ...filesBelow('docs', '.md'),
     ...filesBelow('console', '.md'),
+    ...filesBelow('deploy', '.md'),
     ...filesAtTop('.md'),
   ].filter((file) => file !== 'CHANGELOG.md');
   const prose = [

@@ -1,0 +1,79 @@
+{{- define "sandkeep.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "sandkeep.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "sandkeep.name" . -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandkeep.selector" -}}
+app.kubernetes.io/name: {{ include "sandkeep.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "sandkeep.labels" -}}
+{{ include "sandkeep.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: sandkeep
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "sandkeep.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandkeep.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "sandkeep.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandkeep.sandboxNamespace" -}}
+{{- default (printf "%s-sandboxes" .Release.Namespace) .Values.sandboxes.namespace -}}
+{{- end -}}
+
+{{- define "sandkeep.onKubernetes" -}}
+{{- if eq .Values.runtime "kubernetes" }}true{{ end -}}
+{{- end -}}
+
+{{/* Faults of the values that a schema cannot tell. */}}
+{{- define "sandkeep.validate" -}}
+{{- if lt (int .Values.terminationGracePeriodSeconds) (add (int .Values.preStopSeconds) 30 | int) -}}
+{{- fail "a process needs 30 seconds to end: raise terminationGracePeriodSeconds to preStopSeconds and 30 more" -}}
+{{- end -}}
+{{- if .Values.embedded.enabled -}}
+{{- if .Values.database.existingSecret -}}
+{{- fail "embedded.enabled and database.existingSecret exclude each other: choose one database" -}}
+{{- end -}}
+{{- if or .Values.worker.separate .Values.autoscaling.enabled -}}
+{{- fail "the embedded database serves one process: leave out worker.separate and autoscaling.enabled, or use an external database" -}}
+{{- end -}}
+{{- if or .Values.volumes.existingClaim .Values.volumes.ephemeral -}}
+{{- fail "embedded.enabled keeps the files of volumes on its own claim: leave out volumes.existingClaim and volumes.ephemeral" -}}
+{{- end -}}
+{{- else -}}
+{{- if not .Values.database.existingSecret -}}
+{{- fail "there is no database: name a Secret with the URL of a PostgreSQL in database.existingSecret, or set embedded.enabled=true" -}}
+{{- end -}}
+{{- if not .Values.keys.existingSecret -}}
+{{- fail (printf "there are no keys: create them once with\n  kubectl --namespace %s create secret generic sandkeep-keys --from-literal=%s=\"$(openssl rand -base64 32)\" --from-literal=%s=\"$(openssl rand -base64 32)\"\nback them up, and set keys.existingSecret=sandkeep-keys" .Release.Namespace .Values.keys.eventKeysKey .Values.keys.secretKeysKey) -}}
+{{- end -}}
+{{- if not (or .Values.volumes.existingClaim .Values.volumes.ephemeral) -}}
+{{- fail "files of volumes need a place: name a claim in volumes.existingClaim (ReadWriteMany for several replicas), or set volumes.ephemeral=true to lose them with their Pod" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
