@@ -73,7 +73,7 @@ export function helmChart(): Map<string, string> {
 /** Helm fills in the namespace. */
 function rules(): Record<string, V1PolicyRule[]> {
   const names = { namespace: '{{ include "sandkeep.sandboxNamespace" . }}', name: 'service' };
-  const items = manifest({ ...names, nodes: true, activity: true });
+  const items = manifest({ ...names, nodes: true, volumes: true, activity: true });
   const rulesOf = (kind: string, name: string) => {
     const role = items.find((item) => item.kind === kind && item.metadata?.name === name);
     return (role as { rules?: V1PolicyRule[] } | undefined)?.rules ?? [];
