@@ -9,7 +9,7 @@ import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { VERSION } from '../src/lib/version.js';
 import { manifest } from '../src/runtimes/kubernetes/manifest.js';
 
-export const CHART = 'deploy/helm/sandkeep';
+const CHART = 'deploy/helm/sandkeep';
 const BEGIN = '<!-- made from values.yaml by "npm run generate" -->';
 const END = '<!-- end of the values -->';
 
