@@ -5,6 +5,7 @@ import { configCommand } from './cli/config.js';
 import { doctorCommand } from './cli/doctor.js';
 import { eventsCommand } from './cli/events.js';
 import { importCommand } from './cli/import.js';
+import { installCommand } from './cli/install.js';
 import { keyCommand } from './cli/key.js';
 import { kubernetesCommand } from './cli/kubernetes.js';
 import { memberCommand } from './cli/member.js';
@@ -29,7 +30,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .version(VERSION)
     .showHelpAfterError('(--help says more)')
     .hook('preAction', (_, command) => applyConfig(command, env))
-    .addCommand(serveCommand())
+    .addCommand(serveCommand(env))
     .addCommand(configCommand())
     .addCommand(doctorCommand())
     .addCommand(migrateCommand())
@@ -45,6 +46,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(importCommand())
     .addCommand(backupCommand())
     .addCommand(restoreCommand())
+    .addCommand(installCommand())
     .addCommand(uninstallCommand())
     .addCommand(kubernetesCommand());
 }

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { execFile } from 'node:child_process';
 import { OPTION_NAMES } from '../config/options.js';
 import type { FirstKey } from '../keys/first-key.js';
 import { limitHeapGrowth } from '../lib/heap-growth.js';
@@ -11,7 +12,7 @@ import { withConfig } from './config-options.js';
 
 type ServeOptions = ServiceOptions & Pick<CommonOptions, 'json'>;
 
-export function serveCommand(): Command {
+export function serveCommand(env: NodeJS.ProcessEnv): Command {
   const own = OPTION_NAMES.filter((name) => !COMMON_NAMES.some((common) => common === name));
   return withConfig(databaseCommand('serve'), own)
     .description('run the service: API and worker, with its database unless --database-url names one')
@@ -27,12 +28,20 @@ export function serveCommand(): Command {
       const service = await startService(options);
       if (service.reload) process.on('SIGHUP', service.reload);
       announce(options, service);
+      if (env['NOTIFY_SOCKET'] !== undefined) notifySystemd();
       await stopped;
       await service.stop();
       if (!options.json) process.stdout.write('stopped\n');
       // A leaked timer or socket must not keep the process alive.
       process.exit(0);
     });
+}
+
+/** For a unit of type "notify". The program finds the socket of systemd in the environment, and no library is needed. */
+function notifySystemd(): void {
+  execFile('systemd-notify', ['--ready'], (error) => {
+    if (error) process.stderr.write(`sandkeep: cannot tell systemd of the start: ${error.message}\n`);
+  });
 }
 
 /** Resolves at the first SIGTERM or SIGINT; the second ends the process at once. */

@@ -1,11 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { VERSION } from '../../src/lib/version.js';
 import { makeClient } from '../support/client.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 
@@ -71,6 +72,15 @@ describe('the npm package', () => {
     expect(foreign).toEqual([]);
     expect(paths.filter((path) => /\.(map|test\.js|tsbuildinfo)$/.test(path))).toEqual([]);
     expect(packed.size).toBeLessThan(3_000_000);
+  });
+
+  test('runs by npx in an empty folder, and leaves the folder empty', () => {
+    const folder = join(directory, 'npx');
+    mkdirSync(folder);
+    const archive = join(directory, packed.filename);
+    const out = npm(['exec', '--yes', '--package', archive, '--', 'sandkeep', '--version'], folder);
+    expect(out.trim()).toBe(VERSION);
+    expect(readdirSync(folder)).toEqual([]);
   });
 
   test('installs into an empty folder, serves, and stops', async () => {

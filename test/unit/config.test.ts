@@ -45,7 +45,7 @@ function writeFile(name: string, values: Record<string, unknown>): string {
 }
 
 describe('every option', () => {
-  const help = serveCommand().helpInformation().replaceAll(/\s+/g, ' ');
+  const help = serveCommand({}).helpInformation().replaceAll(/\s+/g, ' ');
   const page = readFileSync(join(PACKAGE_ROOT, 'docs/configuration.md'), 'utf8').replaceAll('&lt;', '<');
 
   test.each(OPTION_NAMES)('%s is in the help and in the documents, with its default', (name) => {
