@@ -1,0 +1,62 @@
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { unitOf } from '../../src/cli/install-unit.js';
+import { makeClient } from '../support/client.js';
+import { describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
+import { until } from '../support/polling.js';
+import { cleanUp, launch, makeFolder, ready, stop } from '../support/processes.js';
+
+/** The command line that gives a process the rights of the unit, where systemd is not process 1. */
+function underRightsOfUnit(): string[] {
+  const unit = unitOf({ runtime: 'docker', dataDir: '/data', node: '/node', program: '/program' });
+  const kept = [...unit.matchAll(/^CapabilityBoundingSet=(.+)$/gm)].flatMap(([, names]) => names!.split(' '));
+  expect(kept.length).toBeGreaterThan(5);
+  expect(unit).toContain('NoNewPrivileges=yes');
+  const names = kept.map((name) => `+${name.replace('CAP_', '').toLowerCase()}`);
+  return ['setpriv', `--bounding-set=-all,${names.join(',')}`, '--no-new-privs'];
+}
+
+describeDocker('the capabilities of the systemd unit', () => {
+  let folder: string;
+  beforeAll(() => {
+    makeImage();
+    folder = makeFolder();
+  });
+  afterAll(() => cleanUp(folder));
+
+  test('suffice for networks, volumes and the embedded PostgreSQL', async () => {
+    const dataDir = join(folder, 'data');
+    const args = ['serve', '--json', '--port', '0', '--data-dir', dataDir, '--log-level', 'warn'];
+    const docker = ['--runtime', 'docker', '--docker-socket', SOCKET];
+    const service = await ready(launch([...args, ...docker], { under: underRightsOfUnit() }), dataDir);
+    const client = makeClient(service.url, {
+      ...{ org: { id: '', name: '', slug: '' }, key: service.firstKey!, keyId: '' },
+    });
+    await client.post('/v1/volumes', { name: 'data' });
+    const rules = [{ action: 'allow', direction: 'egress', destination: { group: 'public' } }];
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      {
+        ...{ name: 'full', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+        network: { enabled: true, policy: { rules } },
+        mounts: [{ type: 'named', name: 'data', guest: '/data' }],
+        runtime: { user: '1234' },
+      },
+      { start: true, wait_for: 'running', wait_timeout: 60 },
+    );
+    expect(body.status, JSON.stringify(body)).toBe('running');
+    const script = 'echo written > /data/file; cat /data/file; ls /sys/class/net';
+    const { body: ran } = await client.post(`/v1/sandboxes/${body.id}/exec`, {
+      cmd: 'sh',
+      args: ['-c', script],
+    });
+    expect(ran.stdout, JSON.stringify(ran)).toBe('written\neth0\nlo\n');
+    await client.delete(`/v1/sandboxes/${body.id}`);
+    await until(
+      async () => client.get('/v1/sandboxes'),
+      ({ body: list }) => list.data.length === 0,
+      60_000,
+    );
+    expect(await stop(service)).toBe(0);
+  }, 180_000);
+});
