@@ -166,6 +166,16 @@ CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_log FOR EACH STATEM
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_log FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 create policy own_organization on event_log using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table event_log_verifications (
+  org_id uuid not null,
+  verified_at timestamp with time zone not null,
+  entries bigint not null,
+  fault text,
+  constraint event_log_verifications_pkey PRIMARY KEY (org_id),
+  constraint event_log_verifications_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE
+);
+create policy own_organization on event_log_verifications using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table event_months (
   org_id uuid not null,
   event_type text collate "C" not null,
@@ -177,6 +187,19 @@ CREATE INDEX event_months_month ON public.event_months USING btree (org_id, mont
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON public.event_months FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 CREATE TRIGGER only_added BEFORE DELETE OR UPDATE ON public.event_months FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
 create policy own_organization on event_months using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table event_traces (
+  org_id uuid not null,
+  event_id uuid not null,
+  resource_id uuid,
+  traceparent text not null,
+  created_at timestamp with time zone not null,
+  constraint event_traces_pkey PRIMARY KEY (org_id, event_id),
+  constraint event_traces_traceparent_check CHECK ((traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$'::text))
+);
+CREATE INDEX event_traces_age ON public.event_traces USING btree (created_at);
+CREATE INDEX event_traces_of_resource ON public.event_traces USING btree (org_id, resource_id, event_id);
+create policy own_organization on event_traces using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table events (
   org_id uuid not null,

@@ -1,5 +1,5 @@
 /**
- * The API as it is, without one layer in front of its routes, or with metrics. `node arm-server.js <arm> <database URL> <directory>
+ * The API as it is, without one layer in front of its routes, or with metrics or traces. `node arm-server.js <arm> <database URL> <directory>
  * <organization>` prints its address and serves until it is killed.
  */
 import { createHash } from 'node:crypto';
@@ -10,6 +10,7 @@ import { operator } from '../src/audit/events/actor.js';
 import { ActiveEventKeys } from '../src/audit/events/active-keys.js';
 import { SeenHeads } from '../src/audit/log/seen-heads.js';
 import { openEventKeys } from '../src/audit/log/signing-key.js';
+import { DEFAULT_CONFIG } from '../src/config/options.js';
 import { type ServiceContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
@@ -23,13 +24,20 @@ import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
+import { openTelemetry } from '../src/telemetry/open-telemetry.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { NO_METERS } from '../src/lib/meters.js';
 import { openMetrics } from '../src/metrics/open-metrics.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 
-const [arm, url, directory, orgId] = process.argv.slice(2) as [string, string, string, string];
+const [arm, url, directory, orgId, collector = '', share = '1'] = process.argv.slice(2) as [
+  string,
+  string,
+  string,
+  string,
+  ...string[],
+];
 const key = createHash('sha256').update('bench').digest('base64');
 const address = { url };
 const eventKeys = openEventKeys({ keys: key });
@@ -38,6 +46,18 @@ const pool = openPool(address, () => undefined, activeKeys.marker);
 // Policies do not apply to the owner of the tables; everything else is the same.
 const requests = openRequests(address, arm !== 'no policies', () => undefined, activeKeys.marker);
 const metrics = arm === 'with metrics' ? await openMetrics({ byOrg: false, freshMs: 0 }) : undefined;
+const telemetry =
+  arm === 'with traces'
+    ? await openTelemetry(
+        {
+          ...DEFAULT_CONFIG,
+          otlpEndpoint: collector,
+          tracesSampler: 'parentbased_traceidratio',
+          tracesSamplerArg: Number(share),
+        },
+        NO_METERS,
+      )
+    : undefined;
 const ctx: ServiceContext = {
   ...{ pool, reads: pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },
   activeKeys,
@@ -48,6 +68,7 @@ const ctx: ServiceContext = {
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
   meters: metrics?.meters ?? NO_METERS,
+  tracing: telemetry?.tracing,
   touches: new RecentTouches(),
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(key, 'the bench'),

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { Agent, request, type IncomingMessage } from 'node:http';
+import { Agent, createServer, request, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { operator } from '../src/audit/events/actor.js';
@@ -49,12 +50,28 @@ export async function metrics(requests: number): Promise<void> {
   await compare(['as it is', 'with metrics'], ['get one', 'list 20', 'create'], [1], requests);
 }
 
+/** Prints the cost of traces, with a collector that accepts everything. `share`: of the traces that are sampled. */
+export async function traces(requests: number, share: number): Promise<void> {
+  const sink = createServer((request, response) => void request.resume().on('end', () => response.end()));
+  sink.listen(0, '127.0.0.1');
+  await once(sink, 'listening');
+  const url = `http://127.0.0.1:${(sink.address() as AddressInfo).port}`;
+  console.log(`${share * 100} % of the traces are sampled.`);
+  await compare(['as it is', 'with traces'], ['get one', 'list 20', 'create'], [1], requests, [
+    url,
+    String(share),
+  ]);
+  sink.closeAllConnections();
+  sink.close();
+}
+
 /** Times the service beside another with one layer more, on one database, in turns. */
 async function compare(
   arms: readonly [string, string],
   names: string[],
   orgCounts: number[],
   requests: number,
+  args: string[] = [],
 ): Promise<void> {
   const store = await openStore();
   const { pool } = store;
@@ -63,7 +80,7 @@ async function compare(
     for (let index = 0; index < ORGS; index += 1) orgs.push(await load(pool, index));
     const script = fileURLToPath(new URL('arm-server.js', import.meta.url));
     const start = async (name: string) =>
-      (await store.start([script, name, store.url, store.directory, orgs[0]!.id])).url;
+      (await store.start([script, name, store.url, store.directory, orgs[0]!.id, ...args])).url;
     const bases = [await start(arms[0]), await start(arms[1])] as const;
     for (const org of orgs) await multiply(pool, bases[1], org);
     await pool.query('analyze');

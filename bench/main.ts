@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { flagOf, variableOf } from '../src/config/names.js';
 import { OPTIONS } from '../src/config/options.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
-import { auth, metrics, organizations } from './arms.js';
+import { auth, metrics, organizations, traces } from './arms.js';
 import { consoleTimes, type ConsoleOptions } from './console.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
@@ -127,6 +127,15 @@ await new Command('bench')
       .description('requests with metrics and without them')
       .option('--requests <n>', 'of each kind', count, 1_000)
       .action(({ requests }: { requests: number }) => metrics(requests)),
+  )
+  .addCommand(
+    new Command('traces')
+      .description('requests with traces, sent to a collector, and without them')
+      .option('--requests <n>', 'of each kind', count, 1_000)
+      .option('--percent <n>', 'of the traces that are sampled', count, 100)
+      .action(({ requests, percent }: { requests: number; percent: number }) =>
+        traces(requests, percent / 100),
+      ),
   )
   .addCommand(
     new Command('docker-start')

@@ -9,6 +9,8 @@ import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 /** From the lowest to the highest, with the contents. The longest name decides: `sandboxes/spec` is not part of `sandboxes`. */
 const LAYERS = {
   lib: 'Code without domain words: time, cursors, loops, queues, the log.',
+  telemetry:
+    'Traces and logs by OTLP: sampling, bounded queues, exporters. It is loaded only where it is configured.',
   db: 'The pool, transactions, migrations, notifications; `embedded/` runs PostgreSQL as a child process.',
   http: 'The server, errors, schemas, validation, OpenAPI, server-sent events. It knows no organization.',
   disk: 'The room on the disks of the service: the reserve, the ballast.',

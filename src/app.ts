@@ -16,6 +16,7 @@ import { landingRoute } from './http/landing.js';
 import { registerOpenapi } from './http/openapi.js';
 import type { App } from './http/route.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
+import { traceRequests } from './http/trace-requests.js';
 import { routeUpgrades } from './http/upgrade.js';
 import { compile } from './http/validation.js';
 import { warnOfIgnoredFields } from './http/warnings.js';
@@ -86,7 +87,14 @@ export async function buildApp(
   ctx: ServiceContext,
   { makeAuthentication = authenticationOf, observe, onlyForwarded = false }: AppOptions = {},
 ): Promise<App> {
-  const app = makeServer(ctx.log, ctx.settings, { observe, ...ctx });
+  const { tracing } = ctx;
+  const app = makeServer(ctx.log, ctx.settings, {
+    ...ctx,
+    observe(server) {
+      if (tracing) traceRequests(server, tracing);
+      observe?.(server);
+    },
+  });
   const routes = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ url, method }) => {
     const methods = routes.get(url) ?? new Set();

@@ -13,6 +13,7 @@ import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Meters } from './lib/meters.js';
+import type { Span, Tracing } from './lib/tracing.js';
 import type { RecentTouches } from './lib/recent-touches.js';
 import type { Runtime } from './runtimes/runtime.js';
 import type { Keyring } from './secrets/keyring.js';
@@ -23,6 +24,10 @@ export interface Context extends Shared {
   /** In a request, its sessions see only the caller's organization; in the worker, they see all of them. */
   pool: Pool;
   reads: Sql;
+  /** Set in a sampled request. */
+  span?: Span;
+  /** The context without the span, which requests share. */
+  shared?: Context;
 }
 
 export interface WorkerContext extends Context {
@@ -59,6 +64,8 @@ export interface Shared {
   now: () => Instant;
   log: Logger;
   meters: Meters;
+  /** Undefined: no traces are exported. */
+  tracing?: Tracing | undefined;
   settings: Settings;
   /** Aborts when the service stops; waiting requests then answer at once. */
   stopping: AbortSignal;

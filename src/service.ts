@@ -27,7 +27,7 @@ import { Cursors } from './lib/cursor.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { now } from './lib/instant.js';
 import { NO_METERS } from './lib/meters.js';
-import { batchedByTurn, makeLog } from './lib/log.js';
+import { batchedByTurn, makeLog, withCopy } from './lib/log.js';
 import { RecentTouches } from './lib/recent-touches.js';
 import { Resources } from './lib/resources.js';
 import { sleep } from './lib/sleep.js';
@@ -43,6 +43,8 @@ import { describeSource, keySourceOf } from './secrets/key-file.js';
 import type { Keyring } from './secrets/keyring.js';
 import { checkKeys, openKnownKeyring } from './secrets/secrets.js';
 import { registryReach, settingsOf, webhookSettings } from './settings.js';
+import type { Telemetry } from './telemetry/open-telemetry.js';
+import { openConfigured, superviseExport } from './telemetry/start.js';
 import { recordPriceBook } from './usage/record-price-book.js';
 import { VolumeStore } from './volumes/storage/store.js';
 import { saveDestinationPolicy } from './webhooks/destination-policy.js';
@@ -83,13 +85,19 @@ interface Startup {
   stopping: AbortSignal;
   draining: AbortSignal;
   resources: Resources;
+  metrics: Metrics | undefined;
+  telemetry: Telemetry | undefined;
 }
 
 /** Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const log = makeLog(options.logLevel, batchedByTurn(pino.destination({ fd: 2, sync: true })));
+  const metrics = await openMetricsFor(options);
+  const telemetry = await openConfigured(options, metrics?.meters ?? NO_METERS);
+  const destination = batchedByTurn(pino.destination({ fd: 2, sync: true }));
+  const log = makeLog(options.logLevel, withCopy(destination, telemetry?.addLine));
   const resources = new Resources(CLOSE_TIMEOUT_MS, (error) => log.error({ err: error }, 'closing failed'));
   const [draining, stopping] = [new AbortController(), new AbortController()];
+  if (telemetry) superviseExport(telemetry, log, resources);
   const close = async () => {
     stopping.abort();
     await resources.closeAll();
@@ -100,7 +108,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await close();
   };
   try {
-    const startup = { options, log, resources, stopping: stopping.signal, draining: draining.signal };
+    const signals = { stopping: stopping.signal, draining: draining.signal };
+    const startup = { options, log, resources, metrics, telemetry, ...signals };
     return { ...(await start(startup)), stop };
   } catch (error) {
     await close();
@@ -109,11 +118,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 }
 
 async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
-  const { options, log, stopping, draining, resources } = startup;
+  const { options, log, stopping, draining, resources, metrics, telemetry } = startup;
   const certificate = openCertificate(startup);
   const authorities = readForwardCa(options);
   const priceBook = await readPriceBook(options);
-  const metrics = await openMetricsFor(options);
   const { database, modules } = await openDatabase(startup);
   const activeKeys = new ActiveEventKeys(() => {
     throw new Error('an event was recorded before the event keys were registered');
@@ -156,6 +164,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     peer: makePeer(instance.cursorKey, options.advertiseUrl, authorities),
     touches: new RecentTouches(),
     meters: metrics?.meters ?? NO_METERS,
+    tracing: telemetry?.tracing,
   };
   const app = await modules.buildApp(ctx, {
     observe: metrics?.observe,

@@ -1,4 +1,5 @@
 import { createPartitionsAhead } from './audit/events/partitions.js';
+import { deleteOldTraces } from './audit/events/jobs.js';
 import { startSealing } from './audit/log/seal-loop.js';
 import { enforceWithClockCheck } from './audit/retention/enforce.js';
 import { deleteExpiredSessions } from './console/jobs.js';
@@ -75,6 +76,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredSessions, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
+    job(deleteOldTraces, FORGET_KEYS_EVERY_MS),
     job(recordExpiredKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),

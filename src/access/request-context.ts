@@ -1,6 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { Context, ServiceContext } from '../context.js';
+import { TracedPool, TracedSql } from '../db/traced.js';
 import type { App } from '../http/route.js';
+import type { Span } from '../lib/tracing.js';
 import { callerOf } from './caller.js';
 
 declare module 'fastify' {
@@ -22,9 +24,23 @@ export function addRequestContexts(app: App, { requests, ...rest }: ServiceConte
   }
   app.addHook('onRequest', (request, _reply, done) => {
     const { orgId } = callerOf(request);
-    request.context = cached.get(orgId) ?? contextFor(orgId);
+    const context = cached.get(orgId) ?? contextFor(orgId);
+    const { span } = request;
+    request.context = span?.context.sampled === true ? traced(context, span) : context;
     done();
   });
+}
+
+/** A context of one request: its statements are spans of it. */
+function traced(context: Context, span: Span): Context {
+  const { pool, reads } = context;
+  return {
+    ...context,
+    span,
+    shared: context,
+    pool: new TracedPool(pool, span),
+    reads: new TracedSql(reads, span),
+  };
 }
 
 /** The context of a request. Its connections see only the rows of the caller's organization. */

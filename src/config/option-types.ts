@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { parsePairs } from '../lib/pairs.js';
 
 /** The type of an option: the form of its text, on the command line, in the environment and in the file. */
 export interface OptionType<T> {
@@ -45,6 +46,38 @@ export const httpOrigin: OptionType<string> = {
     return /^https?:$/.test(protocol) && href === `${origin}/` ? origin : undefined;
   },
   textOf: onlyText,
+};
+
+/** A URL with a path, without credentials. An empty text is none. */
+export const httpUrl: OptionType<string> = {
+  argument: '<url>',
+  form: 'a URL such as http://127.0.0.1:4318, without credentials',
+  parse(value) {
+    if (value.trim() === '') return '';
+    if (!URL.canParse(value)) return undefined;
+    const { protocol, username, password, search, hash } = new URL(value);
+    const isPlain = username === '' && password === '' && search === '' && hash === '';
+    return /^https?:$/.test(protocol) && isPlain ? value : undefined;
+  },
+  textOf: onlyText,
+};
+
+/** The form of lists in variables of OpenTelemetry. */
+export const pairs: OptionType<string> = {
+  argument: '<pairs>',
+  form: 'pairs such as name=value,other=value, with values percent-encoded',
+  parse: (value) => (parsePairs(value) ? value : undefined),
+  textOf: onlyText,
+};
+
+export const ratio: OptionType<number> = {
+  argument: '<ratio>',
+  form: 'a number from 0 to 1',
+  parse(value) {
+    const number = /^\d{0,1}(\.\d{1,12})?$/.test(value) && value !== '' ? Number(value) : NaN;
+    return number >= 0 && number <= 1 ? number : undefined;
+  },
+  textOf: (value) => (typeof value === 'number' ? String(value) : onlyText(value)),
 };
 
 /** `form`: the quantity, such as "a number of seconds". */

@@ -6,7 +6,20 @@ import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { NETWORK_CHOICES } from '../runtimes/kubernetes/network/choices.js';
 import { ACCESS_CHOICES, SIZE_CHOICES } from '../runtimes/kubernetes/volume-choices.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
-import { choice, httpOrigin, integer, list, onOff, path, text, type OptionType } from './option-types.js';
+import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
+import {
+  choice,
+  httpOrigin,
+  httpUrl,
+  integer,
+  list,
+  onOff,
+  pairs,
+  path,
+  ratio,
+  text,
+  type OptionType,
+} from './option-types.js';
 
 /** A default in the data directory, whichever that is. */
 class InDataDir {
@@ -128,6 +141,85 @@ export const OPTIONS = {
     description:
       'part of the service in this process: api answers requests, worker does the background work and answers only other processes',
     default: 'both',
+  },
+  otlpEndpoint: {
+    type: httpUrl,
+    description: 'collector of traces and logs by OTLP over HTTP; /v1/traces and /v1/logs are added to it',
+    unset: 'no export',
+    variable: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+  },
+  otlpTracesEndpoint: {
+    type: httpUrl,
+    description: 'collector of traces, with its whole path',
+    unset: 'below --otlp-endpoint',
+    variable: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+  },
+  otlpLogsEndpoint: {
+    type: httpUrl,
+    description: 'collector of logs, with its whole path',
+    unset: 'below --otlp-endpoint',
+    variable: 'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT',
+  },
+  otlpProtocol: {
+    type: choice('<name>', OTLP_PROTOCOLS),
+    description: 'form of the export',
+    default: 'http/protobuf',
+    variable: 'OTEL_EXPORTER_OTLP_PROTOCOL',
+  },
+  otlpHeaders: {
+    type: pairs,
+    description: 'headers of the export, such as authorization=Bearer%20…',
+    unset: 'none',
+    variable: 'OTEL_EXPORTER_OTLP_HEADERS',
+    secret: true,
+  },
+  tracesExporter: {
+    type: choice('<name>', EXPORTER_CHOICES),
+    description: 'whether traces are exported where a collector is named',
+    default: 'otlp',
+    variable: 'OTEL_TRACES_EXPORTER',
+  },
+  logsExporter: {
+    type: choice('<name>', EXPORTER_CHOICES),
+    description: 'whether logs are exported where a collector is named',
+    default: 'otlp',
+    variable: 'OTEL_LOGS_EXPORTER',
+  },
+  tracesSampler: {
+    type: choice('<name>', SAMPLER_NAMES),
+    description: 'choice of the traces that are exported',
+    default: 'parentbased_always_on',
+    variable: 'OTEL_TRACES_SAMPLER',
+  },
+  tracesSamplerArg: {
+    type: ratio,
+    description: 'share of the traces, for the samplers whose names end in traceidratio',
+    default: 1,
+    variable: 'OTEL_TRACES_SAMPLER_ARG',
+  },
+  tracesFromCallers: {
+    type: integer('a number of traces', 0, 1_000_000),
+    description:
+      'most traces a second that are exported because a caller asks for them, where the sampler does not take all',
+    default: 10,
+  },
+  otelServiceName: {
+    type: text('<name>', 'a name'),
+    description: 'name of the service in traces and exported logs',
+    unset: 'sandkeep',
+    variable: 'OTEL_SERVICE_NAME',
+  },
+  otelResourceAttributes: {
+    type: pairs,
+    description: 'attributes of every trace and exported log line',
+    unset: 'none',
+    variable: 'OTEL_RESOURCE_ATTRIBUTES',
+  },
+  otelSdkDisabled: {
+    type: onOff,
+    description: 'export neither traces nor logs',
+    default: false,
+    variable: 'OTEL_SDK_DISABLED',
   },
   advertiseUrl: {
     type: httpOrigin,

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import type { Span } from '../lib/tracing.js';
 import { instantFromPostgres } from '../lib/instant.js';
 
 /** Runs SQL: a pool, which may use another connection for each statement, or a transaction. */
@@ -26,6 +27,8 @@ export type EventMarker = () => Promise<((leaf: Buffer) => Buffer) | undefined>;
 export interface Pool extends Sql {
   /** Each transaction of the pool carries it. Undefined: the pool writes events without a mark. */
   eventMarker: EventMarker | undefined;
+  /** Transactions of the pool belong to it. */
+  span?: Span;
   connect(): Promise<pg.PoolClient>;
 }
 

@@ -1,9 +1,11 @@
 import type pg from 'pg';
 import { DEADLOCK, sqlState, type EventMarker, type Pool, type Sql } from './pool.js';
+import type { Span } from '../lib/tracing.js';
 import { isOutOfStep } from './prepared.js';
 
 const SERIALIZATION = '40001';
 const ATTEMPTS = 5;
+export const POSTGRESQL = { 'db.system.name': 'postgresql' };
 
 /** Another transaction changed the premises of the work: `inTransaction` retries it. */
 export class Overtaken extends Error {}
@@ -11,6 +13,7 @@ export class Overtaken extends Error {}
 /** SQL inside a transaction that can write audit events. */
 export interface EventSql extends Sql {
   readonly eventMarker: EventMarker | undefined;
+  readonly span?: Span | undefined;
 }
 
 export type Transaction = EventSql & pg.PoolClient;
@@ -23,7 +26,25 @@ export async function inTransaction<T>(
   pool: Pool,
   work: (tx: Transaction) => Promise<T>,
   /** No time-outs and no retry, for long work. */
-  { unhurried = false } = {},
+  options: { unhurried?: boolean } = {},
+): Promise<T> {
+  const span = pool.span?.child('postgresql transaction', 'client', POSTGRESQL);
+  if (!span) return transact(pool, work, options);
+  try {
+    const result = await transact(pool, work, options);
+    span.end();
+    return result;
+  } catch (error) {
+    // A refusal of the work is no fault of the transaction.
+    span.end(sqlState(error) ?? 'rolled_back', sqlState(error) !== undefined);
+    throw error;
+  }
+}
+
+async function transact<T>(
+  pool: Pool,
+  work: (tx: Transaction) => Promise<T>,
+  { unhurried = false }: { unhurried?: boolean },
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const client = await pool.connect();
@@ -35,7 +56,7 @@ export async function inTransaction<T>(
           'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0',
         );
       }
-      const result = await work(Object.assign(client, { eventMarker: pool.eventMarker }));
+      const result = await work(Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span }));
       await client.query('commit');
       return result;
     } catch (error) {

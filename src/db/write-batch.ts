@@ -1,4 +1,5 @@
 import type { EventMarker, Sql } from './pool.js';
+import type { Span } from '../lib/tracing.js';
 import { prepared } from './prepared.js';
 import type { EventSql } from './transaction.js';
 
@@ -18,6 +19,7 @@ export type EventTarget = EventSql | WriteBatch;
  */
 export class WriteBatch {
   readonly eventMarker: EventMarker | undefined;
+  readonly span: Span | undefined;
   private parts: string[] = [];
   private values: unknown[] = [];
   private channels: string[] = [];
@@ -25,6 +27,7 @@ export class WriteBatch {
 
   constructor(private readonly tx: EventSql) {
     this.eventMarker = tx.eventMarker;
+    this.span = tx.span;
   }
 
   add(statement: StatementText): void {

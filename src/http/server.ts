@@ -127,6 +127,7 @@ export function makeServer(
   app.decorateRequest('caller', null);
   app.decorateRequest('countMore', null);
   app.decorateRequest('context', null);
+  app.decorateRequest('span', null);
   app.decorateReply('refusal', null);
   observe?.(app);
 

@@ -31,6 +31,20 @@ export function batchedByTurn(destination: DestinationStream): DestinationStream
   };
 }
 
+/** Also gives each line to `copy`, which must neither throw nor log. */
+export function withCopy(
+  destination: DestinationStream,
+  copy: ((line: string) => void) | undefined,
+): DestinationStream {
+  if (!copy) return destination;
+  return {
+    write(line) {
+      destination.write(line);
+      copy(line);
+    },
+  };
+}
+
 /** Leaves out `detail` and `where` of PostgreSQL errors, which contain values of rows, and redacts keys. */
 function describe(error: unknown): unknown {
   if (!(error instanceof Error)) return { message: redact(String(error)) };

@@ -6,6 +6,8 @@ export interface Meters {
   runEnded(reason: string, seconds: number | undefined): void;
   runtimeCalled(call: string, outcome: 'done' | 'failed', seconds: number): void;
   loopFailed(loop: string): void;
+  /** `signal`: spans or logs. */
+  telemetryExported(signal: string, outcome: 'exported' | 'dropped' | 'failed', items: number): void;
 }
 
 const drop = () => undefined;
@@ -15,4 +17,5 @@ export const NO_METERS: Meters = {
   runEnded: drop,
   runtimeCalled: drop,
   loopFailed: drop,
+  telemetryExported: drop,
 };

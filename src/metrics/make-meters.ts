@@ -39,6 +39,12 @@ export function makeMeters({ Counter, Histogram }: Library, registry: Registry):
     labelNames: ['loop'],
     registers,
   });
+  const exports = new Counter({
+    name: 'sandkeep_telemetry_items_total',
+    help: 'Spans and log lines for the collector, by outcome: exported, dropped, failed.',
+    labelNames: ['signal', 'outcome'],
+    registers,
+  });
   return {
     runStarted: (seconds) => starts.observe(seconds),
     runEnded(reason, seconds) {
@@ -47,5 +53,6 @@ export function makeMeters({ Counter, Histogram }: Library, registry: Registry):
     },
     runtimeCalled: (call, outcome, seconds) => calls.observe({ call, outcome }, seconds),
     loopFailed: (loop) => failures.inc({ loop }),
+    telemetryExported: (signal, outcome, items) => exports.inc({ signal, outcome }, items),
   };
 }

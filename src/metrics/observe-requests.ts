@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
+import { errorTypeOf } from '../http/request-outcome.js';
 import type { App } from '../http/route.js';
 import { whenOver } from '../http/when-over.js';
 import type { Library } from './library.js';
@@ -39,7 +40,7 @@ export function observeRequests({ Gauge, Histogram }: Library, registry: Registr
 /** A path without a route is the choice of the caller, so it is no label. */
 function labelsOf(reply: FastifyReply): Record<string, string | number> {
   const { method, routeOptions } = reply.request;
-  const error = reply.raw.writableFinished ? reply.refusal : 'client_left';
+  const error = errorTypeOf(reply);
   return {
     http_request_method: method,
     ...(routeOptions.url === undefined ? {} : { http_route: routeOptions.url }),

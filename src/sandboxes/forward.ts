@@ -56,6 +56,7 @@ async function forwardTo(
   const headers = {
     [FORWARDED_HEADER]: peer.seal.seal(request.raw, clientAddressOf(request), target),
     'x-request-id': request.id,
+    ...(request.span ? { traceparent: request.span.traceparent } : {}),
   };
   try {
     await forward(request, reply, { url: worker.address, headers, stopping, trust: peer.trust });

@@ -1,5 +1,6 @@
 import { isNarrowed } from '../access/access.js';
 import type { Context } from '../context.js';
+import { inReadSpan } from '../db/traced.js';
 import { ApiError } from '../http/errors.js';
 import { inBatches } from '../lib/batches.js';
 import { readSandbox, readSandboxes, type SandboxKey } from './queries.js';
@@ -26,7 +27,7 @@ async function find(
   const whole = () => readSandbox(ctx.pool, orgId, key, { whole: true });
   // The label condition reads the specification, which may be long.
   if (isNarrowed({ labels: key.requiredLabels ?? {} })) return whole();
-  const row = await lookups.of(ctx, orgId)(key);
+  const row = await inReadSpan(ctx.span, () => lookups.of(ctx.shared ?? ctx, orgId)(key));
   return !row || hasSpec(row) ? row : whole();
 }
 

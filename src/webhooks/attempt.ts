@@ -18,6 +18,7 @@ import { getWebhook, type WebhookRow } from './queries.js';
 import { readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
 import { signingSecrets, signatures } from './secret.js';
+import { endDeliverySpan, startDeliverySpan } from './trace-delivery.js';
 import type { WebhookContext } from './webhook-context.js';
 
 /** The longest stored error message: one about a certificate may list many names. */
@@ -50,7 +51,7 @@ export async function attempt(
   // Not inside `send`, whose errors callers see: a fault of the keyring is for the operator.
   const keyring = ctx.keyring();
   const sent = event
-    ? await send(ctx, keyring, { webhook, event, seq: delivery.seq }, signal)
+    ? await send(ctx, keyring, { webhook, event, delivery }, signal)
     : failed('unsent', ctx.now(), 0, 'retention has dropped the event');
   signal?.throwIfAborted();
   return inTransaction(ctx.pool, (tx) => storeOutcome(ctx, tx, delivery, sent, event !== undefined));
@@ -59,7 +60,7 @@ export async function attempt(
 async function send(
   ctx: WebhookContext,
   keyring: Keyring,
-  { webhook, event, seq }: { webhook: WebhookRow; event: EventRow; seq: number | null },
+  { webhook, event, delivery }: { webhook: WebhookRow; event: EventRow; delivery: Claimed },
   signal: AbortSignal | undefined,
 ): Promise<Sent> {
   const at = ctx.now();
@@ -73,8 +74,9 @@ async function send(
     return failed('unsent', at, 0, (error as Error).message);
   }
   const data = presentEvent(event);
-  const body = JSON.stringify({ type: event.event_type, timestamp: data.timestamp, seq, data });
+  const body = JSON.stringify({ type: event.event_type, timestamp: data.timestamp, seq: delivery.seq, data });
   const timestamp = Math.floor(Date.parse(at) / 1000);
+  const span = await startDeliverySpan(ctx, delivery, event);
   const headers = {
     'content-type': 'application/json; charset=utf-8',
     'user-agent': `Sandkeep/${VERSION}`,
@@ -82,9 +84,11 @@ async function send(
     'webhook-id': event.id,
     'webhook-timestamp': String(timestamp),
     'webhook-signature': signatures(secrets, { id: event.id, timestamp, body }),
+    ...(span ? { traceparent: span.traceparent } : {}),
   };
   try {
     const answer = await post(ctx.settings.webhooks, webhook.url, headers, body, signal);
+    endDeliverySpan(span, answer.status);
     const answered = { response_status: answer.status, response_body: answer.body, error: null };
     return {
       ...{ outcome: outcomeOf(answer.status), begun: at },
@@ -92,6 +96,7 @@ async function send(
       retryAfterMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())),
     };
   } catch (error) {
+    endDeliverySpan(span, undefined);
     return failed('failed', at, spent(), (error as Error).message);
   }
 }

@@ -19,7 +19,7 @@ import { createKey } from '../../src/keys/create.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
-import { makeLog } from '../../src/lib/log.js';
+import { makeLog, withCopy } from '../../src/lib/log.js';
 import { createOrg } from '../../src/orgs/create.js';
 import { NO_METERS } from '../../src/lib/meters.js';
 import type { Metrics } from '../../src/metrics/open-metrics.js';
@@ -28,6 +28,7 @@ import { SimulatedRuntime, type SimulatedOptions } from '../../src/runtimes/simu
 import { openKeyring } from '../../src/secrets/key-file.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
+import type { Telemetry } from '../../src/telemetry/open-telemetry.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { RecentTouches } from '../../src/lib/recent-touches.js';
 import { makePeer } from '../../src/workers/peer.js';
@@ -71,6 +72,7 @@ export interface TestOptions {
   /** In the URL for other processes, in place of the address. */
   advertisedHost?: string;
   draining?: AbortSignal;
+  telemetry?: Telemetry;
   /** Another process on the database of this service; close it first. */
   beside?: TestService;
   /** Whether it also acts on the engine of that service. */
@@ -99,7 +101,8 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ? { address: beside.database, drop: async () => Promise.resolve() }
     : await cloneTemplate(inject('server'));
   const logs: string[] = [];
-  const log = makeLog('debug', { write: (line: string) => void logs.push(line) });
+  const memory = { write: (line: string) => void logs.push(line) };
+  const log = makeLog('debug', withCopy(memory, options.telemetry?.addLine));
   // Processes on one database have the same keys.
   const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
   const activeKeys = new ActiveEventKeys(eventKeys);
@@ -135,6 +138,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     certificate: options.certificate,
     ...(options.draining ? { draining: options.draining } : {}),
     meters: options.metrics?.meters ?? NO_METERS,
+    tracing: options.telemetry?.tracing,
     touches: new RecentTouches(),
     roomyQuotas: new BoundedSet(),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },

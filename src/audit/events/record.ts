@@ -6,6 +6,7 @@ import { CATALOGUE, type EventPayload, type EventType } from './catalogue.js';
 import { leafOf } from './hash-chain.js';
 import { insertEvent, insertEvents, type NewEventRow } from './queries.js';
 import type { EventActor } from './schema.js';
+import { insertTraces } from './trace-queries.js';
 
 export interface NewEvent<Type extends EventType> {
   orgId: string;
@@ -25,6 +26,7 @@ export async function recordEvent<Type extends EventType>(
 ): Promise<string> {
   const row = rowOf(event);
   await insertEvent(target, row);
+  await insertTraces(target, [row]);
   return row.id;
 }
 
@@ -32,7 +34,9 @@ export async function recordEvents<Type extends EventType>(
   target: EventTarget,
   events: readonly NewEvent<Type>[],
 ): Promise<void> {
-  await insertEvents(target, events.map(rowOf));
+  const rows = events.map(rowOf);
+  await insertEvents(target, rows);
+  await insertTraces(target, rows);
 }
 
 function rowOf<Type extends EventType>(event: NewEvent<Type>): NewEventRow {

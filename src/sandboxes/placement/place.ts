@@ -29,8 +29,9 @@ const WEIGHT = 1;
  */
 export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
   const runtime = ctx.runtime.name;
+  const began = performance.now();
   if (!(await isAnyWaiting(ctx.pool, runtime))) return;
-  await inTransaction(ctx.pool, async (tx) => {
+  const counts = await inTransaction(ctx.pool, async (tx) => {
     await serializePlacement(tx, runtime);
     const workers = (await listWorkers(tx, runtime)).filter(({ alive }) => alive);
     const workerIds = workers.map(({ id }) => id);
@@ -62,7 +63,12 @@ export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
       tx,
       locked.map(({ sandboxId }) => sandboxId),
     );
+    return { 'sandkeep.waiting': queued.length, 'sandkeep.placed': runs.length };
   });
+  if (counts['sandkeep.placed'] > 0) {
+    const times = { began, ended: performance.now() };
+    ctx.tracing?.record({ name: 'placement', kind: 'internal', ...times, attributes: counts });
+  }
 }
 
 async function readOrgQueues(

@@ -55,6 +55,7 @@ export class Reconciler {
 
   async pass(term: Term): Promise<void> {
     const { ctx } = this;
+    const began = performance.now();
     // The list may or may not show the effect of a call in flight, so the next pass handles its sandbox.
     const unsure = this.calls.underWay;
     const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
@@ -80,7 +81,12 @@ export class Reconciler {
     );
     await this.write(term, seen.destroyed, async (tx, batch) => markDestroyed(tx, batch, ctx.now()));
     // An immediate pass would fail in the same way.
-    if (written > 0) this.again();
+    if (written > 0) {
+      this.again();
+      const attributes = { 'sandkeep.sandboxes': rows.length, 'sandkeep.recorded': written };
+      const times = { began, ended: performance.now() };
+      ctx.tracing?.record({ name: 'reconcile', kind: 'internal', ...times, attributes });
+    }
     this.lookForIdle(term, running);
     // The store does not know the others: a destroy may have been killed after its last write.
     for (const orphan of holdings.values()) {

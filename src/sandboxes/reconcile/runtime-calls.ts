@@ -1,6 +1,7 @@
 import type { Context } from '../../context.js';
 import type { Slots } from '../../lib/concurrency-limit.js';
 import type { Term } from '../../workers/lease.js';
+import { traceCall } from './trace-call.js';
 
 export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
 
@@ -18,6 +19,11 @@ export const CALLS_AT_ONCE: Record<CallKind, Slots> = {
 
 /** Kills and removals on a cluster wait for its nodes, which work at the same time. */
 const TIMES_ON_CLUSTER = 16;
+
+interface SandboxRef {
+  orgId: string;
+  sandboxId: string;
+}
 
 interface Call {
   kind: CallKind;
@@ -57,7 +63,7 @@ export class RuntimeCalls {
    */
   begin(
     term: Term,
-    { orgId, sandboxId }: { orgId: string; sandboxId: string },
+    { orgId, sandboxId }: SandboxRef,
     kind: CallKind,
     work: (signal: AbortSignal) => Promise<void>,
   ): void {
@@ -68,7 +74,9 @@ export class RuntimeCalls {
     const controller = new AbortController();
     const signal = AbortSignal.any([controller.signal, term.signal]);
     this.count(kind, orgId, 1);
-    const done = this.run(sandboxId, kind, work(signal)).finally(() => this.count(kind, orgId, -1));
+    const done = this.run({ orgId, sandboxId }, kind, work(signal)).finally(() =>
+      this.count(kind, orgId, -1),
+    );
     this.busy.set(sandboxId, { kind, controller, done });
   }
 
@@ -93,16 +101,19 @@ export class RuntimeCalls {
     }
   }
 
-  private async run(sandboxId: string, step: CallKind, work: Promise<void>): Promise<void> {
+  private async run(ref: SandboxRef, step: CallKind, work: Promise<void>): Promise<void> {
+    const { sandboxId } = ref;
     const began = performance.now();
-    const report = (outcome: 'done' | 'failed') =>
+    const report = (outcome: 'done' | 'failed', error?: unknown) => {
       this.ctx.meters.runtimeCalled(step, outcome, (performance.now() - began) / 1_000);
+      traceCall(this.ctx, ref, { step, began, ended: performance.now(), error });
+    };
     try {
       await work;
       report('done');
       this.again();
     } catch (error) {
-      report('failed');
+      report('failed', error);
       const fields = { err: error, sandboxId, step };
       this.ctx.log.error(fields, 'a call to the runtime failed; it will be tried again');
     } finally {

@@ -1,12 +1,17 @@
 import { expect, test } from 'vitest';
+import { NO_METERS } from '../../../src/lib/meters.js';
+import { openTelemetry } from '../../../src/telemetry/open-telemetry.js';
+import { startCollector } from '../../support/collector.js';
 import { operations } from '../../support/openapi.js';
 import { startTestService } from '../../support/service.js';
 import { fullRequest } from '../../support/sandbox-requests.js';
 
 const CANARIES = ['canary-value', 'canary-password', 'canary-unknown', 'canary-broken'];
 
-test('secrets of a request appear in no answer, event or log, and nowhere in the database', async () => {
-  const service = await startTestService();
+test('secrets of a request appear in no answer, event, log or trace, and nowhere in the database', async () => {
+  const collector = await startCollector();
+  const telemetry = await openTelemetry(collector.options({ otlpProtocol: 'http/json' }), NO_METERS);
+  const service = await startTestService({ telemetry });
   try {
     const client = await service.newOrg();
     const { body: volume } = await client.post('/v1/volumes', { name: 'data' });
@@ -48,7 +53,14 @@ test('secrets of a request appear in no answer, event or log, and nowhere in the
       const { rows } = await service.ctx.pool.query<{ row: string }>(`select t::text as row from ${name} t`);
       texts.push(...rows.map(({ row }) => row));
     }
+    await telemetry.close();
+    expect(collector.spans.length).toBeGreaterThan(reads.length);
+    expect(collector.logs.length).toBeGreaterThan(reads.length);
+    texts.push(...collector.texts);
     expect(texts.join('\n')).toContain('secretive');
+    // Traces have neither names nor organizations.
+    expect(JSON.stringify(collector.spans)).not.toContain('secretive');
+    expect(JSON.stringify(collector.spans)).not.toContain(client.org.id);
     const everything = [...texts, ...service.logs].join('\n');
     for (const canary of CANARIES) expect(everything).not.toContain(canary);
     expect(everything).not.toContain(client.key);
@@ -56,5 +68,6 @@ test('secrets of a request appear in no answer, event or log, and nowhere in the
     expect(made.text).not.toContain(volume.id);
   } finally {
     await service.close();
+    await collector.close();
   }
 });
