@@ -645,6 +645,7 @@ create table webhooks (
   created_by json not null,
   updated_at timestamp with time zone not null,
   deleted_at timestamp with time zone,
+  format text not null default 'sandkeep'::text,
   constraint webhooks_pkey PRIMARY KEY (org_id, id),
   constraint webhooks_check CHECK (((key_id IS NULL) = (sealed IS NULL))),
   constraint webhooks_check1 CHECK (((cardinality(old_key_ids) = cardinality(old_sealed)) AND ((cardinality(old_sealed) = 0) = (old_until IS NULL)))),
@@ -653,6 +654,7 @@ create table webhooks (
   constraint webhooks_check4 CHECK (((deleted_at IS NULL) OR ((status = 'disabled'::text) AND (sealed IS NULL)))),
   constraint webhooks_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['failing'::text, 'gone'::text, 'secret_lost'::text]))),
   constraint webhooks_failures_check CHECK ((failures >= 0)),
+  constraint webhooks_format_check CHECK ((format = ANY (ARRAY['sandkeep'::text, 'cloudevents'::text, 'ocsf'::text]))),
   constraint webhooks_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint webhooks_position_check CHECK (("position" >= 0)),
   constraint webhooks_status_check CHECK ((status = ANY (ARRAY['active'::text, 'disabled'::text])))

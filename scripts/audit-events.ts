@@ -1,4 +1,5 @@
 import { CATALOGUE, type EventType } from '../src/audit/events/catalogue.js';
+import { CLASSES, OCSF_MAPPINGS, OCSF_VERSION } from '../src/audit/ocsf/mapping.js';
 
 /** Writes docs/audit-events.md from the catalogue. */
 
@@ -19,7 +20,8 @@ Made from \`src/audit/events/catalogue.ts\` by \`npm run generate\`. Do not edit
 
 The service writes one of these events for every change of state and of access, in the transaction of the change. Imported events keep
 their types. An event has \`id\`, \`org_id\`, \`timestamp\` (microseconds), \`category\`, \`event_type\`, \`actor\` (a snapshot) and
-\`payload\`. [Decision 14](decisions/0014-a-log-that-shows-what-was-changed.md) explains how a change of an event is detected.`;
+\`payload\`. [Decision 14](decisions/0014-a-log-that-shows-what-was-changed.md) explains how a change of an event is detected. Each type names its
+class and activity of OCSF ${OCSF_VERSION}, which [events.md](events.md#ocsf) describes.`;
 
 export function auditEventsPage(): string {
   const types = Object.keys(CATALOGUE) as EventType[];
@@ -39,9 +41,15 @@ function describeEvent(type: EventType): string {
   const kinds = actors.map((kind) => `\`${kind}\``).join(', ');
   return [
     `### \`${type}\``,
-    `${when} Actors: ${kinds}.`,
+    `${when} Actors: ${kinds}. OCSF: ${ocsfNames(type)}.`,
     ['| payload | type | |', '| --- | --- | --- |', ...rows].join('\n'),
   ].join('\n\n');
+}
+
+function ocsfNames(type: EventType): string {
+  const { class: name, activity } = OCSF_MAPPINGS[type];
+  const activities: Record<number, string> = CLASSES[name].activities;
+  return `${CLASSES[name].name}, ${typeof activity === 'number' ? activities[activity] : `Other (${activity})`}`;
 }
 
 /** Includes the fields of objects inside, by their paths. */

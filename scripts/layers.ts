@@ -19,6 +19,7 @@ const LAYERS = {
   'sandboxes/spec': 'The wire shapes of a sandbox and its specification.',
   'audit/events': 'The catalogue of audit events, and the function that records one in a transaction.',
   'audit/log': 'The append-only log of each organization: sealing, links, signatures, signing keys.',
+  'audit/ocsf': 'Audit events as OCSF, for security tools.',
   'audit/verify': 'The verification of the log, from the store or from an export.',
   'audit/retention': 'The deletion of old events without a break in the log.',
   'volumes/storage': 'The data of volumes on disk, reached without following links.',

@@ -17,9 +17,10 @@ import { EventRenderer } from './list/event-text.js';
 import { FilterParameters, readEventFilter } from './list/filter.js';
 import { list } from './list/list.js';
 import { showEvent } from './list/show.js';
-import { SharedReads } from './list/shared-reads.js';
+import { SharedReads, STREAM_FORMATS } from './list/shared-reads.js';
 import { stream } from './list/stream.js';
 import { encodePosition, parsePosition } from './list/stream-position.js';
+import { OCSF_VERSION } from './ocsf/mapping.js';
 
 const tags = ['events'];
 const query = Type.Object(
@@ -30,12 +31,13 @@ const query = Type.Object(
   { additionalProperties: false },
 );
 
-const TYPES = { ndjson: 'application/x-ndjson', csv: 'text/csv' } as const;
+const TYPES = { ndjson: 'application/x-ndjson', csv: 'text/csv', ocsf: 'application/x-ndjson' } as const;
+const FORMATS = { [TYPES.ndjson]: 'ndjson', [TYPES.csv]: 'csv' } as const;
 const Text = Type.Unsafe<Readable>({ type: 'string' });
 const exported = {
   ...answers(Type.Any()),
   200: {
-    description: 'The events, as NDJSON or CSV. An export that breaks off is not complete.',
+    description: 'The events, as NDJSON, CSV or OCSF. An export that breaks off is not complete.',
     headers: {
       'next-cursor': Type.String({ description: 'The `cursor` of an export that continues after this one.' }),
     },
@@ -90,8 +92,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
             ...FilterParameters,
             format: Type.Optional(
               Words([...EXPORT_FORMATS], {
-                description:
-                  'The format of the export. Default: the one that the header `Accept` prefers, or NDJSON.',
+                description: `The format of the export. \`ocsf\`: NDJSON with one event of OCSF ${OCSF_VERSION} on each line. Default: the one that the header \`Accept\` prefers, or NDJSON.`,
               }),
             ),
             cursor: Type.Optional(
@@ -120,13 +121,13 @@ export function eventRoutes(app: App, ctx: Shared): void {
       if (cursor !== undefined && after_seq !== undefined) {
         throw badParameter('after_seq', 'give cursor or after_seq, not both');
       }
-      const type = format ? TYPES[format] : preferredType(request, [TYPES.ndjson, TYPES.csv]);
+      const chosen = format ?? FORMATS[preferredType(request, [TYPES.ndjson, TYPES.csv])];
       const afterSeq = after_seq ?? parsePosition(ctx.cursors, orgId, 'cursor', cursor) ?? 0;
-      const asked = { orgId, actor, afterSeq, query, format: type === TYPES.csv ? 'csv' : 'ndjson' } as const;
+      const asked = { orgId, actor, afterSeq, query, format: chosen };
       readEventFilter(query);
       return streamExport(request, reply, async function* (tx) {
         const begun = await startExport(contextOf(request).pool, tx, asked, ctx.now());
-        void reply.header('vary', 'accept').type(`${type}; charset=utf-8`);
+        void reply.header('vary', 'accept').type(`${TYPES[chosen]}; charset=utf-8`);
         void reply.header('next-cursor', encodePosition(ctx.cursors, orgId, begun.upToSeq));
         yield* exportText(tx, begun);
       });
@@ -149,6 +150,11 @@ export function eventRoutes(app: App, ctx: Shared): void {
         querystring: Type.Object(
           {
             ...FilterParameters,
+            format: Type.Optional(
+              Words([...STREAM_FORMATS], {
+                description: `The form of the data: an event as \`GET /v1/events/{event_id}\` returns it, or an event of OCSF ${OCSF_VERSION}. Default: \`sandkeep\`.`,
+              }),
+            ),
             cursor: Type.Optional(
               Type.String({
                 minLength: 1,

@@ -1,11 +1,18 @@
 import { SingleBar } from 'cli-progress';
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { operator } from '../audit/events/actor.js';
 import { lockPartitions } from '../audit/events/partition-queries.js';
-import { startExport, exportText, type StartedExport } from '../audit/export/export.js';
+import {
+  EXPORT_FORMATS,
+  exportText,
+  startExport,
+  type ExportFormat,
+  type StartedExport,
+} from '../audit/export/export.js';
 import type { FilterQuery } from '../audit/list/filter.js';
+import { OCSF_VERSION } from '../audit/ocsf/mapping.js';
 import { inTransaction } from '../db/transaction.js';
 import { FileDraft } from '../lib/atomic-file.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -25,24 +32,31 @@ interface ExportOptions extends CommonOptions {
   resource?: string[];
   afterSeq: number;
   csv?: true;
+  format?: ExportFormat;
   out?: string;
   force?: true;
 }
 
 const HELP = `
-A whole export as NDJSON can be checked by "sandkeep events verify --file"; one that is filtered, and CSV, cannot.
+A whole export as NDJSON can be checked by "sandkeep events verify --file". A filtered export, CSV and OCSF cannot.
 The last line of NDJSON is the signed end: a file without it is not complete. --after-seq begins after an entry.`;
 
 export function exportCommand(): Command {
   const command = databaseCommand('export')
     .description(
-      'export audit events in the order of the log, as NDJSON or CSV; the export is an audit event, too',
+      'export audit events in the order of the log, as NDJSON, CSV or OCSF; the export is an audit event, too',
     )
     .requiredOption('--org <slug>', 'the organization')
     .option('--since <time>', 'events at or after this RFC 3339 date-time')
     .option('--until <time>', 'events at or before it')
     .option('--after-seq <n>', 'begin after this entry of the log', whole, 0)
-    .option('--csv', 'print CSV (default: NDJSON)')
+    .option('--csv', 'print CSV, as --format csv')
+    .addOption(
+      new Option(
+        '--format <format>',
+        `the format; ocsf is NDJSON with one event of OCSF ${OCSF_VERSION} on each line (default: ndjson)`,
+      ).choices(EXPORT_FORMATS),
+    )
     .option('--out <file>', 'write this file, which appears when it is complete (default: standard output)')
     .option('--force', 'replace the file');
   for (const [flag, what] of [
@@ -56,11 +70,12 @@ export function exportCommand(): Command {
   }
   return command.addHelpText('after', HELP).action(async (options: ExportOptions) => {
     const { out, force = false, org, csv, afterSeq } = options;
+    if (csv && options.format !== undefined) throw new ExplainedError('choose one of --csv and --format');
     if (out !== undefined && !force) refuseExisting(out);
     const { entries, upTo } = await withDatabase(options, 'events export', async (pool) => {
       const orgId = await namedOrg(pool, org);
       const asked = { orgId, actor: operator('events export'), afterSeq, query: queryOf(options) };
-      const format = csv ? 'csv' : 'ndjson';
+      const format = options.format ?? (csv ? 'csv' : 'ndjson');
       const target = out === undefined ? toStandardOutput() : await toFile(out, force);
       try {
         return await inTransaction(

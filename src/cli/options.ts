@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { ADMIN, SCOPES } from '../access/scopes.js';
+import { OCSF_VERSION } from '../audit/ocsf/mapping.js';
 import { integer, type OptionType } from '../config/option-types.js';
 import * as keyRotation from '../keys/rotate.js';
 import { addMillis, now, parseInstant } from '../lib/instant.js';
@@ -18,6 +19,12 @@ export const webhookTypes = () =>
   ).argParser((text: string, before: string[] | undefined) =>
     text === '' ? (before ?? []) : [...(before ?? []), text],
   );
+
+export const webhookFormat = () =>
+  new Option(
+    '--format <format>',
+    `the form of the body: cloudevents is CloudEvents 1.0, ocsf is OCSF ${OCSF_VERSION}`,
+  ).choices(webhookRequests.WEBHOOK_FORMATS);
 
 export const webhookOverlap = () =>
   new Option('--overlap-secs <n>', 'how long the previous secrets still sign')

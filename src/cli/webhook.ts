@@ -21,6 +21,7 @@ import {
   DELIVERY_STATUSES,
   UpdateWebhookRequest,
   type DeliveryResponse,
+  type WebhookFormat,
   type WebhookResponse,
 } from '../webhooks/schema.js';
 import { sendTest } from '../webhooks/send-test.js';
@@ -37,6 +38,15 @@ import { judgeReach, reachOf, type ReachOptions } from './webhook-reach.js';
 interface WebhookOptions extends CommonOptions, Pick<Config, 'secretKeys' | 'secretKeysFile'>, ReachOptions {
   org: string;
 }
+
+interface CreateOptions extends WebhookOptions {
+  type?: string[];
+  description?: string;
+  format: WebhookFormat;
+}
+
+type UpdateOptions = Partial<Omit<CreateOptions, keyof WebhookOptions>> &
+  WebhookOptions & { url?: string; status?: string };
 
 const MOST_SHOWN = 100;
 
@@ -58,10 +68,11 @@ function createCommand(): Command {
     .description('create a webhook; its signing secret is printed once')
     .argument('<url>', 'the address that receives events')
     .addOption(option.webhookTypes())
+    .addOption(option.webhookFormat().default('sandkeep'))
     .option('--description <text>', 'its purpose')
-    .action(async (url: string, options: WebhookOptions & { type?: string[]; description?: string }) => {
-      const { type: event_types = [], description = null } = options;
-      const request = checked(CreateWebhookRequest, { url, description, event_types });
+    .action(async (url: string, options: CreateOptions) => {
+      const { type: event_types = [], description = null, format } = options;
+      const request = checked(CreateWebhookRequest, { url, description, event_types, format });
       const made = await operate(options, 'create', async (means, by) => {
         judgeReach(url, options);
         await checkSeal(means, options);
@@ -93,30 +104,29 @@ function updateCommand(): Command {
     .argument('<id>', 'id of the webhook')
     .option('--url <url>', 'the address that receives events')
     .addOption(option.webhookTypes())
+    .addOption(option.webhookFormat())
     .option('--description <text>', 'its purpose')
     .option('--status <status>', 'active or disabled')
-    .action(
-      async (
-        id: string,
-        options: WebhookOptions & { url?: string; type?: string[]; description?: string; status?: string },
-      ) => {
-        const { url, type, description, status } = options;
-        const request = checked(UpdateWebhookRequest, {
-          ...(url === undefined ? {} : { url }),
-          ...(type === undefined ? {} : { event_types: type }),
-          ...(description === undefined ? {} : { description }),
-          ...(status === undefined ? {} : { status }),
-        } as UpdateWebhookRequest);
-        if (Object.keys(request).length === 0) {
-          throw new ExplainedError('nothing is to be changed: give --url, --type, --description or --status');
-        }
-        const changed = await operate(options, 'update', (means, by) => {
-          if (url !== undefined) judgeReach(url, options);
-          return updateWebhookSettings(means, by, named(id), request);
-        });
-        print(options, changed, webhookTable([changed], options));
-      },
-    );
+    .action(async (id: string, options: UpdateOptions) => {
+      const { url, type, description, format, status } = options;
+      const request = checked(UpdateWebhookRequest, {
+        ...(url === undefined ? {} : { url }),
+        ...(type === undefined ? {} : { event_types: type }),
+        ...(description === undefined ? {} : { description }),
+        ...(format === undefined ? {} : { format }),
+        ...(status === undefined ? {} : { status }),
+      } as UpdateWebhookRequest);
+      if (Object.keys(request).length === 0) {
+        throw new ExplainedError(
+          'nothing is to be changed: give --url, --type, --format, --description or --status',
+        );
+      }
+      const changed = await operate(options, 'update', (means, by) => {
+        if (url !== undefined) judgeReach(url, options);
+        return updateWebhookSettings(means, by, named(id), request);
+      });
+      print(options, changed, webhookTable([changed], options));
+    });
 }
 
 function deleteCommand(): Command {
@@ -244,12 +254,12 @@ function named(id: string): string {
 function webhookTable(rows: readonly WebhookResponse[], options: WebhookOptions): string {
   if (rows.length === 0) return 'there are no webhooks';
   return table(
-    ['ID', 'STATUS', 'FAILING SINCE', 'URL', 'TYPES'],
-    rows.map(({ id, status, failing_since, url, event_types }) => [
-      ...[id, status, failing_since ?? '', url],
+    ['ID', 'STATUS', 'FAILING SINCE', 'URL', 'FORMAT', 'TYPES'],
+    rows.map(({ id, status, failing_since, url, format, event_types }) => [
+      ...[id, status, failing_since ?? '', url, format],
       event_types.length === 0 ? 'all' : event_types.join(', '),
     ]),
-    { ...options, optional: ['TYPES', 'FAILING SINCE'] },
+    { ...options, optional: ['TYPES', 'FAILING SINCE', 'FORMAT'] },
   );
 }
 

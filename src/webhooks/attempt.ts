@@ -1,5 +1,5 @@
-import { getEvent, type EventRow } from '../audit/events/queries.js';
-import { presentEvent } from '../audit/list/present.js';
+import type { EventContent } from '../audit/events/hash-chain.js';
+import { getEvent } from '../audit/events/queries.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { toStorable } from '../lib/storable-text.js';
@@ -14,6 +14,7 @@ import {
   type Claimed,
   type DeliveryRow,
 } from './delivery-queries.js';
+import { contentOf } from './formats.js';
 import { getWebhook, type WebhookRow } from './queries.js';
 import { readRetryAfter, retryDelay } from './retry.js';
 import type { AttemptResponse } from './schema.js';
@@ -60,7 +61,7 @@ export async function attempt(
 async function send(
   ctx: WebhookContext,
   keyring: Keyring,
-  { webhook, event, delivery }: { webhook: WebhookRow; event: EventRow; delivery: Claimed },
+  { webhook, event, delivery }: { webhook: WebhookRow; event: EventContent; delivery: Claimed },
   signal: AbortSignal | undefined,
 ): Promise<Sent> {
   const at = ctx.now();
@@ -73,12 +74,11 @@ async function send(
     // A fault of our keys must not count against the receiver.
     return failed('unsent', at, 0, (error as Error).message);
   }
-  const data = presentEvent(event);
-  const body = JSON.stringify({ type: event.event_type, timestamp: data.timestamp, seq: delivery.seq, data });
+  const { type, body } = await contentOf(ctx.pool, webhook.format, event, delivery.seq);
   const timestamp = Math.floor(Date.parse(at) / 1000);
   const span = await startDeliverySpan(ctx, delivery, event);
   const headers = {
-    'content-type': 'application/json; charset=utf-8',
+    'content-type': type,
     'user-agent': `Sandkeep/${VERSION}`,
     // The same in every attempt, so that a receiver can ignore duplicates.
     'webhook-id': event.id,

@@ -19,7 +19,7 @@ export async function createWebhook(
   { orgId, actor }: WebhookCaller,
   request: CreateWebhookRequest,
 ): Promise<WebhookWithSecret> {
-  const { description = null, event_types = [] } = request;
+  const { description = null, event_types = [], format = 'sandkeep' } = request;
   checkTypes(event_types);
   const url = checkUrl(request.url, ctx.settings.webhooks.reach);
   const id = newId();
@@ -34,7 +34,7 @@ export async function createWebhook(
       });
     }
     const row = await insertWebhook(tx, {
-      ...{ org_id: orgId, id, url, description, event_types, created_at: at, created_by: actor },
+      ...{ org_id: orgId, id, url, description, event_types, format, created_at: at, created_by: actor },
       sealed: sealSecret(ctx.keyring(), { org_id: orgId, id }, secret),
     });
     await recordEvent(tx, {
@@ -43,7 +43,7 @@ export async function createWebhook(
       actor,
       resourceId: id,
       at,
-      payload: { webhook_id: id, destination: originOf(url), event_types },
+      payload: { webhook_id: id, destination: originOf(url), event_types, format },
     });
     return { ...presentWebhook(row, at), secret };
   });

@@ -11,6 +11,7 @@ const WEBHOOK = {
   url: 'https://hooks.example.com/sandkeep',
   description: 'Alerts',
   event_types: ['sandbox_started', 'sandbox_failed'],
+  format: 'cloudevents',
   status: 'active',
   disabled_reason: null,
   failing_since: null,
@@ -48,7 +49,10 @@ export const webhookExamples: Examples = {
     answer: { data: [WEBHOOK], has_more: false, next_cursor: null },
   },
   create_webhook: {
-    body: { url: WEBHOOK.url, description: WEBHOOK.description, event_types: WEBHOOK.event_types },
+    body: {
+      ...{ url: WEBHOOK.url, description: WEBHOOK.description, event_types: WEBHOOK.event_types },
+      format: WEBHOOK.format,
+    },
     answer: { ...WEBHOOK, secret: 'whsec_RVhBTVBMRUVYQU1QTEVFWEFNUExFRVhBTVBMRTAx' },
   },
   get_webhook: { parameters, answer: WEBHOOK },

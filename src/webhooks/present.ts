@@ -5,9 +5,9 @@ import type { DeliveryResponse, WebhookResponse } from './schema.js';
 
 /** `at`: the current time, at which replaced secrets may have expired. */
 export function presentWebhook(row: WebhookRow, at: Instant): WebhookResponse {
-  const { id, org_id, url, description, event_types, status, disabled_reason, created_by } = row;
+  const { id, org_id, url, description, event_types, format, status, disabled_reason, created_by } = row;
   return {
-    ...{ id, org_id, url, description, event_types, status, disabled_reason, created_by },
+    ...{ id, org_id, url, description, event_types, format, status, disabled_reason, created_by },
     failing_since: orNull(row.failing_since),
     previous_secret_until: row.old_until !== null && row.old_until > at ? shortInstant(row.old_until) : null,
     created_at: shortInstant(row.created_at),

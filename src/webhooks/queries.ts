@@ -2,7 +2,7 @@ import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import type { Sealed } from '../secrets/keyring.js';
-import type { WebhookResponse } from './schema.js';
+import type { WebhookFormat, WebhookResponse } from './schema.js';
 
 export interface WebhookRow {
   org_id: string;
@@ -10,6 +10,7 @@ export interface WebhookRow {
   url: string;
   description: string | null;
   event_types: string[];
+  format: WebhookFormat;
   status: WebhookResponse['status'];
   disabled_reason: WebhookResponse['disabled_reason'];
   sealed: Sealed | null;
@@ -33,7 +34,7 @@ type RawRow = Omit<WebhookRow, 'sealed' | 'old_sealed'> & {
   old_sealed: Buffer[];
 };
 
-const COLUMNS = `org_id, id, url, description, event_types, status, disabled_reason, key_id, sealed, old_key_ids,
+const COLUMNS = `org_id, id, url, description, event_types, format, status, disabled_reason, key_id, sealed, old_key_ids,
   old_sealed, old_until, position, failures, failing_since, resume_at, created_at, created_by, updated_at`;
 
 function toRow({ key_id, sealed, old_key_ids, old_sealed, ...row }: RawRow): WebhookRow {
@@ -52,19 +53,19 @@ export async function insertWebhook(
   tx: Sql,
   webhook: Pick<
     WebhookRow,
-    'org_id' | 'id' | 'url' | 'description' | 'event_types' | 'created_at' | 'created_by'
+    'org_id' | 'id' | 'url' | 'description' | 'event_types' | 'format' | 'created_at' | 'created_by'
   > & { sealed: Sealed },
 ): Promise<WebhookRow> {
   const { rows } = await tx.query<RawRow>(
     `insert into webhooks
-       (org_id, id, url, description, event_types, status, key_id, sealed, position, created_at, updated_at, created_by)
+       (org_id, id, url, description, event_types, status, key_id, sealed, position, created_at, updated_at, created_by, format)
      values ($1, $2, $3, $4, $5, 'active', $6, $7,
-       coalesce((select seq from event_chains where org_id = $1), 0), least($8, clock_timestamp()), $8, $9)
+       coalesce((select seq from event_chains where org_id = $1), 0), least($8, clock_timestamp()), $8, $9, $10)
      returning ${COLUMNS}`,
     [
       ...[webhook.org_id, webhook.id, webhook.url, webhook.description, webhook.event_types],
       ...[webhook.sealed.keyId, webhook.sealed.bytes, webhook.created_at],
-      JSON.stringify(webhook.created_by),
+      ...[JSON.stringify(webhook.created_by), webhook.format],
     ],
   );
   return toRow(rows[0]!);
@@ -140,16 +141,16 @@ export async function listActive(
 
 export async function updateWebhook(
   tx: Sql,
-  { org_id, id, url, description, event_types, status, disabled_reason, updated_at }: WebhookRow,
+  { org_id, id, url, description, event_types, format, status, disabled_reason, updated_at }: WebhookRow,
 ): Promise<WebhookRow> {
   // A change also closes the circuit, so that it is tried at once.
   const { rows } = await tx.query<RawRow>(
     `update webhooks
-     set url = $3, description = $4, event_types = $5, status = $6, disabled_reason = $7, updated_at = $8,
+     set url = $3, description = $4, event_types = $5, status = $6, disabled_reason = $7, updated_at = $8, format = $9,
        failures = 0, failing_since = null, resume_at = null
      where org_id = $1 and id = $2
      returning ${COLUMNS}`,
-    [org_id, id, url, description, event_types, status, disabled_reason, updated_at],
+    [org_id, id, url, description, event_types, status, disabled_reason, updated_at, format],
   );
   return toRow(rows[0]!);
 }

@@ -1,7 +1,10 @@
 import { Type, type Static } from 'typebox';
 import { EventActor } from '../audit/events/schema.js';
+import { OCSF_VERSION } from '../audit/ocsf/mapping.js';
 import { DateTime, Field, Named, Nullable, PageOf, Uuid, Words } from '../http/schema.js';
 
+export const WEBHOOK_FORMATS = ['sandkeep', 'cloudevents', 'ocsf'] as const;
+export type WebhookFormat = (typeof WEBHOOK_FORMATS)[number];
 const WEBHOOK_STATUSES = ['active', 'disabled'] as const;
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 const URL_LENGTH = 2_000;
@@ -21,6 +24,9 @@ const eventTypes = Type.Array(Type.String({ maxLength: 200 }), {
   description:
     'The event types to send. If each begins with `!`, all others are sent. Empty: all types. `docs/audit-events.md` lists them.',
 });
+const format = Words([...WEBHOOK_FORMATS], {
+  description: `The form of the body: that of this API, CloudEvents 1.0 in structured mode, or OCSF ${OCSF_VERSION}. Each has the same signature.`,
+});
 const status = Words([...WEBHOOK_STATUSES], {
   description: 'Nothing is sent while the webhook is `disabled`.',
 });
@@ -30,6 +36,7 @@ export const CreateWebhookRequest = Type.Object(
     url,
     description: Type.Optional(description),
     event_types: Type.Optional(eventTypes),
+    format: Type.Optional({ ...format, default: 'sandkeep' }),
   },
   { title: 'CreateWebhookRequest', description: 'The webhook to create.', additionalProperties: false },
 );
@@ -40,6 +47,7 @@ export const UpdateWebhookRequest = Type.Object(
     url: Type.Optional(url),
     description: Type.Optional(description),
     event_types: Type.Optional(eventTypes),
+    format: Type.Optional(format),
     status: Type.Optional(status),
   },
   {
@@ -77,6 +85,7 @@ const webhook = {
   event_types: Type.Array(Type.String(), {
     description: 'The event types to send, or with `!` those to leave out. Empty: all types.',
   }),
+  format,
   status,
   disabled_reason: Field(
     Nullable(Words(['failing', 'gone', 'secret_lost'])),

@@ -33,6 +33,7 @@ export async function updateWebhookSettings(
       url: url ?? before.url,
       description: request.description === undefined ? before.description : request.description,
       event_types: request.event_types ?? before.event_types,
+      format: request.format ?? before.format,
       status,
       disabled_reason: status === 'active' ? null : before.disabled_reason,
       updated_at: at,
@@ -55,6 +56,6 @@ export async function updateWebhookSettings(
   });
 }
 
-function auditedFields({ url, description, event_types, status }: WebhookRow) {
-  return { destination: originOf(url), description, event_types, status };
+function auditedFields({ url, description, event_types, format, status }: WebhookRow) {
+  return { destination: originOf(url), description, event_types, format, status };
 }

@@ -101,7 +101,12 @@ describe('sandkeep webhook', () => {
     expect((await runJson(update('--type', ''))).event_types).toEqual([]);
     const changed = await runJson(update('--type', '!volume_created', '--type', '!volume_updated'));
     expect(changed.event_types).toEqual(['!volume_created', '!volume_updated']);
+    expect((await runJson(update('--format', 'ocsf'))).format).toBe('ocsf');
+    expect((await runJson(create('https://example.com/', '--format', 'cloudevents'))).format).toBe(
+      'cloudevents',
+    );
     const before = await eventsOf(made.id);
+    expectRefused(await run(update('--format', 'xml')), 'sandkeep, cloudevents, ocsf');
     expectRefused(await run(update()), 'nothing is to be changed');
     expect(await eventsOf(made.id)).toEqual(before);
   });

@@ -87,12 +87,15 @@ describeBrowser('the pages of webhooks', () => {
     const form = page.getByRole('dialog', { name: 'Change the webhook' });
     expect(await form.getByLabel('Address').inputValue()).toBe(`${receiver.url}one`);
     await form.getByLabel('Event types').fill('!sandbox_started, !sandbox_stopped');
+    expect(await form.getByLabel('Format').inputValue()).toBe('sandkeep');
+    await form.getByLabel('Format').selectOption('OCSF 1.8.0');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('!sandbox_started, !sandbox_stopped').waitFor();
+    await page.getByText('OCSF 1.8.0').waitFor();
     await page.getByRole('button', { name: 'Disable' }).click();
     await page.getByRole('button', { name: 'Enable' }).waitFor();
     expect(await shown()).toMatchObject({
-      ...{ status: 'disabled', event_types: ['!sandbox_started', '!sandbox_stopped'] },
+      ...{ status: 'disabled', event_types: ['!sandbox_started', '!sandbox_stopped'], format: 'ocsf' },
     });
     await page.getByRole('button', { name: 'Rotate the secret' }).click();
     await page

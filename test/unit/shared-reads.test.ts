@@ -10,7 +10,10 @@ const shares = () =>
     ...{ waiting: { total: 1_000, each: 500 }, maxWaitMs: 60_000, maxHoldMs: 60_000 },
   });
 const filter = { columns: [], since: undefined, until: undefined };
-const place = (orgId: string, afterSeq: number): LogPlace => ({ orgId, filter, afterSeq });
+const place = (orgId: string, afterSeq: number): LogPlace => ({
+  ...{ orgId, filter, afterSeq },
+  format: 'sandkeep',
+});
 
 /** Streams whose reads are counted, and last for a moment. */
 function countedReads() {
@@ -47,7 +50,8 @@ test('streams at other positions or with other filters read for themselves', asy
   await next(place('many', 7));
   await next(place('many', 8));
   await next({ ...place('many', 8), filter: { ...filter, since: '2026-01-01T00:00:00Z' } });
-  expect(begun).toHaveLength(3);
+  await next({ ...place('many', 8), format: 'ocsf' });
+  expect(begun).toHaveLength(4);
 });
 
 test('a read that failed is not shared with later streams', async () => {

@@ -183,7 +183,12 @@ export type CreateVolumeRequest = {
   storage?: VolumeType | null;
 };
 
-export type CreateWebhookRequest = { url: string; description?: string | null; event_types?: string[] };
+export type CreateWebhookRequest = {
+  url: string;
+  description?: string | null;
+  event_types?: string[];
+  format?: 'sandkeep' | 'cloudevents' | 'ocsf';
+};
 
 export type Destination =
   'any' | { cidr: string } | { domain: string } | { domain_suffix: string } | { group: DestinationGroup };
@@ -618,6 +623,7 @@ export type UpdateWebhookRequest = {
   url?: string;
   description?: string | null;
   event_types?: string[];
+  format?: 'sandkeep' | 'cloudevents' | 'ocsf';
   status?: 'active' | 'disabled';
 };
 
@@ -715,6 +721,7 @@ export type WebhookResponse = {
   url: string;
   description: string | null;
   event_types: string[];
+  format: 'sandkeep' | 'cloudevents' | 'ocsf';
   status: 'active' | 'disabled';
   disabled_reason: 'failing' | 'gone' | 'secret_lost' | null;
   failing_since: string | null;
@@ -730,6 +737,7 @@ export type WebhookWithSecret = {
   url: string;
   description: string | null;
   event_types: string[];
+  format: 'sandkeep' | 'cloudevents' | 'ocsf';
   status: 'active' | 'disabled';
   disabled_reason: 'failing' | 'gone' | 'secret_lost' | null;
   failing_since: string | null;
@@ -1068,7 +1076,7 @@ export interface Operations {
       resource_id?: string[];
       since?: string;
       until?: string;
-      format?: 'ndjson' | 'csv';
+      format?: 'ndjson' | 'csv' | 'ocsf';
       cursor?: string;
       after_seq?: number;
     };
@@ -1087,6 +1095,7 @@ export interface Operations {
       resource_id?: string[];
       since?: string;
       until?: string;
+      format?: 'sandkeep' | 'ocsf';
       cursor?: string;
     };
     body: undefined;

@@ -12,11 +12,12 @@ import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
 import { Time } from '../parts/time';
 import { Delivery } from './delivery';
+import type { WebhookFormat } from './formats';
 
 const STATUSES: Record<WebhookDelivery['status'], true> = { pending: true, delivered: true, failed: true };
 
 /** The deliveries of a webhook. The status, the page and the opened delivery are in the address. */
-export function Deliveries({ webhookId }: { webhookId: string }) {
+export function Deliveries({ webhookId, format }: { webhookId: string; format: WebhookFormat }) {
   const url = useUrlState();
   const status = (url.get('status') || undefined) as WebhookDelivery['status'] | undefined;
   const cursor = url.get('cursor') || undefined;
@@ -112,7 +113,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
           )
         }
       </Loaded>
-      {shown !== undefined && <Delivery of={shown} close={() => open(undefined)} />}
+      {shown !== undefined && <Delivery of={shown} format={format} close={() => open(undefined)} />}
     </section>
   );
 }

@@ -6,9 +6,11 @@ import { Dialog } from '../parts/dialog';
 import { Facts } from '../parts/facts';
 import { Loaded } from '../parts/loaded';
 import { Time } from '../parts/time';
+import { FORMATS, type WebhookFormat } from './formats';
 
 /** The request of a delivery, and the answer to each attempt. */
-export function Delivery({ of, close }: { of: WebhookDelivery; close: () => void }) {
+export function Delivery(props: { of: WebhookDelivery; format: WebhookFormat; close: () => void }) {
+  const { of, format, close } = props;
   const { id, event_id, event_type, seq, attempts, results, created_at } = of;
   return (
     <Dialog title={event_type} close={close} wide>
@@ -21,7 +23,11 @@ export function Delivery({ of, close }: { of: WebhookDelivery; close: () => void
         ]}
       />
       <h3>Request</h3>
-      {seq === null ? <p>A test. Its event is not in the log.</p> : <Request eventId={event_id} seq={seq} />}
+      {seq === null ? (
+        <p>A test. Its event is not in the log.</p>
+      ) : (
+        <Request eventId={event_id} seq={seq} format={format} />
+      )}
       <h3>Answers</h3>
       {results.length === 0 ? (
         <p>There was no attempt yet.</p>
@@ -39,18 +45,25 @@ export function Delivery({ of, close }: { of: WebhookDelivery; close: () => void
   );
 }
 
-function Request({ eventId, seq }: { eventId: string; seq: number }) {
+function Request({ eventId, seq, format }: { eventId: string; seq: number; format: WebhookFormat }) {
   const event = useResource(`event:${eventId}`, (signal) =>
     call('GET /v1/events/{event_id}', { path: { event_id: eventId }, signal }),
   );
   return (
     <Loaded resource={event}>
-      {(data) => (
-        <CodeLines
-          text={JSON.stringify({ type: data.event_type, timestamp: data.timestamp, seq, data }, null, 2)}
-          of="body of the request"
-        />
-      )}
+      {(data) =>
+        format === 'sandkeep' ? (
+          <CodeLines
+            text={JSON.stringify({ type: data.event_type, timestamp: data.timestamp, seq, data }, null, 2)}
+            of="body of the request"
+          />
+        ) : (
+          <>
+            <p>The event, which the body has as {FORMATS[format]}:</p>
+            <CodeLines text={JSON.stringify(data, null, 2)} of="event" />
+          </>
+        )
+      }
     </Loaded>
   );
 }

@@ -4,11 +4,13 @@ import type { WebhookResponse } from '../lib/api-types';
 import { Dialog } from '../parts/dialog';
 import { ErrorPanel } from '../parts/error-panel';
 import { Field } from '../parts/field';
+import { FORMATS, type WebhookFormat } from './formats';
 
 interface Asked {
   url: string;
   description: string | null;
   event_types: string[];
+  format: WebhookFormat;
 }
 
 /** The fields of a new webhook, or of one that exists. */
@@ -28,6 +30,7 @@ export function EditWebhook(props: {
         event_types: text('event_types')
           .split(/[\s,]+/)
           .filter((type) => type !== ''),
+        format: text('format') as WebhookFormat,
       }),
     );
   };
@@ -58,6 +61,15 @@ export function EditWebhook(props: {
             placeholder="sandbox_failed sandbox_stopped"
             defaultValue={of?.event_types.join(' ')}
           />
+        </Field>
+        <Field label="Format" hint="The form of each event. All have the same signature.">
+          <select name="format">
+            {Object.entries(FORMATS).map(([value, title]) => (
+              <option key={value} value={value} selected={value === (of?.format ?? 'sandkeep')}>
+                {title}
+              </option>
+            ))}
+          </select>
         </Field>
         {problem !== undefined && <ErrorPanel problem={problem} />}
         <p class="actions">

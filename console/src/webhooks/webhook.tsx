@@ -14,6 +14,7 @@ import { Page } from '../parts/page';
 import { Time } from '../parts/time';
 import { Deliveries } from './deliveries';
 import { EditWebhook } from './edit';
+import { FORMATS } from './formats';
 import { RotateSecret } from './rotate-secret';
 import { WebhookSecret } from './secret';
 import { WebhookStatus } from './status';
@@ -101,7 +102,7 @@ export function WebhookPage() {
         {(data) => (
           <>
             <Shown webhook={data} reload={webhook.reload} />
-            <Deliveries key={tests} webhookId={id} />
+            <Deliveries key={tests} webhookId={id} format={data.format} />
             {opened === 'edit' && (
               <EditWebhook
                 of={data}
@@ -134,7 +135,7 @@ export function WebhookPage() {
 }
 
 function Shown({ webhook, reload }: { webhook: WebhookResponse; reload: () => void }) {
-  const { url, description, event_types, previous_secret_until, created_at, updated_at } = webhook;
+  const { url, description, event_types, format, previous_secret_until, created_at, updated_at } = webhook;
   return (
     <Facts
       of={[
@@ -142,6 +143,7 @@ function Shown({ webhook, reload }: { webhook: WebhookResponse; reload: () => vo
         ['Status', <WebhookStatus of={webhook} />],
         ['Description', description ?? '–'],
         ['Event types', event_types.length === 0 ? 'all' : event_types.join(', ')],
+        ['Format', FORMATS[format]],
         [
           'Previous secret',
           previous_secret_until === null ? (

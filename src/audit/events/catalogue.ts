@@ -68,6 +68,7 @@ const consoleSession = { session_id: Uuid, ...key };
 /** `destination`: without the path, which may have secrets. */
 const webhook = { webhook_id: Uuid, destination: text };
 const webhookProperties = closed({
+  format: Type.Optional(text),
   destination: text,
   description: Nullable(text),
   event_types: Type.Array(text),
@@ -286,12 +287,13 @@ export const CATALOGUE = {
 
   webhook_created: event('webhook', ANYONE, 'A webhook was created.', {
     ...webhook,
+    format: Type.Optional(text),
     event_types: Type.Array(text),
   }),
   webhook_updated: event(
     'webhook',
     ANYONE,
-    'The destination, the event types, the description or the status of a webhook was changed.',
+    'The destination, the event types, the description, the format or the status of a webhook was changed.',
     {
       webhook_id: Uuid,
       before: webhookProperties,
@@ -322,7 +324,7 @@ export const CATALOGUE = {
   ),
 
   events_exported: event('event', ANYONE, 'An export of audit events began.', {
-    format: Words(['ndjson', 'csv']),
+    format: Words(['ndjson', 'csv', 'ocsf']),
     filters: Type.Object({}, { additionalProperties: true, description: 'The filters as requested.' }),
     after_seq: count,
     up_to_seq: count,

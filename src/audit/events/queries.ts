@@ -57,7 +57,7 @@ export async function hasEventOfType(sql: Sql, orgId: string, type: string): Pro
   return rows.length > 0;
 }
 
-export async function getEvent(sql: Sql, orgId: string, id: string): Promise<EventRow | undefined> {
+export async function getEvent(sql: Sql, orgId: string, id: string): Promise<EventContent | undefined> {
   const { rows: times } = await sql.query<{ occurred_at: Instant }>(
     `select occurred_at from event_log where org_id = $1 and event_id = $2
      union all
@@ -67,8 +67,8 @@ export async function getEvent(sql: Sql, orgId: string, id: string): Promise<Eve
   );
   const time = times.at(0);
   if (!time) return undefined;
-  const { rows } = await sql.query<EventRow & Record<string, unknown>>(
-    `select ${COLUMNS} from events where org_id = $1 and occurred_at = $2 and id = $3`,
+  const { rows } = await sql.query<EventContent & Record<string, unknown>>(
+    `select ${COLUMNS}, resource_id from events where org_id = $1 and occurred_at = $2 and id = $3`,
     [orgId, time.occurred_at, id],
   );
   return rows.at(0);

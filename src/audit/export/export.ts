@@ -11,12 +11,14 @@ import { readKnownFilter } from '../list/known-event-types.js';
 import { getHead, linkAt, readCheckpoints } from '../log/chain-queries.js';
 import type { Checkpoint, DropRecord } from '../log/checkpoint.js';
 import { listDrops } from '../log/retention-queries.js';
+import { readLogFacts } from '../ocsf/log-facts.js';
+import { ocsfOf } from '../ocsf/present.js';
 import { readEntries } from '../verify/entry-batches.js';
 import { formatExportLine } from '../verify/export-line.js';
 import { CSV_HEADER, csvOfEntries } from './csv.js';
 
-export const EXPORT_FORMATS = ['ndjson', 'csv'] as const;
-type ExportFormat = (typeof EXPORT_FORMATS)[number];
+export const EXPORT_FORMATS = ['ndjson', 'csv', 'ocsf'] as const;
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 
 export interface ExportRequest {
   orgId: string;
@@ -69,6 +71,7 @@ export async function* exportText(
   onEntries: OnEntries = () => undefined,
 ): AsyncIterable<string> {
   if (started.format === 'csv') yield* csv(tx, started, onEntries);
+  else if (started.format === 'ocsf') yield* ocsf(tx, started, onEntries);
   else if (isEmpty(started.filter)) yield* verifiable(tx, started, onEntries);
   else yield* filtered(tx, started, onEntries);
 }
@@ -132,6 +135,17 @@ async function* csv(tx: Transaction, started: StartedExport, onEntries: OnEntrie
   yield CSV_HEADER;
   for await (const entries of readEntries(tx, started.orgId, started)) {
     yield csvOfEntries(entries);
+    onEntries(entries.at(-1)!.seq, entries.length);
+  }
+}
+
+/** A line for each event. An event that retention dropped has no line. */
+async function* ocsf(tx: Transaction, started: StartedExport, onEntries: OnEntries): AsyncIterable<string> {
+  for await (const entries of readEntries(tx, started.orgId, started)) {
+    const facts = await readLogFacts(tx, started.orgId, entries, started.end);
+    yield entries
+      .map(({ seq, event }) => (event ? `${JSON.stringify(ocsfOf(event, facts.get(seq)!))}\n` : ''))
+      .join('');
     onEntries(entries.at(-1)!.seq, entries.length);
   }
 }

@@ -2,6 +2,8 @@ import type { Context } from '../../context.js';
 import type { RequestTurn } from '../../http/admission.js';
 import type { EventFilter } from '../events/queries.js';
 import { readLog } from '../log/log-queries.js';
+import { readLogFacts } from '../ocsf/log-facts.js';
+import { ocsfOf } from '../ocsf/present.js';
 import { presentEvent } from './present.js';
 import { encodePosition } from './stream-position.js';
 
@@ -27,14 +29,18 @@ interface KnownRead {
   read: Promise<LogRead>;
 }
 
+export const STREAM_FORMATS = ['sandkeep', 'ocsf'] as const;
+export type StreamFormat = (typeof STREAM_FORMATS)[number];
+
 export interface LogPlace {
   orgId: string;
   filter: EventFilter;
+  format: StreamFormat;
   afterSeq: number;
 }
 
 /**
- * Reads the event log for streams, in turns of their organization. Streams of an organization with the same filter and position
+ * Reads the event log for streams, in turns of their organization. Streams of an organization with the same filter, format and position
  * share its latest read.
  */
 export class SharedReads {
@@ -44,8 +50,8 @@ export class SharedReads {
 
   /** The read has begun at `notBefore` or later, by `performance.now()`. Throws ApiError when the organization gets no turn. */
   async next(ctx: Context, turn: RequestTurn, place: LogPlace, notBefore: number): Promise<LogRead> {
-    const { orgId, filter, afterSeq } = place;
-    const key = JSON.stringify([afterSeq, filter]);
+    const { orgId, filter, format, afterSeq } = place;
+    const key = JSON.stringify([afterSeq, format, filter]);
     const shared = () => {
       const known = this.latest.get(orgId);
       return known?.key === key && known.begunAt >= notBefore ? known.read : undefined;
@@ -67,13 +73,14 @@ export class SharedReads {
 
 async function readMessages(
   { pool, cursors }: Context,
-  { orgId, filter, afterSeq }: LogPlace,
+  { orgId, filter, format, afterSeq }: LogPlace,
 ): Promise<LogRead> {
   const { entries, more } = await readLog(pool, orgId, { afterSeq, filter }, BATCH);
+  const facts = format === 'ocsf' ? await readLogFacts(pool, orgId, entries) : undefined;
   const messages = entries.map(({ seq, event }) => {
     if (!event) return { seq, text: undefined };
     const id = encodePosition(cursors, orgId, seq);
-    const data = JSON.stringify(presentEvent(event));
+    const data = JSON.stringify(facts ? ocsfOf(event, facts.get(seq)!) : presentEvent(event));
     return { seq, text: `id: ${id}\nevent: ${oneLine(event.event_type)}\ndata: ${data}\n\n` };
   });
   return { messages, more };

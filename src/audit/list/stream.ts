@@ -9,7 +9,7 @@ import type { EventFilter } from '../events/queries.js';
 import { findSpan, readEndSeq } from '../log/log-queries.js';
 import type { FilterQuery } from './filter.js';
 import { readKnownFilter } from './known-event-types.js';
-import type { SharedReads } from './shared-reads.js';
+import type { SharedReads, StreamFormat } from './shared-reads.js';
 import { encodePosition, parsePosition } from './stream-position.js';
 
 /** Notifications are lost while their database connection is down, so the stream also polls. In milliseconds. */
@@ -22,7 +22,7 @@ export async function stream(
   reads: SharedReads,
   request: FastifyRequest,
   reply: FastifyReply,
-  query: FilterQuery & { cursor?: string },
+  { format = 'sandkeep', ...query }: FilterQuery & { cursor?: string; format?: StreamFormat },
 ): Promise<AsyncIterable<string>> {
   const { orgId } = callerOf(request);
   const filter = await readKnownFilter(ctx.pool, orgId, query);
@@ -41,7 +41,7 @@ export async function stream(
     positionIn('cursor', query.cursor) ??
     (await defaultStart(ctx, orgId, filter, end));
   const signal = AbortSignal.any([limit.acquire(orgId, reply), ctx.stopping]);
-  return render(ctx, { reads, turn: request.turn!, orgId, filter, afterSeq, signal });
+  return render(ctx, { reads, turn: request.turn!, orgId, filter, format, afterSeq, signal });
 }
 
 async function defaultStart(
@@ -59,6 +59,7 @@ interface Subscription {
   turn: RequestTurn;
   orgId: string;
   filter: EventFilter;
+  format: StreamFormat;
   afterSeq: number;
   signal: AbortSignal;
 }
@@ -94,7 +95,7 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
 /** The entries that pass the filter, as they are sealed. Updates `scanned` for every entry. */
 async function* follow(
   ctx: Context,
-  { reads, turn, orgId, filter, signal }: Subscription,
+  { reads, turn, orgId, filter, format, signal }: Subscription,
   scanned: { seq: number },
 ): AsyncIterable<{ seq: number; text: string }> {
   let wake: () => void = () => undefined;
@@ -111,7 +112,7 @@ async function* follow(
     while (!signal.aborted) {
       // Created before the read, so that no notification falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
-      const place = { orgId, filter, afterSeq: scanned.seq };
+      const place = { orgId, filter, format, afterSeq: scanned.seq };
       const read = await reads.next(ctx, turn, place, changedAt).catch(ifRefused);
       for (const { seq, text } of read?.messages ?? []) {
         if (text !== undefined) yield { seq, text };

@@ -66,6 +66,18 @@ export async function linkAt(sql: Sql, orgId: string, seq: number): Promise<Buff
   return rows.at(0)?.link;
 }
 
+export async function linksAt(
+  sql: Sql,
+  orgId: string,
+  seqs: readonly number[],
+): Promise<Map<number, Buffer>> {
+  const { rows } = await sql.query<{ seq: number; link: Buffer }>(
+    'select seq, link from event_log where org_id = $1 and seq = any ($2::bigint[])',
+    [orgId, seqs],
+  );
+  return new Map(rows.map(({ seq, link }) => [seq, link]));
+}
+
 export type NewEntry = Omit<LogEntry, 'event'>;
 
 export async function appendEntries(tx: Sql, orgId: string, entries: readonly NewEntry[]): Promise<void> {

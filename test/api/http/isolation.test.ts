@@ -47,6 +47,25 @@ test.each(operations.map(({ method, path, operation }) => [method, path, operati
   },
 );
 
+test.each([
+  ['/v1/events/export', 'csv'],
+  ['/v1/events/export', 'ocsf'],
+  ['/v1/billing/usage/sandbox', 'csv'],
+  ['/v1/billing/usage/storage', 'json'],
+])('%s as %s shows nothing of another organization', async (path, format) => {
+  const answer = await intruder.get(path, { format });
+  expect(answer.status).toBe(200);
+  for (const known of [
+    victim.client.org.id,
+    victim.sandbox.id,
+    victim.volume.id,
+    victim.event.id,
+    'victim',
+  ]) {
+    expect(answer.text).not.toContain(known);
+  }
+});
+
 test('filters with ids of another organization match nothing', async () => {
   for (const query of [
     { resource_id: victim.sandbox.id },
