@@ -101,7 +101,10 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     async () => {
       const { term } = lease;
       if (!term?.valid) return;
-      if (takenOver !== term) await ctx.runtime.takeOver(term);
+      if (takenOver !== term) {
+        await ctx.runtime.takeOver(term);
+        reconciler.note(undefined);
+      }
       takenOver = term;
       await placeWaiting(ctx, term);
       await reconciler.pass(term);
@@ -109,6 +112,10 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, halfTime: true, onError: onError('reconcile') },
   );
   const wake = () => reconcile.wake();
+  const note = (sandboxIds: readonly string[] | undefined) => {
+    reconciler.note(sandboxIds);
+    wake();
+  };
 
   let standingBy = false;
   const renewEveryMs = ctx.settings.workerLeaseMs / RENEWALS_PER_LEASE;
@@ -130,10 +137,10 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     onError: onError('disk guard'),
   });
 
-  const unsubscribe = ctx.changes.subscribe(undefined, wake);
+  const unsubscribe = ctx.changes.subscribe(undefined, (id) => note(id === undefined ? undefined : [id]));
   const watching = new AbortController();
   const watched = (async () => {
-    for await (const _ of ctx.runtime.watch(watching.signal)) wake();
+    for await (const ids of ctx.runtime.watch(watching.signal)) note(ids ?? undefined);
   })().catch(onError('watch'));
 
   return {

@@ -15,7 +15,8 @@ export interface ChangesOptions {
 
 /** Per second, so that each change is reconciled by itself. */
 const CHANGES_PER_SECOND = 10;
-const IDLE_SECONDS = 20;
+/** A pass over all sandboxes comes once a minute. */
+const IDLE_SECONDS = 60;
 const LOADERS = 32;
 
 interface Figures {

@@ -15,9 +15,13 @@ const RECONNECT_MS = 500;
 export interface Changes {
   /**
    * Calls `listener` at each change of this sandbox, organization (`log`) or key; undefined: of any. Returns the
-   * unsubscriber.
+   * unsubscriber. `changed`: undefined after a loss of the connection, when anything may have changed.
    */
-  subscribe(id: string | undefined, listener: () => void, channel?: Channel): () => void;
+  subscribe(
+    id: string | undefined,
+    listener: (changed: string | undefined) => void,
+    channel?: Channel,
+  ): () => void;
   /** Whether notifications arrive. Caches that depend on them are off while it is false. */
   readonly live: boolean;
   close(): Promise<void>;
@@ -38,8 +42,9 @@ export async function announceLog(tx: WriteTarget, orgId: string): Promise<void>
 
 export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {
   const ANY = '*';
-  const listeners = new Map<string, Set<() => void>>();
-  const tell = (key: string) => listeners.get(key)?.forEach((listener) => listener());
+  const listeners = new Map<string, Set<(changed: string | undefined) => void>>();
+  const tell = (key: string, changed?: string) =>
+    listeners.get(key)?.forEach((listener) => listener(changed));
 
   let live = false;
 
@@ -60,8 +65,8 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
       try {
         await client.connect();
         client.on('notification', ({ channel, payload }) => {
-          tell(`${channel} ${payload ?? ''}`);
-          tell(`${channel} ${ANY}`);
+          tell(`${channel} ${payload ?? ''}`, payload);
+          tell(`${channel} ${ANY}`, payload);
         });
         for (const channel of Object.values(CHANNELS)) await client.query(`listen ${channel}`);
         live = true;

@@ -68,6 +68,9 @@ export class ReconnectingRuntime implements Runtime {
   get placesRuns(): boolean {
     return this.connected?.placesRuns ?? false;
   }
+  get listsSome(): boolean {
+    return this.connected?.listsSome ?? false;
+  }
   get capabilities(): Runtime['capabilities'] {
     return this.inner.capabilities;
   }
@@ -103,9 +106,9 @@ export class ReconnectingRuntime implements Runtime {
   }
 
   /** Also detects whether the engine answers, because the reconciler calls it regularly. */
-  async list(): Promise<Holding[]> {
+  async list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]> {
     try {
-      const holdings = await this.inner.list();
+      const holdings = await this.inner.list(sandboxIds);
       if (this.state.state === 'away') this.noteUp();
       return holdings;
     } catch (error) {
@@ -134,7 +137,7 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.openGuest(sandboxId);
   }
 
-  async *watch(signal: AbortSignal): AsyncIterable<void> {
+  async *watch(signal: AbortSignal): ReturnType<Runtime['watch']> {
     await this.untilConnected(signal);
     if (this.connected) yield* this.connected.watch(signal);
   }

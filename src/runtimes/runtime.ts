@@ -168,6 +168,8 @@ export interface Capacity {
 
 export interface Activity {
   cpuMicros: number;
+  /** In milliseconds since 1970, by the clock of the engine. Default: now. */
+  measuredAt?: number;
 }
 
 /** `output`: from a terminal. `system`: from the runtime. */
@@ -219,7 +221,10 @@ export interface Runtime {
   dropRecord?(held: Holding): Promise<void>;
   /** Idempotent. */
   destroy(sandboxId: string): Promise<void>;
-  list(): Promise<Holding[]>;
+  /** `sandboxIds`: only theirs, if the runtime `listsSome`. */
+  list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]>;
+  /** It can list some sandboxes, and `watch` yields the ids of those that changed. Default: false. */
+  readonly listsSome?: boolean;
   /** Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /** Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read to its end. */
@@ -230,7 +235,7 @@ export interface Runtime {
   makeRoom(): Promise<void>;
   /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
   openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
-  /** Yields after a change. It may miss changes. */
-  watch(signal: AbortSignal): AsyncIterable<void>;
+  /** Yields after a change: the ids of the changed sandboxes, or nothing when any may have changed. It may miss changes. */
+  watch(signal: AbortSignal): AsyncIterable<readonly string[] | void>;
   close(): Promise<void>;
 }

@@ -1,5 +1,5 @@
 import { traceOfEvent } from '../audit/events/trace-queries.js';
-import type { EventRow } from '../audit/events/queries.js';
+import type { EventContent } from '../audit/events/hash-chain.js';
 import type { Span } from '../lib/tracing.js';
 import type { Claimed } from './delivery-queries.js';
 import type { WebhookContext } from './webhook-context.js';
@@ -8,7 +8,7 @@ import type { WebhookContext } from './webhook-context.js';
 export async function startDeliverySpan(
   { tracing, pool, span }: WebhookContext,
   { org_id: orgId, webhook_id: webhookId, attempts, event_type: type }: Claimed,
-  event: EventRow,
+  event: EventContent,
 ): Promise<Span | undefined> {
   if (!tracing) return undefined;
   const parent = span?.context ?? (await traceOfEvent(pool, orgId, event).catch(() => undefined));

@@ -204,7 +204,7 @@ describeKubernetes('the kubernetes runtime', () => {
       [{ rlimits: [{ resource: 'nofile', soft: 1, hard: 1 }] }, 'rlimits[0]'],
       [{ network: { enabled: false } }, 'network.enabled'],
       [{ mounts: [{ type: 'tmpfs', guest: '/x', options: { noexec: true } }] }, 'mounts[0].options.noexec'],
-      [{ mounts: [{ type: 'named', name: 'v', guest: '/x' }] }, 'mounts[0]'],
+      [{ mounts: [{ type: 'bind', host: 'v', guest: '/x' }] }, 'mounts[0]'],
       [{ patches: [{ type: 'remove', path: '/a' }] }, 'patches[0]'],
       [{ resources: { vcpus: 1_000 } }, 'resources.vcpus'],
       [{ resources: { memory_mib: 99_999_999 } }, 'resources.memory_mib'],

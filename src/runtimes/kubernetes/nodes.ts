@@ -1,4 +1,4 @@
-import type { V1Node } from '@kubernetes/client-node';
+import type { V1Node, V1NodeCondition, V1NodeStatus } from '@kubernetes/client-node';
 import type { Capacity, Runtime } from '../runtime.js';
 import type { Cluster } from './client.js';
 import { FORBIDDEN, ignoreStatus, NOT_FOUND, statusOf } from './errors.js';
@@ -82,7 +82,7 @@ export class Nodes {
   async lossOf(name: string | undefined): Promise<NodeLoss | undefined> {
     if (this.cache === undefined || name === undefined) return undefined;
     const node = this.cache.get(name);
-    const ready = node?.status?.conditions?.find(({ type }) => type === 'Ready');
+    const ready = readyOf(node?.status);
     if (node && ready?.status !== 'Unknown') {
       this.leases.delete(name);
       return undefined;
@@ -93,8 +93,17 @@ export class Nodes {
     return known;
   }
 
-  watch(signal: AbortSignal): AsyncIterable<void> | undefined {
-    return this.cache?.watch(signal);
+  /** Calls `listener` when a node is lost, comes back, comes or goes. Nodes report more often than that. */
+  subscribe(listener: () => void): () => void {
+    const { cache } = this;
+    if (cache === undefined) return () => undefined;
+    let before = this.living();
+    return cache.subscribe(() => {
+      const now = this.living();
+      if (now === before) return;
+      before = now;
+      listener();
+    });
   }
 
   async close(): Promise<void> {
@@ -114,6 +123,14 @@ export class Nodes {
     }
   }
 
+  private living(): string {
+    return (this.cache?.known() ?? [])
+      .filter(({ status }) => readyOf(status)?.status !== 'Unknown')
+      .map(({ metadata }) => metadata?.name)
+      .toSorted()
+      .join();
+  }
+
   private usable(): { vcpus: number; memoryMib: number; architecture: string }[] | undefined {
     return this.cache
       ?.values()
@@ -124,6 +141,10 @@ export class Nodes {
         architecture: metadata?.labels?.['kubernetes.io/arch'] ?? status?.nodeInfo?.architecture ?? '',
       }));
   }
+}
+
+function readyOf(status: V1NodeStatus | undefined): V1NodeCondition | undefined {
+  return status?.conditions?.find(({ type }) => type === 'Ready');
 }
 
 function total(amounts: readonly number[]): number {

@@ -1,4 +1,5 @@
 import type { V1Pod } from '@kubernetes/client-node';
+import { EventEmitter, on } from 'node:events';
 import { v5 as uuidv5 } from 'uuid';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { SCRIPTS_DIRECTORY } from '../docker/files/scripts.js';
@@ -13,7 +14,7 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
-import { mayReadSummaries, readSummary } from './activity.js';
+import { mayReadSummaries, readActivity } from './activity.js';
 import { Claims, type StorageOptions } from './claims.js';
 import { openCluster, type Cluster, type ClusterAddress } from './client.js';
 import { CONFLICT, clusterMessage, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
@@ -64,6 +65,8 @@ const SEEN_LIMIT_MS = 10_000;
 /** The API server reports an end late, and a node that is lost later still. */
 const STOP_LIMIT_MS = 120_000;
 const REMOVE_LIMIT_MS = 30_000;
+/** A sweep visits every policy. */
+const SWEEP_EVERY_MS = 1_000;
 /** Zero would remove the object before the node has ended the processes. */
 const KILL_SECS = 1;
 /** The service finds the processor of nodes that it may not read by its own. */
@@ -72,11 +75,13 @@ const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' 
 /** Runs sandboxes as Pods of a Kubernetes cluster, one for each run. The scheduler of the cluster places them. */
 export class KubernetesRuntime implements Runtime {
   readonly name = 'kubernetes';
+  readonly listsSome = true;
   readonly description: string;
   readonly machine: string;
   private readonly guests: PodGuests;
   private readonly secrets: PullSecrets;
   private readonly holdings = new WeakMap<V1Pod, Holding>();
+  private sweptAt = -Infinity;
 
   private constructor(
     private readonly cluster: Cluster,
@@ -216,29 +221,34 @@ export class KubernetesRuntime implements Runtime {
     await this.dropFinalizer(podName(runId));
   }
 
-  async list(): Promise<Holding[]> {
+  async list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]> {
+    this.pods.assertReached();
+    const pods = sandboxIds ? [...sandboxIds].flatMap((id) => this.pods.of(id)) : this.pods.values();
     const latest = new Map<string, V1Pod>();
-    for (const pod of this.pods.values()) {
+    for (const pod of pods) {
       const { sandboxId, runId } = idsOf(pod);
       const other = latest.get(sandboxId);
       if (!other || idsOf(other).runId < runId) latest.set(sandboxId, pod);
     }
-    await this.secrets.sweep((name) => {
-      const pod = this.pods.get(name);
-      return pod !== undefined && isStarting(stateOf(pod));
-    });
-    await this.network.policies?.sweep((name) => this.pods.get(name) !== undefined);
+    if (performance.now() - this.sweptAt >= SWEEP_EVERY_MS) await this.sweep();
     return Promise.all([...latest.values()].map(async (pod) => this.holdingOf(pod)));
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     const pods = sandboxIds.flatMap((id) => this.latestOf(id) ?? []);
-    const nodes = new Set(pods.flatMap(({ spec }) => spec?.nodeName ?? []));
-    const summaries = await Promise.all([...nodes].map(async (node) => readSummary(this.cluster, node)));
+    const byNode = new Map<string, V1Pod[]>();
+    for (const pod of pods) {
+      const node = pod.spec?.nodeName;
+      if (node !== undefined) byNode.set(node, [...(byNode.get(node) ?? []), pod]);
+    }
+    const found = await Promise.all(
+      [...byNode].map(async ([node, ofNode]) => readActivity(this.cluster, node, ofNode)),
+    );
+    const all = new Map(found.flatMap((activities) => [...activities]));
     return new Map(
       pods.flatMap((pod) => {
-        const found = summaries.map((summary) => summary.get(pod.metadata!.name!)).find(Boolean);
-        return found ? [[idsOf(pod).sandboxId, found] as const] : [];
+        const activity = all.get(pod.metadata!.name!);
+        return activity ? [[idsOf(pod).sandboxId, activity] as const] : [];
       }),
     );
   }
@@ -267,8 +277,19 @@ export class KubernetesRuntime implements Runtime {
     return this.guests.open(pod.metadata!.name!);
   }
 
-  watch(signal: AbortSignal): AsyncIterable<void> {
-    return this.pods.watch(signal);
+  async *watch(signal: AbortSignal): ReturnType<Runtime['watch']> {
+    const changes = new EventEmitter();
+    const tell = (sandboxId: string | undefined) => changes.emit('change', sandboxId);
+    const unsubscribe = [this.pods.subscribe(tell), this.nodes.subscribe(() => tell(undefined))];
+    try {
+      for await (const [sandboxId] of on(changes, 'change', { signal })) {
+        yield sandboxId === undefined ? undefined : [sandboxId as string];
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      for (const end of unsubscribe) end();
+    }
   }
 
   async close(): Promise<void> {
@@ -277,6 +298,16 @@ export class KubernetesRuntime implements Runtime {
     await this.pods.close();
     await this.nodes.close();
     await this.volumes?.close();
+  }
+
+  /** Removes the Secrets and policies that no Pod needs any more. */
+  private async sweep(): Promise<void> {
+    this.sweptAt = performance.now();
+    await this.secrets.sweep((name) => {
+      const pod = this.pods.get(name);
+      return pod !== undefined && isStarting(stateOf(pod));
+    });
+    await this.network.policies?.sweep((name) => this.pods.get(name) !== undefined);
   }
 
   private async create(run: Run, pullSecret: string | undefined): Promise<void> {

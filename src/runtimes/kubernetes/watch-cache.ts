@@ -1,5 +1,5 @@
 import type { KubernetesObject, V1ListMeta } from '@kubernetes/client-node';
-import { EventEmitter, on, once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { sleep } from '../../lib/sleep.js';
 import type { Cluster } from './client.js';
 import { GONE, statusOf } from './errors.js';
@@ -71,6 +71,11 @@ export class WatchCache<T extends KubernetesObject> {
     return [...this.objects.values()];
   }
 
+  /** The latest that were read, also while the API server cannot be reached. */
+  known(): T[] {
+    return [...this.objects.values()];
+  }
+
   /** The objects of a group. */
   of(group: string): T[] {
     return [...(this.groups.get(group)?.values() ?? [])];
@@ -97,12 +102,10 @@ export class WatchCache<T extends KubernetesObject> {
     return true;
   }
 
-  async *watch(signal: AbortSignal): AsyncIterable<void> {
-    try {
-      for await (const _ of on(this.changes, 'change', { signal })) yield;
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
+  /** Calls `listener` with the group of each changed object; undefined: anything may have changed. Returns the unsubscriber. */
+  subscribe(listener: (group: string | undefined) => void): () => void {
+    this.changes.on('change', listener);
+    return () => this.changes.off('change', listener);
   }
 
   async close(): Promise<void> {
@@ -150,7 +153,8 @@ export class WatchCache<T extends KubernetesObject> {
       for (const name of this.objects.keys()) if (!found.has(name)) this.forget(name);
       for (const [name, object] of found) this.put(name, object);
       this.version = version;
-      this.noteReached();
+      this.failure = undefined;
+      this.changes.emit('change');
       this.changes.emit('listed');
     } catch (error) {
       this.changes.emit('listed', error);
@@ -199,7 +203,7 @@ export class WatchCache<T extends KubernetesObject> {
     if (type === 'BOOKMARK' || name === undefined) return;
     if (type === 'DELETED') this.forget(name);
     else this.put(name, slim(object));
-    this.changes.emit('change');
+    this.changes.emit('change', this.watched.groupOf?.(object));
   }
 
   private put(name: string, object: T): void {
@@ -222,6 +226,7 @@ export class WatchCache<T extends KubernetesObject> {
   }
 
   private noteReached(): void {
+    if (this.failure === undefined) return;
     this.failure = undefined;
     this.changes.emit('change');
   }

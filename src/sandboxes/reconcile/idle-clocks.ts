@@ -10,6 +10,8 @@ interface Clock {
   lookedAt: number;
   cpuMicros: number;
   activeAt: number;
+  measuredAt: number | undefined;
+  idleMs: number;
 }
 
 /**
@@ -35,19 +37,27 @@ export class IdleClocks {
   }
 
   /** `touchedAt`: the latest activity of a caller. */
-  observe(runId: string, { cpuMicros }: Activity, now: number, touchedAt = 0): number {
+  observe(runId: string, { cpuMicros, measuredAt }: Activity, now: number, touchedAt = 0): number {
     const before = this.clocks.get(runId);
+    // An engine that measures more rarely gives the same figure again, which says nothing of the time since.
+    if (before !== undefined && measuredAt !== undefined && measuredAt === before.measuredAt) {
+      this.clocks.set(runId, { ...before, lookedAt: now });
+      return Math.min(before.idleMs, now - touchedAt);
+    }
+    const elapsed =
+      measuredAt === undefined ? now - (before?.lookedAt ?? now) : measuredAt - (before?.measuredAt ?? 0);
     const busy =
       before === undefined ||
       cpuMicros < before.cpuMicros ||
-      cpuMicros - before.cpuMicros > (now - before.lookedAt) * 1_000 * IDLE_CPU_SHARE;
+      cpuMicros - before.cpuMicros > elapsed * 1_000 * IDLE_CPU_SHARE;
     const activeAt = busy ? now : Math.max(before.activeAt, touchedAt);
-    this.clocks.set(runId, { lookedAt: now, cpuMicros, activeAt });
-    return now - activeAt;
+    const idleMs = now - activeAt;
+    this.clocks.set(runId, { lookedAt: now, cpuMicros, activeAt, measuredAt, idleMs });
+    return idleMs;
   }
 
   keepAwake(runId: string, now: number): void {
     const clock = this.clocks.get(runId);
-    if (clock) clock.activeAt = now;
+    if (clock) Object.assign(clock, { activeAt: now, idleMs: 0 });
   }
 }

@@ -10,6 +10,7 @@ import type { Wanted } from './decide.js';
 export interface ReconcileRow {
   orgId: string;
   sandboxId: string;
+  changedAt: Instant;
   maxDurationSecs: number | null;
   idleTimeoutSecs: number | null;
   startedAt: Instant | null;
@@ -18,8 +19,21 @@ export interface ReconcileRow {
   wanted: Omit<Wanted, 'quiet'>;
 }
 
+export type SandboxRef = { orgId: string; sandboxId: string };
+
 /** The same columns in each branch, so that `union` removes duplicates. */
 const CANDIDATE = 's.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at';
+
+const UNSETTLED = `runtime is not null and destroyed_at is null
+       and (removed_at is not null or status in ('starting', 'running', 'stopping'))`;
+const UNPLACED = `select ${CANDIDATE} from sandboxes s
+     where worker_id is null and runtime = $2 and destroyed_at is null
+       and (removed_at is not null or status = 'stopping')`;
+const NAMED = `select ${CANDIDATE} from unnest($3::uuid[], $4::uuid[]) as held (org_id, id)
+     cross join lateral (
+       select * from sandboxes own where own.org_id = held.org_id and own.id = held.id ${SEPARATE}
+     ) s
+     where worker_id = $1 and destroyed_at is null`;
 
 /**
  * The unsettled sandboxes of a worker, oldest change first, and those of `held`. Unplaced sandboxes that must end come too:
@@ -31,11 +45,47 @@ const CANDIDATE = 's.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_a
 export async function sandboxesToReconcile(
   sql: Sql,
   worker: { id: string; runtime: string },
-  held: readonly { orgId: string; sandboxId: string }[],
+  held: readonly SandboxRef[],
 ): Promise<ReconcileRow[]> {
+  return readRows(
+    sql,
+    `select ${CANDIDATE} from sandboxes s
+     where worker_id = $1 and ${UNSETTLED}
+     union
+     ${UNPLACED}
+     union
+     ${NAMED}`,
+    [worker.id, worker.runtime, held.map(({ orgId }) => orgId), held.map(({ sandboxId }) => sandboxId)],
+  );
+}
+
+/** Of the sandboxes of a worker: the named ones, those that changed after `since`, and unplaced ones that must end. */
+export async function changedSandboxes(
+  sql: Sql,
+  worker: { id: string; runtime: string },
+  named: readonly SandboxRef[],
+  since: Instant,
+): Promise<ReconcileRow[]> {
+  return readRows(
+    sql,
+    `select ${CANDIDATE} from sandboxes s
+     where worker_id = $1 and ${UNSETTLED} and changed_at > $5
+     union
+     ${UNPLACED}
+     union
+     ${NAMED}`,
+    [
+      ...[worker.id, worker.runtime],
+      ...[named.map(({ orgId }) => orgId), named.map(({ sandboxId }) => sandboxId), since],
+    ],
+  );
+}
+
+async function readRows(sql: Sql, candidates: string, values: unknown[]): Promise<ReconcileRow[]> {
   const { rows } = await sql.query<{
     org_id: string;
     id: string;
+    changed_at: Instant;
     max_duration_secs: number | null;
     idle_timeout_secs: number | null;
     stop_reason: string | null;
@@ -48,22 +98,8 @@ export async function sandboxesToReconcile(
     run_open: boolean;
   }>(
     prepared(
-      `with candidates as (
-       select ${CANDIDATE} from sandboxes s
-       where worker_id = $1 and runtime is not null and destroyed_at is null
-         and (removed_at is not null or status in ('starting', 'running', 'stopping'))
-       union
-       select ${CANDIDATE} from sandboxes s
-       where worker_id is null and runtime = $2 and destroyed_at is null
-         and (removed_at is not null or status = 'stopping')
-       union
-       select ${CANDIDATE} from unnest($3::uuid[], $4::uuid[]) as held (org_id, id)
-       cross join lateral (
-         select * from sandboxes own where own.org_id = held.org_id and own.id = held.id ${SEPARATE}
-       ) s
-       where worker_id = $1 and destroyed_at is null
-     )
-     select s.org_id, s.id, s.status, s.removed_at is not null as removed, s.run_id,
+      `with candidates as (${candidates})
+     select s.org_id, s.id, s.changed_at, s.status, s.removed_at is not null as removed, s.run_id,
        r.max_duration_secs::float8, r.idle_timeout_secs::float8,
        r.stop_reason, coalesce(r.worker_id = $1, false) as placed,
        r.started_at, r.started_at is not null as run_started,
@@ -71,12 +107,13 @@ export async function sandboxesToReconcile(
      from candidates s
      left join lateral (select * from runs r where r.org_id = s.org_id and r.id = s.run_id ${SEPARATE}) r on true
      order by s.changed_at`,
-      [worker.id, worker.runtime, held.map(({ orgId }) => orgId), held.map(({ sandboxId }) => sandboxId)],
+      values,
     ),
   );
   return rows.map((row) => ({
     orgId: row.org_id,
     sandboxId: row.id,
+    changedAt: row.changed_at,
     maxDurationSecs: row.max_duration_secs,
     idleTimeoutSecs: row.idle_timeout_secs,
     stopReason: row.stop_reason,

@@ -11,19 +11,24 @@ import { lockSandbox } from '../queries.js';
 import { hasOpenCommand } from '../sessions/queries.js';
 import { requestStop, type StopReason } from '../stop.js';
 import { RuntimeCalls } from './runtime-calls.js';
-import { decide } from './decide.js';
+import { decide, type Step } from './decide.js';
 import { IdleClocks } from './idle-clocks.js';
-import { readRunSpec, sandboxesToReconcile, type ReconcileRow } from './queries.js';
+import {
+  changedSandboxes,
+  readRunSpec,
+  sandboxesToReconcile,
+  type ReconcileRow,
+  type SandboxRef,
+} from './queries.js';
 import { recordObservations, type Observation, type RunChange } from './record.js';
 import { markDestroyed, writeRoomNotices, type RoomNotice } from './record-queries.js';
+import { PassScope } from './scope.js';
 
 /** The precision of the end of a run whose container disappeared with its record. */
 const TOUCH_INTERVAL_MS = 10_000;
 const BATCH = 200;
 
 const NO_SECRETS: RunSecrets = { registry: null, values: {} };
-
-type SandboxRef = { orgId: string; sandboxId: string };
 
 /** The results of a pass, written together at its end. */
 interface Seen {
@@ -32,18 +37,19 @@ interface Seen {
 }
 
 /**
- * Closes the gap between the store and the runtime, in a term of the worker's lease. Each pass reads both, so it needs no
- * memory of earlier passes.
+ * Closes the gap between the store and the runtime, in a term of the worker's lease. Each pass reads both. It decides
+ * without memory of earlier passes, which only choose the sandboxes to visit.
  */
 export class Reconciler {
   private readonly calls: RuntimeCalls;
   /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
   /** The words of the engine about starts that wait for room in it, by run. */
-  private noRoom = new Map<string, string>();
+  private readonly noRoom = new Map<string, string>();
   private lastTouch = 0;
   private readonly idle = new IdleClocks();
   private idleLook: Promise<unknown> | undefined;
+  private readonly scope = new PassScope();
 
   constructor(
     private readonly ctx: Context,
@@ -53,43 +59,60 @@ export class Reconciler {
     this.calls = new RuntimeCalls(ctx, again);
   }
 
+  /** Sandboxes that the next pass visits. Undefined: any may have changed. */
+  note(sandboxIds: readonly string[] | undefined): void {
+    this.scope.note(sandboxIds);
+  }
+
   async pass(term: Term): Promise<void> {
-    const { ctx } = this;
+    try {
+      await this.visit(term, this.scope.next(this.ctx.runtime.listsSome ?? false));
+    } catch (error) {
+      this.scope.note(undefined);
+      throw error;
+    }
+  }
+
+  private async visit(term: Term, ids: ReadonlySet<string> | undefined): Promise<void> {
+    const { ctx, scope } = this;
     const began = performance.now();
     // The list may or may not show the effect of a call in flight, so the next pass handles its sandbox.
     const unsure = this.calls.underWay;
-    const holdings = new Map((await ctx.runtime.list()).map((holding) => [holding.sandboxId, holding]));
-    const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
-    const rows = await sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
-    await this.touch(rows, holdings);
-    await this.noteRoom(term, rows, holdings);
-    const running: { row: ReconcileRow; held: Holding | undefined }[] = [];
+    const holdings = new Map((await ctx.runtime.list(ids)).map((holding) => [holding.sandboxId, holding]));
+    const rows = await this.readRows(ids, holdings);
+    if (ids === undefined) await this.touch(rows, holdings);
+    await this.noteRoom(term, ids, rows, holdings);
     const seen: Seen = { observations: [], destroyed: [] };
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
-      if (row.wanted.status === 'running' && !row.wanted.removed) running.push({ row, held });
       holdings.delete(row.sandboxId);
+      let step: Step | undefined;
       try {
-        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) await this.reconcile(term, row, held, seen);
+        if (!this.isBusy(row) && !unsure.has(row.sandboxId)) {
+          step = this.reconcile(term, row, held, seen);
+        }
       } catch (error) {
         if (error instanceof LeaseLostError) throw error;
         this.logFailure(error, row);
       }
+      scope.visited(row, held, step === 'nothing');
     }
+    await this.expireTimed(term);
     const written = await this.write(term, seen.observations, async (tx, batch) =>
       recordObservations(ctx, tx, batch),
     );
     await this.write(term, seen.destroyed, async (tx, batch) => markDestroyed(tx, batch, ctx.now()));
     // An immediate pass would fail in the same way.
+    if (written > 0 || scope.hasChanges) this.again();
     if (written > 0) {
-      this.again();
       const attributes = { 'sandkeep.sandboxes': rows.length, 'sandkeep.recorded': written };
       const times = { began, ended: performance.now() };
       ctx.tracing?.record({ name: 'reconcile', kind: 'internal', ...times, attributes });
     }
-    this.lookForIdle(term, running);
+    this.lookForIdle(term, [...scope.timed.values()]);
     // The store does not know the others: a destroy may have been killed after its last write.
     for (const orphan of holdings.values()) {
+      scope.keepUnsettled(orphan.sandboxId);
       if (this.calls.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
       ctx.log.warn(
         { sandboxId: orphan.sandboxId, runId: orphan.runId },
@@ -97,6 +120,17 @@ export class Reconciler {
       );
       this.calls.begin(term, orphan, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
     }
+  }
+
+  private async readRows(
+    ids: ReadonlySet<string> | undefined,
+    holdings: ReadonlyMap<string, Holding>,
+  ): Promise<ReconcileRow[]> {
+    const { ctx, scope } = this;
+    const worker = { id: ctx.runtime.engineId, runtime: ctx.runtime.name };
+    if (ids === undefined) return sandboxesToReconcile(ctx.pool, worker, [...holdings.values()]);
+    const since = scope.changedSince(ctx.now());
+    return scope.split(ids, await changedSandboxes(ctx.pool, worker, scope.refsOf(ids, holdings), since));
   }
 
   async close(): Promise<void> {
@@ -109,15 +143,15 @@ export class Reconciler {
     return this.calls.has(sandboxId);
   }
 
-  private async reconcile(
-    term: Term,
-    row: ReconcileRow,
-    held: Holding | undefined,
-    seen: Seen,
-  ): Promise<void> {
+  private reconcile(term: Term, row: ReconcileRow, held: Holding | undefined, seen: Seen): Step {
+    const step = decide({ ...row.wanted, quiet: this.quiet.has(row.wanted.runId ?? '') }, held);
+    this.carryOut(step, term, row, held, seen);
+    return step;
+  }
+
+  private carryOut(step: Step, term: Term, row: ReconcileRow, held: Holding | undefined, seen: Seen): void {
     const { ctx } = this;
     const { sandboxId, wanted } = row;
-    const step = decide({ ...wanted, quiet: this.quiet.has(wanted.runId ?? '') }, held);
     const runId = wanted.runId ?? '';
     const note = (observation: Observation) => {
       this.quiet.delete(runId);
@@ -125,7 +159,7 @@ export class Reconciler {
     };
     switch (step) {
       case 'nothing':
-        return this.expire(term, row);
+        return;
       case 'start':
         return this.calls.begin(term, row, step, (signal) => this.start(term, row, runId, signal));
       case 'stop':
@@ -240,6 +274,18 @@ export class Reconciler {
     }
   }
 
+  private async expireTimed(term: Term): Promise<void> {
+    for (const { row, held } of this.scope.timed.values()) {
+      if (held?.state !== 'running' || this.calls.has(row.sandboxId)) continue;
+      try {
+        await this.expire(term, row);
+      } catch (error) {
+        if (error instanceof LeaseLostError) throw error;
+        this.logFailure(error, row);
+      }
+    }
+  }
+
   private async expire(term: Term, row: ReconcileRow): Promise<void> {
     const { ctx } = this;
     const { maxDurationSecs, startedAt, wanted } = row;
@@ -296,6 +342,7 @@ export class Reconciler {
   /** The engine has accepted a start, and has no room for it yet. */
   private async noteRoom(
     term: Term,
+    ids: ReadonlySet<string> | undefined,
     rows: ReconcileRow[],
     holdings: ReadonlyMap<string, Holding>,
   ): Promise<void> {
@@ -309,9 +356,9 @@ export class Reconciler {
     if (changed.length > 0) {
       await this.inTerm(term, (tx) => writeRoomNotices(tx, changed, this.ctx.now()));
     }
-    this.noRoom = new Map(
-      starting.flatMap(({ runId, noRoom }) => (noRoom === null ? [] : [[runId, noRoom] as const])),
-    );
+    if (ids === undefined) this.noRoom.clear();
+    for (const { wanted } of rows) this.noRoom.delete(wanted.runId ?? '');
+    for (const { runId, noRoom } of starting) if (noRoom !== null) this.noRoom.set(runId, noRoom);
   }
 
   private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
