@@ -310,6 +310,12 @@ export const OPTIONS = {
       'images on the nodes that every organization may use; others are pulled with the access of the organization at each start',
     default: [],
   },
+  kubernetesCpuOvercommit: {
+    type: integer('a number', 1, 1_000),
+    description:
+      'sandboxes reserve their vCPUs on nodes divided by this, and are limited to all of them; 1: no node is overcommitted',
+    default: 1,
+  },
   kubernetesStorageClass: {
     type: text('<name>', 'the name of a StorageClass'),
     description: 'StorageClass of the volumes of organizations',

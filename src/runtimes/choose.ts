@@ -29,6 +29,7 @@ export interface RuntimeOptions {
   kubernetesClusterCidrs?: readonly string[];
   kubernetesProbeImage?: string;
   kubernetesNodeImages?: readonly string[];
+  kubernetesCpuOvercommit?: number;
   kubernetesStorageClass?: string | undefined;
   kubernetesVolumeMib?: number;
   kubernetesVolumeAccess?: AccessChoice;
@@ -109,6 +110,7 @@ async function openKubernetes({
     clusterCidrs: options.kubernetesClusterCidrs ?? [],
     probeImage: options.kubernetesProbeImage,
     nodeImages: options.kubernetesNodeImages ?? [],
+    cpuOvercommit: options.kubernetesCpuOvercommit,
     storage: {
       storageClass: options.kubernetesStorageClass,
       defaultMib: options.kubernetesVolumeMib,

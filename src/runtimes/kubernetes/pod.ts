@@ -41,6 +41,7 @@ export interface PodOptions {
   /** The images that the operator put on the nodes, for every organization. */
   nodeImages: readonly string[];
   access: AccessChoice;
+  cpuOvercommit: number;
 }
 
 export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOptions): V1Pod {
@@ -115,7 +116,10 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
     ...(spec.workdir === null ? {} : { workingDir: spec.workdir }),
     // A shell or interpreter without a script would end without standard input.
     stdin: true,
-    resources: { limits: { ...amounts, ...limit }, requests: { ...amounts, ...request } },
+    resources: {
+      limits: { ...amounts, ...limit },
+      requests: { ...amounts, cpu: cpuRequest(spec.vcpus, options.cpuOvercommit), ...request },
+    },
     securityContext: {
       privileged: false,
       allowPrivilegeEscalation: false,
@@ -125,6 +129,11 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
     terminationMessagePolicy: 'File',
     volumeMounts,
   };
+}
+
+/** Kubernetes has nothing smaller than a thousandth. */
+function cpuRequest(vcpus: number, overcommit: number): string {
+  return overcommit === 1 ? String(vcpus) : `${Math.max(1, Math.round((vcpus * 1_000) / overcommit))}m`;
 }
 
 /** A node serves an image that it has without asking the registry, also to an organization without access to it. */

@@ -51,12 +51,16 @@ export interface KubernetesOptions extends ClusterAddress {
   /** Nothing of it is run. */
   probeImage?: string | undefined;
   nodeImages?: readonly string[];
+  /** How many times the vCPUs of a node its sandboxes can be limited to. Default: 1. */
+  cpuOvercommit?: number | undefined;
   storage?: StorageOptions;
   capacity?: Partial<Capacity>;
   /** For sandboxes without a disk size. 0: no bound. */
   defaultDiskMib?: number | undefined;
 }
 
+/** The most that a worker can have. */
+const MOST_VCPUS = 1_000_000;
 const PROBE_IMAGE = 'registry.k8s.io/pause:3.10';
 /** Another try would get the same answer. */
 const REFUSALS = new Set([400, FORBIDDEN, INVALID]);
@@ -162,7 +166,9 @@ export class KubernetesRuntime implements Runtime {
   }
 
   get capacity(): Capacity {
-    return { ...this.nodes.capacity, ...this.options.capacity };
+    const { vcpus, ...nodes } = this.nodes.capacity;
+    const all = Math.min(vcpus * (this.options.cpuOvercommit ?? 1), MOST_VCPUS);
+    return { ...nodes, vcpus: all, ...this.options.capacity };
   }
 
   /** A limit of the operator holds for all nodes together, which the scheduler does not know. */
@@ -313,10 +319,16 @@ export class KubernetesRuntime implements Runtime {
   private async create(run: Run, pullSecret: string | undefined): Promise<void> {
     const { core, namespace } = this.cluster;
     const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
+    const { cpuOvercommit = 1 } = this.options;
     const body = podOf(run, {
       ...{ instanceId: this.instanceId, architecture: this.programs.architecture },
       ...{ programs: this.programs.volume, pullSecret, defaultDiskMib, nodeImages },
-      ...{ runtimeClass, restrictedRuntimeClass, access: this.volumes?.access ?? 'ReadWriteOnce' },
+      ...{
+        runtimeClass,
+        restrictedRuntimeClass,
+        access: this.volumes?.access ?? 'ReadWriteOnce',
+        cpuOvercommit,
+      },
     });
     await core.createNamespacedPod({ namespace, body }).catch(ignoreStatus(CONFLICT));
   }
