@@ -29,6 +29,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const TEXTS = [
   ...['1', '2', '3', '/first', '/second', '/third', 'true', 'false', 'on'],
   ...['auto', 'docker', 'simulated', 'debug', 'warn', 'error', 'probe', 'trusted'],
+  ...['ReadWriteOnce', 'ReadWriteMany', 'advisory', 'enforced', 'api', 'worker', '600', '660'],
   ...['10.0.0.0/8', '10.1.0.0/16,192.168.1.1', '::1', 'host', 'metadata', 'host,metadata', ''],
   ...['http://10.0.0.5:8080', 'https://one.example', 'http://[::1]:80'],
 ];
