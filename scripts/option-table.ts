@@ -1,5 +1,6 @@
 import { defaultText, flagOf, variableOf } from '../src/config/names.js';
-import { OPTION_NAMES, OPTIONS, type Option } from '../src/config/options.js';
+import type { Option } from '../src/config/option.js';
+import { OPTION_NAMES, OPTIONS } from '../src/config/options.js';
 
 const BEGIN = '<!-- made from src/config/options.ts by "npm run generate" -->';
 const END = '<!-- end of the options -->';

@@ -13,7 +13,8 @@ import { LineCounter, parseDocument } from 'yaml';
 import { ExplainedError } from '../lib/explained-error.js';
 import { suggestion } from '../lib/nearest.js';
 import { FILE_KEYS, flagOf, keyOf } from './names.js';
-import { OPTIONS, type Option, type OptionName } from './options.js';
+import type { Option } from './option.js';
+import { OPTIONS, type OptionName } from './options.js';
 import { printable } from './printable.js';
 
 const NAME = 'sandkeep.yaml';

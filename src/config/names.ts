@@ -1,4 +1,5 @@
-import { defaultOf, OPTION_NAMES, OPTIONS, type Option, type OptionName } from './options.js';
+import type { Option } from './option.js';
+import { defaultOf, OPTION_NAMES, OPTIONS, type OptionName } from './options.js';
 
 export const PREFIX = 'SANDKEEP_';
 

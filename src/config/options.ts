@@ -3,10 +3,10 @@ import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
-import { NETWORK_CHOICES } from '../runtimes/kubernetes/network/choices.js';
-import { ACCESS_CHOICES, SIZE_CHOICES } from '../runtimes/kubernetes/volume-choices.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
+import { KUBERNETES_OPTIONS } from './kubernetes-options.js';
+import { dataFile, InDataDir, type Option } from './option.js';
 import {
   choice,
   httpOrigin,
@@ -21,29 +21,7 @@ import {
   type OptionType,
 } from './option-types.js';
 
-/** A default in the data directory, whichever that is. */
-class InDataDir {
-  constructor(readonly name: string) {}
-}
-
-export interface Option<T = unknown> {
-  type: OptionType<T>;
-  description: string;
-  default?: T | InDataDir;
-  /** The effect of an option that has no value. */
-  unset?: string;
-  /** The value, or a part of it, is never printed. */
-  secret?: true;
-  /** Operations read the value as `ctx.settings.<name>`. */
-  setting?: true;
-  /** The file cannot have the option. */
-  outsideFile?: true;
-  /** In place of a name with the prefix SANDKEEP_. */
-  variable?: string;
-}
-
 const ROLES = ['both', 'api', 'worker'] as const;
-const dataFile = (name: string) => new InDataDir(name);
 
 /** Every option, declared once. Its flag, environment variable and key in the file come from its name: see names.ts. */
 export const OPTIONS = {
@@ -261,83 +239,7 @@ export const OPTIONS = {
     description: `surroundings of the machine that network policies may open: ${GUARDED_GROUPS.join(', ')}, or both`,
     default: [],
   },
-  kubeconfig: {
-    type: path('<file>'),
-    description: 'kubeconfig of the cluster of --runtime kubernetes',
-    unset: "the service account of the Pod that the service runs in, else '~/.kube/config'",
-    variable: 'KUBECONFIG',
-  },
-  kubernetesContext: {
-    type: text('<name>', 'the name of a context of the kubeconfig'),
-    description: 'context of the kubeconfig',
-    unset: "the kubeconfig's own",
-  },
-  kubernetesNamespace: {
-    type: text('<name>', 'the name of a namespace'),
-    description: 'namespace of the Pods of sandboxes; only Sandkeep should act in it',
-    unset: 'that of the context or of the service account, else "default"',
-  },
-  kubernetesRuntimeClass: {
-    type: text('<name>', 'the name of a RuntimeClass'),
-    description: 'RuntimeClass of the Pods, such as gvisor',
-    unset: "the cluster's default",
-  },
-  kubernetesRestrictedRuntimeClass: {
-    type: text('<name>', 'the name of a RuntimeClass'),
-    description: 'RuntimeClass of the Pods with the security profile restricted',
-    unset: 'that of the others',
-  },
-  kubernetesNetwork: {
-    type: choice('<choice>', NETWORK_CHOICES),
-    description:
-      'probe: sandboxes need a cluster that enforces network policies; trusted: they have the network of the cluster as it is',
-    default: 'probe',
-  },
-  kubernetesClusterCidrs: {
-    type: list('<blocks>', 'CIDR blocks separated by commas', (block) => (isCidr(block) ? block : undefined)),
-    description: 'addresses of the Pods, nodes and Services of the cluster; no policy opens them',
-    default: [],
-    unset: 'every private address',
-  },
-  kubernetesProbeImage: {
-    type: text('<image>', 'the reference of an image'),
-    description: 'image of the two Pods that test the network; nothing in it is run',
-    default: 'registry.k8s.io/pause:3.10',
-  },
-  kubernetesNodeImages: {
-    type: list('<images>', 'references of images, separated by commas', (image) => image || undefined),
-    description:
-      'images on the nodes that every organization may use; others are pulled with the access of the organization at each start',
-    default: [],
-  },
-  kubernetesCpuOvercommit: {
-    type: integer('a number', 1, 1_000),
-    description:
-      'sandboxes reserve their vCPUs on nodes divided by this, and are limited to all of them; 1: no node is overcommitted',
-    default: 1,
-  },
-  kubernetesStorageClass: {
-    type: text('<name>', 'the name of a StorageClass'),
-    description: 'StorageClass of the volumes of organizations',
-    unset: "the cluster's default",
-  },
-  kubernetesVolumeMib: {
-    type: integer('a number of MiB', 1, 999_999_999),
-    description: 'size of the storage that the cluster allocates for a volume without a cap',
-    default: 10_240,
-  },
-  kubernetesVolumeAccess: {
-    type: choice('<mode>', ACCESS_CHOICES),
-    description:
-      'ReadWriteOnce: sandboxes with the same volume run on one node; ReadWriteMany: on any, if the StorageClass can',
-    default: 'ReadWriteOnce',
-  },
-  kubernetesVolumeSizes: {
-    type: choice('<choice>', SIZE_CHOICES),
-    description:
-      'enforced: the StorageClass holds volumes to their size, so that those with a cap can be mounted; advisory: it may not',
-    default: 'advisory',
-  },
+  ...KUBERNETES_OPTIONS,
   volumesDir: {
     type: path('<dir>'),
     description: 'directory of the data of volumes; the same file system for every host that serves them',

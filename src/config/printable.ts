@@ -1,4 +1,5 @@
-import { OPTIONS, type Option, type OptionName } from './options.js';
+import type { Option } from './option.js';
+import { OPTIONS, type OptionName } from './options.js';
 
 const HIDDEN = '(hidden)';
 /** Scheme, user, password, host with port and database, parameters. A URL with an unescaped password never matches. */

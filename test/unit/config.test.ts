@@ -11,9 +11,9 @@ import {
   defaultOf,
   OPTION_NAMES,
   OPTIONS,
-  type Option,
   type OptionName,
 } from '../../src/config/options.js';
+import type { Option } from '../../src/config/option.js';
 import { printable } from '../../src/config/printable.js';
 import { unknownVariables } from '../../src/config/unknown-variables.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
@@ -30,6 +30,7 @@ const TEXTS = [
   ...['1', '2', '3', '/first', '/second', '/third', 'true', 'false', 'on'],
   ...['auto', 'docker', 'simulated', 'debug', 'warn', 'error', 'probe', 'trusted'],
   ...['ReadWriteOnce', 'ReadWriteMany', 'advisory', 'enforced', 'api', 'worker', '600', '660'],
+  ...['http/protobuf', 'http/json', 'otlp', 'none', 'always_on', 'always_off', '0.5', 'a=1', 'a=1,b=2'],
   ...['10.0.0.0/8', '10.1.0.0/16,192.168.1.1', '::1', 'host', 'metadata', 'host,metadata', ''],
   ...['http://10.0.0.5:8080', 'https://one.example', 'http://[::1]:80'],
 ];

@@ -126,7 +126,7 @@ export class Nodes {
   private living(): string {
     return (this.cache?.known() ?? [])
       .filter(({ status }) => readyOf(status)?.status !== 'Unknown')
-      .map(({ metadata }) => metadata?.name)
+      .map(({ metadata }) => metadata?.name ?? '')
       .toSorted()
       .join();
   }

@@ -59,7 +59,7 @@ export async function sandboxesToReconcile(
   );
 }
 
-/** Of the sandboxes of a worker: the named ones, those that changed after `since`, and unplaced ones that must end. */
+/** Sandboxes of a worker: the named ones, those that changed after `since`, and unplaced ones that must end. */
 export async function changedSandboxes(
   sql: Sql,
   worker: { id: string; runtime: string },
