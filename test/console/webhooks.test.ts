@@ -56,7 +56,7 @@ describeBrowser('the pages of webhooks', () => {
     await expectPresentable(page, 'webhook');
     await row.getByRole('button', { name: 'volume_created' }).click();
     const delivery = page.getByRole('dialog', { name: 'volume_created' });
-    await delivery.getByText('thanks').waitFor();
+    await delivery.getByText('thanks').first().waitFor();
     const sent = receiver.messages.at(-1)!;
     expect(
       JSON.parse((await delivery.getByLabel('body of the request', { exact: true }).textContent())!),
