@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { backupCommand } from './cli/backup.js';
 import { applyConfig } from './cli/config-options.js';
 import { configCommand } from './cli/config.js';
+import { databaseCommands } from './cli/database.js';
 import { doctorCommand } from './cli/doctor.js';
 import { eventsCommand } from './cli/events.js';
 import { importCommand } from './cli/import.js';
@@ -47,6 +48,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(backupCommand())
     .addCommand(restoreCommand())
     .addCommand(installCommand())
+    .addCommand(databaseCommands())
     .addCommand(uninstallCommand())
     .addCommand(kubernetesCommand());
 }

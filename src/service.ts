@@ -181,6 +181,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   ctx.peer.address ??= reachableAt(address);
   const metricsAddress = metrics && (await listenForScrapes(metrics, ctx, startup));
   const firstKey = await createFirstKey(pool);
+  if (options.role !== 'api') await startBackups(ctx, instance.id, startup);
   const reload = certificate && (() => certificate.reload());
   return { address, metricsAddress, database: describe(database), runtime, fallback, firstKey, reload };
 }
@@ -207,6 +208,21 @@ function placeOf({ host, port, listenUnix: path, listenUnixMode, tlsCert }: Serv
   }
   const unix = path === undefined ? undefined : { path, mode: parseInt(listenUnixMode, 8) };
   return { host, port, unix, isTls: tlsCert !== undefined };
+}
+
+/** The module is loaded for a schedule only. Throws ExplainedError for a wrong directory or key. */
+async function startBackups(
+  ctx: ServiceContext,
+  instanceId: string,
+  { options, resources }: Startup,
+): Promise<void> {
+  if (options.backupDir === undefined) return;
+  const { startScheduledBackups } = await import('./backup/schedule.js');
+  const backups = await startScheduledBackups(ctx, {
+    ...{ directory: options.backupDir, keep: options.backupKeep, encryptTo: options.backupEncryptTo },
+    ...{ instanceId, places: options },
+  });
+  resources.add('the scheduled backups', () => backups.stop());
 }
 
 async function openMetricsFor({ metricsPort, metricsByOrg }: ServiceOptions): Promise<Metrics | undefined> {

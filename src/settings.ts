@@ -85,6 +85,8 @@ export type Settings = typeof FIXED_SETTINGS &
     volumeSampleMs: number;
     /** How long the row of an ephemeral sandbox stays readable after its end. */
     ephemeralLingerMs: number;
+    /** The interval of scheduled backups; 0: none are made. */
+    backupEveryMs: number;
     /** Null: usage costs nothing. */
     priceBook: PriceBook | null;
     webhooks: WebhookSettings;
@@ -100,6 +102,7 @@ export function settingsOf(config: Config, priceBook: PriceBook | null): Setting
     volumePurgeAfterMs: config.volumePurgeHours * HOUR_MS,
     volumeSampleMs: config.volumeSampleMinutes * MINUTE_MS,
     ephemeralLingerMs: config.ephemeralLingerSecs * SECOND_MS,
+    backupEveryMs: config.backupDir === undefined ? 0 : config.backupEveryHours * HOUR_MS,
     priceBook,
     webhooks: webhookSettings(config),
     connections: connectionSettings(config),

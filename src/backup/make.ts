@@ -35,6 +35,8 @@ export interface BackupOptions {
   /** Undefined: the archive is not encrypted. */
   encrypt?: Encrypt | undefined;
   onPart?: (name: string) => void;
+  /** Ends the backup, which then fails. */
+  signal?: AbortSignal | undefined;
 }
 
 export interface Backup {
@@ -78,7 +80,7 @@ export async function makeBackup(pool: Pool, options: BackupOptions): Promise<Ba
 
 async function writeArchive(pool: Pool, options: BackupOptions, draft: FileDraft): Promise<Backup> {
   const target = new FileTarget(draft.handle);
-  const writer = new ArchiveWriter(target, options.encrypt);
+  const writer = new ArchiveWriter(target, options);
   try {
     const warnings: string[] = [];
     const header = await writeDatabase(pool, writer, options, warnings);
@@ -117,8 +119,8 @@ async function writeDatabase(
         for (const table of description.tables) {
           options.onPart?.(table.name);
           const rows = copyRows(tx, table);
-          const part = await writer.writePart(tablePart(table.name), rows);
-          part.rows = rows.rowCount;
+          const part = await writer.writePart(tablePart(table.name), rows.content);
+          part.rows = rows.count();
         }
         return header;
       });

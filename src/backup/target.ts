@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { readClosed } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { external, openOwned, ownDirectory, type Database, type OwnedDirectory } from '../db/open.js';
-import { openPool, sqlState, type PgPool } from '../db/pool.js';
+import { openPool, type PgPool } from '../db/pool.js';
 import { findUnfinished, markUnfinished, type UnfinishedRestore } from '../db/unfinished-restore.js';
 import { makeDirectories } from '../lib/directories.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -125,14 +125,7 @@ async function requireEmptyDatabase(pool: PgPool, unfinished: UnfinishedRestore 
 }
 
 async function isClosedBy(pool: PgPool, reason: string): Promise<boolean> {
-  if (!(await isMigrated(pool))) return false;
-  try {
-    return (await readClosed(pool)) === reason;
-  } catch (error) {
-    const UNDEFINED_COLUMN = '42703';
-    if (sqlState(error) === UNDEFINED_COLUMN) return false;
-    throw error;
-  }
+  return (await isMigrated(pool)) && (await readClosed(pool)) === reason;
 }
 
 /** The file of a part, and whether it may be restored: a key that the environment gives needs none. */

@@ -5,7 +5,7 @@ import type { Config } from '../config/options.js';
 import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
-import { openPool, type Pool } from '../db/pool.js';
+import { openPool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { explainConnectionError } from '../runtimes/docker/connection-error.js';
 import type {
@@ -13,7 +13,7 @@ import type {
   InstallationObjects,
   RemovableObjects,
 } from '../runtimes/docker/installation-objects.js';
-import { liveWorkers } from '../workers/queries.js';
+import { refuseBesideService } from '../workers/refuse-beside-service.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 
@@ -54,15 +54,6 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
   } finally {
     await pool.end();
   }
-}
-
-/** An external database has no owner; a valid lease shows a service that runs, or was killed seconds ago. */
-async function refuseBesideService(pool: Pool): Promise<void> {
-  const [name] = await liveWorkers(pool);
-  if (name === undefined) return;
-  throw new ExplainedError(
-    `a service runs on this database (worker ${name}): stop it, then repeat the command; after a kill, wait ten seconds`,
-  );
 }
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {

@@ -402,6 +402,29 @@ export const OPTIONS = {
     description: 'pulled images that the sandboxes of an organization hold on an engine, in MiB',
     unset: "a quarter of the engine's disk",
   },
+  backupDir: {
+    type: path('<dir>'),
+    description: 'directory of scheduled backups, on another disk than the data; see docs/backups.md',
+    unset: 'no scheduled backups',
+  },
+  backupEveryHours: {
+    type: integer('a number of hours', 1, 24 * 365),
+    description: 'interval of scheduled backups, in hours',
+    default: 24,
+  },
+  backupKeep: {
+    type: integer('a number of backups', 1, 10_000),
+    description: 'scheduled backups that stay; older ones are deleted after the next good one',
+    default: 7,
+  },
+  backupEncryptTo: {
+    type: list('<keys>', 'public keys of age such as age1…, separated by commas', (key) =>
+      key.startsWith('age1') ? key : undefined,
+    ),
+    description: 'public keys of age to which scheduled backups are encrypted',
+    default: [],
+    unset: 'not encrypted',
+  },
   logLevel: {
     type: choice('<level>', LOG_LEVELS),
     description: 'least severe log line, on standard error',

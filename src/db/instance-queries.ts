@@ -48,12 +48,35 @@ export async function exchangePriceBook(tx: Sql, sha256: string | null): Promise
   return previous;
 }
 
-/** The reason why no service may use the database. Null: it is in use. */
+/** The reason why no service may use the database. Null: it is in use, or its release has no such column. */
 export async function readClosed(sql: Sql): Promise<string | null> {
-  const { rows } = await sql.query<{ closed: string | null }>('select closed from instance');
+  const { rows } = await sql.query<{ closed: string | null }>(
+    "select to_jsonb(i) ->> 'closed' as closed from instance i",
+  );
   return rows[0]?.closed ?? null;
 }
 
 export async function setClosed(sql: Sql, reason: string | null): Promise<void> {
   await sql.query('update instance set closed = $1', [reason]);
+}
+
+/**
+ * The age of the latest scheduled backup that is complete, in seconds; without one, the age of the installation. `made`: whether there
+ * is one.
+ */
+export async function readBackupAge(sql: Sql): Promise<{ secs: number; made: boolean }> {
+  const { rows } = await sql.query<{ secs: number; made: boolean }>(
+    `select backed_up_at is not null as made, extract(epoch from clock_timestamp() - coalesce(backed_up_at,
+       (select min(applied_at) from schema_migrations), clock_timestamp()))::float8 as secs
+     from instance`,
+  );
+  return rows[0]!;
+}
+
+/** `ageMs`: the time since the snapshot of the backup. */
+export async function noteBackup(sql: Sql, ageMs: number): Promise<void> {
+  await sql.query(
+    "update instance set backed_up_at = clock_timestamp() - $1::float8 * interval '1 millisecond'",
+    [ageMs],
+  );
 }

@@ -3,7 +3,14 @@ import type { Certificate } from '../http/tls/certificate.js';
 import { gauge, type Sample } from './samples.js';
 
 /** The state that this process alone knows. */
-export function measureProcess({ pool, requests, runtime, disk, certificate }: ServiceContext): Sample[] {
+export function measureProcess({
+  pool,
+  requests,
+  runtime,
+  disk,
+  certificate,
+  settings,
+}: ServiceContext): Sample[] {
   const pools = { worker: pool, requests: requests.watched };
   return [
     ...Object.entries(pools).flatMap(([name, { totalCount, idleCount, waitingCount }]) => {
@@ -21,6 +28,11 @@ export function measureProcess({ pool, requests, runtime, disk, certificate }: S
       '1: the engine of this process answers.',
       runtime.engine === undefined || runtime.engine.state === 'up' ? 1 : 0,
       { runtime: runtime.name },
+    ),
+    gauge(
+      'sandkeep_backup_interval_seconds',
+      'Interval of scheduled backups. 0: none are made.',
+      settings.backupEveryMs / 1_000,
     ),
     ...(certificate ? measureCertificate(certificate) : []),
     ...disk.measured().flatMap(({ place, sizeBytes, freeBytes, reserveBytes }) => [

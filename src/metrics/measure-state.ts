@@ -1,3 +1,4 @@
+import { readBackupAge } from '../db/instance-queries.js';
 import type { Pool, Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { admittedMillis } from '../runs/run-id.js';
@@ -38,6 +39,7 @@ export async function measureState(pool: Pool, { byOrg }: StateOptions): Promise
       ...(await eventLog(tx)),
       ...(await webhooks(tx)),
       ...(await metering(tx)),
+      ...(await backups(tx)),
       ...(await database(tx)),
     ];
   });
@@ -131,6 +133,12 @@ async function metering(sql: Sql): Promise<Sample[]> {
     gauge('sandkeep_metering_volume_lag_seconds', 'Age of the oldest reading of a volume.', lag.volumes),
     gauge('sandkeep_metering_run_lag_seconds', seen, lag.runs),
   ];
+}
+
+async function backups(sql: Sql): Promise<Sample[]> {
+  const { secs } = await readBackupAge(sql);
+  const help = 'Age of the latest scheduled backup; without one, of the installation.';
+  return [gauge('sandkeep_backup_age_seconds', help, Math.max(0, secs))];
 }
 
 async function database(sql: Sql): Promise<Sample[]> {

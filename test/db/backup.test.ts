@@ -78,7 +78,10 @@ async function headerOf(file: string): Promise<Header> {
 /** Whether a row was written before a snapshot. */
 const seenIn = (snapshot: string) => `pg_visible_in_snapshot(t.xmin::text::xid8, '${snapshot}')`;
 
-describe.skipIf(process.platform !== 'linux')('a backup', () => {
+/** Each test starts the program many times. */
+const PATIENCE = { timeout: 600_000 };
+
+describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
   let folder: string;
   const at = (name: string) => join(folder, name);
 

@@ -74,6 +74,10 @@ const CASES: Record<string, { series: string; well: string; ill: string }[]> = {
     { series: 'sandkeep_database_connections', well: '40', ill: '95' },
     { series: 'sandkeep_database_max_connections', well: '100', ill: '100' },
   ],
+  SandkeepBackupOverdue: [
+    { series: 'sandkeep_backup_age_seconds', well: '90000', ill: '180000' },
+    { series: 'sandkeep_backup_interval_seconds', well: '86400', ill: '86400' },
+  ],
   SandkeepLongTransaction: [
     { series: 'sandkeep_database_longest_transaction_seconds', well: '2', ill: '5000' },
   ],

@@ -25,7 +25,13 @@ export class ArchiveWriter {
   private readonly parts: Part[] = [];
   private headerSha256 = '';
 
-  constructor(target: Writable, encrypt?: Encrypt) {
+  private readonly signal: AbortSignal | undefined;
+
+  constructor(
+    target: Writable,
+    { encrypt, signal }: { encrypt?: Encrypt | undefined; signal?: AbortSignal | undefined },
+  ) {
+    this.signal = signal;
     this.written = encrypt ? pipeline(this.gzip, encrypt, target) : pipeline(this.gzip, target);
     this.written.catch((error: unknown) => this.broken.abort(error));
   }
@@ -90,6 +96,7 @@ export class ArchiveWriter {
   }
 
   private async write(bytes: Buffer): Promise<void> {
+    this.signal?.throwIfAborted();
     this.broken.signal.throwIfAborted();
     if (bytes.length === 0 || this.gzip.write(bytes)) return;
     await once(this.gzip, 'drain', { signal: this.broken.signal }).catch((error: unknown) => {

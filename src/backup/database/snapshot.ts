@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { to as copyTo, type CopyToStreamQuery } from 'pg-copy-streams';
 import { wantedCatalogue } from '../../db/catalogue.js';
@@ -46,10 +47,28 @@ export async function inSnapshot<T>(pool: Pool, work: (snapshot: Snapshot) => Pr
   }
 }
 
+export interface CopiedRows {
+  content: AsyncIterable<Buffer>;
+  /** After the content. */
+  count: () => number;
+}
+
 /** The rows of a table in the text format of COPY, which every version of PostgreSQL reads. */
-export function copyRows(tx: Transaction, { name, columns }: CopiedTable): CopyToStreamQuery {
+export function copyRows(tx: Transaction, { name, columns }: CopiedTable): CopiedRows {
   const list = columns.map((column) => escapeIdentifier(column)).join(', ');
-  return tx.query(copyTo(`copy (select ${list} from ${escapeIdentifier(name)}) to stdout`));
+  const rows = tx.query(copyTo(`copy (select ${list} from ${escapeIdentifier(name)}) to stdout`));
+  return { content: orBroken(tx, rows), count: () => rows.rowCount };
+}
+
+/** A reader that leaves early ends the connection, which would send the other rows before it answers again. */
+async function* orBroken(tx: Transaction, rows: CopyToStreamQuery): AsyncGenerator<Buffer> {
+  let isWhole = false;
+  try {
+    yield* rows as AsyncIterable<Buffer>;
+    isWhole = true;
+  } finally {
+    if (!isWhole) (tx as unknown as { connection: { stream: Duplex } }).connection.stream.destroy();
+  }
 }
 
 async function tableNames(pool: Pool): Promise<string[]> {
