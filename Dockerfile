@@ -29,7 +29,7 @@ COPY --from=build /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /out /opt/sandkeep
 RUN ln -s /opt/sandkeep/bin/sandkeep /usr/local/bin/sandkeep && sandkeep --version
 ENV NODE_ENV=production SANDKEEP_HOST=0.0.0.0 SANDKEEP_DATA_DIR=/var/lib/sandkeep
-USER sandkeep
+USER 10001:10001
 WORKDIR /var/lib/sandkeep
 VOLUME /var/lib/sandkeep
 EXPOSE 8080
