@@ -33,10 +33,20 @@ const SET_BY_CHART = new Set<OptionName>([
     'role',
     'advertiseUrl',
     'runtime',
-    'volumesDir',
+    'drainSeconds',
+    'tlsCert',
+    'tlsKey',
   ] as const),
   ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNetwork'] as const),
-  ...(['kubernetesRuntimeClass', 'dockerSocket', 'dockerNetwork', 'dockerRuntime', 'dockerAllow'] as const),
+  ...([
+    'kubernetesRuntimeClass',
+    'listenUnix',
+    'listenUnixMode',
+    'dockerSocket',
+    'dockerNetwork',
+    'dockerRuntime',
+    'dockerAllow',
+  ] as const),
 ]);
 
 interface Schema {
@@ -74,14 +84,18 @@ export function helmChart(): Map<string, string> {
 /** Helm fills in the namespace. */
 function rules(): Record<string, V1PolicyRule[]> {
   const names = { namespace: '{{ include "sandkeep.sandboxNamespace" . }}', name: 'service' };
-  const items = manifest({ ...names, nodes: true, volumes: true, activity: true });
-  const rulesOf = (kind: string, name: string) => {
-    const role = items.find((item) => item.kind === kind && item.metadata?.name === name);
+  const [items, withoutVolumes] = [true, false].map((volumes) =>
+    manifest({ ...names, nodes: true, volumes, activity: true }),
+  );
+  const rulesOf = (kind: string, name: string, among = items) => {
+    const role = among?.find((item) => item.kind === kind && item.metadata?.name === name);
     return (role as { rules?: V1PolicyRule[] } | undefined)?.rules ?? [];
   };
   const prefix = `${names.namespace}-${names.name}`;
+  const sandboxes = rulesOf('Role', names.name, withoutVolumes);
   return {
-    sandboxes: rulesOf('Role', names.name),
+    sandboxes,
+    volumes: rulesOf('Role', names.name).slice(sandboxes.length),
     nodes: rulesOf('ClusterRole', `${prefix}-nodes`),
     nodeLeases: rulesOf('Role', prefix),
     activity: rulesOf('ClusterRole', `${prefix}-activity`),

@@ -5,6 +5,7 @@ import canonicalize from 'canonicalize';
 import { expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { manifest } from '../../src/runtimes/kubernetes/manifest.js';
 import { run, runJson } from '../support/cli.js';
 import {
   CHART,
@@ -22,7 +23,7 @@ import { openSchemas } from '../support/kubernetes-schemas.js';
 const SETS = readdirSync(join(PACKAGE_ROOT, 'test', 'deploy', 'chart-values')).map((file) =>
   file.replace('.yaml', ''),
 );
-const LEAST = ['database.existingSecret=a', 'keys.existingSecret=b', 'volumes.ephemeral=true'];
+const LEAST = ['database.existingSecret=a', 'keys.existingSecret=b'];
 const read = (...path: string[]) => readFileSync(join(PACKAGE_ROOT, ...path), 'utf8');
 const podsOf = (objects: readonly Rendered[]) =>
   objects.flatMap(({ kind, spec }) => (kind === 'Pod' ? [spec] : (spec?.template?.spec ?? [])));
@@ -52,15 +53,21 @@ describeHelm('the Helm chart', () => {
         .map(({ kind, metadata: { name, namespace } = {}, rules, subjects, roleRef }) =>
           String(canonicalize({ kind, name, namespace, rules, subjects, roleRef })),
         );
-    for (const activity of [true, false]) {
-      for (const nodes of [true, false]) {
-        const flags = [...(activity ? ['--activity'] : []), ...(nodes ? [] : ['--no-nodes'])];
-        const { items } = await runJson(['kubernetes', 'manifest', '--namespace', 'one', ...flags]);
-        const set = [...LEAST, 'sandboxes.namespace=one', `rbac.nodes=${nodes}`, `rbac.activity=${activity}`];
-        expect(described(render({ set, namespace: 'one' })).toSorted()).toEqual(
-          described(items as Rendered[]).toSorted(),
-        );
-      }
+    const rights = ['nodes', 'volumes', 'activity'] as const;
+    const { items: all } = await runJson(['kubernetes', 'manifest', '--namespace', 'one', '--activity']);
+    for (const left of [[], ['nodes'], ['volumes'], ['nodes', 'volumes', 'activity']]) {
+      const [nodes, volumes, activity] = rights.map((right) => !left.includes(right)) as [
+        boolean,
+        boolean,
+        boolean,
+      ];
+      const items =
+        left.length === 0 ? all : manifest({ namespace: 'one', name: 'sandkeep', nodes, volumes, activity });
+      const values = [`nodes=${nodes}`, `volumes=${volumes}`, `activity=${activity}`];
+      const set = [...LEAST, 'sandboxes.namespace=one', ...values.map((value) => `rbac.${value}`)];
+      expect(described(render({ set, namespace: 'one' })).toSorted()).toEqual(
+        described(items as Rendered[]).toSorted(),
+      );
     }
     const apart = render({ set: LEAST });
     const role = only(apart, 'Role');
@@ -87,30 +94,35 @@ describeHelm('the Helm chart', () => {
     expect(spec.endpoints[0]).toMatchObject({ port: service['spec'].ports[0].name });
   });
 
-  test.each(SETS)('starts a service that accepts its options, with the values %s', async (values) => {
-    const objects = render({ values });
-    const folder = mkdtempSync(join(tmpdir(), 'sandkeep-chart-'));
-    onTestFinished(() => rmSync(folder, { recursive: true }));
-    const file = join(folder, 'sandkeep.yaml');
-    writeFileSync(file, only(objects, 'ConfigMap')['data']['sandkeep.yaml']);
-    const key = Buffer.alloc(32).toString('base64');
-    const secrets: Record<string, string> = {
-      DATABASE_URL: 'postgres://user@host/database',
-      SANDKEEP_EVENT_KEYS: key,
-      SANDKEEP_SECRET_KEYS: key,
-    };
-    for (const pod of podsOf(objects)) {
-      const [{ env = [] }] = pod.containers;
-      const given = (env as { name: string; value?: string }[]).map(({ name, value }) => {
-        const address = value?.includes('[$(') ? 'fd00::5' : '10.0.0.5';
-        return [name, value?.replace('$(POD_IP)', address) ?? secrets[name] ?? ''] as const;
-      });
-      const { code, err } = await run(['config', 'check'], {
-        env: { ...Object.fromEntries(given), SANDKEEP_CONFIG: file, SANDKEEP_DATA_DIR: folder },
-      });
-      expect({ code, err }).toEqual({ code: 0, err: '' });
-    }
-  });
+  test.each(['external', 'embedded', 'everything'])(
+    'starts a service that accepts its options, with the values %s',
+    async (values) => {
+      const objects = render({ values });
+      const folder = mkdtempSync(join(tmpdir(), 'sandkeep-chart-'));
+      onTestFinished(() => rmSync(folder, { recursive: true }));
+      const file = join(folder, 'sandkeep.yaml');
+      writeFileSync(file, only(objects, 'ConfigMap')['data']['sandkeep.yaml']);
+      const key = Buffer.alloc(32).toString('base64');
+      const secrets: Record<string, string> = {
+        DATABASE_URL: 'postgres://user@host/database',
+        SANDKEEP_EVENT_KEYS: key,
+        SANDKEEP_SECRET_KEYS: key,
+      };
+      for (const pod of podsOf(objects)) {
+        const [{ env }] = pod.containers;
+        // The Pod of "helm test" is no service.
+        if (env === undefined) continue;
+        const given = (env as { name: string; value?: string }[]).map(({ name, value }) => {
+          const address = value?.includes('[$(') ? 'fd00::5' : '10.0.0.5';
+          return [name, value?.replace('$(POD_IP)', address) ?? secrets[name] ?? ''] as const;
+        });
+        const { code, err } = await run(['config', 'check'], {
+          env: { ...Object.fromEntries(given), SANDKEEP_CONFIG: file, SANDKEEP_DATA_DIR: folder },
+        });
+        expect({ code, err }).toEqual({ code: 0, err: '' });
+      }
+    },
+  );
 
   test('runs as no user with rights, and lets no Pod write to its image', () => {
     for (const values of SETS) {
@@ -148,14 +160,13 @@ describeHelm('the Helm chart', () => {
   test.each([
     ['no database', [], 'set embedded.enabled=true'],
     ['no keys', LEAST.slice(0, 1), 'kubectl --namespace prod create secret generic sandkeep-keys'],
-    ['no place for volumes', LEAST.slice(0, 2), 'name a claim in volumes.existingClaim'],
     ['two databases', [...LEAST, 'embedded.enabled=true'], 'choose one database'],
     [
       'workers beside the embedded database',
       ['embedded.enabled=true', 'worker.separate=true'],
       'one process',
     ],
-    ['a short end', [...LEAST, 'preStopSeconds=40'], 'terminationGracePeriodSeconds'],
+    ['a short end', [...LEAST, 'drainSeconds=40'], 'terminationGracePeriodSeconds'],
     ['an unknown value', [...LEAST, 'replica=2'], 'replica'],
     ['an unknown option', [...LEAST, 'config.rate-limits=2'], 'rate-limits'],
     ['an option of the chart', [...LEAST, 'config.port=2'], 'port'],

@@ -52,8 +52,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* Faults of the values that a schema cannot tell. */}}
 {{- define "sandkeep.validate" -}}
-{{- if lt (int .Values.terminationGracePeriodSeconds) (add (int .Values.preStopSeconds) 30 | int) -}}
-{{- fail "a process needs 30 seconds to end: raise terminationGracePeriodSeconds to preStopSeconds and 30 more" -}}
+{{- if lt (int .Values.terminationGracePeriodSeconds) (add (int .Values.drainSeconds) 30 | int) -}}
+{{- fail "a process needs 30 seconds to end: raise terminationGracePeriodSeconds to drainSeconds and 30 more" -}}
 {{- end -}}
 {{- if .Values.embedded.enabled -}}
 {{- if .Values.database.existingSecret -}}
@@ -62,9 +62,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or .Values.worker.separate .Values.autoscaling.enabled -}}
 {{- fail "the embedded database serves one process: leave out worker.separate and autoscaling.enabled, or use an external database" -}}
 {{- end -}}
-{{- if or .Values.volumes.existingClaim .Values.volumes.ephemeral -}}
-{{- fail "embedded.enabled keeps the files of volumes on its own claim: leave out volumes.existingClaim and volumes.ephemeral" -}}
-{{- end -}}
 {{- else -}}
 {{- if not .Values.database.existingSecret -}}
 {{- fail "there is no database: name a Secret with the URL of a PostgreSQL in database.existingSecret, or set embedded.enabled=true" -}}
@@ -72,8 +69,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not .Values.keys.existingSecret -}}
 {{- fail (printf "there are no keys: create them once with\n  kubectl --namespace %s create secret generic sandkeep-keys --from-literal=%s=\"$(openssl rand -base64 32)\" --from-literal=%s=\"$(openssl rand -base64 32)\"\nback them up, and set keys.existingSecret=sandkeep-keys" .Release.Namespace .Values.keys.eventKeysKey .Values.keys.secretKeysKey) -}}
 {{- end -}}
-{{- if not (or .Values.volumes.existingClaim .Values.volumes.ephemeral) -}}
-{{- fail "files of volumes need a place: name a claim in volumes.existingClaim (ReadWriteMany for several replicas), or set volumes.ephemeral=true to lose them with their Pod" -}}
 {{- end -}}
 {{- end -}}
+
+{{- define "sandkeep.scheme" -}}
+{{- ternary "https" "http" (not (empty .Values.tls.existingSecret)) -}}
 {{- end -}}

@@ -84,20 +84,14 @@ spec:
           containerPort: {{ $values.metrics.port }}
         {{- end }}
       startupProbe:
-        httpGet: { path: /healthz, port: http }
+        httpGet: { path: /healthz, port: http, scheme: {{ include "sandkeep.scheme" $root | upper }} }
         {{- toYaml $values.startupProbe | nindent 8 }}
       livenessProbe:
-        httpGet: { path: /healthz, port: http }
+        httpGet: { path: /healthz, port: http, scheme: {{ include "sandkeep.scheme" $root | upper }} }
         {{- toYaml $values.livenessProbe | nindent 8 }}
       readinessProbe:
-        httpGet: { path: /readyz, port: http }
+        httpGet: { path: /readyz, port: http, scheme: {{ include "sandkeep.scheme" $root | upper }} }
         {{- toYaml $values.readinessProbe | nindent 8 }}
-      {{- if gt (int $values.preStopSeconds) 0 }}
-      lifecycle:
-        preStop:
-          exec:
-            command: [sleep, {{ int $values.preStopSeconds | quote }}]
-      {{- end }}
       {{- with .resources }}
       resources:
         {{- toYaml . | nindent 8 }}
@@ -106,8 +100,8 @@ spec:
         - { name: data, mountPath: /var/lib/sandkeep }
         - { name: tmp, mountPath: /tmp }
         - { name: config, mountPath: /etc/sandkeep, readOnly: true }
-        {{- if $values.volumes.existingClaim }}
-        - { name: volumes, mountPath: /var/lib/sandkeep-volumes }
+        {{- if $values.tls.existingSecret }}
+        - { name: tls, mountPath: /etc/sandkeep-tls, readOnly: true }
         {{- end }}
         {{- with $values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
@@ -122,10 +116,12 @@ spec:
     - name: config
       configMap:
         name: {{ include "sandkeep.fullname" $root }}
-    {{- with $values.volumes.existingClaim }}
-    - name: volumes
-      persistentVolumeClaim:
-        claimName: {{ . }}
+    {{- with $values.tls.existingSecret }}
+    - name: tls
+      secret:
+        secretName: {{ . }}
+        # Root owns the files, and the group of the Pod reads them.
+        defaultMode: 0640
     {{- end }}
     {{- with $values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
@@ -146,7 +142,7 @@ spec:
 - { name: SANDKEEP_ROLE, value: {{ .role }} }
 - { name: SANDKEEP_HOST, value: {{ ternary "::" "0.0.0.0" $isV6 | quote }} }
 - { name: SANDKEEP_PORT, value: {{ $values.port | quote }} }
-- { name: SANDKEEP_ADVERTISE_URL, value: "http://{{ ternary "[$(POD_IP)]" "$(POD_IP)" $isV6 }}:{{ $values.port }}" }
+- { name: SANDKEEP_ADVERTISE_URL, value: "{{ include "sandkeep.scheme" $root }}://{{ ternary "[$(POD_IP)]" "$(POD_IP)" $isV6 }}:{{ $values.port }}" }
 {{- if $values.metrics.enabled }}
 - { name: SANDKEEP_METRICS_HOST, value: {{ ternary "::" "0.0.0.0" $isV6 | quote }} }
 - { name: SANDKEEP_METRICS_PORT, value: {{ $values.metrics.port | quote }} }
@@ -159,9 +155,11 @@ spec:
 - { name: SANDKEEP_KUBERNETES_RUNTIME_CLASS, value: {{ . }} }
 {{- end }}
 {{- end }}
-{{- if $values.volumes.existingClaim }}
-- { name: SANDKEEP_VOLUMES_DIR, value: /var/lib/sandkeep-volumes }
+{{- if $values.tls.existingSecret }}
+- { name: SANDKEEP_TLS_CERT, value: /etc/sandkeep-tls/tls.crt }
+- { name: SANDKEEP_TLS_KEY, value: /etc/sandkeep-tls/tls.key }
 {{- end }}
+- { name: SANDKEEP_DRAIN_SECONDS, value: {{ $values.drainSeconds | quote }} }
 {{- with $values.database }}
 {{- if .existingSecret }}
 - name: DATABASE_URL
