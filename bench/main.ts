@@ -18,6 +18,7 @@ import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
+import { statusTimes } from './status.js';
 import { usage } from './usage.js';
 
 await new Command('bench')
@@ -135,6 +136,15 @@ await new Command('bench')
       .option('--percent <n>', 'of the traces that are sampled', count, 100)
       .action(({ requests, percent }: { requests: number; percent: number }) =>
         traces(requests, percent / 100),
+      ),
+  )
+  .addCommand(
+    new Command('status')
+      .description('the queries of "sandkeep status" in a large store')
+      .option('--sandboxes <n>', 'of the store', count, 100_000)
+      .option('--rounds <n>', 'number of rounds', count, 11)
+      .action(({ sandboxes, rounds }: { sandboxes: number; rounds: number }) =>
+        statusTimes(sandboxes, rounds),
       ),
   )
   .addCommand(

@@ -16,6 +16,7 @@ import { quotaCommand } from './cli/quota.js';
 import { restoreCommand } from './cli/restore.js';
 import { secretsCommand } from './cli/secrets.js';
 import { serveCommand } from './cli/serve.js';
+import { statusCommand } from './cli/status.js';
 import { uninstallCommand } from './cli/uninstall.js';
 import { usageCommand } from './cli/usage.js';
 import { webhookCommand } from './cli/webhook.js';
@@ -34,6 +35,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(serveCommand(env))
     .addCommand(configCommand())
     .addCommand(doctorCommand())
+    .addCommand(statusCommand())
     .addCommand(migrateCommand())
     .addCommand(orgCommand())
     .addCommand(keyCommand())

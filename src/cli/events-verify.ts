@@ -15,6 +15,7 @@ import type { Trust } from '../audit/verify/node-crypto.js';
 import type { KnownPosition, ReferenceLog } from '../audit/verify/reference-logs.js';
 import type { FaultKind, Verdict } from '../audit/verify/verification-fault.js';
 import type { FilePart } from '../audit/verify/file-verifier.js';
+import { recordVerifications } from '../audit/verify/verification-queries.js';
 import { verifyStore } from '../audit/verify/verify-store.js';
 import { compareCatalogues, readCatalogue, wantedCatalogue, type Difference } from '../db/catalogue.js';
 import { requireInstallation } from '../db/open.js';
@@ -87,6 +88,7 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
   return withDatabase(options, 'events verify', async (pool) => {
     const results = exported.filter(({ result }) => result.wrong !== null).map(({ result }) => result);
     const orgs = await orgsOf(pool, options.org);
+    const verdicts: (Verdict & { orgId: string })[] = [];
     for (const { id, slug } of orgs) {
       const references = [
         ...referenceOf(file, heads.get(id)),
@@ -96,8 +98,18 @@ async function verifyOrgs(options: VerifyOptions): Promise<Result[]> {
         verifyStore(pool, id, trust, { references, keys, onEntry }),
       );
       results.push({ name: slug, ...verdict });
+      verdicts.push({ orgId: id, ...verdict });
     }
-    results.push(...(await verifySchema(pool)));
+    const altered = await verifySchema(pool);
+    results.push(...altered);
+    await recordVerifications(
+      pool,
+      verdicts.map(({ orgId, entries, fault }) => ({
+        orgId,
+        entries,
+        fault: fault ?? altered[0]?.fault ?? null,
+      })),
+    );
     const known = new Set(orgs.map(({ id }) => id));
     const gone = new Map(
       exported.flatMap(({ part, result }) => (part ? [[part.org_id, result.name] as const] : [])),

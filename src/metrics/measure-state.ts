@@ -3,6 +3,7 @@ import type { Pool, Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { admittedMillis } from '../runs/run-id.js';
 import { countWaiting } from '../sandboxes/placement/wait-queries.js';
+import { readVerifications } from '../audit/verify/verification-queries.js';
 import { listWorkers } from '../workers/queries.js';
 import { gauge, total, type Sample } from './samples.js';
 import {
@@ -103,10 +104,18 @@ async function workers(sql: Sql): Promise<Sample[]> {
 
 async function eventLog(sql: Sql): Promise<Sample[]> {
   const { entries, unsealed, oldest_secs } = await readLogState(sql);
+  const verified = await readVerifications(sql);
+  const age = 'Age of the oldest of the last verifications by "sandkeep events verify".';
+  const name = (end: string) => `sandkeep_event_log_${end}`;
   return [
     total('sandkeep_event_log_entries_total', 'Entries of all event logs.', entries),
     gauge('sandkeep_event_log_unsealed', 'Audit events that are not in the log yet.', unsealed),
     gauge('sandkeep_event_log_unsealed_oldest_seconds', 'Age of the oldest of them.', oldest_secs),
+    ...(verified.oldest_secs === null
+      ? []
+      : [gauge(name('verification_age_seconds'), age, verified.oldest_secs)]),
+    gauge(name('never_verified'), 'Organizations whose log was never verified.', verified.never),
+    gauge(name('faulty'), 'Organizations whose last verification found a fault.', verified.faults),
   ];
 }
 

@@ -118,12 +118,13 @@ export async function readMeteringLag(sql: Sql): Promise<{ volumes: number; runs
 export interface LeaseState extends Record<string, unknown> {
   id: string;
   remaining_secs: number;
+  holder: string;
 }
 
 /** Negative: the lease has expired. */
 export async function readLeases(sql: Sql): Promise<LeaseState[]> {
   const { rows } = await sql.query<LeaseState>(
-    'select id, extract(epoch from expires_at - clock_timestamp())::float8 as remaining_secs from workers',
+    'select id, holder, extract(epoch from expires_at - clock_timestamp())::float8 as remaining_secs from workers',
   );
   return rows;
 }

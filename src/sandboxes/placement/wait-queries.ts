@@ -24,6 +24,16 @@ export async function countWaiting(sql: Sql): Promise<WaitingTotals[]> {
   return rows;
 }
 
+/** The waiting starts by the word of the latest placement about them; null: none has looked at them yet. */
+export async function countWaitReasons(sql: Sql): Promise<{ reason: string | null; runs: number }[]> {
+  const { rows } = await sql.query<{ reason: string | null; runs: number }>(
+    `select s.status_reason as reason, count(*) as runs
+     from runs r join sandboxes s on ${WAITING_SANDBOX}
+     where ${WAITS} group by s.status_reason order by 2 desc`,
+  );
+  return rows;
+}
+
 export async function isShortOfRoom(sql: Sql, runtime: string): Promise<boolean> {
   const { rows } = await sql.query(
     `select from runs r join sandboxes s on ${WAITING_SANDBOX}
