@@ -28,7 +28,8 @@ const service = process.env['SANDKEEP_URL'] ?? 'http://127.0.0.1:8080';
 
 export default defineConfig({
   root: import.meta.dirname,
-  base: '/console/',
+  // The service makes the addresses in the page absolute.
+  base: './',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   plugins: [compressed()],
   // The other build of this library needs Node.

@@ -104,7 +104,8 @@ export async function buildApp(
 
   admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
   await registerOpenapi(app, EXAMPLES);
-  landingRoute(app, { hasConsole: ctx.settings.console && !onlyForwarded });
+  const { console: hasConsole, basePath } = ctx.settings;
+  landingRoute(app, { hasConsole: hasConsole && !onlyForwarded, basePath });
   healthRoutes(app, ctx);
   app.addHook('onError', (_request, _reply, error, done) => {
     ctx.disk.noteFailure(error);
@@ -145,12 +146,12 @@ export async function buildApp(
     memberRoutes(api);
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
-    if (ctx.settings.console) sessionRoutes(api, authentication);
+    if (ctx.settings.console) sessionRoutes(api, ctx, authentication);
   });
   if (ctx.settings.console && !onlyForwarded) {
     await app.register(async (open) => {
       signInRoute(open, ctx, authentication);
-      await consolePages(open, ctx.settings.consoleDir, ctx.log);
+      await consolePages(open, ctx.settings, ctx.log);
     });
   }
   refuseOtherMethods(app, routes);

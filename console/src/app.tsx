@@ -1,6 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import { Redirect, Route, Router, Switch, useLocation, useSearch } from 'wouter-preact';
 import { Layout } from './layout/layout';
+import { BASE_PATH } from './lib/base';
 import { Lazy } from './lib/lazy';
 import { session } from './lib/session';
 import { resumeSession } from './lib/sign-in';
@@ -14,7 +15,7 @@ import { SignIn } from './sign-in/sign-in';
 
 export function App() {
   return (
-    <Router base="/console">
+    <Router base={`${BASE_PATH}/console`}>
       <Switch>
         <Route path="/sign-in">
           <SignIn />

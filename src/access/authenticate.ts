@@ -19,7 +19,7 @@ import { makeRevocationWatch } from './revocation-watch.js';
 import { checkTerminalOrigin } from './origin.js';
 import { covers } from './scopes.js';
 import { SessionCache } from './session-cache.js';
-import { checkCsrf, csrfTokenOf, invalidSession, sessionTokenOf, type Session } from './session-cookie.js';
+import { checkCsrf, csrfTokenOf, invalidSession, SessionCookies, type Session } from './session-cookie.js';
 import { ifOpen, type SessionRow } from './session-queries.js';
 import { invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
 
@@ -52,6 +52,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   app.decorateRequest('session', null);
   const uses = new KeyUses(ctx);
   const limits = makeLimits(ctx.settings);
+  const cookies = new SessionCookies(ctx.settings);
   const { total } = ctx.settings.connections;
   const underWay = makeConcurrencyLimit({ total: Infinity, each: Math.ceil(total / 2) });
   const revocations = makeRevocationWatch(ctx);
@@ -159,7 +160,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     const at = ctx.now();
     const ticket = ticketHashOf(request);
     const useCookie = !ticket && authorization === undefined && ctx.settings.console;
-    const token = useCookie ? sessionTokenOf(request) : undefined;
+    const token = useCookie ? cookies.tokenOf(request) : undefined;
     const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
     const credential = ticket
       ? await findByTicket(request, ticket, at)

@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../http/errors.js';
 import { wantsWebSocket } from '../http/upgrade.js';
 import { randomBase62 } from '../lib/base62.js';
+import type { Settings } from '../settings.js';
 import { checkOwnOrigin } from './origin.js';
 
 declare module 'fastify' {
@@ -19,8 +20,6 @@ export interface Session {
 }
 
 const NAME = 'sandkeep_session';
-/** Browsers accept this name only from the host itself, over HTTPS. */
-const SECURE_NAME = `__Host-${NAME}`;
 const TOKEN = /^sks_[0-9A-Za-z]{43}$/;
 const RANDOM_LENGTH = 43;
 const CSRF_HEADER = 'x-csrf-token';
@@ -34,30 +33,43 @@ export function isSessionToken(text: string): boolean {
   return TOKEN.test(text);
 }
 
-/** The value of a session cookie, if the request has exactly one. A WebSocket takes no cookie: browsers open one from any page. */
-export function sessionTokenOf(request: FastifyRequest): string | undefined {
-  const { cookie } = request.headers;
-  if (cookie === undefined || wantsWebSocket(request.raw)) return undefined;
-  const pairs = cookie.split(';').map((pair) => pair.trim());
-  const valuesOf = (name: string) => pairs.filter((pair) => pair.startsWith(`${name}=`));
-  // A page of another host could have set the name without the prefix.
-  const name = isHttps(request) || valuesOf(SECURE_NAME).length > 0 ? SECURE_NAME : NAME;
-  const [value, ...others] = valuesOf(name);
-  return value === undefined || others.length > 0 ? undefined : value.slice(name.length + 1);
-}
+export class SessionCookies {
+  private readonly secureName: string;
+  private readonly path: string;
 
-/** The cookie that gives a token to the browser for some seconds. */
-export function sessionCookie(request: FastifyRequest, token: string, maxAgeSecs: number): string {
-  return isHttps(request)
-    ? `${SECURE_NAME}=${token}; ${attributes(maxAgeSecs)}; Secure`
-    : `${NAME}=${token}; ${attributes(maxAgeSecs)}`;
-}
+  constructor({ basePath }: Pick<Settings, 'basePath'>) {
+    this.path = basePath ?? '/';
+    // Browsers accept the first name only from the host itself, over HTTPS and for every path, the second over HTTPS.
+    this.secureName = `${basePath === undefined ? '__Host-' : '__Secure-'}${NAME}`;
+  }
 
-/** The cookies that remove each session cookie from the browser. */
-export const CLEARED_COOKIES = [`${NAME}=; ${attributes(0)}`, `${SECURE_NAME}=; ${attributes(0)}; Secure`];
+  /** The value of a session cookie, if the request has exactly one. A WebSocket takes no cookie: browsers open one from any page. */
+  tokenOf(request: FastifyRequest): string | undefined {
+    const { cookie } = request.headers;
+    if (cookie === undefined || wantsWebSocket(request.raw)) return undefined;
+    const pairs = cookie.split(';').map((pair) => pair.trim());
+    const valuesOf = (name: string) => pairs.filter((pair) => pair.startsWith(`${name}=`));
+    // A page of another host could have set the name without the prefix.
+    const name = isHttps(request) || valuesOf(this.secureName).length > 0 ? this.secureName : NAME;
+    const [value, ...others] = valuesOf(name);
+    return value === undefined || others.length > 0 ? undefined : value.slice(name.length + 1);
+  }
 
-function attributes(maxAgeSecs: number): string {
-  return `Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeSecs}`;
+  /** The cookie that gives a token to the browser for some seconds. */
+  give(request: FastifyRequest, token: string, maxAgeSecs: number): string {
+    return isHttps(request)
+      ? `${this.secureName}=${token}; ${this.attributes(maxAgeSecs)}; Secure`
+      : `${NAME}=${token}; ${this.attributes(maxAgeSecs)}`;
+  }
+
+  /** The cookies that remove each session cookie from the browser. */
+  clear(): string[] {
+    return [`${NAME}=; ${this.attributes(0)}`, `${this.secureName}=; ${this.attributes(0)}; Secure`];
+  }
+
+  private attributes(maxAgeSecs: number): string {
+    return `Path=${this.path}; HttpOnly; SameSite=Strict; Max-Age=${maxAgeSecs}`;
+  }
 }
 
 /** Without a trusted proxy, the origin of the page tells. A client that lies about it only gets the stricter cookie. */

@@ -36,6 +36,14 @@ export function path(argument: string): OptionType<string> {
   };
 }
 
+/** A path prefix of URLs, without a slash at its end. */
+export const urlPrefix: OptionType<string> = {
+  argument: '<path>',
+  form: 'a path such as /sandkeep',
+  parse: (value) => (/^(?:\/\w[\w.~-]*)+$/.test(value) ? value : undefined),
+  textOf: onlyText,
+};
+
 /** A URL without path, query and credentials. */
 export const httpOrigin: OptionType<string> = {
   argument: '<url>',

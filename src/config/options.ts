@@ -19,6 +19,7 @@ import {
   ratio,
   text,
   type OptionType,
+  urlPrefix,
 } from './option-types.js';
 
 const ROLES = ['both', 'api', 'worker'] as const;
@@ -337,6 +338,13 @@ export const OPTIONS = {
     description:
       'most open connections of one address, or IPv6 network of 64 bits; of a client of --trusted-proxies: most requests in progress',
     unset: 'half of --max-connections',
+  },
+  basePath: {
+    type: urlPrefix,
+    description:
+      'path prefix of the URLs of API and console behind a reverse proxy, which may remove it from requests or not',
+    unset: 'none',
+    setting: true,
   },
   trustedProxies: {
     type: list('<cidrs>', 'addresses and CIDR blocks separated by commas, and "unix"', (block) =>

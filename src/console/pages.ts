@@ -1,9 +1,12 @@
 import fastifyStatic from '@fastify/static';
 import type { FastifyReply } from 'fastify';
-import { existsSync, readdirSync } from 'node:fs';
+import { hash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { ApiError } from '../http/errors.js';
 import type { App } from '../http/route.js';
+import type { Settings } from '../settings.js';
 
 const POLICY = [
   ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"],
@@ -29,9 +32,14 @@ const NOT_BUILT = `<!doctype html>
 `;
 
 /** The files of the console. Every other path below `/console` is a page of it, which the browser renders. */
-export async function consolePages(app: App, directory: string, log: Logger): Promise<void> {
+export async function consolePages(
+  app: App,
+  { consoleDir: directory, basePath = '' }: Pick<Settings, 'consoleDir' | 'basePath'>,
+  log: Logger,
+): Promise<void> {
   const files = filesOf(directory);
-  if (!files.has(PAGE)) log.warn({ directory }, 'the console is not built: run "npm run build"');
+  const page = files.has(PAGE) ? pageBelow(basePath, readFileSync(join(directory, PAGE), 'utf8')) : undefined;
+  if (page === undefined) log.warn({ directory }, 'the console is not built: run "npm run build"');
   await app.register(fastifyStatic, {
     ...{ root: directory, serve: false, preCompressed: true, cacheControl: false, dotfiles: 'deny' },
   });
@@ -44,12 +52,26 @@ export async function consolePages(app: App, directory: string, log: Logger): Pr
     return send(reply, PAGE);
   });
 
+  const etag = `"${hash('sha256', page ?? '', 'base64url')}"`;
   function send(reply: FastifyReply, file: string): FastifyReply {
     void reply.headers(HEADERS).header('vary', 'accept-encoding');
     void reply.header('cache-control', file.startsWith('assets/') ? IMMUTABLE : REVALIDATED);
-    if (files.has(file)) return reply.sendFile(file);
+    if (file !== PAGE) return reply.sendFile(file);
+    if (page !== undefined) return sendPage(reply, page);
     return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT);
   }
+
+  function sendPage(reply: FastifyReply, text: string): FastifyReply {
+    void reply.type('text/html; charset=utf-8').header('etag', etag);
+    return reply.request.headers['if-none-match'] === etag ? reply.code(304).send() : reply.send(text);
+  }
+}
+
+/** Below a longer path of the console, relative addresses would begin elsewhere. */
+function pageBelow(basePath: string, page: string): string {
+  return page
+    .replace('name="base-path" content=""', `name="base-path" content="${basePath}"`)
+    .replaceAll('"./', `"${basePath}/console/`);
 }
 
 /** Only these names reach the file system. Compressed copies are served under the name of the file. */

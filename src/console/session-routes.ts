@@ -2,7 +2,7 @@ import type { Authentication } from '../access/authenticate.js';
 import { callerOf, type Caller } from '../access/caller.js';
 import { checkOwnOrigin } from '../access/origin.js';
 import { contextOf } from '../access/request-context.js';
-import { CLEARED_COOKIES, invalidSession, sessionCookie, type Session } from '../access/session-cookie.js';
+import { invalidSession, SessionCookies, type Session } from '../access/session-cookie.js';
 import type { ServiceContext } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
@@ -20,7 +20,12 @@ const URL = '/console/session';
 const SIGN_IN_LIMIT = 1_024;
 
 /** The routes of a session that exists. They belong to the console, not to the documented API. */
-export function sessionRoutes(app: App, { forgetSessions }: Pick<Authentication, 'forgetSessions'>): void {
+export function sessionRoutes(
+  app: App,
+  { settings }: Pick<ServiceContext, 'settings'>,
+  { forgetSessions }: Pick<Authentication, 'forgetSessions'>,
+): void {
+  const cookies = new SessionCookies(settings);
   app.get(
     URL,
     { schema: { hide: true, scope: 'any', response: { 200: SessionResponse } } },
@@ -30,15 +35,16 @@ export function sessionRoutes(app: App, { forgetSessions }: Pick<Authentication,
   app.delete(URL, { schema: { hide: true, scope: 'any' } }, async (request, reply) => {
     await signOut(contextOf(request), callerOf(request), ofCookie(request));
     forgetSessions();
-    return reply.code(204).header('set-cookie', CLEARED_COOKIES).send();
+    return reply.code(204).header('set-cookie', cookies.clear()).send();
   });
 }
 
 export function signInRoute(
   app: App,
-  { requests, now }: ServiceContext,
+  { requests, now, settings }: ServiceContext,
   authentication: Pick<Authentication, 'signIn'>,
 ): void {
+  const cookies = new SessionCookies(settings);
   app.decorateRequest('forwardedFor', null);
   app.addHook('preParsing', ({ raw }, _reply, _payload, done) => {
     continueBody(raw);
@@ -70,7 +76,7 @@ export function signInRoute(
       const { pool, reads } = requests.of(caller.orgId);
       const session = await signIn({ pool, now }, caller, key);
       void reply.code(201);
-      void reply.header('set-cookie', sessionCookie(request, session.token, session.lifetimeSecs));
+      void reply.header('set-cookie', cookies.give(request, session.token, session.lifetimeSecs));
       return present(reads, caller, session);
     },
   );

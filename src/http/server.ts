@@ -68,6 +68,7 @@ export interface ServerSettings {
   connections: Slots;
   trustedProxies: readonly string[];
   hstsDays: number;
+  basePath?: string | undefined;
 }
 
 export interface ServerParts {
@@ -81,7 +82,7 @@ export interface ServerParts {
 
 export function makeServer(
   log: FastifyBaseLogger,
-  { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays }: ServerSettings,
+  { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath }: ServerSettings,
   { observe, certificate, draining }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
@@ -104,6 +105,9 @@ export function makeServer(
     // Requests that arrive on open connections while we stop are still answered; then the connections close.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
+    ...(basePath === undefined
+      ? {}
+      : { rewriteUrl: (request: IncomingMessage) => withoutBase(request.url ?? '/', basePath) }),
     routerOptions: { maxParamLength: 16_384 },
     frameworkErrors: (error, request, reply) => {
       void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
@@ -225,6 +229,13 @@ export function makeServer(
 function tooMany(limit: number): ApiError {
   const message = `more than ${limit} requests of this address are in progress: wait for their answers`;
   return new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
+}
+
+/** A proxy may have removed the base path. */
+function withoutBase(url: string, basePath: string): string {
+  const rest = url.slice(basePath.length);
+  if (!url.startsWith(basePath) || !/^([/?]|$)/.test(rest)) return url;
+  return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
 /** A slow body holds a connection and memory. Node has one time-out for all routes; uploads need a longer one. */

@@ -2,6 +2,7 @@ import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { actorOf } from '../lib/actor';
 import { addressOf, call } from '../lib/api';
+import { API_URL, BASE_PATH } from '../lib/base';
 import type { EventResponse } from '../lib/api-types';
 import { Lazy } from '../lib/lazy';
 import { useUrlState } from '../lib/url-state';
@@ -122,7 +123,7 @@ export function Audit() {
   );
 }
 
-const LINE = `curl ${location.origin}/v1/events -H "authorization: Bearer $KEY"`;
+const LINE = `curl ${API_URL}/v1/events -H "authorization: Bearer $KEY"`;
 
 const COLUMNS: readonly Column<EventResponse>[] = [
   { title: 'Time', cell: ({ timestamp }) => <Time at={timestamp} /> },
@@ -147,7 +148,7 @@ function Export({ format, filter }: { format: 'csv' | 'ndjson'; filter: object }
     <a
       class="button"
       download={`events.${format}`}
-      href={addressOf('/v1/events/export', {}, { ...filter, format })}
+      href={BASE_PATH + addressOf('/v1/events/export', {}, { ...filter, format })}
     >
       {format.toUpperCase()}
     </a>

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../lib/api';
 import type { ApiKeyResponse } from '../lib/api-types';
 import { attempt } from '../lib/attempt';
+import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
 import { session } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
@@ -139,7 +140,7 @@ export function Keys() {
   );
 }
 
-const LINE = `curl ${location.origin}/v1/keys -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"ci","scopes":["sandboxes:write"]}'`;
+const LINE = `curl ${API_URL}/v1/keys -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"ci","scopes":["sandboxes:write"]}'`;
 
 function LastUse({ at }: { at: string | null }) {
   return at === null ? <>never</> : <Time at={at} relative />;

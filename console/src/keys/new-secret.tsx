@@ -1,4 +1,5 @@
 import type { ApiKeyWithSecret } from '../lib/api-types';
+import { API_URL } from '../lib/base';
 import { CodeLines } from '../parts/copy';
 import { SecretDialog } from '../parts/secret';
 
@@ -24,7 +25,7 @@ export function NewSecret({ issued: { key, isNew }, close }: { issued: Issued; c
 }
 
 function linesOf(secret: string): (readonly [string, string])[] {
-  const { origin } = location;
+  const origin = API_URL;
   return [
     ['curl', `curl ${origin}/v1/me/org -H 'authorization: Bearer ${secret}'`],
     ['CLI', `export MSB_BACKEND=cloud MSB_API_URL=${origin} MSB_API_KEY=${secret}\nmsb ls`],

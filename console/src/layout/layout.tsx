@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { announce } from '../lib/announce';
 import { Problem } from '../lib/api';
+import { BASE_PATH } from '../lib/base';
 import { connection } from '../lib/connection';
 import { theme, timeZone } from '../lib/preferences';
 import { session } from '../lib/session';
@@ -105,7 +106,7 @@ function Account() {
             <option value="utc">UTC</option>
           </select>
         </label>
-        <a href="/docs">API reference</a>
+        <a href={`${BASE_PATH}/docs/`}>API reference</a>
         <button type="button" onClick={() => void leave()}>
           Sign out
         </button>

@@ -1,3 +1,4 @@
+import { BASE_PATH } from './base';
 import type { ErrorResponse, Operations } from './api-types';
 import { csrfToken, signedOut } from './session';
 
@@ -54,7 +55,7 @@ export async function request(address: string, init: RequestInit = {}): Promise<
   const isRead = init.method === undefined || init.method === 'GET' || init.method === 'HEAD';
   const token = csrfToken();
   if (!isRead && token !== undefined) headers.set('x-csrf-token', token);
-  const answer = await fetch(address, { ...init, headers, credentials: 'same-origin' }).catch(
+  const answer = await fetch(BASE_PATH + address, { ...init, headers, credentials: 'same-origin' }).catch(
     (error: unknown) => {
       if (error instanceof DOMException && error.name === 'AbortError') throw error;
       throw new Problem(0, 'unreachable', 'The service does not answer.', {}, null, null);

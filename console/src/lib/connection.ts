@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals';
+import { BASE_PATH } from './base';
 
 /** Whether the service answered the latest request. */
 export const connection = signal<'up' | 'lost'>('up');
@@ -16,7 +17,7 @@ export function retryWhenBack(signal: AbortSignal, callback: () => void): void {
 }
 
 async function probe(): Promise<void> {
-  const isReady = await fetch('/readyz').then(
+  const isReady = await fetch(`${BASE_PATH}/readyz`).then(
     (answer) => answer.ok,
     () => false,
   );

@@ -2,6 +2,7 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
 import { call } from '../lib/api';
+import { BASE_PATH } from '../lib/base';
 import { copyText } from '../lib/copy-text';
 import { styleByScript } from '../lib/styles-by-script';
 
@@ -52,7 +53,7 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
     signal,
   });
   if (signal.aborted) return;
-  const address = new URL(path, location.href);
+  const address = new URL(BASE_PATH + path, location.href);
   address.protocol = address.protocol.replace('http', 'ws');
   const socket = new WebSocket(address, ['sandkeep.terminal.v1', `ticket.${ticket}`]);
   socket.binaryType = 'arraybuffer';

@@ -1,10 +1,11 @@
+import { API_URL } from '../lib/base';
 type Body = Record<string, unknown>;
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** The lines that send the same request, by tool. */
 export function equalLines(body: Body, isStarted: boolean): (readonly [string, string])[] {
-  const address = `${location.origin}/v1/sandboxes${isStarted ? '?start=true' : ''}`;
+  const address = `${API_URL}/v1/sandboxes${isStarted ? '?start=true' : ''}`;
   const json = JSON.stringify(body);
   const curl = [
     `curl ${quoted(address)}`,
@@ -44,7 +45,7 @@ function cliLines(body: Body): string {
     ...env.map(({ key, value }) => `-e ${quoted(`${key}=${value}`)}`),
   ];
   return [
-    `export MSB_BACKEND=cloud MSB_API_URL=${location.origin} MSB_API_KEY="$KEY"`,
+    `export MSB_BACKEND=cloud MSB_API_URL=${API_URL} MSB_API_KEY="$KEY"`,
     `msb create ${quoted(image?.reference ?? '')} ${options.join(' ')}`,
     ...others(body, '#'),
   ].join('\n');
@@ -56,7 +57,7 @@ function sdkLines(body: Body): string {
   return [
     `import { Sandbox, setDefaultBackend } from 'microsandbox';`,
     ``,
-    `setDefaultBackend({ kind: 'cloud', url: '${location.origin}', apiKey: process.env.KEY });`,
+    `setDefaultBackend({ kind: 'cloud', url: '${API_URL}', apiKey: process.env.KEY });`,
     `const sandbox = await Sandbox.builder(${text(name)})`,
     `  .image(${text(image?.reference ?? '')})`,
     ...(resources?.vcpus === undefined ? [] : [`  .cpus(${resources.vcpus})`]),

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call } from '../lib/api';
 import type { SandboxResponse, SandboxStatus } from '../lib/api-types';
+import { API_URL } from '../lib/base';
 import { Lazy } from '../lib/lazy';
 import { liveness, useLive, useWhileChanging } from '../lib/live';
 import { useUrlState, type UrlState } from '../lib/url-state';
@@ -137,7 +138,7 @@ export function Sandboxes() {
           ) : (
             <Empty
               title="No sandbox yet"
-              line={`curl ${location.origin}/v1/sandboxes?start=true -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"first","image":{"type":"oci","reference":"python:3.12"}}'`}
+              line={`curl ${API_URL}/v1/sandboxes?start=true -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"first","image":{"type":"oci","reference":"python:3.12"}}'`}
             >
               <p>Create one here, or with a key in the variable KEY:</p>
             </Empty>

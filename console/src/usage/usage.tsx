@@ -1,4 +1,5 @@
 import { useEffect } from 'preact/hooks';
+import { API_URL } from '../lib/base';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Empty } from '../parts/empty';
@@ -63,7 +64,7 @@ export function Usage() {
   );
 }
 
-const LINE = `curl ${location.origin}/v1/billing/usage/sandbox -H "authorization: Bearer $KEY"`;
+const LINE = `curl ${API_URL}/v1/billing/usage/sandbox -H "authorization: Bearer $KEY"`;
 
 function Controls({ window, metric, label }: { window: Window; metric: Metric; label: string }) {
   const url = useUrlState();

@@ -2,6 +2,7 @@ import { Link, useLocation } from 'wouter-preact';
 import { announce } from '../lib/announce';
 import { call } from '../lib/api';
 import type { VolumeResponse } from '../lib/api-types';
+import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
@@ -83,4 +84,4 @@ export function Volumes() {
   );
 }
 
-const LINE = `curl ${location.origin}/v1/volumes -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"models","capacity_gib":10}'`;
+const LINE = `curl ${API_URL}/v1/volumes -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"models","capacity_gib":10}'`;

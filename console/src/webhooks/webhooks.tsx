@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call } from '../lib/api';
 import type { WebhookResponse, WebhookWithSecret } from '../lib/api-types';
+import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
@@ -97,4 +98,4 @@ export function Webhooks() {
   );
 }
 
-const LINE = `curl ${location.origin}/v1/webhooks -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"url":"https://example.com/hooks"}'`;
+const LINE = `curl ${API_URL}/v1/webhooks -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"url":"https://example.com/hooks"}'`;
