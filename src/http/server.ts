@@ -14,6 +14,7 @@ import type { Duplex } from 'node:stream';
 import { gaveUp, isDiskFull, isUnreachable, Overloaded } from '../db/pool.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
+import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
 import { endTurn } from './admission.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
@@ -300,6 +301,10 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (isDiskFull(error)) {
     const message = 'the disk of the database is full: ask the operator to make room';
     return new ApiError('storage_full', message, null, { headers: { 'retry-after': '5' }, cause: error });
+  }
+  if (isOutOfDescriptors(error)) {
+    const message = 'the service is out of file descriptors: ask the operator to raise its limit';
+    return new ApiError('not_ready', message, null, { headers: { 'retry-after': '1' }, cause: error });
   }
   if (isUnreachable(error)) {
     return new ApiError('not_ready', undefined, null, { headers: { 'retry-after': '1' }, cause: error });

@@ -10,3 +10,8 @@ export function descriptorLimit(): number | undefined {
     return undefined;
   }
 }
+
+/** The process, or the whole machine, may open no more files or connections. */
+export function isOutOfDescriptors(error: unknown): boolean {
+  return ['EMFILE', 'ENFILE'].includes((error as NodeJS.ErrnoException).code ?? '');
+}
