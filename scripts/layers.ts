@@ -11,7 +11,7 @@ const LAYERS = {
   lib: 'Code without domain words: time, cursors, loops, queues, the log.',
   telemetry:
     'Traces and logs by OTLP: sampling, bounded queues, exporters. It is loaded only where it is configured.',
-  db: 'The pool, transactions, migrations, notifications; `embedded/` runs PostgreSQL as a child process.',
+  db: 'The pool, transactions, migrations, notifications; `embedded/` runs PostgreSQL as a child process, `external/` finds the primary.',
   http: 'The server, errors, schemas, validation, OpenAPI, server-sent events. It knows no organization.',
   disk: 'The room on the disks of the service: the reserve, the ballast.',
   prices: 'The price book, and exact arithmetic with it.',

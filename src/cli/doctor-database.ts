@@ -1,11 +1,11 @@
 import { resolve } from 'node:path';
-import pg from 'pg';
+import type pg from 'pg';
 import { findBinaries } from '../db/embedded/binaries.js';
 import { checkCreatable, findDataDirectory, hasCluster, requireWritable } from '../db/embedded/directory.js';
 import { chooseIdentity } from '../db/embedded/identity.js';
 import { askOwner } from '../db/embedded/ownership.js';
 import { openForCommand } from '../db/open.js';
-import { connectionConfig } from '../db/pool.js';
+import { connectionConfig, makeClient } from '../db/pool.js';
 import { canServe, mayMakeRole, REQUEST_ROLE } from '../db/request-role.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import type { CommonOptions } from './command.js';
@@ -22,7 +22,7 @@ async function checkExternal(databaseUrl: string, dataDir: string): Promise<Find
   let client: pg.Client | undefined;
   try {
     const { address } = await openForCommand({ databaseUrl, dataDir, command: 'doctor' });
-    client = new pg.Client(connectionConfig(address));
+    client = makeClient(connectionConfig(address));
     await client.connect();
     const { rows } = await client.query<{ server_version: string }>('show server_version');
     const version = rows[0]!.server_version;

@@ -40,7 +40,7 @@ export const OPTIONS = {
   },
   databaseUrl: {
     type: text('<url>', 'a URL such as postgres://user@host/database'),
-    description: 'an external PostgreSQL 15 or later',
+    description: 'an external PostgreSQL 15 or later; several hosts name a primary and its standbys',
     unset: 'the embedded one',
     variable: 'DATABASE_URL',
     secret: true,

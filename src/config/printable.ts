@@ -2,9 +2,9 @@ import type { Option } from './option.js';
 import { OPTIONS, type OptionName } from './options.js';
 
 const HIDDEN = '(hidden)';
-/** Scheme, user, password, host with port and database, parameters. A URL with an unescaped password never matches. */
+/** Scheme, user, password, hosts with ports and database, parameters. A URL with an unescaped password never matches. */
 const DATABASE_URL =
-  /^(postgres(?:ql)?:\/\/)(?:([^:@/?#\s]*)(:[^@/?#\s]*)?@)?((?:\[[\da-f:.]*\]|[^:@/?#\s[\]]*)(?::\d+)?(?:\/[^:@/?#\s]*)?)(\?[^@#\s]*)?$/i;
+  /^(postgres(?:ql)?:\/\/)(?:([^:@/?#\s]*)(:[^@/?#\s]*)?@)?((?:\[[\da-f:.]*\]|[^:@/?#\s[\]]*)(?::\d+)?(?:,(?:\[[\da-f:.]*\]|[^:@/?#\s[\],]+)(?::\d+)?)*(?:\/[^:@/?#\s]*)?)(\?[^@#\s]*)?$/i;
 
 export function printable(name: OptionName, value: unknown): string {
   const { secret }: Option = OPTIONS[name];

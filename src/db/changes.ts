@@ -1,6 +1,5 @@
-import pg from 'pg';
 import { startLoop, type Loop } from '../lib/loop.js';
-import { connectionConfig, type Address } from './pool.js';
+import { connectionConfig, makeClient, type Address } from './pool.js';
 import { notify, type WriteTarget } from './write-batch.js';
 
 /** The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key, an ended session. */
@@ -50,7 +49,7 @@ export function listenForChanges(address: Address, onError: (error: unknown) => 
 
   const loop: Loop = startLoop(
     async (signal) => {
-      const client = new pg.Client({ ...connectionConfig(address), keepAlive: true });
+      const client = makeClient({ ...connectionConfig(address), keepAlive: true });
       let stop: () => void = () => undefined;
       const ended = new Promise<void>((resolve, reject) => {
         const over = (settle: () => void) => {

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import pg from 'pg';
 import { ExplainedError } from '../lib/explained-error.js';
 import { sleep } from '../lib/sleep.js';
@@ -11,6 +12,8 @@ import {
 import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/ownership.js';
 import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
 import { startServer, type EmbeddedServer } from './embedded/server.js';
+import { clusterOf } from './external/cluster.js';
+import { parseHosts } from './external/hosts.js';
 import { connectAlone, type Address } from './pool.js';
 import { refuseUnfinished } from './unfinished-restore.js';
 
@@ -39,7 +42,7 @@ const NEIGHBOUR_TIMEOUT_MS = 30_000;
 /** Opens the database for a server: by its URL, or the embedded one. Throws ExplainedError when another process has it. */
 export async function openForServer(options: DatabaseOptions & Supervision): Promise<Database> {
   refuseUnfinished(options.dataDir);
-  if (options.databaseUrl !== undefined) return external(options.databaseUrl);
+  if (options.databaseUrl !== undefined) return external(options.databaseUrl, options.dataDir);
   const { directory, ownership } = await ownDirectory(options.dataDir, options.command);
   return embedded(directory, ownership, options);
 }
@@ -75,7 +78,7 @@ export async function openForCommand(
   { create = false }: { create?: boolean } = {},
 ): Promise<Database> {
   refuseUnfinished(options.dataDir);
-  if (options.databaseUrl !== undefined) return external(options.databaseUrl);
+  if (options.databaseUrl !== undefined) return external(options.databaseUrl, options.dataDir);
   if (!create) await requireInstallation(options.dataDir);
   const directory = openDataDirectory(options.dataDir);
   const deadline = Date.now() + NEIGHBOUR_TIMEOUT_MS;
@@ -109,33 +112,29 @@ export async function requireInstallation(dataDir: string): Promise<void> {
   throw noInstallation(dataDir);
 }
 
-export function external(url: string): Database {
+/** Beside the keys: it reveals a previous primary that a restart of the service finds. */
+const TIMELINE_FILE = 'database-timeline';
+
+/** Without `dataDir` nothing is written beside the database. */
+export function external(url: string, dataDir?: string): Database {
   checkUrl(url);
+  if (dataDir !== undefined) clusterOf(url).keepIn(join(dataDir, TIMELINE_FILE));
   return { address: { url }, server: undefined, close: () => Promise.resolve() };
 }
 
 /** The URL holds a password, so no message and no `cause` repeats it. */
 function checkUrl(url: string): void {
-  if (optionsOf(url) === OWN_OPTIONS) return;
+  const { connectionParameters } = new pg.Client({
+    connectionString: parseHosts(url).url,
+    options: OWN_OPTIONS,
+  }) as unknown as { connectionParameters: { options: string } };
+  if (connectionParameters.options === OWN_OPTIONS) return;
   throw new ExplainedError(
-    optionsOf(url) === undefined
-      ? 'the database URL cannot be read: it must be like postgres://user:password@host:5432/database'
-      : 'the database URL must not have "options": sessions have those of the service, which keep organizations apart. Set others with ALTER ROLE … SET',
+    'the database URL must not have "options": sessions have those of the service, which keep organizations apart. Set others with ALTER ROLE … SET',
   );
 }
 
 const OWN_OPTIONS = '-c timezone=UTC';
-
-function optionsOf(url: string): string | undefined {
-  try {
-    // The driver accepts forms that the URL standard does not, such as postgres://user@/db?host=/socket.
-    if (!/^postgres(ql)?:\/\//.test(url)) return undefined;
-    const client = new pg.Client({ connectionString: url, options: OWN_OPTIONS });
-    return (client as unknown as { connectionParameters: { options: string } }).connectionParameters.options;
-  } catch {
-    return undefined;
-  }
-}
 
 async function embedded(
   directory: DataDirectory,

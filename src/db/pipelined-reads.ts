@@ -1,12 +1,14 @@
-import pg from 'pg';
+import type pg from 'pg';
 import {
   asOptions,
   connectionConfig,
-  ConnectionLost,
   CANCELED,
+  ConnectionLost,
+  makeClient,
   Overloaded,
   sqlState,
   type Address,
+  type ConnectionConfig,
   type Statement,
 } from './pool.js';
 import { isOutOfStep } from './prepared.js';
@@ -140,10 +142,10 @@ class Pipelined {
 
   /** `onGone`: the connection accepts no statements; with the error that broke it. */
   constructor(
-    config: pg.ClientConfig,
+    config: ConnectionConfig,
     private readonly onGone: (error?: Error) => void,
   ) {
-    this.client = new pg.Client(config) as Client;
+    this.client = makeClient(config) as Client;
     this.client.on('error', (error) => onGone(error));
     this.client.on('end', () => onGone());
     this.connected = this.connect();

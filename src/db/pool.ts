@@ -1,6 +1,8 @@
 import pg from 'pg';
 import type { Span } from '../lib/tracing.js';
 import { instantFromPostgres } from '../lib/instant.js';
+import { clusterOf, NoPrimary, type Cluster } from './external/cluster.js';
+import { PrimaryClient, type PrimaryConfig } from './external/primary-client.js';
 
 /** Runs SQL: a pool, which may use another connection for each statement, or a transaction. */
 export interface Sql {
@@ -52,18 +54,42 @@ const SESSION = [
   'idle_in_transaction_session_timeout=60000',
   'datestyle=ISO',
   'extra_float_digits=1',
+  // A server frees the locks of a client that the network lost, in a minute and not in hours.
+  'tcp_keepalives_idle=30',
+  'tcp_keepalives_interval=10',
+  'tcp_keepalives_count=3',
+  'tcp_user_timeout=60000',
 ];
 
-export function connectionConfig(address: Address, options = ''): pg.ClientConfig {
+export interface ConnectionConfig extends pg.ClientConfig {
+  /** The servers of an external database. */
+  cluster?: Cluster;
+}
+
+export function connectionConfig(address: Address, options = ''): ConnectionConfig {
   return {
     ...('url' in address
-      ? { connectionString: address.url }
+      ? externalServer(address.url)
       : { host: address.socket, user: 'sandkeep', database: 'sandkeep' }),
     application_name: 'sandkeep',
     options: `${asOptions(SESSION)} ${options}`,
     connectionTimeoutMillis: 10_000,
     types,
   };
+}
+
+function externalServer(url: string): ConnectionConfig {
+  const cluster = clusterOf(url);
+  return { cluster, connectionString: cluster.url };
+}
+
+/** Every connection of the service is made here, or by a pool of `poolConfig`. */
+export function makeClient(config: ConnectionConfig): pg.Client {
+  return isExternal(config) ? new PrimaryClient(config) : new pg.Client(config);
+}
+
+function isExternal(config: ConnectionConfig): config is PrimaryConfig {
+  return config.cluster !== undefined;
 }
 
 export function asOptions(settings: readonly string[]): string {
@@ -79,7 +105,9 @@ export function openPool(
 }
 
 export function poolConfig(address: Address, options = ''): pg.PoolConfig {
-  return { ...connectionConfig(address, options), max: CONNECTIONS_OF_POOL, allowExitOnIdle: true };
+  const config = connectionConfig(address, options);
+  const Client = isExternal(config) ? PrimaryClient : pg.Client;
+  return { ...config, Client, max: CONNECTIONS_OF_POOL, allowExitOnIdle: true };
 }
 
 export function poolOf(pool: pg.Pool, onError: (error: Error) => void): pg.Pool {
@@ -91,7 +119,7 @@ export function poolOf(pool: pg.Pool, onError: (error: Error) => void): pg.Pool 
 }
 
 export async function connectAlone(address: Address, overrides: pg.ClientConfig = {}): Promise<pg.Client> {
-  const client = new pg.Client({ ...connectionConfig(address), ...overrides });
+  const client = makeClient({ ...connectionConfig(address), ...overrides });
   client.on('error', () => undefined);
   await client.connect();
   return client;
@@ -151,7 +179,7 @@ function isStorageRefused({ code, file = '' }: pg.DatabaseError): boolean {
 
 /** True when the database is unavailable; false when it refused a statement. */
 export function isUnreachable(error: unknown): boolean {
-  if (error instanceof ConnectionLost) return true;
+  if (error instanceof ConnectionLost || error instanceof NoPrimary) return true;
   if (error instanceof pg.DatabaseError) return UNREACHABLE.test(error.code ?? '') || isStorageRefused(error);
   const { code, message, syscall } = error as NodeJS.ErrnoException;
   // The errors of sockets name a system call.

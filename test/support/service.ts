@@ -77,6 +77,8 @@ export interface TestOptions {
   beside?: TestService;
   /** Whether it also acts on the engine of that service. */
   sameEngine?: boolean;
+  /** The way of this process to its database, such as a proxy. */
+  through?: (database: Address) => Promise<Address>;
 }
 
 /** Off by default: events about the use of keys, rate limits, and the address check of webhooks. */
@@ -106,8 +108,9 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   // Processes on one database have the same keys.
   const eventKeys = openEventKeys({ file: join(beside?.directory ?? directory, 'event-keys') });
   const activeKeys = new ActiveEventKeys(eventKeys);
-  const pool = openPool(database, () => undefined, activeKeys.marker);
-  const requests = openRequests(database, true, () => undefined, activeKeys.marker);
+  const reached = options.through ? await options.through(database) : database;
+  const pool = openPool(reached, () => undefined, activeKeys.marker);
+  const requests = openRequests(reached, true, () => undefined, activeKeys.marker);
   // A clone has the id of its template: two services on one engine would take each other's containers for their own.
   await pool.query('update instance set id = gen_random_uuid()');
   const instance = await readInstance(pool);
@@ -127,7 +130,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     hasOwnDatabase: false,
   });
   await disk.start(() => undefined);
-  const changes = listenForChanges(database, () => undefined);
+  const changes = listenForChanges(reached, () => undefined);
   const stopping = new AbortController();
   const ctx: ServiceContext = {
     ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, log, keyring },

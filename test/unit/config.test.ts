@@ -172,6 +172,7 @@ describe('a secret is never printable', () => {
     ['postgres://user:S3cret@host:5432/db', 'postgres://user:(hidden)@host:5432/db'],
     ['postgresql://user@host/db?password=S3cret', 'postgresql://user@host/db?(hidden)'],
     ['postgres:///db', 'postgres:///db'],
+    ['postgres://user:S3cret@one:1,two:2/db', 'postgres://user:(hidden)@one:1,two:2/db'],
     ['postgres://user:S3@cret/pass@host/db', '(hidden)'],
     ['postgres://user:S3/cret@host/db', '(hidden)'],
     ['postgres:user:S3cret@host', '(hidden)'],

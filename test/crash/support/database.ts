@@ -15,7 +15,21 @@ export interface OwnDatabase {
   create(name: string): Promise<{ address: Address; pool: PgPool }>;
   /** Sends SIGKILL to all its processes. Undefined for an external server, which others may use. */
   kill: (() => void) | undefined;
+  /** Undefined for a server without a standby. */
+  replication?: Replication;
   close(): Promise<void>;
+}
+
+/** The steps of a failover, in their order. */
+export interface Replication {
+  /** Sends SIGKILL to all processes of the primary. */
+  killPrimary(): Promise<void>;
+  /** Returns when the standby is the primary. */
+  promote(): void;
+  /** Starts the previous primary again. It knows of no other, and accepts writes at once. */
+  resurrect(): Promise<void>;
+  /** Makes the previous primary the synchronous standby. Throws when somebody wrote to it after `resurrect`. */
+  rejoin(): Promise<void>;
 }
 
 /** Opens the embedded server, or the one that SANDKEEP_TEST_DATABASE_URL names. */

@@ -10,6 +10,10 @@ import type { Chaos } from './faulty-runtime.js';
 
 const LEASE_MS = 600;
 const LINGER_MS = 150;
+/** docs/failures.md promises it. */
+const SERVED_WITHIN_MS = 10_000;
+/** A busy machine makes everything slower: it gets the time of this many writes more. */
+const SLOWNESS = 5;
 
 export interface FleetOptions {
   dice: Dice;
@@ -21,6 +25,8 @@ export interface FleetOptions {
   note: (text: string) => void;
   /** Starts more concurrent requests. */
   press: () => void;
+  /** Resolves with the time of the acknowledgement of a write after `since`; both as of `performance.now()`. */
+  acknowledged: (since: number) => Promise<number>;
 }
 
 /** The processes of the service on one database and one engine, and the faults that they suffer. */
@@ -114,6 +120,7 @@ export class Fleet {
       handOver: 10,
       pause: 15,
       database: this.options.server.kill ? 12 : 0,
+      failOver: this.options.server.replication ? 300 : 0,
     });
     await sleep(dice.between(0, 250));
     this.options.note(`now ${what}`);
@@ -121,6 +128,7 @@ export class Fleet {
     else if (what === 'killWorkers') await this.killWorkers(dice.between(1, 2));
     else if (what === 'handOver') await this.handOver();
     else if (what === 'pause') await this.pause();
+    else if (what === 'failOver') await this.failOver();
     else await this.killDatabase();
   }
 
@@ -208,6 +216,50 @@ export class Fleet {
     await whenUp(() => this.options.database.pool.query('select'));
     if (this.api!.isGone()) await this.startApi(this.apiWorks);
     else if (!this.apiWorks) this.replaceWorkers();
+  }
+
+  /** Kills the primary and promotes its standby. The processes of the service go on, unless one is killed later. */
+  private async failOver(): Promise<void> {
+    const { dice } = this;
+    const { note, press, acknowledged } = this.options;
+    const replication = this.options.server.replication!;
+    const served = this.api!.pid;
+    const usual = await this.timeWrites();
+    await replication.killPrimary();
+    note('the primary is killed');
+    await sleep(dice.between(0, 500));
+    replication.promote();
+    const promoted = performance.now();
+    const took = (await acknowledged(promoted)) - promoted;
+    note(`served ${Math.round(took)} ms after the promotion`);
+    console.log(
+      `crash-failover: ${Math.round(took)} ms after the promotion; a write took ${Math.round(usual)} ms before`,
+    );
+    if (took > SERVED_WITHIN_MS + SLOWNESS * usual || this.api!.isGone() || this.api!.pid !== served) {
+      throw new Error(
+        `process ${served} served ${took} ms after the promotion; a write took ${usual} ms before`,
+      );
+    }
+    if (dice.chance(0.6)) {
+      await replication.resurrect();
+      note('the previous primary runs again');
+      press();
+      // A new process has not seen the promotion.
+      if (dice.chance(0.5)) {
+        await this.kill(this.api!);
+        await this.startApi(this.apiWorks);
+      }
+      await acknowledged(performance.now());
+      await sleep(dice.between(0, 1_500));
+    }
+    await replication.rejoin();
+    note('the previous primary is the standby');
+  }
+
+  /** The time of a write, in milliseconds. The first ones fill the caches of a new process. */
+  private async timeWrites(): Promise<number> {
+    const first = await this.options.acknowledged(performance.now());
+    return (await this.options.acknowledged(performance.now())) - first;
   }
 
   private async kill(victim: Victim): Promise<void> {

@@ -13,6 +13,7 @@ import { until } from '../../support/polling.js';
 import { checkShown } from './check-answers.js';
 import { checkAsker } from './check-callers.js';
 import { check } from './check-store.js';
+import { Counter } from './counter.js';
 import type { OwnDatabase } from './database.js';
 import { Fleet } from './deployment.js';
 import { readJournal } from './engine-journal.js';
@@ -37,6 +38,7 @@ export class World {
   private readonly askers: Asker[] = [];
   private readonly begun = performance.now();
   private readonly fleet: Fleet;
+  private readonly counter: Counter;
   /** The work in progress of each caller. */
   private readonly asking = new Map<Asker, Promise<void>>();
 
@@ -52,12 +54,15 @@ export class World {
       ...{ dice, victims, server, database, directory },
       note: (text) => this.note(text),
       press: () => this.press(),
+      acknowledged: (since) => this.counter.acknowledged(since),
     });
+    this.counter = new Counter(this.load());
   }
 
   static async make(dice: Dice, victims: Victims, server: OwnDatabase, name: string): Promise<World> {
     const world = new World(dice, victims, server, await server.create(name), await CrashReceiver.make());
     await world.makeAskers();
+    await world.counter.start(world.database.pool);
     return world;
   }
 
@@ -100,10 +105,12 @@ export class World {
     if (invented.length > 0) throw new Error(invented.join('\n'));
     const held = [...readJournal(this.directory).held.keys()];
     if (held.length > 0) throw new Error(`still held when all were deleted: ${held.join(', ')}`);
+    await this.counter.stop();
     await this.fleet.stop();
   }
 
   async close(): Promise<void> {
+    await this.counter.stop();
     await this.fleet.close();
     await this.receiver.close();
     rmSync(this.directory, { recursive: true, force: true });
@@ -144,16 +151,18 @@ export class World {
   private load(): Workload {
     return {
       dice: new Dice(this.dice.seed()),
-      url: async () => {
-        for (;;) {
-          const { url } = this.fleet;
-          if (url !== undefined) return url;
-          await sleep(5);
-        }
-      },
+      url: (signal) => this.url(signal),
       note: (text) => this.note(text),
       wrong: (text) => void this.wrong.push(text),
     };
+  }
+
+  private async url(signal?: AbortSignal): Promise<string> {
+    while (this.fleet.url === undefined) {
+      signal?.throwIfAborted();
+      await sleep(5);
+    }
+    return this.fleet.url;
   }
 
   private note(text: string): void {

@@ -43,7 +43,7 @@ export interface Org {
 export interface Workload {
   dice: Dice;
   /** The present address of an API; waits until there is one. */
-  url: () => Promise<string>;
+  url: (signal?: AbortSignal) => Promise<string>;
   /** Records an action for the message of a failure. */
   note: (text: string) => void;
   /** Records a fault. */
