@@ -130,7 +130,7 @@ export async function appliedMigrations(sql: Sql): Promise<AppliedMigration[]> {
 function checkHistory(known: Migration[], applied: AppliedMigration[]): void {
   if (applied.length > known.length) {
     throw new ExplainedError(
-      `the database was migrated by a newer Sandkeep (to ${applied.at(-1)!.name}): use that release or a later one`,
+      `the database was migrated by a newer Sandkeep (to ${applied.at(-1)!.name}): install that release or a later one, or restore the backup from before the upgrade`,
     );
   }
   for (const [index, { name, checksum }] of applied.entries()) {

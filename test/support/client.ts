@@ -34,7 +34,8 @@ export interface Client {
 export function makeClient(
   url: string,
   identity: Pick<Client, 'org' | 'key' | 'keyId'>,
-  { patience = PATIENCE_MS } = {},
+  /** `documented`: each answer is checked against openapi.json, which is of the present version. */
+  { patience = PATIENCE_MS, documented = true } = {},
 ): Client {
   async function request(method: string, path: string, options: RequestOptions = {}): Promise<Answer> {
     const deadline = Date.now() + patience;
@@ -66,7 +67,7 @@ export function makeClient(
       text,
       body: text !== '' && type.startsWith('application/json') ? JSON.parse(text) : undefined,
     };
-    expectDocumented(method, path, answer);
+    if (documented) expectDocumented(method, path, answer);
     return answer;
   }
   return {

@@ -26,6 +26,17 @@ export async function cloneTemplate(
   };
 }
 
+/** Creates an empty database without tables. */
+export async function cloneEmpty(server: Address): Promise<{ address: Address; drop: () => Promise<void> }> {
+  count += 1;
+  const name = `sandkeep_empty_${process.pid}_${count}`;
+  await administer(server, `create database ${name} template template0`);
+  return {
+    address: withDatabase(server, name),
+    drop: () => administer(server, `drop database if exists ${name} with (force)`),
+  };
+}
+
 async function administer(server: Address, statement: string): Promise<void> {
   const admin = new pg.Client(connectionConfig(withDatabase(server, 'template1')));
   await admin.connect();

@@ -66,11 +66,20 @@ export async function cleanUp(folder: string): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
 }
 
-export function launch(args: readonly string[], { user, under = [] }: LaunchOptions = {}): Launched {
+export function launch(args: readonly string[], options: LaunchOptions = {}): Launched {
+  return launchProgram(PROGRAM, args, options);
+}
+
+/** `launch` for another build of the program. */
+export function launchProgram(
+  file: string,
+  args: readonly string[],
+  { user, under = [] }: LaunchOptions = {},
+): Launched {
   const env = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name !== 'DATABASE_URL' && !name.startsWith('SANDKEEP_')),
   );
-  const [program, ...rest] = [...under, process.execPath, PROGRAM, ...args];
+  const [program, ...rest] = [...under, process.execPath, file, ...args];
   const child = spawn(program!, rest, { ...user, env, cwd: '/', stdio: ['ignore', 'pipe', 'pipe'] });
   let [out, err] = ['', ''];
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
