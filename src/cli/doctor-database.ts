@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type pg from 'pg';
+import pg from 'pg';
 import { findBinaries } from '../db/embedded/binaries.js';
 import { checkCreatable, findDataDirectory, hasCluster, requireWritable } from '../db/embedded/directory.js';
 import { chooseIdentity } from '../db/embedded/identity.js';

@@ -1,4 +1,4 @@
-import { integer, path, text } from './option-types.js';
+import { integer, onOff, path, text } from './option-types.js';
 
 export const LISTENING_OPTIONS = {
   host: {
@@ -44,5 +44,20 @@ export const LISTENING_OPTIONS = {
     description:
       'how long requests are still served at SIGTERM while /readyz answers 503, so that load balancers turn away',
     default: 0,
+  },
+  metricsPort: {
+    type: integer('a port', 0, 65_535),
+    description: 'port of the metrics for Prometheus, at /metrics without a key; 0 takes a free one',
+    unset: 'no metrics',
+  },
+  metricsHost: {
+    type: text('<host>', 'an address or a host name'),
+    description: 'address of the metrics',
+    default: '127.0.0.1',
+  },
+  metricsByOrg: {
+    type: onOff,
+    description: 'add metrics of each organization, labelled with its slug',
+    default: false,
   },
 } as const;

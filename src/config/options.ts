@@ -58,21 +58,6 @@ export const OPTIONS = {
     default: dataFile('event-keys'),
   },
   ...LISTENING_OPTIONS,
-  metricsPort: {
-    type: integer('a port', 0, 65_535),
-    description: 'port of the metrics for Prometheus, at /metrics without a key; 0 takes a free one',
-    unset: 'no metrics',
-  },
-  metricsHost: {
-    type: text('<host>', 'an address or a host name'),
-    description: 'address of the metrics',
-    default: '127.0.0.1',
-  },
-  metricsByOrg: {
-    type: onOff,
-    description: 'add metrics of each organization, labelled with its slug',
-    default: false,
-  },
   role: {
     type: choice('<role>', ROLES),
     description:

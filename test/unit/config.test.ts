@@ -32,7 +32,7 @@ const TEXTS = [
   ...['ReadWriteOnce', 'ReadWriteMany', 'advisory', 'enforced', 'api', 'worker', '600', '660'],
   ...['http/protobuf', 'http/json', 'otlp', 'none', 'always_on', 'always_off', '0.5', 'a=1', 'a=1,b=2'],
   ...['10.0.0.0/8', '10.1.0.0/16,192.168.1.1', '::1', 'host', 'metadata', 'host,metadata', ''],
-  ...['http://10.0.0.5:8080', 'https://one.example', 'http://[::1]:80'],
+  ...['http://10.0.0.5:8080', 'https://one.example', 'http://[::1]:80', 'age1one', 'age1two'],
 ];
 const parse = (name: OptionName, text: string): unknown => (OPTIONS[name] as Option).type.parse(text);
 const inFile = (name: OptionName, text: string): unknown =>
