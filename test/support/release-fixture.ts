@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Pool } from '../../src/db/pool.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
@@ -35,6 +35,8 @@ export function rowsOf(version: string): string {
 
 export function copyDataDirectory(version: string, to: string): void {
   cpSync(join(FOLDER, version, 'data'), to, { recursive: true });
+  // git keeps no such modes, and the service refuses key files that others can read.
+  for (const file of ['event-keys', 'secret-keys']) chmodSync(join(to, file), 0o600);
 }
 
 /** Rows that only time, an engine or an operator makes. $1: the organization. */
