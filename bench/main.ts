@@ -3,6 +3,7 @@ import { flagOf, variableOf } from '../src/config/names.js';
 import { OPTIONS } from '../src/config/options.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
 import { auth, metrics, organizations, traces } from './arms.js';
+import { backup } from './backup.js';
 import { consoleTimes, type ConsoleOptions } from './console.js';
 import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
@@ -67,6 +68,12 @@ await new Command('bench')
       .description('from starting the program to the first answered request, on an empty directory and again')
       .option('--rounds <n>', 'number of rounds', count, 5)
       .action(({ rounds }: { rounds: number }) => firstStart(rounds)),
+  )
+  .addCommand(
+    new Command('backup')
+      .description('time and size of a backup and of its restore; --scale as above')
+      .option('--scale <n>', 'size of the data set', positive, 0.01)
+      .action(({ scale }: { scale: number }) => backup(scale)),
   )
   .addCommand(
     new Command('usage')

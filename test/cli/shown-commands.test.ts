@@ -16,6 +16,8 @@ function faultOf(line: string): string | undefined {
   const words = line.replace(/\s[#|&>].*$/, '').split(/\s+/);
   while (words.length > 0 && command.commands.length > 0) {
     const next = command.commands.find((known) => known.name() === words[0]);
+    // A command with subcommands can have an argument as well.
+    if (!next && command.registeredArguments.length > 0) break;
     if (!next) return `"${command.name()}" has no command "${words[0]}"`;
     command = next;
     words.shift();
