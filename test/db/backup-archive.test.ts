@@ -141,10 +141,7 @@ describe.skipIf(process.platform !== 'linux')('the archive of a backup', () => {
       // The first bytes of gzip have a time and a system, which mean nothing.
       const place = 10 + Math.floor((round / 20) * (bytes.length - 10));
       changed[place]! ^= 1 << (round % 8);
-      await expectRefused(
-        changed,
-        /was changed|is truncated|was|missing|not valid|no JSON|impossible|no file|unexpected|follows/,
-      );
+      await expectRefused(changed, /cannot be used/);
     }
     for (const index of [1, 5, entries.length - 2])
       await expectRefused(
