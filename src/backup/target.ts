@@ -77,7 +77,6 @@ export async function openTarget(options: TargetOptions): Promise<Target> {
   }
 }
 
-/** Every path that the restore creates. */
 function creations({ places, header }: TargetOptions): string[] {
   const kept = [headsFileOf(places), ...(hasKeys(header) ? keyFilesOf(places) : [])];
   const orgs = new Set(header.volumes.map(({ orgId }) => resolve(places.volumesDir, orgId)));

@@ -122,7 +122,6 @@ function verifyCommand(): Command {
     });
 }
 
-/** The options that open an encrypted backup. */
 export function withUnlock(command: Command): Command {
   return command
     .addOption(new Option('--identity-file <file>', 'file of the private key of age that opens the backup'))

@@ -17,7 +17,6 @@ interface Facts {
   glibc: string | undefined;
 }
 
-/** The parts that a package manager installs. */
 export type Part = 'docker' | 'nftables' | 'util-linux' | 'node';
 
 const FAMILIES: Readonly<Record<string, SystemKind>> = {
@@ -64,7 +63,6 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
   },
 };
 
-/** The command that installs the part, for a reader who is root. */
 export function installCommand({ kind }: Pick<HostSystem, 'kind'>, part: Part): string {
   return COMMANDS[kind][part];
 }

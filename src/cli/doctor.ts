@@ -83,7 +83,6 @@ function checkKeys(options: DoctorOptions, stored: StoredInstallation | undefine
   }
 }
 
-/** Checks the runtime that a service with these options would use. */
 async function checkRuntime(
   options: DoctorOptions,
   stored: StoredInstallation | undefined,

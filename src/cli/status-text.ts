@@ -12,7 +12,6 @@ export interface Look {
   isColoured: boolean;
 }
 
-/** The state on a screen of 80 columns. */
 export function statusText(state: InstallationState, problems: readonly Problem[], look: Look): string {
   const { version, at, database, sandboxes, organizations, workers, waiting } = state;
   const broken = problems.filter(({ severity }) => severity === 'problem').length;

@@ -4,7 +4,6 @@ import { ACCESS_CHOICES, SIZE_CHOICES } from '../runtimes/kubernetes/volume-choi
 import { choice, integer, list, path, text } from './option-types.js';
 import type { Option } from './option.js';
 
-/** The options of `--runtime kubernetes`. */
 export const KUBERNETES_OPTIONS = {
   kubeconfig: {
     type: path('<file>'),

@@ -36,7 +36,6 @@ export function path(argument: string): OptionType<string> {
   };
 }
 
-/** A path prefix of URLs, without a slash at its end. */
 export const urlPrefix: OptionType<string> = {
   argument: '<path>',
   form: 'a path such as /sandkeep',

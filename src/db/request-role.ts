@@ -68,7 +68,6 @@ export async function canServe(sql: Sql): Promise<boolean> {
   return rows[0]?.able === true;
 }
 
-/** Whether a start would create the role. */
 export async function mayMakeRole(sql: Pick<Sql, 'query'>): Promise<boolean> {
   const { rows } = await sql.query<{ able: boolean }>(
     `select rolsuper or rolcreaterole and not exists (select from pg_roles where rolname = $1) as able

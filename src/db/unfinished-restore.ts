@@ -4,7 +4,6 @@ import { writeFileAtomicallySync } from '../lib/atomic-file.js';
 import { syncDirectorySync } from '../lib/directories.js';
 import { ExplainedError } from '../lib/explained-error.js';
 
-/** The mark of a restore that has begun in a data directory and has not finished. */
 export interface UnfinishedRestore {
   id: string;
   /** The backup. */

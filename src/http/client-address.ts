@@ -37,7 +37,6 @@ export function carry(socket: Socket, carrier: Socket): void {
   carriers.set(socket, carrier);
 }
 
-/** The accepted connection of a socket. */
 export function carrierOf(socket: Socket): Socket {
   return carriers.get(socket) ?? socket;
 }

@@ -52,7 +52,6 @@ export const KEEP_ALIVE_MS = 72_000;
 /** The longest an upload may take. Other bodies have less: `bodyTimeoutMs`. */
 export const UPLOAD_TIMEOUT_MS = 60 * 60_000;
 const DAY_SECS = 24 * 60 * 60;
-/** The API reference has a policy of its own. */
 const SECURITY_HEADERS = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",

@@ -68,7 +68,6 @@ export interface EngineVolumes {
   /** In KiB. Undefined: the engine has no storage for the volume yet. Throws when the engine does not answer. */
   allocatedKib(volumeId: string): number | undefined;
   list(): { orgId: string; volumeId: string }[];
-  /** Idempotent. */
   remove(volumeId: string): Promise<void>;
 }
 
@@ -219,7 +218,6 @@ export interface Runtime {
   stop(sandboxId: string, graceMs: number): Promise<void>;
   /** The end of this run is in the store, so the engine may forget it. */
   dropRecord?(held: Holding): Promise<void>;
-  /** Idempotent. */
   destroy(sandboxId: string): Promise<void>;
   /** `sandboxIds`: only theirs, if the runtime `listsSome`. */
   list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]>;

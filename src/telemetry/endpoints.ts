@@ -3,7 +3,6 @@ import { parsePairs } from '../lib/pairs.js';
 
 type ExporterChoice = (typeof EXPORTER_CHOICES)[number];
 
-/** The options of the export, by their names in `config/options.ts`. */
 export interface OtlpOptions {
   otlpEndpoint?: string | undefined;
   otlpTracesEndpoint?: string | undefined;

@@ -1,7 +1,6 @@
 import { csvField } from '../lib/csv.js';
 import type { Metric } from '../prices/price.js';
 
-/** The version of the FinOps Open Cost and Usage Specification. */
 export const FOCUS_VERSION = '1.4';
 
 const PROVIDER = 'Sandkeep';

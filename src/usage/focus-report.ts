@@ -36,7 +36,6 @@ export function checkFocus({ since, until, now }: Window, book: PriceBook | null
   return book;
 }
 
-/** The charges for compute, without the header. */
 export async function* sandboxCharges(
   tx: Transaction,
   filter: UsageFilter,
@@ -52,7 +51,6 @@ export async function* sandboxCharges(
   yield charges.finish();
 }
 
-/** The charges for storage, without the header. */
 export async function* storageCharges(
   tx: Transaction,
   orgId: string,

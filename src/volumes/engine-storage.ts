@@ -13,13 +13,11 @@ export async function measureVolume(
   return allocated === undefined ? here : allocated + (here ?? 0);
 }
 
-/** Idempotent. */
 export async function removeVolumeData(ctx: Context, orgId: string, volumeId: string): Promise<void> {
   await ctx.volumes.remove(orgId, volumeId);
   await ctx.runtime.volumes?.remove(volumeId);
 }
 
-/** Storage cannot shrink. */
 export function refuseShrinking(ctx: Context, volumeId: string, capGib: number): void {
   const kib = ctx.runtime.volumes?.requestedKib(volumeId);
   if (kib === undefined || kib <= capGib * KIB_OF_GIB) return;
@@ -33,7 +31,6 @@ export function refuseShrinking(ctx: Context, volumeId: string, capGib: number):
 
 const KIB_OF_GIB = 1024 * 1024;
 
-/** Only Pods of the engine reach its storage. */
 export function refuseFilesInEngine(ctx: Context): void {
   if (ctx.runtime.volumes === undefined) return;
   throw new ApiError(

@@ -11,7 +11,6 @@ interface Content {
   body: string;
 }
 
-/** The schema of `data`. */
 const SCHEMA =
   'https://github.com/sandkeep/sandkeep/blob/main/openapi.json#/components/schemas/EventResponse';
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -45,7 +44,6 @@ export async function contentOf(
   }
 }
 
-/** An event of CloudEvents 1.0 in structured mode. */
 function cloudEventOf(event: EventContent, seq: number | null) {
   const { id, org_id, category, event_type, resource_id } = event;
   const data = presentEvent(event);

@@ -1,6 +1,5 @@
 import type { EventType } from '../events/catalogue.js';
 
-/** The version of the Open Cybersecurity Schema Framework. */
 export const OCSF_VERSION = '1.8.0';
 
 export const CLASSES = {

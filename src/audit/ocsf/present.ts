@@ -73,7 +73,6 @@ function userOf(actor: EventActor) {
   }
 }
 
-/** The attributes of one class. */
 function detailsOf(name: keyof typeof CLASSES, event: EventContent) {
   const { payload, actor } = event;
   switch (name) {
@@ -108,7 +107,6 @@ function resourceOf({ resource_id, org_id, category, payload }: EventContent) {
   return { uid: resource_id ?? org_id, ...optional('name', name), type: ENTITY_TYPES[category] ?? category };
 }
 
-/** The key that was used. */
 function loggedOn({ actor, payload }: EventContent) {
   const uid = field(payload, 'api_key_id');
   if (uid === undefined) return userOf(actor);

@@ -40,7 +40,6 @@ const Description = Type.Object({
   ),
 });
 
-/** The first entry. */
 export const Header = Type.Object({
   format: Type.Integer({ minimum: 1 }),
   product: Type.String(),
@@ -63,7 +62,6 @@ const Part = Type.Object({
 });
 export type Part = Static<typeof Part>;
 
-/** The last entry. */
 export const Manifest = Type.Object({
   headerSha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
   parts: Type.Array(Part),

@@ -21,7 +21,6 @@ export interface CopiedTable {
   columns: string[];
 }
 
-/** The position of a column that counts by itself. Null: it has not counted yet. */
 interface Identity {
   table: string;
   column: string;

@@ -1,13 +1,11 @@
 import { lstatSync, readFileSync } from 'node:fs';
 import { EVENT_HEADS_PART, EVENT_KEYS_PART, SECRET_KEYS_PART } from '../archive/format.js';
 
-/** A small file of the installation, outside the database. */
 export interface KeptFile {
   part: string;
   path: string;
 }
 
-/** The places of an installation beside its database. A key without a file is given by the environment. */
 export interface Places {
   dataDir: string;
   volumesDir: string;

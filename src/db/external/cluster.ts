@@ -12,7 +12,6 @@ const WATCH_EVERY_MS = 1_000;
 /** No server that answers may be used: each is a standby, or a previous primary. The database counts as unavailable. */
 export class NoPrimary extends Error {}
 
-/** A connection, or an attempt to make one. */
 export interface Held {
   host: Host | undefined;
   /** The server has shown that it is the primary. */

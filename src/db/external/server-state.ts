@@ -1,6 +1,5 @@
 import type pg from 'pg';
 
-/** The answer of a server about itself. */
 export interface ServerState {
   /** The process that serves the connection. A pooler gives clients another number at the start of the connection. */
   pid: number;

@@ -3,7 +3,6 @@ import { dirname } from 'node:path';
 import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 
-/** The cluster that a process used last, and its timeline. */
 export interface SeenTimeline {
   system: string;
   timeline: number;

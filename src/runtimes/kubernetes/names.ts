@@ -1,8 +1,6 @@
-/** The container of a Pod that runs the sandbox. */
 export const CONTAINER = 'sandbox';
 /** Prepares the volumes of a sandbox, and ends before it starts. */
 export const OPENING_CONTAINER = 'volumes';
-/** The volume with process 1 and the agent. */
 export const PROGRAMS_VOLUME = 'sandkeep-programs';
 /** Keeps the record of a run until its end is in the store. */
 export const FINALIZER = 'sandkeep.dev/run-record';

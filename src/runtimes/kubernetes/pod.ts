@@ -32,7 +32,6 @@ export interface PodOptions {
   instanceId: string;
   /** The processor, in the words of Kubernetes. */
   architecture: string;
-  /** The volume with process 1 and the agent. */
   programs: V1Volume;
   pullSecret: string | undefined;
   runtimeClass: string | undefined;
@@ -131,7 +130,6 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
   };
 }
 
-/** Kubernetes has nothing smaller than a thousandth. */
 function cpuRequest(vcpus: number, overcommit: number): string {
   return overcommit === 1 ? String(vcpus) : `${Math.max(1, Math.round((vcpus * 1_000) / overcommit))}m`;
 }

@@ -1,7 +1,6 @@
 import type { Cluster } from './client.js';
 import { ignoreStatus, NOT_FOUND } from './errors.js';
 
-/** A verb on a resource, such as `get` of `pods/log`. */
 export interface Right {
   group: string;
   resource: string;

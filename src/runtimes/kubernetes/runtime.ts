@@ -69,7 +69,6 @@ const SEEN_LIMIT_MS = 10_000;
 /** The API server reports an end late, and a node that is lost later still. */
 const STOP_LIMIT_MS = 120_000;
 const REMOVE_LIMIT_MS = 30_000;
-/** A sweep visits every policy. */
 const SWEEP_EVERY_MS = 1_000;
 /** Zero would remove the object before the node has ended the processes. */
 const KILL_SECS = 1;

@@ -16,7 +16,6 @@ const EACH_NODE = 'kubernetes.io/hostname';
 /** All nodes that run sandboxes have the same value. */
 const ALL_NODES = 'kubernetes.io/os';
 
-/** The ids of the volumes that a sandbox mounts, each once. */
 export function volumesOf({ mounts }: Pick<RunSpec, 'mounts'>): string[] {
   return [...new Set(mounts.flatMap((mount) => (mount.type === 'named' ? [mount.volumeId] : [])))];
 }

@@ -1,7 +1,6 @@
 import { traceOfResource } from '../../audit/events/trace-queries.js';
 import type { Context } from '../../context.js';
 
-/** A call to the runtime that has ended, by `performance.now()`. */
 interface EndedCall {
   step: string;
   began: number;
