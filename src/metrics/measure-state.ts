@@ -105,7 +105,8 @@ async function workers(sql: Sql): Promise<Sample[]> {
 async function eventLog(sql: Sql): Promise<Sample[]> {
   const { entries, unsealed, oldest_secs } = await readLogState(sql);
   const verified = await readVerifications(sql);
-  const age = 'Age of the oldest of the last verifications by "sandkeep events verify".';
+  const age =
+    'Age of the oldest of the last verifications by "sandkeep events verify"; absent before the first.';
   const name = (end: string) => `sandkeep_event_log_${end}`;
   return [
     total('sandkeep_event_log_entries_total', 'Entries of all event logs.', entries),

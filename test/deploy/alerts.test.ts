@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse, stringify } from 'yaml';
+import { recordVerifications } from '../../src/audit/verify/verification-queries.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { Certificate } from '../../src/http/tls/certificate.js';
 import { openMetrics } from '../../src/metrics/open-metrics.js';
@@ -161,6 +162,7 @@ async function scrapeAll(): Promise<string> {
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('one'), { start: true, wait_for: 'running' });
   await service.ctx.pool.query('update quotas set max_sandboxes = 2');
+  await recordVerifications(service.ctx.pool, [{ orgId: client.org.id, entries: 1, fault: null }]);
   metrics.meters.loopFailed('seal');
   metrics.meters.runEnded('stop_requested', 1);
   return metrics.text(service.ctx);

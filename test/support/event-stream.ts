@@ -6,6 +6,8 @@ export interface ServerEvent {
   id?: string;
   data?: any;
   comment?: string;
+  /** The time until the client connects again, in milliseconds. */
+  retry?: string;
 }
 
 /** Opens a stream of server-sent events. `headers`: additional ones. `body`: makes it a POST. */
@@ -47,7 +49,7 @@ function parse(block: string): ServerEvent {
     const [, name, value] = /^(\w*): ?(.*)$/.exec(line) ?? [];
     if (name === '') event.comment = value!;
     else if (name === 'data') event.data = JSON.parse(value!);
-    else if (name === 'event' || name === 'id') event[name] = value!;
+    else if (name === 'event' || name === 'id' || name === 'retry') event[name] = value!;
     else throw new Error(`not a line of an event: ${line}`);
   }
   return event;

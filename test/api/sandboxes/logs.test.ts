@@ -148,7 +148,7 @@ describe('logs of simulated sandboxes', () => {
     await events.next();
     const rest = allEvents(events);
     await stopping.close();
-    expect(await rest).toEqual([]);
+    expect(await rest).toEqual([{ retry: '1000' }]);
   });
 });
 
