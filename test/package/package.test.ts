@@ -66,7 +66,7 @@ describe('the npm package', () => {
     expect(paths).toEqual(expect.arrayContaining([...needed, 'migrations/0001_first_light.sql']));
     const foreign = paths.filter(
       (path) =>
-        !/^(bin|dist\/src|dist\/console|guest|migrations)\//.test(path) &&
+        !/^(bin|deploy|dist\/src|dist\/console|guest|migrations)\//.test(path) &&
         !['catalogue.json', 'LICENSE', 'README.md', 'package.json'].includes(path),
     );
     expect(foreign).toEqual([]);

@@ -5,6 +5,7 @@ import { makeKey } from '../../../src/access/key-secret.js';
 import { makeLimits } from '../../../src/access/rate-limit.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { createKey, type NewKey } from '../../../src/keys/create.js';
+import { normalizeAddress } from '../../../src/lib/cidr.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import type { Client } from '../../support/client.js';
 import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
@@ -120,7 +121,7 @@ test('the addresses of one IPv6 customer share one limit, and other addresses do
   const limits = makeLimits({ ...DEFAULT_SETTINGS, failedAuthLimit: 3 });
   const fail = (ip: string) => {
     try {
-      limits.countFailure({ ip } as FastifyRequest);
+      limits.countFailure({ client: { address: normalizeAddress(ip) } } as FastifyRequest);
       return 'counted';
     } catch {
       return 'refused';
