@@ -10,7 +10,7 @@ describe('the first load of the console', () => {
   test('is at most 60 kB compressed', () => {
     expect(existsSync(join(BUILT, 'index.html')), 'run "npm run build"').toBe(true);
     const html = readFileSync(join(BUILT, 'index.html'), 'utf8');
-    const loaded = [...html.matchAll(/(?:src|href)="\/console\/([^"]+)"/g)].map(([, name]) => name!);
+    const loaded = [...html.matchAll(/(?:src|href)="\.\/([^"]+)"/g)].map(([, name]) => name!);
     expect(loaded.some((name) => name.endsWith('.js'))).toBe(true);
     const sizes = ['index.html', ...loaded].map((name) => statSync(join(BUILT, `${name}.br`)).size);
     const total = sizes.reduce((sum, size) => sum + size, 0);

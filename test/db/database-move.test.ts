@@ -3,7 +3,17 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { atRest, everyRow, positions, withEmptyDatabase } from '../support/backup.js';
 import { expectRefused, run, runJson } from '../support/cli.js';
-import { cleanUp, createVolume, kill, launch, makeFolder, serve, stop, until } from '../support/processes.js';
+import {
+  cleanUp,
+  createVolume,
+  inDatabase,
+  kill,
+  launch,
+  makeFolder,
+  serve,
+  stop,
+  until,
+} from '../support/processes.js';
 
 describe.skipIf(process.platform !== 'linux')('a move of the database', () => {
   let folder: string;
@@ -30,6 +40,12 @@ describe.skipIf(process.platform !== 'linux')('a move of the database', () => {
     await withEmptyDatabase(async (url) => {
       const out = ['database', 'move', '--data-dir', dataDir, '--to', url];
       expectRefused(await run(out), 'is in use by "sandkeep serve"');
+      await until('events are in the log', async () => {
+        const counted = await inDatabase(dataDir, (client) =>
+          client.query('select 1 from event_log limit 1'),
+        );
+        return counted.rows.length > 0;
+      });
       expect(await stop(service)).toBe(0);
       const before = await everything({ dataDir });
 

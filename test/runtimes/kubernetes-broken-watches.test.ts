@@ -52,7 +52,8 @@ async function startOne(): Promise<{ id: string; pod: string }> {
     },
     { start: true, wait_for: 'running' },
   );
-  expect(body.status, JSON.stringify(body)).toBe('running');
+  const faults = service.logs.filter((line) => line.startsWith('{"level":50'));
+  expect(body.status, `${JSON.stringify(body)} ${faults.join(' ')}`).toBe('running');
   const pod = cluster.pods().find(({ metadata }) => metadata.labels?.[SANDBOX_LABEL] === body.id);
   return { id: body.id as string, pod: pod!.metadata.name };
 }
