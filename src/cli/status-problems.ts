@@ -40,7 +40,7 @@ export function problemsOf(state: InstallationState, findings: readonly Finding[
     [
       'problem',
       verification.faults > 0,
-      `the last verification found a fault in the event log of ${verification.faults} organizations: run "sandkeep events verify"`,
+      `event logs whose last verification found a fault: ${verification.faults}; run "sandkeep events verify"`,
     ],
     [
       'problem',
@@ -66,7 +66,7 @@ export function problemsOf(state: InstallationState, findings: readonly Finding[
     [
       'warning',
       verification.never > 0,
-      `the event log of ${verification.never} organizations was never verified: run "sandkeep events verify"`,
+      `event logs that were never verified: ${verification.never}; run "sandkeep events verify"`,
     ],
     [
       'warning',
