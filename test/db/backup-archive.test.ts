@@ -51,6 +51,14 @@ function tarOf(entries: readonly Entry[]): Buffer {
   return Buffer.concat([...parts, END_OF_ARCHIVE]);
 }
 
+function hasSameContent(compressed: Buffer, original: Buffer): boolean {
+  try {
+    return gunzipSync(compressed).equals(gunzipSync(original));
+  } catch {
+    return false;
+  }
+}
+
 const jsonIn = ({ content }: Entry) => JSON.parse(content.toString()) as unknown;
 const sha256 = (content: Buffer) => createHash('sha256').update(content).digest('hex');
 
@@ -141,6 +149,8 @@ describe.skipIf(process.platform !== 'linux')('the archive of a backup', () => {
       // The first bytes of gzip have a time and a system, which mean nothing.
       const place = 10 + Math.floor((round / 20) * (bytes.length - 10));
       changed[place]! ^= 1 << (round % 8);
+      // Some bits only fill a byte of the compressed form.
+      if (hasSameContent(changed, bytes)) continue;
       await expectRefused(changed, /cannot be used/);
     }
     for (const index of [1, 5, entries.length - 2])
