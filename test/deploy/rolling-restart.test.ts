@@ -86,6 +86,7 @@ class Load {
   private answered = 0;
   private waits = 0;
   private streams = 0;
+  private hasBegun = false;
 
   constructor(
     private readonly haproxy: Haproxy,
@@ -103,11 +104,18 @@ class Load {
       }
       agent.destroy();
     };
+    const following = this.follow(client());
+    // The stream has only events from its begin on.
+    await until(
+      () => `the stream has begun; failures: ${this.failures.join('; ')}`,
+      () => this.hasBegun,
+      60_000,
+    );
     await Promise.all([
       ...Array.from({ length: READERS }, () => loop((agent, count) => this.read(agent, count))),
       ...Array.from({ length: WRITERS }, () => loop((agent) => this.write(agent))),
       ...Array.from({ length: WAITERS }, () => loop((agent) => this.wait(agent))),
-      this.follow(client()),
+      following,
     ]);
   }
 
@@ -209,6 +217,7 @@ class Load {
         this.followed.signal.addEventListener('abort', () => answer.destroy(), { once: true });
         let buffered = '';
         for await (const chunk of answer) {
+          this.hasBegun = true;
           const messages = (buffered + String(chunk)).split('\n\n');
           buffered = messages.pop()!;
           for (const message of messages) last = this.take(message) ?? last;

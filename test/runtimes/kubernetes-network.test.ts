@@ -272,10 +272,14 @@ describeKubernetes('a network that enforces policies', () => {
       body: { metadata: { name: stray, labels: own.metadata!.labels! }, spec: own.spec! },
     });
     await service.runtime.takeOver({ valid: true });
-    await service.runtime.list();
-    const left = await networking.listNamespacedNetworkPolicy({ namespace: name });
-    const names = new Set(left.items.map(({ metadata }) => metadata!.name));
-    expect([names.has(run), names.has(stray)]).toEqual([true, false]);
+    const names = async () => {
+      const { items } = await networking.listNamespacedNetworkPolicy({ namespace: name });
+      return new Set(items.map(({ metadata }) => metadata!.name));
+    };
+    // A list sweeps at most once a second.
+    const sweep = () => service.runtime.list().then(names);
+    const left = await until(sweep, (policies) => !policies.has(stray));
+    expect(left.has(run)).toBe(true);
     await destroyAll(service, client);
   });
 

@@ -50,7 +50,7 @@ export function run(args: readonly string[], options?: RunOptions): Promise<Ende
 /** Runs a command with --json that must succeed. Returns the parsed output. */
 export async function runJson(args: readonly string[], options?: RunOptions): Promise<any> {
   const { code, out, err } = await run([...args, '--json'], options);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
+  expect({ code, err }, out).toEqual({ code: 0, err: '' });
   expect(out).toMatch(/^[^\n]+\n$/);
   return JSON.parse(out);
 }
