@@ -3,5 +3,5 @@
 
 -- The reason, for the operator: a restore or a move that has not finished, or a move to another database. Null: in use.
 alter table instance add column closed text;
--- Of the latest scheduled backup that is complete.
+-- The time of the latest scheduled backup that is complete.
 alter table instance add column backed_up_at timestamptz;
