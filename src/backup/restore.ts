@@ -34,12 +34,12 @@ export interface RestoreOptions {
 export interface Restored {
   header: Header;
   manifest: Manifest;
-  counts: Map<string, number>;
 }
 
 /**
  * Restores an archive into an empty place. Everything in the archive is read and compared with its checksums before anything is
- * written. Until the end a mark keeps services away; `work` runs before it, on the complete database.
+ * written. Until the end a mark keeps services from the directory, and its reason from the database; `work` runs before it, on
+ * the complete database.
  */
 export async function restoreBackup<T>(
   options: RestoreOptions,
@@ -55,14 +55,15 @@ export async function restoreBackup<T>(
   if (trees.length > 0) requireTar();
   const target = await openTarget({ places, databaseUrl, file, header });
   try {
-    const counts = await withArchive(
-      file,
-      { unlock, onProgress: (bytes) => onProgress(2, bytes) },
-      (reader) => load(reader, { target, places, header, manifest }),
-    );
+    if (!target.isComplete) {
+      await withArchive(file, { unlock, onProgress: (bytes) => onProgress(2, bytes) }, (reader) =>
+        load(reader, { target, places, header, manifest }),
+      );
+      await migrate(target.database.address, options.onMigration, closedByRestore(target.id));
+    }
+    const result = await work(target, { header, manifest });
+    target.markComplete();
     await setClosed(target.pool, null);
-    await migrate(target.database.address, options.onMigration);
-    const result = await work(target, { header, manifest, counts });
     unmark(places.dataDir);
     return result;
   } finally {
@@ -90,7 +91,7 @@ interface Loading {
 }
 
 /** In the order of the archive: small files, tables, trees. */
-async function load(reader: ArchiveReader, loading: Loading): Promise<Map<string, number>> {
+async function load(reader: ArchiveReader, loading: Loading): Promise<void> {
   const { target, places, header, manifest } = loading;
   await reader.readHeader();
   const parts = new Map(manifest.parts.map((part) => [part.name, part]));
@@ -99,7 +100,7 @@ async function load(reader: ArchiveReader, loading: Loading): Promise<Map<string
     const path = paths.get(name);
     if (path !== undefined) await writeKept(path, reader.readPart(name));
   }
-  const counts = await loadDatabase(target.pool, {
+  await loadDatabase(target.pool, {
     description: header.database,
     closed: closedByRestore(target.id),
     rowsOf: ({ name }) => reader.readPart(tablePart(name)),
@@ -121,7 +122,6 @@ async function load(reader: ArchiveReader, loading: Loading): Promise<Map<string
   await reader.readManifest();
   await syncFileSystem(places.dataDir);
   if (header.volumes.length > 0) await syncFileSystem(places.volumesDir);
-  return counts;
 }
 
 async function writeKept(path: string, content: AsyncIterable<Buffer>): Promise<void> {

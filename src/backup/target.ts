@@ -23,6 +23,9 @@ export interface Target {
   database: Database;
   pool: PgPool;
   id: string;
+  /** A killed restore of the same file has finished all but its mark. */
+  isComplete: boolean;
+  markComplete(): void;
   close(): Promise<void>;
 }
 
@@ -48,21 +51,25 @@ export async function openTarget(options: TargetOptions): Promise<Target> {
   let pool: PgPool | undefined;
   try {
     const unfinished = findUnfinished(places.dataDir);
-    if (unfinished) removeFiles(unfinished);
-    const creates = creations(options);
-    requireEmpty(options, creates);
-    const id = newId();
     if (databaseUrl !== undefined) {
       opened = external(databaseUrl);
       pool = openPool(opened.address, () => undefined);
-      await requireEmptyDatabase(pool, unfinished);
     }
-    markUnfinished(places.dataDir, { id, file: resolve(file), creates });
+    const isComplete = pool !== undefined && (await isCompleteCopy(pool, unfinished, resolve(file)));
+    const creates = creations(options);
+    const mark = isComplete ? unfinished! : { id: newId(), file: resolve(file), creates };
+    if (!isComplete) {
+      if (unfinished) removeFiles(unfinished);
+      requireEmpty(options, creates);
+      if (pool) await requireEmptyDatabase(pool, unfinished);
+      markUnfinished(places.dataDir, mark);
+    }
     opened ??= await openOwned(owned);
     const database = opened;
     const open = (pool ??= openPool(database.address, () => undefined));
     return {
-      ...{ owned, database, pool: open, id },
+      ...{ owned, database, pool: open, id: mark.id, isComplete },
+      markComplete: () => markUnfinished(places.dataDir, { ...mark, isComplete: true }),
       async close() {
         await open.end();
         await database.close();
@@ -121,6 +128,17 @@ async function requireEmptyDatabase(pool: PgPool, unfinished: UnfinishedRestore 
   throw new ExplainedError(
     'a restore needs an empty database, and that of --database-url has tables: create a new database and name it',
   );
+}
+
+/** An external database that is in use, or was opened last, must not be removed. An embedded one is restored once more. */
+async function isCompleteCopy(
+  pool: PgPool,
+  unfinished: UnfinishedRestore | undefined,
+  file: string,
+): Promise<boolean> {
+  if (!unfinished?.isComplete || unfinished.file !== file || !(await isMigrated(pool))) return false;
+  const closed = await readClosed(pool);
+  return closed === null || closed === closedByRestore(unfinished.id);
 }
 
 async function isClosedBy(pool: PgPool, reason: string): Promise<boolean> {

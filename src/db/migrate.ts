@@ -46,11 +46,12 @@ function knownMigrations(): Migration[] {
 
 /**
  * Migrates in any number of processes at once, and returns the applied migrations. Throws ExplainedError for an unknown
- * schema and for a closed database.
+ * schema, and for a closed database unless `closed` is its reason.
  */
 export async function migrate(
   address: Address,
   onApplied: (name: string, millis: number) => void = () => undefined,
+  closed: string | null = null,
 ): Promise<string[]> {
   // The advisory lock is the session's, and an index build may exceed the statement time-out of the pool.
   const client = await connectAlone(address);
@@ -76,8 +77,8 @@ export async function migrate(
     }
     await createInstance(client);
     await prepareRequestRole(client);
-    const closed = await readClosed(client);
-    if (closed !== null) throw new ExplainedError(closed);
+    const reason = await readClosed(client);
+    if (reason !== null && reason !== closed) throw new ExplainedError(reason);
     return pending.map(({ name }) => name);
   } finally {
     await client.end();

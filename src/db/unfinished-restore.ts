@@ -10,6 +10,8 @@ export interface UnfinishedRestore {
   file: string;
   /** The files and directories that the restore creates; all of them were missing before. */
   creates: string[];
+  /** Everything is there and verified: only the opening of the database may be missing. */
+  isComplete?: boolean;
 }
 
 function markOf(dataDir: string): string {

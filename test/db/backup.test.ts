@@ -290,6 +290,15 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
         writeFileSync(mark, JSON.stringify({ id: 'abc', file, creates }));
         await atRestSql(url, `update instance set closed = '${closedByRestore('abc')}'`);
         expect((await runJson(['restore', file, ...place])).faults).toEqual([]);
+
+        // A kill before the removal of the mark: the database is open, and may have new rows.
+        const created = ['org', 'create', '--name', 'Later', '--slug', 'later', ...place];
+        await runJson(created);
+        writeFileSync(mark, JSON.stringify({ id: 'abc', file, creates, isComplete: true }));
+        expectRefused(await run(['org', 'list', ...place]), 'has not finished');
+        expect((await runJson(['restore', file, ...place])).faults).toEqual([]);
+        expect(existsSync(mark)).toBe(false);
+        expect(JSON.stringify(await runJson(['org', 'list', ...place]))).toContain('"later"');
       });
       const embedded = launch(['restore', file, '--data-dir', at('embedded')]);
       await until('it has begun', () => existsSync(join(at('embedded'), 'unfinished-restore')), undefined, 1);
