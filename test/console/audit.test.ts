@@ -115,7 +115,7 @@ describeBrowser('the page Audit', () => {
     await page.getByRole('listitem').filter({ hasText: 'volume_updated' }).waitFor();
     expect(new URL(page.url()).search).toBe('?event_type=%21volume_updated');
     await page.goto('/console/audit?event=00000000-0000-4000-8000-000000000000');
-    await page.getByRole('dialog').getByText('404').waitFor();
+    await page.getByRole('dialog').getByText(/^404 /).waitFor();
   });
 
   test('live events come on top, and are counted while the list is read', async () => {

@@ -69,7 +69,7 @@ describeBrowser('the pages of volumes', () => {
     await signInBrowser(page, client.key, `/console/volumes/${volume.id}`);
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-    await page.getByRole('alert').getByText(/409/).waitFor();
+    await page.getByRole('alert').getByText(/^409 /).waitFor();
     await expectPresentable(page, 'volume-in-use');
     await page.getByRole('link', { name: 'trainer' }).click();
     await page.getByRole('heading', { level: 1, name: 'Sandboxes' }).waitFor();

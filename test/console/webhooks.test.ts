@@ -51,7 +51,7 @@ describeBrowser('the pages of webhooks', () => {
     receiver.answer = () => ({ status: 400, headers: {} });
     await client.post('/v1/volumes', { name: 'sent' });
     const row = page.getByRole('row', { name: 'volume_created' });
-    await row.getByText('400').waitFor();
+    await row.getByText('400', { exact: true }).waitFor();
     await row.getByRole('timer').waitFor();
     await expectPresentable(page, 'webhook');
     await row.getByRole('button', { name: 'volume_created' }).click();

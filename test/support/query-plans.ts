@@ -42,8 +42,8 @@ export interface Cost {
 export const PLANNED = ['force_custom_plan', 'force_generic_plan'] as const;
 
 const READ = /^\s*(select|with)\b/i;
-/** Sets the organization of a connection. */
-const SETTING = /set_config/;
+/** Sets the organization of a connection, or asks the server of a new connection for its state. */
+const OF_CONNECTION = /set_config|pg_control_system/;
 
 /** Every read that the service sends during `work`, over any connection. Nothing else may run meanwhile. */
 export async function sentDuring(work: () => Promise<unknown>): Promise<Sent[]> {
@@ -58,7 +58,7 @@ export async function sentDuring(work: () => Promise<unknown>): Promise<Sent[]> 
       typeof first === 'string' ? { text: first } : first;
     const serving = this.connectionParameters.options?.includes(`role=${REQUEST_ROLE}`) === true;
     const shared = this.connectionParameters.application_name === READERS;
-    if (READ.test(text) && !SETTING.test(text)) sent.push({ text, values, serving, shared });
+    if (READ.test(text) && !OF_CONNECTION.test(text)) sent.push({ text, values, serving, shared });
     return query.apply(this, args);
   };
   try {
