@@ -53,7 +53,7 @@ const LAYERS = {
   metrics: 'Metrics for Prometheus: requests, runs, the state in the database, the process.',
   'app.ts': 'Every route of the HTTP API.',
   'worker.ts': 'Every background loop.',
-  'service.ts': 'The start and the stop of `sandkeep serve`.',
+  service: 'The start and the stop of `sandkeep serve`.',
   cli: 'One file for each command.',
   'main.ts': 'The entry point, and the only reader of the environment.',
 } as const;

@@ -6,7 +6,8 @@ import { limitHeapGrowth } from '../lib/heap-growth.js';
 import { VERSION } from '../lib/version.js';
 import { capacityText } from '../runtimes/machine-capacity.js';
 import type { Runtime } from '../runtimes/runtime.js';
-import type { Service, ServiceOptions } from '../service.js';
+import type { Service } from '../service/start.js';
+import type { ServiceOptions } from '../service/startup.js';
 import { COMMON_NAMES, databaseCommand, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 
@@ -24,7 +25,7 @@ export function serveCommand(env: NodeJS.ProcessEnv): Command {
       limitHeapGrowth();
       const stopped = stopOnSignal();
       // Loaded on demand: the web framework takes a second.
-      const { startService } = await import('../service.js');
+      const { startService } = await import('../service/start.js');
       const service = await startService(options);
       if (service.reload) process.on('SIGHUP', service.reload);
       announce(options, service);

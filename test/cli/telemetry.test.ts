@@ -78,7 +78,7 @@ test('OTEL_SDK_DISABLED turns it off, and a service without a collector loads no
   expect((await stop()).err).not.toContain('traceId');
   expect(collector.texts.length).toBe(before);
   const script = `
-    await import('./dist/src/service.js'); await import('./dist/src/app.js');
+    await import('./dist/src/service/start.js'); await import('./dist/src/app.js');
     const { default: module } = await import('node:module');
     console.log(Object.keys(module._cache).filter((file) => file.includes('@opentelemetry')).length);`;
   const { code, out } = await start([process.execPath, '--input-type=module', '-e', script], {

@@ -14,7 +14,7 @@ import { OPTION_NAMES } from '../../../src/config/options.js';
 import { openPool } from '../../../src/db/pool.js';
 import { ExplainedError } from '../../../src/lib/explained-error.js';
 import { now } from '../../../src/lib/instant.js';
-import { startService } from '../../../src/service.js';
+import { startService } from '../../../src/service/start.js';
 import { runJson, urlOf } from '../../support/cli.js';
 import { cloneTemplate } from '../../support/database.js';
 import { until } from '../../support/polling.js';

@@ -1,0 +1,67 @@
+import type { buildApp } from '../app.js';
+import type { ActiveEventKeys } from '../audit/events/active-keys.js';
+import { migrate } from '../db/migrate.js';
+import { openForServer, type Database } from '../db/open.js';
+import { openPool, type PgPool } from '../db/pool.js';
+import { openRequests, type Requests } from '../db/request-connections.js';
+import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from '../db/request-role.js';
+import type { openRuntime } from '../runtimes/choose.js';
+import type { Startup } from './startup.js';
+
+/** The modules that load while the database starts. */
+export interface Modules {
+  buildApp: typeof buildApp;
+  openRuntime: typeof openRuntime;
+}
+
+/** Loads the web framework while PostgreSQL starts in its own process. */
+export async function openDatabase({
+  options,
+  log,
+  resources,
+}: Startup): Promise<{ database: Database; modules: Modules }> {
+  const opening = openForServer({
+    ...{ databaseUrl: options.databaseUrl, dataDir: options.dataDir, command: 'serve' },
+    onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
+  });
+  opening.catch(() => undefined);
+  const [app, runtimes] = await Promise.all([import('../app.js'), import('../runtimes/choose.js')]);
+  app.warmUp();
+  const database = await opening;
+  resources.add('the database', () => database.close());
+  await migrate(database.address, (migration, ms) => log.info({ migration, ms }, 'migration applied'));
+  return { database, modules: { buildApp: app.buildApp, openRuntime: runtimes.openRuntime } };
+}
+
+export async function openPools(
+  { log, stopping, resources }: Startup,
+  { address }: Database,
+  { marker }: ActiveEventKeys,
+): Promise<{ pool: PgPool; requests: Requests }> {
+  const onBreak = (error: Error) => {
+    // Connections that are still opening break when the embedded database stops.
+    if (!stopping.aborted) log.warn({ err: error }, 'a database connection broke');
+  };
+  const pool = openPool(address, onBreak, marker);
+  resources.add('the pool', () => pool.end());
+  const hasRole = await canServe(pool);
+  if (!hasRole) {
+    log.warn(
+      { role: REQUEST_ROLE, how: HOW_TO_MAKE_IT },
+      'the user of the database cannot create the role of requests: only the statements keep organizations apart',
+    );
+  }
+  const requests = openRequests(address, hasRole, onBreak, marker);
+  resources.add('the connections for requests', () => requests.close());
+  return { pool, requests };
+}
+
+export function describeDatabase({ address, server }: Database): string {
+  if (!server) return 'external PostgreSQL';
+  const found = {
+    none: '',
+    stopped: '; stopped the server of a killed predecessor',
+    stale: '; recovered after a crash',
+  };
+  return `embedded PostgreSQL in ${'socket' in address ? address.socket : ''}, run by ${server.identity}${found[server.predecessor]}`;
+}

@@ -1,0 +1,77 @@
+import { setServedRuntime } from '../db/instance-queries.js';
+import type { PgPool } from '../db/pool.js';
+import type { DiskReserve } from '../disk/disk-reserve.js';
+import { storedImageAccess } from '../images/stored-access.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { planRuntime } from '../runtimes/plan.js';
+import { readInstallation } from '../runtimes/queries.js';
+import type { Capacity, Runtime } from '../runtimes/runtime.js';
+import type { SimulatedOptions } from '../runtimes/simulated/runtime.js';
+import { leftToOtherRuntimes } from '../sandboxes/reconcile/queries.js';
+import { registryReach } from '../settings.js';
+import { VolumeStore } from '../volumes/storage/store.js';
+import type { Modules } from './open-database.js';
+import type { ServiceOptions, Startup } from './startup.js';
+
+export async function openServedRuntime(
+  { options, log, resources }: Startup,
+  { openRuntime }: Modules,
+  pool: PgPool,
+  instanceId: string,
+  volumes: VolumeStore,
+  disk: DiskReserve,
+): Promise<{ runtime: Runtime; fallback: string | undefined }> {
+  const plan = planRuntime(
+    { choice: options.runtime, change: options.changeRuntime ?? false },
+    await readInstallation(pool),
+  );
+  const { runtime, fallback } = await openRuntime(
+    plan,
+    {
+      ...{ ...options, volumes, instanceId, capacity: capacityOf(options), simulated: simulatedOf(options) },
+      pulls: {
+        reach: registryReach(options),
+        access: storedImageAccess(pool),
+        maxMib: options.imageMaxMib,
+        maxMibOfOrg: options.orgImagesMaxMib,
+        disk,
+      },
+    },
+    log,
+  );
+  resources.add('the runtime', () => runtime.close());
+  await setServedRuntime(pool, runtime.name);
+  for (const { name, count } of await leftToOtherRuntimes(pool, runtime.name)) {
+    log.warn(
+      { otherRuntime: name, count },
+      'sandboxes of another runtime stay as they are until it is served again',
+    );
+  }
+  return { runtime, fallback };
+}
+
+function capacityOf(options: ServiceOptions): Partial<Capacity> {
+  const { capacityVcpus: vcpus, capacityMemoryMib: memoryMib, capacityDiskMib: diskMib } = options;
+  return {
+    ...(vcpus === undefined ? {} : { vcpus }),
+    ...(memoryMib === undefined ? {} : { memoryMib }),
+    ...(diskMib === undefined ? {} : { diskMib }),
+  };
+}
+
+function simulatedOf(options: ServiceOptions): SimulatedOptions {
+  const { simulatedStartMs: startMs, simulatedStopMs: stopMs, simulatedFailures: percent } = options;
+  const failStart = () => (Math.random() * 100 < percent ? 'a simulated failure' : undefined);
+  return { startMs, stopMs, failStart };
+}
+
+export async function openVolumes({ volumesDir }: ServiceOptions): Promise<VolumeStore> {
+  const volumes = new VolumeStore(volumesDir);
+  await volumes.prepare().catch((cause: unknown) => {
+    throw new ExplainedError(
+      `cannot use the directory ${volumesDir} for the data of volumes (${(cause as Error).message}): choose another with --volumes-dir`,
+      { cause },
+    );
+  });
+  return volumes;
+}

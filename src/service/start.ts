@@ -1,0 +1,200 @@
+import { pino, type Logger } from 'pino';
+import { ActiveEventKeys } from '../audit/events/active-keys.js';
+import { SeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
+import type { ServiceContext } from '../context.js';
+import { listenForChanges } from '../db/changes.js';
+import { readInstance } from '../db/instance-queries.js';
+import { DiskReserve } from '../disk/disk-reserve.js';
+import { listen, reachableAt } from '../http/listen.js';
+import { createFirstKey, type FirstKey } from '../keys/first-key.js';
+import { BoundedSet } from '../lib/bounded-set.js';
+import { Cursors } from '../lib/cursor.js';
+import { now } from '../lib/instant.js';
+import { batchedByTurn, makeLog, withCopy } from '../lib/log.js';
+import { NO_METERS } from '../lib/meters.js';
+import { RecentTouches } from '../lib/recent-touches.js';
+import { Resources } from '../lib/resources.js';
+import { sleep } from '../lib/sleep.js';
+import type { Metrics } from '../metrics/open-metrics.js';
+import type { PriceBook } from '../prices/price.js';
+import type { Runtime } from '../runtimes/runtime.js';
+import { settingsOf, webhookSettings } from '../settings.js';
+import { openConfigured, superviseExport } from '../telemetry/start.js';
+import { recordPriceBook } from '../usage/record-price-book.js';
+import { saveDestinationPolicy } from '../webhooks/destination-policy.js';
+import { startWorker } from '../worker.js';
+import { makePeer } from '../workers/peer.js';
+import {
+  openCertificate,
+  readForwardCa,
+  placeOf,
+  listenForScrapes,
+  closeApp,
+  explainListenError,
+} from './listening.js';
+import { openDatabase, openPools, describeDatabase } from './open-database.js';
+import { openKeysOfLog, openSecretKeys } from './open-keys.js';
+import { openServedRuntime, openVolumes } from './open-runtime.js';
+import type { ServiceOptions, Startup } from './startup.js';
+
+const CLOSE_TIMEOUT_MS = 15_000;
+/** Several scrapers share a measurement. */
+const METRICS_FRESH_MS = 5_000;
+
+export interface Service {
+  address: string;
+  metricsAddress: string | undefined;
+  /** A sentence for the operator. */
+  database: string;
+  runtime: Runtime;
+  /** The reason for the simulated runtime where the operator did not choose it. */
+  fallback: string | undefined;
+  /** Only after the first start of an installation. */
+  firstKey: FirstKey | undefined;
+  /** Answers the open requests, then closes everything. */
+  stop(): Promise<void>;
+  /** Reads the files of the TLS certificate now. Undefined: HTTP without TLS. */
+  reload: (() => void) | undefined;
+}
+
+/** Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const metrics = await openMetricsFor(options);
+  const telemetry = await openConfigured(options, metrics?.meters ?? NO_METERS);
+  const destination = batchedByTurn(pino.destination({ fd: 2, sync: true }));
+  const log = makeLog(options.logLevel, withCopy(destination, telemetry?.addLine));
+  const resources = new Resources(CLOSE_TIMEOUT_MS, (error) => log.error({ err: error }, 'closing failed'));
+  const [draining, stopping] = [new AbortController(), new AbortController()];
+  if (telemetry) superviseExport(telemetry, log, resources);
+  const close = async () => {
+    stopping.abort();
+    await resources.closeAll();
+  };
+  const stop = async () => {
+    draining.abort();
+    await sleep(options.drainSeconds * 1_000);
+    await close();
+  };
+  try {
+    const signals = { stopping: stopping.signal, draining: draining.signal };
+    const startup = { options, log, resources, metrics, telemetry, ...signals };
+    return { ...(await start(startup)), stop };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+export async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
+  const { options, log, stopping, draining, resources, metrics, telemetry } = startup;
+  const certificate = openCertificate(startup);
+  const authorities = readForwardCa(options);
+  const priceBook = await readPriceBook(options);
+  const { database, modules } = await openDatabase(startup);
+  const activeKeys = new ActiveEventKeys(() => {
+    throw new Error('an event was recorded before the event keys were registered');
+  });
+  const { pool, requests } = await openPools(startup, database, activeKeys);
+  const instance = await readInstance(pool);
+
+  const seenHeads = new SeenHeads(seenHeadsFile(options));
+  const eventKeys = await openKeysOfLog({ pool, activeKeys }, options);
+  const keyring = await openSecretKeys(pool, options);
+  await recordPriceBook(pool, priceBook);
+  noteReachFor(options, log);
+
+  const volumes = await openVolumes(options);
+  const disk = new DiskReserve({
+    pathOf: (place) =>
+      ({ data: options.dataDir, volumes: options.volumesDir, engine: runtime.diskPath })[place],
+    reserveMib: options.diskReserveMib,
+    hasOwnDatabase: database.server !== undefined,
+  });
+  const { runtime, fallback } = await openServedRuntime(startup, modules, pool, instance.id, volumes, disk);
+  const changes = listenForChanges(database.address, (error) =>
+    log.warn({ err: error }, 'the connection for notifications broke'),
+  );
+  resources.add('notifications', () => changes.close());
+
+  await disk.start((error) => log.error({ err: error }, 'the disks cannot be measured'));
+  resources.add('the measurement of disks', () => disk.stop());
+
+  const ctx: ServiceContext = {
+    ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
+    ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
+    ...{
+      stopping,
+      draining,
+      certificate,
+      cursors: new Cursors(instance.cursorKey),
+      settings: settingsOf(options, priceBook),
+    },
+    peer: makePeer(instance.cursorKey, options.advertiseUrl, authorities),
+    touches: new RecentTouches(),
+    meters: metrics?.meters ?? NO_METERS,
+    tracing: telemetry?.tracing,
+  };
+  const app = await modules.buildApp(ctx, {
+    observe: metrics?.observe,
+    onlyForwarded: options.role === 'worker',
+  });
+  if (options.role !== 'api') {
+    const worker = startWorker(ctx);
+    resources.add('the worker', () => worker.stop());
+  }
+  resources.add('the API', () => closeApp(app));
+  const address = await listen(app, placeOf(options)).catch((cause: unknown) => {
+    throw explainListenError(cause, options, ['--host', '--port']);
+  });
+  ctx.peer.address ??= reachableAt(address);
+  const metricsAddress = metrics && (await listenForScrapes(metrics, ctx, startup));
+  const firstKey = await createFirstKey(pool);
+  if (options.role !== 'api') await startBackups(ctx, instance.id, startup);
+  const reload = certificate && (() => certificate.reload());
+  return {
+    address,
+    metricsAddress,
+    database: describeDatabase(database),
+    runtime,
+    fallback,
+    firstKey,
+    reload,
+  };
+}
+
+/** The module is loaded for a schedule only. Throws ExplainedError for a wrong directory or key. */
+async function startBackups(
+  ctx: ServiceContext,
+  instanceId: string,
+  { options, resources }: Startup,
+): Promise<void> {
+  if (options.backupDir === undefined) return;
+  const { startScheduledBackups } = await import('../backup/schedule.js');
+  const backups = await startScheduledBackups(ctx, {
+    ...{ directory: options.backupDir, keep: options.backupKeep, encryptTo: options.backupEncryptTo },
+    ...{ instanceId, places: options },
+  });
+  resources.add('the scheduled backups', () => backups.stop());
+}
+
+async function openMetricsFor({ metricsPort, metricsByOrg }: ServiceOptions): Promise<Metrics | undefined> {
+  if (metricsPort === undefined) return undefined;
+  const { openMetrics } = await import('../metrics/open-metrics.js');
+  return openMetrics({ byOrg: metricsByOrg, freshMs: METRICS_FRESH_MS });
+}
+
+/** The module is loaded for a price book only. */
+async function readPriceBook({ priceBook }: ServiceOptions): Promise<PriceBook | null> {
+  if (priceBook === undefined) return null;
+  const { loadPriceBook } = await import('../prices/price-book.js');
+  return loadPriceBook(priceBook);
+}
+
+/** Commands judge addresses by the note; the service does not need it. */
+function noteReachFor(options: ServiceOptions, log: Logger): void {
+  try {
+    saveDestinationPolicy(options.dataDir, webhookSettings(options).reach);
+  } catch (error) {
+    log.warn({ err: error }, 'cannot store the reach of webhooks for commands');
+  }
+}
