@@ -85,7 +85,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-export async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
+async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const { options, log, stopping, draining, resources, metrics, telemetry } = startup;
   const certificate = openCertificate(startup);
   const authorities = readForwardCa(options);

@@ -19,23 +19,15 @@ import { Claims, type StorageOptions } from './claims.js';
 import { openCluster, type Cluster, type ClusterAddress } from './client.js';
 import { CONFLICT, clusterMessage, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
 import { PodGuests } from './guests.js';
+import { hasEnded, holdingOf, idsOf, isStarting } from './holdings.js';
 import { followLog } from './logs.js';
-import {
-  FILES_ANNOTATION,
-  FILES_AWAITED,
-  FILES_IN_PLACE,
-  FINALIZER,
-  ORG_LABEL,
-  podName,
-  RUN_LABEL,
-  SANDBOX_LABEL,
-  selectorOf,
-} from './names.js';
+import { FILES_ANNOTATION, FILES_AWAITED, FILES_IN_PLACE, podName, selectorOf } from './names.js';
 import type { NetworkChoice } from './network/choices.js';
 import { ClusterNetwork } from './network/cluster-network.js';
 import { Nodes } from './nodes.js';
 import { podOf } from './pod.js';
-import { stateOf, type PodState } from './pod-state.js';
+import { KILL_SECS, PodEnds } from './pod-ends.js';
+import { stateOf } from './pod-state.js';
 import { populatePod } from './populate-pod.js';
 import { PodPrograms } from './programs.js';
 import { PullSecrets } from './pull-secrets.js';
@@ -66,12 +58,7 @@ const PROBE_IMAGE = 'registry.k8s.io/pause:3.10';
 const REFUSALS = new Set([400, FORBIDDEN, INVALID]);
 const ENGINE_NAMESPACE = '8a8f0f0e-52f4-4d0e-9f3b-0a6b1c4d7e21';
 const SEEN_LIMIT_MS = 10_000;
-/** The API server reports an end late, and a node that is lost later still. */
-const STOP_LIMIT_MS = 120_000;
-const REMOVE_LIMIT_MS = 30_000;
 const SWEEP_EVERY_MS = 1_000;
-/** Zero would remove the object before the node has ended the processes. */
-const KILL_SECS = 1;
 /** The service finds the processor of nodes that it may not read by its own. */
 const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' };
 
@@ -83,6 +70,7 @@ export class KubernetesRuntime implements Runtime {
   readonly machine: string;
   private readonly guests: PodGuests;
   private readonly secrets: PullSecrets;
+  private readonly ends: PodEnds;
   private readonly holdings = new WeakMap<V1Pod, Holding>();
   private sweptAt = -Infinity;
 
@@ -103,6 +91,7 @@ export class KubernetesRuntime implements Runtime {
     this.machine = `${new URL(server).host}/${namespace}`;
     this.guests = new PodGuests(cluster, (name) => addedPathOf(this.pods.get(name)));
     this.secrets = new PullSecrets(cluster, instanceId);
+    this.ends = new PodEnds(cluster, pods, nodes);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const nodesText =
       nodes.count === undefined ? 'nodes that the service may not read' : `${nodes.count} nodes`;
@@ -190,7 +179,7 @@ export class KubernetesRuntime implements Runtime {
     const name = podName(run.runId);
     const own = this.pods.get(name);
     if (own) return this.continueStart(run, own);
-    for (const older of this.podsOf(run.sandboxId)) await this.removeEnded(older);
+    for (const older of this.podsOf(run.sandboxId)) await this.ends.removeEnded(older);
     await this.programs.ensure();
     await this.volumes?.ensure(run);
     if (signal.aborted) return;
@@ -211,19 +200,19 @@ export class KubernetesRuntime implements Runtime {
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
     for (const pod of this.podsOf(sandboxId)) {
-      await this.end(pod, graceMs > 0 ? Math.ceil(graceMs / 1_000) : KILL_SECS);
+      await this.ends.end(pod, graceMs > 0 ? Math.ceil(graceMs / 1_000) : KILL_SECS);
     }
   }
 
   async destroy(sandboxId: string): Promise<void> {
     for (const pod of this.podsOf(sandboxId)) {
-      if (!hasEnded(await this.stateOf(pod))) await this.end(pod, KILL_SECS);
-      await this.remove(pod.metadata!.name!);
+      if (!hasEnded(await this.ends.stateOf(pod))) await this.ends.end(pod, KILL_SECS);
+      await this.ends.remove(pod.metadata!.name!);
     }
   }
 
   async dropRecord({ runId }: Holding): Promise<void> {
-    await this.dropFinalizer(podName(runId));
+    await this.ends.dropFinalizer(podName(runId));
   }
 
   async list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]> {
@@ -334,17 +323,17 @@ export class KubernetesRuntime implements Runtime {
 
   /** Throws StartRefusedError for a Pod that will not start by itself, after its end. */
   private async continueStart(run: Run, pod: V1Pod): Promise<void> {
-    const state = await this.stateOf(pod);
+    const state = await this.ends.stateOf(pod);
     if (state.kind === 'unpopulated') return this.populate(run, pod);
     if (state.kind !== 'failing' && state.kind !== 'dead') return;
     const name = pod.metadata!.name!;
     if (state.kind === 'failing') {
-      await this.end(pod, KILL_SECS);
+      await this.ends.end(pod, KILL_SECS);
       const ended = this.pods.get(name);
       // It started after all.
-      if (ended && (await this.stateOf(ended)).kind === 'ended') return;
+      if (ended && (await this.ends.stateOf(ended)).kind === 'ended') return;
     }
-    await this.remove(name);
+    await this.ends.remove(name);
     if (state.message === null) throw new Error('the Pod was deleted before it started');
     throw new StartRefusedError(state.message);
   }
@@ -356,8 +345,8 @@ export class KubernetesRuntime implements Runtime {
       await populatePod(guest, spec);
     } catch (error) {
       if (!(error instanceof StartRefusedError)) throw error;
-      await this.end(pod, KILL_SECS);
-      await this.remove(name);
+      await this.ends.end(pod, KILL_SECS);
+      await this.ends.remove(name);
       throw error;
     } finally {
       release();
@@ -371,61 +360,6 @@ export class KubernetesRuntime implements Runtime {
     await this.pods.until(name, () => !isAwaited(), SEEN_LIMIT_MS);
   }
 
-  /** Deletes a Pod, and waits until nothing of it runs. */
-  private async end(pod: V1Pod, graceSecs: number): Promise<void> {
-    const name = pod.metadata!.name!;
-    if (hasEnded(await this.stateOf(pod))) return;
-    const { core, namespace } = this.cluster;
-    await core
-      .deleteNamespacedPod({ name, namespace, gracePeriodSeconds: graceSecs })
-      .catch(ignoreStatus(NOT_FOUND, CONFLICT));
-    const deadline = performance.now() + STOP_LIMIT_MS + graceSecs * 1_000;
-    while (performance.now() < deadline) {
-      const now = this.pods.get(name);
-      if (!now || hasEnded(await this.stateOf(now))) return;
-      const version = now.metadata?.resourceVersion;
-      await this.pods.until(name, (seen) => seen?.metadata?.resourceVersion !== version, LOOK_EVERY_MS);
-    }
-    throw new Error(`the Pod ${name} has not ended in time`);
-  }
-
-  /** Removes the Pod of an earlier run. */
-  private async removeEnded(pod: V1Pod): Promise<void> {
-    const name = pod.metadata!.name!;
-    if (!hasEnded(await this.stateOf(pod)))
-      throw new Error(`the Pod ${name} of an earlier run has not ended`);
-    await this.remove(name);
-  }
-
-  /** Removes the record of a Pod that has ended. */
-  private async remove(name: string): Promise<void> {
-    const { core, namespace } = this.cluster;
-    await this.dropFinalizer(name);
-    await core.deleteNamespacedPod({ name, namespace, gracePeriodSeconds: 0 }).catch(ignoreStatus(NOT_FOUND));
-    const isGone = await this.pods.until(name, (seen) => seen === undefined, REMOVE_LIMIT_MS);
-    if (!isGone) throw new Error(`the Pod ${name} was not removed in time`);
-  }
-
-  private async dropFinalizer(name: string): Promise<void> {
-    const { core, namespace, library } = this.cluster;
-    const pod = this.pods.get(name);
-    const index = pod?.metadata?.finalizers?.indexOf(FINALIZER) ?? -1;
-    if (index === -1) return;
-    const path = `/metadata/finalizers/${index}`;
-    await core
-      .patchNamespacedPod(
-        {
-          ...{ name, namespace },
-          body: [
-            { op: 'test', path, value: FINALIZER },
-            { op: 'remove', path },
-          ],
-        },
-        library.setHeaderOptions('Content-Type', library.PatchStrategy.JsonPatch),
-      )
-      .catch(ignoreStatus(NOT_FOUND));
-  }
-
   /** A Pod that has not changed is read once, unless its node is lost. */
   private async holdingOf(pod: V1Pod): Promise<Holding> {
     const loss = await this.nodes.lossOf(pod.spec?.nodeName);
@@ -433,10 +367,6 @@ export class KubernetesRuntime implements Runtime {
     const holding = known ?? holdingOf(pod, stateOf(pod, loss));
     if (loss === undefined) this.holdings.set(pod, holding);
     return holding;
-  }
-
-  private async stateOf(pod: V1Pod): Promise<PodState> {
-    return stateOf(pod, await this.nodes.lossOf(pod.spec?.nodeName));
   }
 
   private podsOf(sandboxId: string): V1Pod[] {
@@ -449,51 +379,10 @@ export class KubernetesRuntime implements Runtime {
   }
 }
 
-/** A lost node changes no Pod. */
-const LOOK_EVERY_MS = 2_000;
-
-function idsOf({ metadata }: V1Pod): { orgId: string; sandboxId: string; runId: string } {
-  const { labels = {} } = metadata ?? {};
-  return {
-    orgId: labels[ORG_LABEL] ?? '',
-    sandboxId: labels[SANDBOX_LABEL] ?? '',
-    runId: labels[RUN_LABEL] ?? '',
-  };
-}
-
 /** The directory of scripts, where the request has no PATH. */
 function addedPathOf(pod: V1Pod | undefined): string | undefined {
   const [container] = pod?.spec?.containers ?? [];
   const hasScripts = container?.volumeMounts?.some(({ mountPath }) => mountPath === SCRIPTS_DIRECTORY);
   const hasPath = container?.env?.some(({ name }) => name === 'PATH');
   return hasScripts && !hasPath ? SCRIPTS_DIRECTORY : undefined;
-}
-
-function hasEnded({ kind }: PodState): boolean {
-  return kind === 'ended' || kind === 'dead';
-}
-
-function isStarting({ kind }: PodState): boolean {
-  return kind === 'pending' || kind === 'failing';
-}
-
-function holdingOf(pod: V1Pod, state: PodState): Holding {
-  const ids = idsOf(pod);
-  const none = { startedAt: null, finishedAt: null, exit: null };
-  const keepsRecord = hasEnded(state) && (pod.metadata?.finalizers ?? []).includes(FINALIZER);
-  switch (state.kind) {
-    case 'pending':
-      return { ...ids, ...none, state: 'starting', noRoom: state.noRoom };
-    case 'failing':
-    case 'unpopulated':
-      return { ...ids, ...none, state: 'prepared' };
-    case 'dead':
-      return { ...ids, ...none, state: 'prepared', keepsRecord };
-    case 'running':
-      return { ...ids, ...none, state: 'running', startedAt: state.startedAt };
-    case 'ended': {
-      const { startedAt, finishedAt, exit, failure } = state;
-      return { ...ids, state: 'exited', startedAt, finishedAt, exit, failure, keepsRecord };
-    }
-  }
 }

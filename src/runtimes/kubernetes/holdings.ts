@@ -1,0 +1,42 @@
+import type { V1Pod } from '@kubernetes/client-node';
+import type { Holding } from '../runtime.js';
+import { FINALIZER, ORG_LABEL, RUN_LABEL, SANDBOX_LABEL } from './names.js';
+import type { PodState } from './pod-state.js';
+
+export function idsOf({ metadata }: V1Pod): { orgId: string; sandboxId: string; runId: string } {
+  const { labels = {} } = metadata ?? {};
+  return {
+    orgId: labels[ORG_LABEL] ?? '',
+    sandboxId: labels[SANDBOX_LABEL] ?? '',
+    runId: labels[RUN_LABEL] ?? '',
+  };
+}
+
+export function hasEnded({ kind }: PodState): boolean {
+  return kind === 'ended' || kind === 'dead';
+}
+
+export function isStarting({ kind }: PodState): boolean {
+  return kind === 'pending' || kind === 'failing';
+}
+
+export function holdingOf(pod: V1Pod, state: PodState): Holding {
+  const ids = idsOf(pod);
+  const none = { startedAt: null, finishedAt: null, exit: null };
+  const keepsRecord = hasEnded(state) && (pod.metadata?.finalizers ?? []).includes(FINALIZER);
+  switch (state.kind) {
+    case 'pending':
+      return { ...ids, ...none, state: 'starting', noRoom: state.noRoom };
+    case 'failing':
+    case 'unpopulated':
+      return { ...ids, ...none, state: 'prepared' };
+    case 'dead':
+      return { ...ids, ...none, state: 'prepared', keepsRecord };
+    case 'running':
+      return { ...ids, ...none, state: 'running', startedAt: state.startedAt };
+    case 'ended': {
+      const { startedAt, finishedAt, exit, failure } = state;
+      return { ...ids, state: 'exited', startedAt, finishedAt, exit, failure, keepsRecord };
+    }
+  }
+}
