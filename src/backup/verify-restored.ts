@@ -47,7 +47,7 @@ async function verifyLogs(pool: Pool, places: Places, faults: string[], notes: s
     const head = heads.get(id);
     heads.delete(id);
     const references = head ? [{ name: file, positions: only(head) }] : [];
-    const { wrong, entries } = await verifyStore(pool, id, trust, { references, keys });
+    const { wrong, entries } = await verifyStore(pool, id, trust, { references, keys, isAtRest: true });
     if (wrong !== null) faults.push(`the event log of ${slug}: ${wrong}`);
     events += entries;
   }

@@ -27,6 +27,7 @@ import {
   kill,
   launch,
   makeFolder,
+  ready,
   serve,
   stop,
   until,
@@ -173,6 +174,33 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
     expect((await call(next, 'GET', '/v1/sandboxes', { key })).status).toBe(200);
     expect(await stop(next)).toBe(0);
     await runJson(['events', 'verify', '--data-dir', restored]);
+  });
+
+  test('restores events that waited for the sealer, which the next service seals', async () => {
+    const [source, file, restored] = [at('source'), at('backup.tar.gz'), at('restored')];
+    // Events are sealed by workers.
+    const serving = ['serve', '--json', '--port', '0', '--runtime', 'simulated', '--role', 'api'];
+    const service = await ready(launch([...serving, '--data-dir', source]), source);
+    const body = { name: 'kept' };
+    expect((await call(service, 'POST', '/v1/volumes', { key: service.firstKey!, body })).status).toBe(200);
+    expect(await stop(service)).toBe(0);
+    const waiting = await atRest({ dataDir: source }, (pool) =>
+      pool.query("update unsealed_events set queued_at = queued_at - interval '1 hour'"),
+    );
+    expect(waiting.rowCount).toBeGreaterThan(0);
+    const verify = (dataDir: string) => run(['events', 'verify', '--data-dir', dataDir]);
+    expect((await verify(source)).out).toMatch(/has waited for the sealer/);
+
+    await runJson(['backup', file, '--data-dir', source]);
+    const result = await runJson(['restore', file, '--data-dir', restored, ...NO_DOCKER]);
+    expect(result).toMatchObject({ faults: [] });
+    const next = await serve(restored);
+    await until('the events are sealed', async () => {
+      const left = await inDatabase(restored, (sql) => sql.query('select from unsealed_events'));
+      return left.rowCount === 0;
+    });
+    expect(await stop(next)).toBe(0);
+    expect((await verify(restored)).code).toBe(0);
   });
 
   describe('while nothing writes', () => {
