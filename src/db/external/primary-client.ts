@@ -12,6 +12,8 @@ type Callback = (error: Error | null, client: pg.Client) => void;
 
 /** A server that accepts connections and answers nothing more, such as one that a pooler keeps waiting. */
 const ADMISSION_MS = 10_000;
+/** A time-out of statements, or somebody who cancels one. */
+const CANCELED = '57014';
 
 /**
  * A connection to the primary of an external database. `connect` resolves when the server has shown that it is the primary.
@@ -68,6 +70,9 @@ export class PrimaryClient extends pg.Client {
       const { pooled } = await this.cluster.admit(this, host);
       if (pooled) await this.applySettings();
       this.held.admitted = true;
+    } catch (error) {
+      if ((error as { code?: string }).code !== CANCELED) throw error;
+      throw new NoPrimary('a new connection was cancelled', { cause: error });
     } finally {
       clearTimeout(late);
     }
