@@ -240,31 +240,49 @@ describeImage('the container image', () => {
     }
   }, 300_000);
 
-  test('the unit of "sandkeep install" serves under its restrictions, where systemd is process 1', async () => {
+  /** Boots systemd in a container. Returns a function that runs a script there. */
+  async function bootSystemd(name: string, ...more: string[]): Promise<(script: string) => string> {
     buildFrom(SYSTEMD, SYSTEMD_FILE);
-    const name = nameFor('systemd');
     const rights = ['--cap-add', 'SYS_ADMIN', '--security-opt', 'seccomp=unconfined', '--cgroupns', 'host'];
     const places = ['--tmpfs', '/run', '--tmpfs', '/tmp', '--volume', '/sys/fs/cgroup:/sys/fs/cgroup:rw'];
-    docker('run', '--detach', '--name', name, ...rights, ...places, SYSTEMD);
+    docker('run', '--detach', '--name', name, ...rights, ...places, ...more, SYSTEMD);
     const inside = (script: string) => docker('exec', name, 'sh', '-c', script);
     await until(
       async () => Promise.resolve(inside('systemctl is-system-running || true')),
       (state) => /running|degraded/.test(state),
       60_000,
     );
+    return inside;
+  }
+
+  const rightsOf = (inside: (script: string) => string) =>
+    inside(
+      'grep -E "^(CapBnd|CapEff|NoNewPrivs|Seccomp):" /proc/$(systemctl show --property MainPID --value sandkeep)/status',
+    );
+
+  /** Creates and starts a sandbox by the service in the container. */
+  function startInside(
+    name: string,
+    inside: (script: string) => string,
+    request: object,
+  ): { id: string; status: string } {
+    const key = /skp_\w+/.exec(inside('journalctl -u sandkeep -o cat'))![0];
+    const call = `fetch('http://127.0.0.1:8080/v1/sandboxes?start=true&wait_for=running', {method: 'POST',
+      headers: {authorization: 'Bearer ${key}', 'content-type': 'application/json'}, body: '${JSON.stringify(request)}'})
+      .then((answer) => answer.text()).then((text) => console.log(text))`;
+    return JSON.parse(docker('exec', name, 'node', '-e', call)) as { id: string; status: string };
+  }
+
+  test('the unit of "sandkeep install" serves under its restrictions, where systemd is process 1', async () => {
+    const name = nameFor('systemd');
+    const inside = await bootSystemd(name);
     inside('sandkeep install --systemd --runtime simulated && systemd-sysusers && systemctl daemon-reload');
     // The unit has the type "notify": the command waits until the service answers.
     inside('systemctl start sandkeep');
-    const pid = inside('systemctl show --property MainPID --value sandkeep');
-    expect(inside(`grep -E "^(CapBnd|CapEff|NoNewPrivs|Seccomp):" /proc/${pid}/status`)).toBe(
+    expect(rightsOf(inside)).toBe(
       'CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2',
     );
-    const key = /skp_\w+/.exec(inside('journalctl -u sandkeep -o cat'))![0];
-    const body = JSON.stringify(smallRequest('confined'));
-    const call = `fetch('http://127.0.0.1:8080/v1/sandboxes?start=true&wait_for=running', {method: 'POST',
-      headers: {authorization: 'Bearer ${key}', 'content-type': 'application/json'}, body: '${body}'})
-      .then((answer) => answer.json()).then(({status}) => console.log(status))`;
-    expect(docker('exec', name, 'node', '-e', call)).toBe('running');
+    expect(startInside(name, inside, smallRequest('confined'))).toMatchObject({ status: 'running' });
     inside('systemctl restart sandkeep');
     expect(
       inside('runuser -u sandkeep -- sandkeep worker list --data-dir /var/lib/sandkeep --json'),
@@ -276,5 +294,22 @@ describeImage('the container image', () => {
     expect(inside('sandkeep install --systemd --remove')).toContain(
       'removed   /etc/systemd/system/sandkeep.service',
     );
+  }, 300_000);
+
+  test('the unit for Docker runs a sandbox under its restrictions, where systemd is process 1', async () => {
+    const name = nameFor('systemd-docker');
+    const rights = ['DAC_READ_SEARCH', 'NET_ADMIN', 'SYS_PTRACE'].flatMap((right) => ['--cap-add', right]);
+    const inside = await bootSystemd(name, ...rights, '--volume', `${SOCKET}:/run/docker.sock`);
+    inside('sandkeep install --systemd --runtime docker && systemctl daemon-reload');
+    inside('systemctl start sandkeep');
+    expect(rightsOf(inside)).toMatch(/NoNewPrivs:\t1\nSeccomp:\t2$/);
+    const request = {
+      ...{ name: 'confined', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      resources: { vcpus: 1, memory_mib: 64 },
+    };
+    const sandbox = startInside(name, inside, request);
+    expect(sandbox).toMatchObject({ status: 'running' });
+    inside('systemctl stop sandkeep');
+    docker('rm', '--force', docker('ps', '--quiet', '--filter', `label=dev.sandkeep.sandbox=${sandbox.id}`));
   }, 300_000);
 });
