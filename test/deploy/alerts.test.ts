@@ -54,6 +54,9 @@ const CASES: Record<string, { series: string; well: string; ill: string }[]> = {
     { series: 'sandkeep_worker_lease_remaining_seconds{worker="a",worker_id="1"}', well: '8', ill: '-100' },
   ],
   SandkeepEventLogStuck: [{ series: 'sandkeep_event_log_unsealed_oldest_seconds', well: '1', ill: '90' }],
+  SandkeepEventLogNotVerified: [
+    { series: 'sandkeep_event_log_verification_age_seconds', well: '2592000', ill: '2764800' },
+  ],
   SandkeepMeteringLags: [{ series: 'sandkeep_metering_run_lag_seconds', well: '11', ill: '200' }],
   SandkeepVolumeReadingsLag: [{ series: 'sandkeep_metering_volume_lag_seconds', well: '3000', ill: '9000' }],
   SandkeepWebhooksBehind: [{ series: 'sandkeep_webhook_oldest_delivery_seconds', well: '60', ill: '4000' }],
@@ -87,6 +90,12 @@ const CASES: Record<string, { series: string; well: string; ill: string }[]> = {
     { series: 'sandkeep_tls_certificate_expiry_timestamp_seconds', well: '7000000', ill: '1000000' },
   ],
   SandkeepCertificateRefused: [{ series: 'sandkeep_tls_renewal_refused', well: '0', ill: '1' }],
+  // A single lost batch, shortly before the evaluation, fires nothing.
+  SandkeepTelemetryLost: [
+    { series: exported('spans', 'exported'), well: '0+90x60', ill: '0+90x60' },
+    { series: exported('spans', 'failed'), well: '0x37 64x23', ill: '0+1x60' },
+    { series: exported('logs', 'dropped'), well: '0', ill: '0' },
+  ],
 };
 
 function requests(status: string): string {
@@ -99,6 +108,10 @@ function bucket(le: string): string {
 
 function disk(what: string): string {
   return `sandkeep_disk_${what}_bytes{place="data"}`;
+}
+
+function exported(signal: string, outcome: string): string {
+  return `sandkeep_telemetry_items_total{signal="${signal}",outcome="${outcome}"}`;
 }
 
 function inputOf(alert: string, state: 'well' | 'ill') {
@@ -164,6 +177,7 @@ async function scrapeAll(): Promise<string> {
   await service.ctx.pool.query('update quotas set max_sandboxes = 2');
   await recordVerifications(service.ctx.pool, [{ orgId: client.org.id, entries: 1, fault: null }]);
   metrics.meters.loopFailed('seal');
+  metrics.meters.telemetryExported('spans', 'failed', 1);
   metrics.meters.runEnded('stop_requested', 1);
   return metrics.text(service.ctx);
 }
