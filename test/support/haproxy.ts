@@ -15,12 +15,17 @@ if (!hasHaproxy && !isRequired) {
   console.warn('the test of rolling restarts is SKIPPED: there is no haproxy (Debian: haproxy)');
 }
 
+/** The column "stot" of the statistics. */
+const TOTAL_OF_SESSIONS = 7;
+
 export const describeHaproxy = describe.skipIf(!hasHaproxy && !isRequired);
 
 export interface Haproxy {
   port: number;
   /** The number of servers that get requests. */
   serversUp(): Promise<number>;
+  /** The requests and WebSockets that each server has received, in the order of their ports. */
+  sessions(): Promise<number[]>;
   err(): string;
   close(): Promise<void>;
 }
@@ -50,11 +55,13 @@ export async function startHaproxy(servers: readonly number[], pair: IssuedPair)
   let err = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (err += String(chunk)));
   const exited = once(child, 'close');
-  const serversUp = async () => {
+  /** A row for each server. */
+  const statistics = async () => {
     const answer = await fetch(`http://127.0.0.1:${statsPort}/;csv`).catch(() => undefined);
     const rows = (await answer?.text())?.split('\n') ?? [];
-    return rows.filter((row) => /^sandkeep,(one|two),.*,UP,/.test(row)).length;
+    return rows.filter((row) => /^sandkeep,(one|two),/.test(row));
   };
+  const serversUp = async () => (await statistics()).filter((row) => row.includes(',UP,')).length;
   await until(
     () => `haproxy has found both servers: ${err}`,
     async () => {
@@ -67,6 +74,7 @@ export async function startHaproxy(servers: readonly number[], pair: IssuedPair)
   return {
     port,
     serversUp,
+    sessions: async () => (await statistics()).map((row) => Number(row.split(',')[TOTAL_OF_SESSIONS])),
     err: () => err,
     async close() {
       kill('SIGKILL', child.pid!);

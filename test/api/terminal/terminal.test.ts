@@ -1,21 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { WebSocket } from 'ws';
 import type { Client } from '../../support/client.js';
 import { describeDocker, execIn } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
 import { until } from '../../support/polling.js';
+import { dialTerminal, openTerminal, shows, statusOf, type Way } from '../../support/terminal-client.js';
 
 const ALLOWED = 'https://console.example.com';
-
-/** A terminal, as a browser sees it. */
-interface Terminal {
-  socket: WebSocket;
-  /** The output so far. */
-  text(): string;
-  /** The text messages so far. */
-  messages: any[];
-  closed: Promise<number>;
-}
 
 describeDocker('a terminal over a WebSocket', () => {
   let inside: Inside;
@@ -32,41 +22,10 @@ describeDocker('a terminal over a WebSocket', () => {
     return answer.body.ticket;
   }
 
-  function dial(ticket: string, { origin, box = id }: { origin?: string; box?: string } = {}): WebSocket {
-    const url = `${inside.client.url.replace('http', 'ws')}/v1/sandboxes/${box}/terminal`;
-    return new WebSocket(url, ['sandkeep.terminal.v1', `ticket.${ticket}`], {
-      ...(origin === undefined ? {} : { origin }),
-    });
-  }
-
-  /** The status of the handshake: 101 for an open terminal. */
-  function statusOf(socket: WebSocket): Promise<number> {
-    return new Promise((resolve) => {
-      socket.on('unexpected-response', (_, { statusCode }) => resolve(statusCode!));
-      socket.on('open', () => resolve(101));
-      socket.on('error', () => undefined);
-    });
-  }
-
-  async function open(body: object = {}, client: Client = inside.client): Promise<Terminal> {
-    const socket = dial(await ticketFor(body, client));
-    const parts: Buffer[] = [];
-    const messages: any[] = [];
-    socket.on('message', (data: Buffer, isBinary) => {
-      if (isBinary) parts.push(data);
-      else messages.push(JSON.parse(data.toString()));
-    });
-    const closed = new Promise<number>((resolve) => socket.on('close', (code) => resolve(code)));
-    expect(await statusOf(socket)).toBe(101);
-    expect(socket.protocol).toBe('sandkeep.terminal.v1');
-    return { socket, text: () => Buffer.concat(parts).toString(), messages, closed };
-  }
-  const shows = (terminal: Terminal, part: string) =>
-    until(
-      async () => terminal.text(),
-      (text) => text.includes(part),
-      30_000,
-    );
+  const dial = (ticket: string, { box = id, ...way }: Way & { box?: string } = {}) =>
+    dialTerminal(inside.client.url, box, ticket, way);
+  const open = async (body: object = {}, client: Client = inside.client) =>
+    openTerminal(dial(await ticketFor(body, client)));
   const processes = async () => execIn(id, 'busybox', 'ps');
 
   test('carries bytes in both directions, its size, and the exit code', async () => {
