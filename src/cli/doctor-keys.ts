@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { resolve, sep } from 'node:path';
+import { resolve } from 'node:path';
 import { describeEventKeys, eventKeySourceOf, findEventKeys } from '../audit/log/signing-key.js';
 import type { Config } from '../config/options.js';
 import { findDataDirectory, hasCluster } from '../db/embedded/directory.js';
@@ -13,8 +13,8 @@ export interface KeyOptions extends CommonOptions, Pick<Config, 'secretKeys' | '
 type KeyFinding = Omit<Finding, 'check'>;
 
 /**
- * Compares the keys of this machine with those that the database names. Also names each key file that is outside a backup of the
- * database. `stored`: undefined where the database does not run.
+ * Compares the keys of this machine with those that the database names. Also names each key file that a dump of an external database
+ * lacks. `stored`: undefined where the database does not run.
  */
 export function inspectKeys(options: KeyOptions, stored: StoredInstallation | undefined): KeyFinding {
   const [secrets, events] = [keySourceOf(options), eventKeySourceOf(options)];
@@ -47,13 +47,13 @@ export function inspectKeys(options: KeyOptions, stored: StoredInstallation | un
     const given = 'keys' in secrets && 'keys' in events;
     return { state: 'ok', found: given ? `${compared}; given by the environment` : 'none created yet' };
   }
-  const outside = files.filter((file) => !isInBackup(file, options));
-  if (outside.length === 0)
-    return { state: 'ok', found: `${compared}; a copy of the data directory contains them` };
+  if (options.databaseUrl === undefined) {
+    return { state: 'ok', found: `${compared}; "sandkeep backup" contains them` };
+  }
   return {
     state: 'missing',
-    found: `${compared}; a backup of the database does not contain ${outside.join(' and ')}: keep copies elsewhere, which doctor cannot see`,
-    remedy: `cp -p ${outside.join(' ')} <a safe place>`,
+    found: `${compared}; a dump of the database alone does not contain ${files.join(' and ')}, "sandkeep backup" does`,
+    remedy: 'sandkeep backup <path>',
   };
 }
 
@@ -61,13 +61,9 @@ function broken(facts: readonly string[]): KeyFinding {
   return {
     state: 'broken',
     found: facts.join('; '),
-    remedy: 'restore the file from a copy (docs/backups.md)',
+    remedy:
+      'put the file back from a backup that "sandkeep backup" made (docs/backups.md#a-missing-key-file)',
   };
-}
-
-/** A copy of the data directory is the backup of the embedded database. */
-function isInBackup(file: string, { dataDir, databaseUrl }: KeyOptions): boolean {
-  return databaseUrl === undefined && file.startsWith(`${resolve(dataDir)}${sep}`);
 }
 
 function isCreated({ dataDir, databaseUrl }: KeyOptions): boolean {

@@ -288,8 +288,8 @@ describe('doctor', () => {
     expect(findings(out)).toEqual({
       keys: {
         state: 'missing',
-        found: expect.stringContaining('keep copies elsewhere'),
-        remedy: expect.stringMatching(/^cp -p .*secret-keys .*event-keys <a safe place>$/),
+        found: expect.stringContaining('"sandkeep backup" does'),
+        remedy: 'sandkeep backup <path>',
       },
       system: { state: 'ok', found: expect.stringMatching(/\w/) },
       node: isEnded

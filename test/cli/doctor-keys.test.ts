@@ -38,13 +38,13 @@ describe('doctor beside an external database', () => {
 
   const fileOf = (name: string) => join(service.directory, name);
 
-  test('warns that a backup of the database does not contain the key files', async () => {
+  test('warns that a dump of the database alone does not contain the key files, and names the backup that does', async () => {
     const files = `${fileOf('secret-keys')} and ${fileOf('event-keys')}`;
     expect(await keysOf(where)).toEqual({
       code: 0,
       state: 'missing',
-      found: `the keys that the database names are here; a backup of the database does not contain ${files}: keep copies elsewhere, which doctor cannot see`,
-      remedy: `cp -p ${files.replace(' and ', ' ')} <a safe place>`,
+      found: `the keys that the database names are here; a dump of the database alone does not contain ${files}, "sandkeep backup" does`,
+      remedy: 'sandkeep backup <path>',
     });
   });
 
@@ -67,7 +67,8 @@ describe('doctor beside an external database', () => {
     expect(none).toEqual({
       ...{ code: 1, state: 'broken' },
       found: `the key ${sealing}, which seals secrets, is not in ${lost}`,
-      remedy: 'restore the file from a copy (docs/backups.md)',
+      remedy:
+        'put the file back from a backup that "sandkeep backup" made (docs/backups.md#a-missing-key-file)',
     });
     writeFileSync(lost, Keyring.makeKey());
     chmodSync(lost, 0o600);
@@ -92,7 +93,7 @@ test('doctor reads runtime and keys of a data directory from its database while 
     const service = await ready(launch(args), dataDir);
     expect(await keysOf(where)).toEqual({
       ...{ code: 0, state: 'ok' },
-      found: 'the keys that the database names are here; a copy of the data directory contains them',
+      found: 'the keys that the database names are here; "sandkeep backup" contains them',
     });
     expect((await findingOf('runtime', where)).found).toBe('simulated, as at the last start of the service');
     const file = join(dataDir, 'event-keys');
@@ -110,7 +111,9 @@ test('doctor reads runtime and keys of a data directory from its database while 
     renameSync(`${file}.away`, file);
     expect(await keysOf(where)).toMatchObject({
       ...{ code: 0, state: 'ok' },
-      found: expect.stringMatching(/^not compared with the database, which does not run; a copy/),
+      found: expect.stringMatching(
+        /^not compared with the database, which does not run; "sandkeep backup" contains/,
+      ),
     });
   } finally {
     await cleanUp(folder);
