@@ -162,6 +162,9 @@ export function violatedConstraint(error: unknown): string | undefined {
 
 export class ConnectionLost extends Error {}
 
+/** A commit that is not answered in time. */
+export class Unconfirmed extends ConnectionLost {}
+
 /** More work than the database completes in time. */
 export class Overloaded extends Error {}
 

@@ -1,10 +1,12 @@
 import type pg from 'pg';
-import { DEADLOCK, sqlState, type EventMarker, type Pool, type Sql } from './pool.js';
+import { DEADLOCK, sqlState, Unconfirmed, type EventMarker, type Pool, type Sql } from './pool.js';
 import type { Span } from '../lib/tracing.js';
 import { isOutOfStep } from './prepared.js';
 
 const SERIALIZATION = '40001';
 const ATTEMPTS = 5;
+/** PostgreSQL applies no time-out to a commit, which waits for a lost synchronous standby without bound. */
+const COMMIT_TIMEOUT_MS = 30_000;
 export const POSTGRESQL = { 'db.system.name': 'postgresql' };
 
 /** Another transaction changed the premises of the work: `inTransaction` retries it. */
@@ -20,7 +22,7 @@ export type Transaction = EventSql & pg.PoolClient;
 
 /**
  * Runs `work` in one transaction; no other code opens one. It retries after a deadlock, a serialization failure, a stale
- * prepared statement, or `Overtaken`. So `work` has no effects besides its statements.
+ * prepared statement, or `Overtaken`. So `work` has no effects besides its statements. After `Unconfirmed` the commit may succeed.
  */
 export async function inTransaction<T>(
   pool: Pool,
@@ -49,6 +51,7 @@ async function transact<T>(
   for (let attempt = 1; ; attempt += 1) {
     const client = await pool.connect();
     let broken: Error | undefined;
+    let isCommitting = false;
     try {
       await client.query('begin');
       if (unhurried) {
@@ -57,9 +60,20 @@ async function transact<T>(
         );
       }
       const result = await work(Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span }));
-      await client.query('commit');
+      const commit = client.query('commit');
+      await (unhurried ? commit : inTime(commit)).catch((error: unknown) => {
+        isCommitting = error instanceof Unconfirmed;
+        // A closed connection would leave its session waiting on the server.
+        if (isCommitting)
+          void commit.then(
+            () => client.release(),
+            (cause: Error) => client.release(cause),
+          );
+        throw error;
+      });
       return result;
     } catch (error) {
+      if (isCommitting) throw error;
       await client.query('rollback').catch((cause: unknown) => (broken = cause as Error));
       const state = sqlState(error);
       const outOfStep = isOutOfStep(error);
@@ -68,7 +82,15 @@ async function transact<T>(
         outOfStep || error instanceof Overtaken || state === DEADLOCK || state === SERIALIZATION;
       if (!conflict || unhurried || attempt === ATTEMPTS) throw error;
     } finally {
-      client.release(broken);
+      if (!isCommitting) client.release(broken);
     }
   }
+}
+
+function inTime(commit: Promise<unknown>): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new Unconfirmed('the database has not confirmed a commit in time'));
+    const timer = setTimeout(late, COMMIT_TIMEOUT_MS);
+    void commit.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }

@@ -11,7 +11,7 @@ import { randomUUID } from 'node:crypto';
 import { STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { gaveUp, isDiskFull, isUnreachable, Overloaded } from '../db/pool.js';
+import { gaveUp, isDiskFull, isUnreachable, Overloaded, Unconfirmed } from '../db/pool.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
@@ -304,6 +304,10 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
   if (isOutOfDescriptors(error)) {
     const message = 'the service is out of file descriptors: ask the operator to raise its limit';
     return new ApiError('not_ready', message, null, { headers: { 'retry-after': '1' }, cause: error });
+  }
+  if (error instanceof Unconfirmed) {
+    const message = 'the database has not confirmed the write in time: it may have been carried out';
+    return new ApiError('not_ready', message, null, { headers: { 'retry-after': '5' }, cause: error });
   }
   if (isUnreachable(error)) {
     return new ApiError('not_ready', undefined, null, { headers: { 'retry-after': '1' }, cause: error });
