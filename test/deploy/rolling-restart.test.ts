@@ -10,7 +10,7 @@ import { Authority } from '../support/certificates.js';
 import { urlOf } from '../support/cli.js';
 import { cloneTemplate } from '../support/database.js';
 import { describeHaproxy, freePort, startHaproxy, type Haproxy } from '../support/haproxy.js';
-import { cleanUp, launch, makeFolder, ready, stop, until, type Served } from '../support/processes.js';
+import { cleanUp, kill, launch, makeFolder, ready, stop, until, type Served } from '../support/processes.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 
 const DRAIN_SECONDS = 5;
@@ -18,36 +18,50 @@ const READERS = 4;
 const WRITERS = 2;
 const WAITERS = 2;
 
+interface Setup {
+  processes: Served[];
+  begin: (index: number) => Promise<Served>;
+  haproxy: Haproxy;
+  load: Load;
+}
+
+async function withTwo(
+  { drainSeconds, replace = [] }: { drainSeconds: number; replace?: [string, string][] },
+  work: (setup: Setup) => Promise<void>,
+): Promise<void> {
+  const folder = makeFolder();
+  const database = await cloneTemplate(inject('server'));
+  const ports = [await freePort(), await freePort()];
+  const begin = (index: number) =>
+    ready(
+      launch([
+        ...['serve', '--json', '--runtime', 'simulated', '--log-level', 'warn'],
+        ...['--port', String(ports[index]), '--data-dir', join(folder, String(index))],
+        ...['--database-url', urlOf(database.address), '--volumes-dir', join(folder, 'volumes')],
+        ...['--secret-keys-file', join(folder, 'secret'), '--event-keys-file', join(folder, 'event')],
+        ...['--capacity-vcpus', '100', '--trusted-proxies', '127.0.0.1'],
+        ...['--drain-seconds', String(drainSeconds)],
+      ]),
+      folder,
+    );
+  const processes: Served[] = [await begin(0)];
+  const key = processes[0]!.firstKey!;
+  processes.push(await begin(1));
+  const authority = new Authority();
+  const haproxy = await startHaproxy(ports, authority.issue(), replace);
+  try {
+    await work({ processes, begin, haproxy, load: new Load(haproxy, authority.root, key) });
+  } finally {
+    await haproxy.close();
+    for (const one of processes) await stop(one);
+    await database.drop();
+    await cleanUp(folder);
+  }
+}
+
 describeHaproxy('a rolling restart of two processes behind HAProxy', () => {
   test('fails no request, loses no acknowledged write, and sends each event once', async () => {
-    const folder = makeFolder();
-    const database = await cloneTemplate(inject('server'));
-    const ports = [await freePort(), await freePort()];
-    const begin = (index: number) =>
-      ready(
-        launch([
-          ...['serve', '--json', '--runtime', 'simulated', '--log-level', 'warn'],
-          ...['--port', String(ports[index]), '--data-dir', join(folder, String(index))],
-          ...['--database-url', urlOf(database.address), '--volumes-dir', join(folder, 'volumes')],
-          ...['--secret-keys-file', join(folder, 'secret'), '--event-keys-file', join(folder, 'event')],
-          ...[
-            '--capacity-vcpus',
-            '100',
-            '--trusted-proxies',
-            '127.0.0.1',
-            '--drain-seconds',
-            String(DRAIN_SECONDS),
-          ],
-        ]),
-        folder,
-      );
-    const processes: Served[] = [await begin(0)];
-    const key = processes[0]!.firstKey!;
-    processes.push(await begin(1));
-    const authority = new Authority();
-    const haproxy = await startHaproxy(ports, authority.issue());
-    try {
-      const load = new Load(haproxy, authority.root, key);
+    await withTwo({ drainSeconds: DRAIN_SECONDS }, async ({ processes, begin, haproxy, load }) => {
       const working = load.run();
       for (const index of [0, 1, 0, 1]) {
         await load.untilMore(100);
@@ -56,17 +70,48 @@ describeHaproxy('a rolling restart of two processes behind HAProxy', () => {
         await until('HAProxy sends requests to both', async () => (await haproxy.serversUp()) === 2, 60_000);
       }
       await load.untilMore(100);
-      await load.finish();
+      load.finish();
       await working;
       expect(load.failures).toEqual([]);
       await load.checkWrites();
       await load.checkEvents();
-    } finally {
-      await haproxy.close();
-      for (const one of processes) await stop(one);
-      await database.drop();
-      await cleanUp(folder);
-    }
+    });
+  }, 600_000);
+
+  // The controls: the load notices each fault that the drain and the retries of HAProxy prevent.
+  test('fails requests of the same load without drain, check and retries', async () => {
+    const replace: [string, string][] = [
+      ['retries 3', 'retries 0'],
+      ['fall 2', 'fall 1000000'],
+    ];
+    await withTwo({ drainSeconds: 0, replace }, async ({ processes, begin, load }) => {
+      const working = load.run();
+      await load.untilMore(100);
+      expect(load.failures).toEqual([]);
+      expect(await stop(processes[0]!), processes[0]!.err()).toBe(0);
+      await until('a request fails', () => load.failures.length > 0);
+      processes[0] = await begin(0);
+      load.finish();
+      await working;
+      expect(load.failures.join('\n')).toContain('503 Service Unavailable');
+    });
+  }, 600_000);
+
+  test('fails the stream of the same load when each process is killed in turn', async () => {
+    await withTwo({ drainSeconds: DRAIN_SECONDS }, async ({ processes, begin, haproxy, load }) => {
+      const working = load.run();
+      await load.untilMore(100);
+      expect(load.failures).toEqual([]);
+      for (const index of [0, 1]) {
+        kill('SIGKILL', processes[index]!.pid);
+        await processes[index]!.exited;
+        processes[index] = await begin(index);
+        await until('HAProxy sends requests to both', async () => (await haproxy.serversUp()) === 2, 60_000);
+      }
+      load.finish();
+      await working;
+      expect(load.failures).toContainEqual(expect.stringMatching(/aborted|ECONNRESET/));
+    });
   }, 600_000);
 });
 
@@ -94,6 +139,7 @@ class Load {
     private readonly key: string,
   ) {}
 
+  /** Works until `finish`, then until the stream has the event of a last write. */
   async run(): Promise<void> {
     const client = () => new Agent({ keepAlive: true, maxSockets: 1 });
     const loop = async (work: (agent: Agent, count: number) => Promise<void>) => {
@@ -115,8 +161,18 @@ class Load {
       ...Array.from({ length: READERS }, () => loop((agent, count) => this.read(agent, count))),
       ...Array.from({ length: WRITERS }, () => loop((agent) => this.write(agent))),
       ...Array.from({ length: WAITERS }, () => loop((agent) => this.wait(agent))),
-      following,
     ]);
+    // Only now does no other write follow the last one.
+    const last = `last-${randomUUID()}`;
+    await this.ask(new Agent(), 'POST', '/v1/volumes', { name: last });
+    this.volumes.push(last);
+    await until(
+      () => `the stream has the last event; failures: ${this.failures.join('; ')}`,
+      () => this.events.some(({ data }) => data.payload?.name === last),
+      60_000,
+    );
+    this.followed.abort();
+    await following;
   }
 
   async untilMore(amount: number): Promise<void> {
@@ -129,18 +185,8 @@ class Load {
     );
   }
 
-  /** The stream ends when it has the last event of the others. */
-  async finish(): Promise<void> {
+  finish(): void {
     this.stopping.abort();
-    const last = `last-${randomUUID()}`;
-    await this.ask(new Agent(), 'POST', '/v1/volumes', { name: last });
-    this.volumes.push(last);
-    await until(
-      () => `the stream has the last event; failures: ${this.failures.join('; ')}`,
-      () => this.events.some(({ data }) => data.payload?.name === last),
-      60_000,
-    );
-    this.followed.abort();
   }
 
   private async ask(
@@ -151,12 +197,10 @@ class Load {
     id: string = randomUUID(),
   ): Promise<Answer> {
     const sent = await this.send(agent, method, path, body, id);
-    const answer: Answer = { status: sent.statusCode!, body: JSON.parse(await text(sent)) };
+    const [status, received] = [sent.statusCode!, await text(sent)];
     this.answered += 1;
-    if (answer.status >= 300) {
-      throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
-    }
-    return answer;
+    if (status >= 300) throw new Error(`${method} ${path}: ${status} ${received}`);
+    return { status, body: JSON.parse(received) };
   }
 
   private async send(

@@ -30,8 +30,12 @@ export interface Haproxy {
   close(): Promise<void>;
 }
 
-/** Runs the example of the documents, with other addresses. */
-export async function startHaproxy(servers: readonly number[], pair: IssuedPair): Promise<Haproxy> {
+/** Runs the example of the documents, with other addresses. `replace`: further texts of it, and their replacements. */
+export async function startHaproxy(
+  servers: readonly number[],
+  pair: IssuedPair,
+  replace: readonly (readonly [string, string])[] = [],
+): Promise<Haproxy> {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-haproxy-'));
   const [port, statsPort] = [await freePort(), await freePort()];
   const certificate = join(folder, 'pair.pem');
@@ -42,6 +46,7 @@ export async function startHaproxy(servers: readonly number[], pair: IssuedPair)
     ['/etc/haproxy/sandkeep.pem', certificate],
     ['10.0.0.11:8080', `127.0.0.1:${servers[0]}`],
     ['10.0.0.12:8080', `127.0.0.1:${servers[1]}`],
+    ...replace,
   ] as const;
   let config = readFileSync(join(PACKAGE_ROOT, 'examples', 'haproxy.cfg'), 'utf8');
   for (const [from, to] of changes) {
