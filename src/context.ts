@@ -39,6 +39,8 @@ export interface ServiceContext extends WorkerContext {
   requests: Requests;
   /** Undefined: HTTP without TLS. */
   certificate?: Certificate | undefined;
+  /** The age of the oldest segment of the log that is not archived. Undefined: the log is not archived. */
+  walWaitingSecs?: (() => number) | undefined;
 }
 
 /** The dependencies without a connection, the same for requests and worker. */

@@ -1,5 +1,6 @@
 import { renameSync } from 'node:fs';
 import { hasCluster } from '../db/embedded/directory.js';
+import { useWalArchive } from '../db/embedded/wal-archive.js';
 import { readClosed, readInstance, setClosed } from '../db/instance-queries.js';
 import { isMigrated, migrate } from '../db/migrate.js';
 import {
@@ -174,6 +175,8 @@ async function setAsideMoved(owned: OwnedDirectory): Promise<string | undefined>
   }
   const setAside = `${cluster}.moved-${now().replace(/\D/g, '').slice(0, 14)}`;
   renameSync(cluster, setAside);
+  // The archive is of the old cluster.
+  useWalArchive(owned.directory, null);
   return setAside;
 }
 

@@ -17,7 +17,7 @@ import {
 import { verifyArchive, withArchive, type OpenOptions } from './archive/open.js';
 import { DamagedArchive, type ArchiveReader } from './archive/reader.js';
 import { loadDatabase } from './database/load.js';
-import type { Places } from './files/kept-files.js';
+import { keyFilesOf, type Places } from './files/kept-files.js';
 import { requireTar, syncFileSystem, unpackTree } from './files/tar-program.js';
 import { closedByRestore, keptPaths, openTarget, type Target } from './target.js';
 
@@ -53,7 +53,11 @@ export async function restoreBackup<T>(
   requireUsable(file, header);
   const trees = manifest.parts.filter(({ name, removed }) => name.endsWith('.tar') && !removed);
   if (trees.length > 0) requireTar();
-  const target = await openTarget({ places, databaseUrl, file, header });
+  const target = await openTarget({
+    ...{ places, databaseUrl, file },
+    keyFiles: hasKeys(header) ? keyFilesOf(places).map(({ path }) => path) : [],
+    orgs: header.volumes.map(({ orgId }) => orgId),
+  });
   try {
     if (!target.isComplete) {
       await withArchive(file, { unlock, onProgress: (bytes) => onProgress(2, bytes) }, (reader) =>
@@ -81,6 +85,10 @@ function requireUsable(file: string, { product, database }: Header): void {
       { cause },
     );
   }
+}
+
+function hasKeys({ leftOut }: Header): boolean {
+  return !leftOut.some((text) => text.includes('--without-keys'));
 }
 
 interface Loading {
@@ -124,7 +132,10 @@ async function load(reader: ArchiveReader, loading: Loading): Promise<void> {
   if (header.volumes.length > 0) await syncFileSystem(places.volumesDir);
 }
 
-async function writeKept(path: string, content: AsyncIterable<Buffer>): Promise<void> {
+export async function writeKept(
+  path: string,
+  content: AsyncIterable<Buffer> | Iterable<Buffer>,
+): Promise<void> {
   makeDirectories(dirname(path), 0o700);
   const file = openSync(path, 'wx', 0o600);
   try {

@@ -1,5 +1,7 @@
 import { lstatSync, readdirSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
+import type { DataDirectory } from '../db/embedded/directory.js';
+import { clearPredecessor } from '../db/embedded/postmaster.js';
 import { readClosed } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { external, openOwned, ownDirectory, type Database, type OwnedDirectory } from '../db/open.js';
@@ -9,14 +11,16 @@ import { makeDirectories } from '../lib/directories.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { newId } from '../lib/uuid.js';
 import { isEmptyDatabase, removeCopy } from './database/load.js';
-import { EVENT_HEADS_PART, EVENT_KEYS_PART, SECRET_KEYS_PART, type Header } from './archive/format.js';
+import { EVENT_HEADS_PART, EVENT_KEYS_PART, SECRET_KEYS_PART } from './archive/format.js';
 import { headsFileOf, keyFilesOf, type Places } from './files/kept-files.js';
 
 /** Names that may be in an empty data directory: those of the operator, and those of a process that owns it. */
 const ALLOWED =
   /^(?:sandkeep\.(?:ya?ml|json)|lost\+found|run|owner\.json.*|\.?claim\..*|unfinished-restore.*|postgres\.partial-.*|postgres-\d.*)$/;
+/** The log that a restore to a moment replays. */
+export const STAGED_WAL = 'restored-wal';
 /** Names that a restore and its database create. */
-const CREATED = ['postgres', 'postgres.log', 'simulated'];
+const CREATED = ['postgres', 'postgres.log', 'simulated', STAGED_WAL];
 
 export interface Target {
   owned: OwnedDirectory;
@@ -33,7 +37,12 @@ interface TargetOptions {
   places: Places;
   databaseUrl: string | undefined;
   file: string;
-  header: Header;
+  /** The key files that the restore writes; others may be there. */
+  keyFiles: readonly string[];
+  /** The organizations whose volumes it writes. */
+  orgs: readonly string[];
+  /** Makes the files of the embedded database, and returns settings for its start. */
+  prepare?: (directory: DataDirectory) => Promise<Record<string, string>>;
 }
 
 export function closedByRestore(id: string): string {
@@ -59,12 +68,15 @@ export async function openTarget(options: TargetOptions): Promise<Target> {
     const creates = creations(options);
     const mark = isComplete ? unfinished! : { id: newId(), file: resolve(file), creates };
     if (!isComplete) {
-      if (unfinished) removeFiles(unfinished);
+      if (unfinished) {
+        await clearPredecessor(owned.directory);
+        removeFiles(unfinished);
+      }
       requireEmpty(options, creates);
       if (pool) await requireEmptyDatabase(pool, unfinished);
       markUnfinished(places.dataDir, mark);
     }
-    opened ??= await openOwned(owned);
+    opened ??= await openOwned(owned, await options.prepare?.(owned.directory));
     const database = opened;
     const open = (pool ??= openPool(database.address, () => undefined));
     return {
@@ -84,28 +96,24 @@ export async function openTarget(options: TargetOptions): Promise<Target> {
   }
 }
 
-function creations({ places, header }: TargetOptions): string[] {
-  const kept = [headsFileOf(places), ...(hasKeys(header) ? keyFilesOf(places) : [])];
-  const orgs = new Set(header.volumes.map(({ orgId }) => resolve(places.volumesDir, orgId)));
+function creations({ places, keyFiles, orgs }: TargetOptions): string[] {
   return [
     ...CREATED.map((name) => resolve(places.dataDir, name)),
-    ...kept.map(({ path }) => resolve(path)),
-    ...orgs,
+    ...[headsFileOf(places).path, ...keyFiles].map((path) => resolve(path)),
+    ...new Set(orgs.map((id) => resolve(places.volumesDir, id))),
   ];
-}
-
-function hasKeys({ leftOut }: Header): boolean {
-  return !leftOut.some((text) => text.includes('--without-keys'));
 }
 
 function removeFiles({ creates }: UnfinishedRestore): void {
   for (const path of creates) rmSync(path, { recursive: true, force: true, maxRetries: 10 });
 }
 
-function requireEmpty({ places, header }: TargetOptions, creates: readonly string[]): void {
+function requireEmpty({ places, keyFiles }: TargetOptions, creates: readonly string[]): void {
   const { dataDir, volumesDir } = places;
   makeDirectories(volumesDir, 0o700);
-  const own = hasKeys(header) ? [] : keyFilesOf(places).map(({ path }) => resolve(path));
+  const own = keyFilesOf(places)
+    .filter(({ path }) => !keyFiles.includes(path))
+    .map(({ path }) => resolve(path));
   const allowed = new Set([resolve(volumesDir), ...own]);
   const found = [
     ...readdirSync(dataDir)

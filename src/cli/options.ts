@@ -77,6 +77,16 @@ export const keyOverlap = () =>
     .default(keyRotation.DEFAULT_OVERLAP_SECS)
     .argParser(argumentOf(integer('a number of seconds', 0, keyRotation.LONGEST_OVERLAP_SECS)));
 
+export const momentOption = () =>
+  new Option(
+    '--to-time <time>',
+    'the moment of an archived log, an RFC 3339 date-time such as 2030-01-31T00:00:00Z (default: its end)',
+  ).argParser((text: string) => {
+    const moment = parseInstant(text);
+    if (moment !== undefined) return moment;
+    throw new InvalidArgumentError('It must be an RFC 3339 date-time such as 2030-01-31T00:00:00Z.');
+  });
+
 /** Parses the argument of a flag by the type of an option. */
 function argumentOf<T>(type: OptionType<T>): (text: string) => T {
   return (text) => {

@@ -1,12 +1,14 @@
 import type { Command } from 'commander';
-import type { EngineComparison } from '../backup/compare-engine.js';
-import type { Verification } from '../backup/verify-restored.js';
+import { statSync } from 'node:fs';
 import type { Config } from '../config/options.js';
-import { shortInstant } from '../lib/instant.js';
+import { shortInstant, type Instant } from '../lib/instant.js';
 import { contentText, leftOutText, rowsOf, withUnlock } from './backup.js';
 import { withBar } from './backup-progress.js';
 import { databaseCommand, print, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
+import { momentOption } from './options.js';
+import { restoreMoment } from './restore-moment.js';
+import { engineText, verificationJson, verificationText } from './restored-text.js';
 
 const NAMES = [
   ...([
@@ -23,13 +25,18 @@ const NAMES = [
 interface RestoreCommandOptions extends CommonOptions, Pick<Config, (typeof NAMES)[number]> {
   identityFile?: string;
   passphraseFile?: string;
+  toTime?: Instant;
 }
 
 export function restoreCommand(): Command {
   return withUnlock(withConfig(databaseCommand('restore'), NAMES))
-    .description('restore a backup into an empty data directory and an empty database, and verify it')
-    .argument('<file>', 'the backup')
+    .description(
+      'restore a backup, or a moment of an archived log, into an empty data directory and an empty database, and verify it',
+    )
+    .argument('<file>', 'the backup, or the directory of the archived log')
+    .addOption(momentOption())
     .action(async (file: string, options: RestoreCommandOptions) => {
+      if (options.toTime !== undefined || isDirectory(file)) return restoreMoment(file, options);
       const { unlockFor } = await import('../backup/archive/encryption.js');
       const { sizeOf } = await import('../backup/archive/open.js');
       const { restoreBackup } = await import('../backup/restore.js');
@@ -61,21 +68,13 @@ export function restoreCommand(): Command {
           taken_at: shortInstant(header.takenAt),
           product: header.product,
           rows: rowsOf(manifest),
-          events_verified: verification.events,
-          faults: verification.faults,
-          notes: verification.notes,
-          engine: engine && {
-            runtime: engine.runtime,
-            unreachable: engine.unreachable,
-            not_held: engine.notHeld,
-            not_stored: engine.notStored,
-          },
+          ...verificationJson(verification, engine),
           left_out: header.leftOut,
           warnings: manifest.warnings,
         },
         [
           `Restored ${contentText(header, manifest)}.`,
-          ...verificationText(verification),
+          ...verificationText(verification, 'the rows of every table'),
           ...engineText(engine),
           ...leftOutText(header),
           ...manifest.warnings.map((warning) => `WARNING of the backup: ${warning}`),
@@ -85,33 +84,6 @@ export function restoreCommand(): Command {
     });
 }
 
-function verificationText({ faults, notes, events }: Verification): string[] {
-  const verdict =
-    faults.length === 0
-      ? `Verified: the rows of every table, and ${events} events in their signed logs.`
-      : 'NOT AS IT WAS:';
-  return [verdict, ...faults.map((fault) => `  - ${fault}`), ...notes.map((note) => `NOTE: ${note}`)];
-}
-
-const SHOWN = 20;
-
-function engineText(engine: EngineComparison | null): string[] {
-  if (!engine) return [];
-  const { runtime, unreachable, notHeld, notStored, running } = engine;
-  if (unreachable !== null) {
-    return [
-      `The ${runtime} engine was not compared: ${unreachable}. The service compares ${running} running sandboxes with it at its start.`,
-    ];
-  }
-  const list = (ids: readonly string[]) => ids.slice(0, SHOWN).map((id) => `  - ${id}`);
-  return [
-    `The ${runtime} engine holds ${running - notHeld.length} of the ${running} sandboxes that run in the store.`,
-    ...(notHeld.length === 0 ? [] : [`The service will record ${notHeld.length} as lost:`, ...list(notHeld)]),
-    ...(notStored.length === 0
-      ? []
-      : [
-          `The service will remove ${notStored.length} that the store does not know as running:`,
-          ...list(notStored),
-        ]),
-  ];
+function isDirectory(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }

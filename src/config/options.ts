@@ -360,12 +360,13 @@ export const OPTIONS = {
   },
   backupEveryHours: {
     type: integer('a number of hours', 1, 24 * 365),
-    description: 'interval of scheduled backups, in hours',
+    description: 'interval of scheduled backups, and of base copies in --wal-archive-dir, in hours',
     default: 24,
   },
   backupKeep: {
     type: integer('a number of backups', 1, 10_000),
-    description: 'scheduled backups that stay; older ones are deleted after the next good one',
+    description:
+      'scheduled backups, and base copies, that stay; older ones are deleted after the next good one',
     default: 7,
   },
   backupEncryptTo: {
@@ -375,6 +376,12 @@ export const OPTIONS = {
     description: 'public keys of age to which scheduled backups are encrypted',
     default: [],
     unset: 'not encrypted',
+  },
+  walArchiveDir: {
+    type: path('<dir>'),
+    description:
+      'directory in which the embedded database archives its log and base copies, for a restore to any moment; see docs/backups.md',
+    unset: 'no archive',
   },
   logLevel: {
     type: choice('<level>', LOG_LEVELS),

@@ -12,6 +12,7 @@ import {
 import { askOwner, takeOwnership, type Owner, type Ownership } from './embedded/ownership.js';
 import { answers, readPidFile, socketPath } from './embedded/postmaster.js';
 import { startServer, type EmbeddedServer } from './embedded/server.js';
+import { useWalArchive } from './embedded/wal-archive.js';
 import { clusterOf } from './external/cluster.js';
 import { parseHosts } from './external/hosts.js';
 import { connectAlone, type Address } from './pool.js';
@@ -30,6 +31,8 @@ export interface DatabaseOptions {
 }
 
 export interface Supervision {
+  /** Where the embedded PostgreSQL archives its log. Null: nowhere. Undefined: where it did before. */
+  walArchiveDir?: string | null | undefined;
   /** Settings of the embedded PostgreSQL beside those of the service. */
   settings?: Readonly<Record<string, string>>;
   /** The server ended unexpectedly, or its restart failed. */
@@ -42,8 +45,21 @@ const NEIGHBOUR_TIMEOUT_MS = 30_000;
 /** Opens the database for a server: by its URL, or the embedded one. Throws ExplainedError when another process has it. */
 export async function openForServer(options: DatabaseOptions & Supervision): Promise<Database> {
   refuseUnfinished(options.dataDir);
-  if (options.databaseUrl !== undefined) return external(options.databaseUrl, options.dataDir);
+  if (options.databaseUrl !== undefined) {
+    if (typeof options.walArchiveDir === 'string') {
+      throw new ExplainedError(
+        '--wal-archive-dir is for the embedded database: an external PostgreSQL archives its log by its own settings',
+      );
+    }
+    return external(options.databaseUrl, options.dataDir);
+  }
   const { directory, ownership } = await ownDirectory(options.dataDir, options.command);
+  try {
+    if (options.walArchiveDir !== undefined) useWalArchive(directory, options.walArchiveDir);
+  } catch (error) {
+    ownership.release();
+    throw error;
+  }
   return embedded(directory, ownership, options);
 }
 
@@ -65,8 +81,11 @@ export async function ownDirectory(dataDir: string, command: string): Promise<Ow
 }
 
 /** Starts the embedded database of a directory. `close` stops the server; the directory stays taken. */
-export function openOwned({ directory }: OwnedDirectory): Promise<Database> {
-  return embedded(directory, { release: () => undefined });
+export function openOwned(
+  { directory }: OwnedDirectory,
+  settings?: Readonly<Record<string, string>>,
+): Promise<Database> {
+  return embedded(directory, { release: () => undefined }, undefined, settings);
 }
 
 /**
@@ -140,11 +159,12 @@ async function embedded(
   directory: DataDirectory,
   ownership: Ownership,
   supervision?: Supervision,
+  settings = supervision?.settings,
 ): Promise<Database> {
   const address = { socket: directory.run };
   let server: EmbeddedServer;
   try {
-    server = await startServer(directory, supervision?.settings);
+    server = await startServer(directory, settings);
   } catch (error) {
     ownership.release();
     throw error;

@@ -10,6 +10,7 @@ export function measureProcess({
   disk,
   certificate,
   settings,
+  walWaitingSecs,
 }: ServiceContext): Sample[] {
   const pools = { worker: pool, requests: requests.watched };
   return [
@@ -34,6 +35,15 @@ export function measureProcess({
       'Interval of scheduled backups. 0: none are made.',
       settings.backupEveryMs / 1_000,
     ),
+    ...(walWaitingSecs
+      ? [
+          gauge(
+            'sandkeep_wal_archive_waiting_seconds',
+            'Age of the oldest segment of the log that is not archived yet.',
+            walWaitingSecs(),
+          ),
+        ]
+      : []),
     ...(certificate ? measureCertificate(certificate) : []),
     ...disk.measured().flatMap(({ place, sizeBytes, freeBytes, reserveBytes }) => [
       gauge('sandkeep_disk_size_bytes', 'Size of a disk of the service.', sizeBytes, { place }),

@@ -22,6 +22,7 @@ export async function openDatabase({
 }: Startup): Promise<{ database: Database; modules: Modules }> {
   const opening = openForServer({
     ...{ databaseUrl: options.databaseUrl, dataDir: options.dataDir, command: 'serve' },
+    walArchiveDir: options.walArchiveDir ?? null,
     onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
   });
   opening.catch(() => undefined);

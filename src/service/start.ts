@@ -3,6 +3,7 @@ import { ActiveEventKeys } from '../audit/events/active-keys.js';
 import { SeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
 import type { ServiceContext } from '../context.js';
 import { listenForChanges } from '../db/changes.js';
+import { walWaitingSecs } from '../db/embedded/wal-archive.js';
 import { readInstance } from '../db/instance-queries.js';
 import { DiskReserve } from '../disk/disk-reserve.js';
 import { listen, reachableAt } from '../http/listen.js';
@@ -32,6 +33,7 @@ import {
   closeApp,
   explainListenError,
 } from './listening.js';
+import { archivedDirectory, startBackups, startWalArchive } from './keep-copies.js';
 import { openDatabase, openPools, describeDatabase } from './open-database.js';
 import { openKeysOfLog, openSecretKeys } from './open-keys.js';
 import { openServedRuntime, openVolumes } from './open-runtime.js';
@@ -119,6 +121,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   await disk.start((error) => log.error({ err: error }, 'the disks cannot be measured'));
   resources.add('the measurement of disks', () => disk.stop());
 
+  const archived = archivedDirectory(options);
   const ctx: ServiceContext = {
     ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
     ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
@@ -126,6 +129,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
       stopping,
       draining,
       certificate,
+      walWaitingSecs: archived && (() => walWaitingSecs(archived)),
       cursors: new Cursors(instance.cursorKey),
       settings: settingsOf(options, priceBook),
     },
@@ -150,6 +154,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const metricsAddress = metrics && (await listenForScrapes(metrics, ctx, startup));
   const firstKey = await createFirstKey(pool);
   if (options.role !== 'api') await startBackups(ctx, instance.id, startup);
+  await startWalArchive(ctx, startup);
   const reload = certificate && (() => certificate.reload());
   return {
     address,
@@ -160,21 +165,6 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     firstKey,
     reload,
   };
-}
-
-/** The module is loaded for a schedule only. Throws ExplainedError for a wrong directory or key. */
-async function startBackups(
-  ctx: ServiceContext,
-  instanceId: string,
-  { options, resources }: Startup,
-): Promise<void> {
-  if (options.backupDir === undefined) return;
-  const { startScheduledBackups } = await import('../backup/schedule.js');
-  const backups = await startScheduledBackups(ctx, {
-    ...{ directory: options.backupDir, keep: options.backupKeep, encryptTo: options.backupEncryptTo },
-    ...{ instanceId, places: options },
-  });
-  resources.add('the scheduled backups', () => backups.stop());
 }
 
 async function openMetricsFor({ metricsPort, metricsByOrg }: ServiceOptions): Promise<Metrics | undefined> {

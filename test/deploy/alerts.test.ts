@@ -82,6 +82,7 @@ const CASES: Record<string, { series: string; well: string; ill: string }[]> = {
     { series: 'sandkeep_backup_age_seconds', well: '90000', ill: '180000' },
     { series: 'sandkeep_backup_interval_seconds', well: '86400', ill: '86400' },
   ],
+  SandkeepWalArchiveFails: [{ series: 'sandkeep_wal_archive_waiting_seconds', well: '3', ill: '1000' }],
   SandkeepLongTransaction: [
     { series: 'sandkeep_database_longest_transaction_seconds', well: '2', ill: '5000' },
   ],
@@ -172,6 +173,7 @@ async function scrapeAll(): Promise<string> {
   const service = await startForTest({ metrics });
   const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
   service.ctx.certificate = new Certificate(pairFiles(new Authority().issue()), log);
+  service.ctx.walWaitingSecs = () => 0;
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('one'), { start: true, wait_for: 'running' });
   await service.ctx.pool.query('update quotas set max_sandboxes = 2');

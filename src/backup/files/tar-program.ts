@@ -28,14 +28,16 @@ export interface PackedTree {
   warnings: () => Promise<string[]>;
 }
 
-/** The tree `name` in `directory`, as the content of a tar archive. */
-export function packTree(directory: string, name: string): PackedTree {
+/** The tree `name` in `directory`, as the content of a tar archive. `leftOut`: patterns below it. */
+export function packTree(directory: string, name: string, leftOut: readonly string[] = []): PackedTree {
   const child = spawn(
     'tar',
     [
       '--create',
       '--format=posix',
       '--one-file-system',
+      '--anchored',
+      ...leftOut.map((pattern) => `--exclude=${name}/${pattern}`),
       ...SHARED,
       '--file=-',
       `--directory=${directory}`,

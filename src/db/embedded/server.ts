@@ -10,6 +10,7 @@ import { findBinaries } from './binaries.js';
 import type { DataDirectory } from './directory.js';
 import { chooseIdentity, giveTo, type Identity } from './identity.js';
 import { clearPredecessor, readPidFile } from './postmaster.js';
+import { walArchiveSettings } from './wal-archive.js';
 
 const run = promisify(execFile);
 
@@ -78,7 +79,9 @@ export async function startServer(
     directory.cluster,
     '-k',
     directory.run,
-    ...Object.entries({ ...SETTINGS, ...settings }).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+    ...Object.entries({ ...SETTINGS, ...walArchiveSettings(directory, identity), ...settings }).flatMap(
+      ([name, value]) => ['-c', `${name}=${value}`],
+    ),
   ]);
   // A pipe would break when this process ends before the database.
   const log = openSync(directory.log, 'a', 0o600);
