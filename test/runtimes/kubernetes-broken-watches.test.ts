@@ -75,20 +75,15 @@ function listsOfPods({ traffic }: SimulatedCluster): number {
   return traffic.requests['LIST pods'] ?? 0;
 }
 
-/** Begins to count the lists of the service. Each takeover may add two. */
-function countLists(): { check(count: number): void } {
-  const before = { lists: listsOfPods(cluster), takeOvers };
-  return {
-    check(count) {
-      const lists = listsOfPods(cluster) - before.lists;
-      expect(lists).toBeGreaterThanOrEqual(count);
-      expect(lists).toBeLessThanOrEqual(count + 2 * (takeOvers - before.takeOvers));
-    },
-  };
+function counts(): { lists: number; watches: number; takeOvers: number } {
+  return { lists: listsOfPods(cluster), watches: cluster.traffic.requests['WATCH pods'] ?? 0, takeOvers };
 }
 
-function watchesOfPods(): number {
-  return cluster.traffic.requests['WATCH pods'] ?? 0;
+/** The number of lists of the service since then. Each takeover may add two. */
+function expectLists(before: { lists: number; takeOvers: number }, count: number): void {
+  const lists = listsOfPods(cluster) - before.lists;
+  expect(lists).toBeGreaterThanOrEqual(count);
+  expect(lists).toBeLessThanOrEqual(count + 2 * (takeOvers - before.takeOvers));
 }
 
 test('a list comes in pages of one version', async () => {
@@ -110,41 +105,41 @@ test('a list comes in pages of one version', async () => {
 
 test('a broken watch continues where it was, without another list', async () => {
   const { id, pod } = await startOne();
-  const [lists, watches] = [countLists(), watchesOfPods()];
+  const before = counts();
   cluster.dropWatches();
   cluster.nodes.end(PODS, pod, 0);
   await untilStatus(client, id, 'stopped');
-  lists.check(0);
-  expect(watchesOfPods()).toBeGreaterThan(watches);
+  expectLists(before, 0);
+  expect(counts().watches).toBeGreaterThan(before.watches);
 });
 
 test('bookmarks carry a watch over changes of other objects that the server forgets', async () => {
   const { id, pod } = await startOne();
-  const [lists, watches] = [countLists(), watchesOfPods()];
+  const before = counts();
   for (let change = 0; change < 5; change += 1) cluster.store.put('/other', { metadata: { name: 'other' } });
   await sleep(300);
   cluster.store.forgetHistory();
   cluster.dropWatches();
   await until(
-    async () => Promise.resolve(watchesOfPods()),
-    (now) => now > watches,
+    async () => Promise.resolve(counts().watches),
+    (now) => now > before.watches,
   );
   cluster.nodes.end(PODS, pod, 0);
   await untilStatus(client, id, 'stopped');
-  lists.check(0);
+  expectLists(before, 0);
 });
 
 test('"410 Gone" leads to one list, which shows what the watch missed', async () => {
   const { id, pod } = await startOne();
   const other = await startOne();
-  const lists = countLists();
+  const before = counts();
   cluster.expireWatches();
   cluster.nodes.end(PODS, pod, 3);
   cluster.store.delete(PODS, other.pod);
   cluster.store.forgetHistory();
   await untilStatus(client, id, 'failed');
   await untilStatus(client, other.id, 'failed');
-  lists.check(1);
+  expectLists(before, 1);
 });
 
 test('repeated events of a watch change nothing twice', async () => {
