@@ -327,7 +327,8 @@ describeKubernetes('after kill -9 of the service and of parts of the cluster', (
            s.destroyed_at is not null as destroyed, s.run_id,
            coalesce((
              select json_agg(json_build_object('id', r.id, 'end_reason', r.end_reason,
-               'started_at', ${time('r.started_at')}, 'stopped_at', ${time('r.stopped_at')}))
+               'started_at', ${time('r.started_at')}, 'stopped_at', ${time('r.stopped_at')},
+               'seen_at', ${time('r.seen_at')}))
              from runs r where r.org_id = s.org_id and r.sandbox_id = s.id), '[]') as runs
          from sandboxes s`,
       );

@@ -9,7 +9,14 @@ export interface StoredSandbox {
   removed: boolean;
   destroyed: boolean;
   run_id: string | null;
-  runs: { id: string; started_at: string | null; stopped_at: string | null; end_reason: string | null }[];
+  runs: {
+    id: string;
+    started_at: string | null;
+    stopped_at: string | null;
+    /** The last sign of life. */
+    seen_at: string | null;
+    end_reason: string | null;
+  }[];
 }
 
 export interface ClusterRecord {
@@ -131,7 +138,9 @@ function checkRuns(store: readonly StoredSandbox[], { runs }: ClusterRecord): st
     if (isBilled && run.endedAt !== null && stoppedAt > run.endedAt) {
       wrong.push(`run ${id} ended at ${run.endedAt} and is billed until ${row.stopped_at}`);
     }
-    if (run.endedAt !== null && row.end_reason !== 'node_lost' && stoppedAt < run.endedAt - PRECISION) {
+    // The cluster has forgotten the end when a node removed the container while the API server was away.
+    const isLastSeen = row.end_reason === 'node_lost' || row.stopped_at === row.seen_at;
+    if (run.endedAt !== null && !isLastSeen && stoppedAt < run.endedAt - PRECISION) {
       wrong.push(`run ${id} ended at ${run.endedAt} and is stored as ${row.stopped_at}`);
     }
   }
