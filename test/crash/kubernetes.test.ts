@@ -101,14 +101,20 @@ describeKubernetes('after kill -9 of the service and of parts of the cluster', (
       await deleteAll(client);
       for (const name of NAMES) await create(client, name, 1_000);
       await settle(SETTLES_WITHIN_MS);
-      const [node] = parts!.nodes.slice(-1);
+      const pods = await podsOf();
+      const nodes = parts!.nodes.map((number) => {
+        const on = pods.filter(({ spec }) => spec?.nodeName === `node${number}`);
+        return { number, on };
+      });
+      const [{ number: node, on }] = nodes.toSorted((a, b) => b.on.length - a.on.length) as [
+        (typeof nodes)[number],
+      ];
       const nodeName = `node${node}`;
-      const on = (await podsOf()).filter(({ spec }) => spec?.nodeName === nodeName);
       const runIds = on.map(({ metadata }) => metadata!.labels!['sandkeep.dev/run']!);
       expect(runIds.length).toBeGreaterThan(0);
       note(`${nodeName} is cut off with ${runIds.length} runs`);
       const cutAt = new Date().toISOString();
-      parts!.cutOff(node!);
+      parts!.cutOff(node);
       const ended = async () =>
         (await readStore()).flatMap(({ runs }) => runs).filter(({ id }) => runIds.includes(id));
       await until(
@@ -122,8 +128,8 @@ describeKubernetes('after kill -9 of the service and of parts of the cluster', (
       }
       await settle(SETTLES_WITHIN_MS, new Set([nodeName]));
       note(`${nodeName} is destroyed`);
-      await parts!.destroyNode(node!);
-      journal.noteDestroyed(node!);
+      await parts!.destroyNode(node);
+      journal.noteDestroyed(node);
       kill('SIGKILL', service.pid);
       await service.exited;
       service = await serve();
