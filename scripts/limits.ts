@@ -349,7 +349,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     },
     {
       limit:
-        'part of the time of the event loop for its logs and event streams of commands, after a second of work',
+        'part of the time of the event loop for its logs and event streams, after a second of work',
       value: `${STEPS.share * 100} %`,
       beyond: 'reading pauses',
     },
@@ -386,7 +386,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     },
     {
       limit:
-        'time of logs, output of commands and channels in a turn of the event loop, shared by organizations',
+        'time of logs, event streams and channels in a turn of the event loop, shared by organizations',
       value: time(SHARE_MS),
       beyond: 'reading pauses until the next turn',
     },

@@ -128,8 +128,8 @@ export async function buildApp(
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
     warnOfIgnoredFields(api);
-    sandboxRoutes(api, ctx);
     const turns = new Turns();
+    sandboxRoutes(api, ctx);
     logRoutes(api, ctx, turns);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
@@ -137,7 +137,7 @@ export async function buildApp(
     execRoutes(api, entrance, turns);
     sandboxFileRoutes(api, entrance);
     terminalRoutes(api, entrance);
-    eventRoutes(api, ctx);
+    eventRoutes(api, ctx, turns);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api);

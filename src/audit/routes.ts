@@ -10,6 +10,7 @@ import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
 import { eventStream, FollowHeaders, StreamLimit, sendEvents } from '../http/sse.js';
+import type { Turns } from '../lib/turns.js';
 import { lockPartitions } from './events/partition-queries.js';
 import { EventResponse, PaginatedEventResponse } from './events/schema.js';
 import { startExport, EXPORT_FORMATS, exportText } from './export/export.js';
@@ -45,7 +46,7 @@ const exported = {
   },
 };
 
-export function eventRoutes(app: App, ctx: Shared): void {
+export function eventRoutes(app: App, ctx: Shared, turns: Turns): void {
   const streamExport = makeSnapshotStreamer(ctx, {
     total: ctx.settings.maxExports,
     content: 'of the audit trail',
@@ -169,7 +170,7 @@ export function eventRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request, reply) => {
-      const events = await stream(contextOf(request), limit, reads, request, reply, request.query);
+      const events = await stream(contextOf(request), limit, reads, turns, request, reply, request.query);
       return sendEvents(reply, events, ctx.settings.usageStallMs);
     },
   );

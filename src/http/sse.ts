@@ -55,7 +55,7 @@ export class StreamLimit {
  */
 export function sendEvents(
   reply: FastifyReply,
-  events: AsyncIterable<string>,
+  events: AsyncIterable<string | Buffer>,
   stallMs?: number,
 ): FastifyReply {
   const disconnect = () => {
@@ -75,11 +75,11 @@ export function sendEvents(
 }
 
 /** Calls `onStall` if the consumer does not ask for the next item within `millis`. */
-async function* withStallTimeout(
-  items: AsyncIterable<string>,
+async function* withStallTimeout<T>(
+  items: AsyncIterable<T>,
   millis: number,
   onStall: () => void,
-): AsyncIterable<string> {
+): AsyncIterable<T> {
   for await (const item of items) {
     const timer = setTimeout(onStall, millis);
     try {

@@ -27,8 +27,11 @@ export class Turns {
     if (!this.isWorking) this.work();
   }
 
-  /** Does one step, and resolves when its key has time for the next. Callers of one key alternate. */
-  async step<T>(key: string, step: () => T): Promise<T> {
+  /**
+   * Does one step, and resolves when its key has time for the next. Callers of one key alternate. `afterMs`: the time of the
+   * work that follows from the step in the same turn.
+   */
+  async step<T>(key: string, step: () => T, afterMs = 0): Promise<T> {
     const took = { millis: 0 };
     const result = await this.once(key, () => {
       const start = performance.now();
@@ -36,9 +39,11 @@ export class Turns {
         return step();
       } finally {
         took.millis = performance.now() - start;
+        this.spent += afterMs;
       }
     });
-    const wait = this.pace.charge(key, Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS);
+    const millis = Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS + afterMs;
+    const wait = this.pace.charge(key, millis);
     if (wait > 0) await sleep(wait);
     return result;
   }
@@ -60,11 +65,11 @@ export class Turns {
 
   private work(): void {
     this.isWorking = true;
-    const begun = performance.now() - this.spent;
     try {
       while (this.queues.size > 0 && this.spent < SHARE_MS) {
+        const begun = performance.now();
         this.workFor(this.queues.entries().next().value!);
-        this.spent = performance.now() - begun;
+        this.spent += performance.now() - begun;
       }
     } finally {
       this.isWorking = false;

@@ -22,7 +22,9 @@ function countedReads() {
     begun.push(asked);
     await new Promise((resolve) => setTimeout(resolve, 5));
     if (asked.afterSeq < 0) throw new Error('the database is away');
-    return { messages: [{ seq: asked.afterSeq + 1, text: `${asked.orgId} ${asked.afterSeq}` }], more: false };
+    const seq = asked.afterSeq + 1;
+    const text = Buffer.from(`${asked.orgId} ${asked.afterSeq}`);
+    return { pieces: [{ seq, text }], seq, more: false };
   });
   const all = shares();
   const next = async (asked: LogPlace, notBefore = 0) =>
@@ -34,7 +36,7 @@ test('streams of an organization at the same position share one read, and others
   const { begun, next } = countedReads();
   const asked = Array.from({ length: 200 }, (_, index) => place(index % 50 === 0 ? 'other' : 'many', 7));
   const answers = await Promise.all(asked.map((each) => next(each)));
-  expect(answers.map(({ messages }) => messages[0]!.text)).toEqual(asked.map(({ orgId }) => `${orgId} 7`));
+  expect(answers.map(({ pieces }) => pieces[0]!.text.toString())).toEqual(asked.map(({ orgId }) => `${orgId} 7`));
   expect(begun.map(({ orgId }) => orgId).toSorted()).toEqual(['many', 'other']);
 });
 

@@ -133,3 +133,15 @@ test('a pace forgets keys that have no debt', () => {
   expect(pace.charge('long', 100, 1_000)).toBe(1_200);
   expect(pace.keys).toBe(1);
 });
+
+test('work that follows from a step counts in the turn of the step', async () => {
+  const turns = new Turns();
+  let begun = 0;
+  const all = Array.from({ length: 40 }, async () => turns.step('a', () => (begun += 1), SHARE_MS / 2));
+  expect(begun).toBe(2);
+  for (let turn = 2; begun < all.length; turn += 1) {
+    await setImmediate();
+    expect(begun).toBeLessThanOrEqual(2 * turn);
+  }
+  await Promise.all(all);
+});

@@ -8,18 +8,22 @@ import { presentEvent } from './present.js';
 import { encodePosition } from './stream-position.js';
 
 const BATCH = 200;
+const PIECE_CHARS = 32 * 1024;
 const READ_COST = 1;
 const SHARED_COST = 0.25;
 const KEEP_MS = 1_000;
 
-interface LogMessage {
+export interface Piece {
+  /** A position at or after its last event, and before the next piece. */
   seq: number;
-  /** As a server-sent event. Undefined: the filter omits the event. */
-  text: string | undefined;
+  /** Server-sent events. */
+  text: Buffer;
 }
 
 interface LogRead {
-  messages: LogMessage[];
+  pieces: Piece[];
+  /** Of the last entry, also of one that the filter omits. */
+  seq: number;
   more: boolean;
 }
 
@@ -77,13 +81,22 @@ async function readMessages(
 ): Promise<LogRead> {
   const { entries, more } = await readLog(pool, orgId, { afterSeq, filter }, BATCH);
   const facts = format === 'ocsf' ? await readLogFacts(pool, orgId, entries) : undefined;
-  const messages = entries.map(({ seq, event }) => {
-    if (!event) return { seq, text: undefined };
+  const pieces: Piece[] = [];
+  let [seq, text] = [afterSeq, ''];
+  const endPiece = () => {
+    if (text !== '') pieces.push({ seq, text: Buffer.from(text) });
+    text = '';
+  };
+  for (const { event, ...entry } of entries) {
+    seq = entry.seq;
+    if (!event) continue;
     const id = encodePosition(cursors, orgId, seq);
     const data = JSON.stringify(facts ? ocsfOf(event, facts.get(seq)!) : presentEvent(event));
-    return { seq, text: `id: ${id}\nevent: ${oneLine(event.event_type)}\ndata: ${data}\n\n` };
-  });
-  return { messages, more };
+    text += `id: ${id}\nevent: ${oneLine(event.event_type)}\ndata: ${data}\n\n`;
+    if (text.length >= PIECE_CHARS) endPiece();
+  }
+  endPiece();
+  return { pieces, seq, more };
 }
 
 /** A line break, which imported event types may have, would end the field. */

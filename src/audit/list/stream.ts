@@ -4,26 +4,29 @@ import type { Context } from '../../context.js';
 import type { RequestTurn } from '../../http/admission.js';
 import { ApiError, badParameter } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, withIdleMarks, type StreamLimit } from '../../http/sse.js';
-import { sleep } from '../../lib/sleep.js';
+import type { Turns } from '../../lib/turns.js';
 import type { EventFilter } from '../events/queries.js';
 import { findSpan, readEndSeq } from '../log/log-queries.js';
 import type { FilterQuery } from './filter.js';
 import { readKnownFilter } from './known-event-types.js';
-import type { SharedReads, StreamFormat } from './shared-reads.js';
+import type { Piece, SharedReads, StreamFormat } from './shared-reads.js';
 import { encodePosition, parsePosition } from './stream-position.js';
 
 /** Notifications are lost while their database connection is down, so the stream also polls. In milliseconds. */
 const POLL_MS = 1_000;
+/** The time in which a stream sends a piece, also without one. */
+const SEND_MS = 0.3;
 
 /** Default position: the end of the log, or with `since` the first event that passes. Any process of the service accepts the `id`. */
 export async function stream(
   ctx: Context,
   limit: StreamLimit,
   reads: SharedReads,
+  turns: Turns,
   request: FastifyRequest,
   reply: FastifyReply,
   { format = 'sandkeep', ...query }: FilterQuery & { cursor?: string; format?: StreamFormat },
-): Promise<AsyncIterable<string>> {
+): Promise<AsyncIterable<string | Buffer>> {
   const { orgId } = callerOf(request);
   const filter = await readKnownFilter(ctx.pool, orgId, query);
   const lastId = request.headers['last-event-id'] as string | undefined;
@@ -41,7 +44,7 @@ export async function stream(
     positionIn('cursor', query.cursor) ??
     (await defaultStart(ctx, orgId, filter, end));
   const signal = AbortSignal.any([limit.acquire(orgId, reply), ctx.stopping]);
-  return render(ctx, { reads, turn: request.turn!, orgId, filter, format, afterSeq, signal });
+  return render(ctx, { reads, turns, turn: request.turn!, orgId, filter, format, afterSeq, signal });
 }
 
 async function defaultStart(
@@ -56,6 +59,7 @@ async function defaultStart(
 
 interface Subscription {
   reads: SharedReads;
+  turns: Turns;
   turn: RequestTurn;
   orgId: string;
   filter: EventFilter;
@@ -64,7 +68,7 @@ interface Subscription {
   signal: AbortSignal;
 }
 
-async function* render(ctx: Context, subscription: Subscription): AsyncIterable<string> {
+async function* render(ctx: Context, subscription: Subscription): AsyncIterable<string | Buffer> {
   const { orgId, afterSeq, signal } = subscription;
   yield ': following\n\n';
   const scanned = { seq: afterSeq };
@@ -95,9 +99,9 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
 /** The entries that pass the filter, as they are sealed. Updates `scanned` for every entry. */
 async function* follow(
   ctx: Context,
-  { reads, turn, orgId, filter, format, signal }: Subscription,
+  { reads, turns, turn, orgId, filter, format, signal }: Subscription,
   scanned: { seq: number },
-): AsyncIterable<{ seq: number; text: string }> {
+): AsyncIterable<Piece> {
   let wake: () => void = () => undefined;
   let changedAt = performance.now();
   const unsubscribe = ctx.changes.subscribe(
@@ -108,24 +112,31 @@ async function* follow(
     },
     'log',
   );
+  const leave = () => wake();
+  signal.addEventListener('abort', leave);
+  const room = async () => turns.step(orgId, () => undefined, SEND_MS);
   try {
     while (!signal.aborted) {
       // Created before the read, so that no notification falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
+      await room();
       const place = { orgId, filter, format, afterSeq: scanned.seq };
       const read = await reads.next(ctx, turn, place, changedAt).catch(ifRefused);
-      for (const { seq, text } of read?.messages ?? []) {
-        if (text !== undefined) yield { seq, text };
-        scanned.seq = seq;
+      for (const [index, piece] of (read?.pieces ?? []).entries()) {
+        if (index > 0) await room();
+        yield piece;
+        scanned.seq = piece.seq;
       }
+      scanned.seq = read?.seq ?? scanned.seq;
       if (read?.more === true) continue;
-      const polled = new AbortController();
-      await Promise.race([woken, sleep(POLL_MS, AbortSignal.any([signal, polled.signal]))]);
-      polled.abort();
+      const poll = setTimeout(wake, POLL_MS);
+      if (!signal.aborted) await woken;
+      clearTimeout(poll);
       // Without a notification, a read of another stream is recent enough.
       changedAt = Math.max(changedAt, performance.now() - POLL_MS / 2);
     }
   } finally {
+    signal.removeEventListener('abort', leave);
     unsubscribe();
   }
 }
