@@ -125,7 +125,7 @@ export interface Holding {
   startedAt: Instant | null;
   finishedAt: Instant | null;
   exit: Exit | null;
-  /** The reason for an end that the engine chose. */
+  /** The reason for an end that the engine chose. With `prepared`: it may have started, and the engine has lost the record of it. */
   failure?: RunFailure | null;
   /** While it starts: why the engine has no room for it, in its own words. */
   noRoom?: string | null;

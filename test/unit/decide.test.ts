@@ -3,11 +3,21 @@ import type { Holding } from '../../src/runtimes/runtime.js';
 import { decide, type Step, type Wanted } from '../../src/sandboxes/reconcile/decide.js';
 import { STATUSES } from '../../src/sandboxes/spec/schema.js';
 
+const EVICTED = { reason: 'evicted', message: 'its disk was full' } as const;
+
 /**
  * Applies each decision to a model of store and runtime. Every combination of wanted and held state must settle, with
  * the run closed when nothing runs and no trace of removed sandboxes.
  */
 describe('the reconciler', () => {
+  test('records the end of a run whose start only the store has', () => {
+    const holds = { ...holding('current', 'prepared'), failure: EVICTED };
+    const wanted = { removed: false, runId: 'current', runOpen: true, placed: true, quiet: false };
+    expect(decide({ ...wanted, status: 'running', runStarted: true }, holds)).toBe('record_exit');
+    expect(decide({ ...wanted, status: 'stopping', runStarted: true }, holds)).toBe('record_exit');
+    expect(decide({ ...wanted, status: 'starting', runStarted: false }, holds)).toBe('start');
+  });
+
   const held = (['none', 'prepared', 'starting', 'running', 'exited'] as const).flatMap((state) =>
     state === 'none'
       ? [undefined]
@@ -15,6 +25,7 @@ describe('the reconciler', () => {
           holding('current', state),
           holding('older', state),
           { ...holding('current', state), keepsRecord: true },
+          ...(state === 'prepared' ? [{ ...holding('current', state), failure: EVICTED }] : []),
         ],
   );
   const run = { runId: 'current', runOpen: true };

@@ -97,14 +97,27 @@ describe('the state of a run in a cluster', () => {
     expect(stateOf(pod(running, { lastState: forgotten })).kind).toBe('running');
   });
 
+  test('keeps the reason and the time of an eviction by a kubelet that removes the record of the container', () => {
+    const status = { phase: 'Failed', reason: 'Evicted', message: 'its disk was full' };
+    const managedFields = [
+      { manager: 'kubelet', time: second(7) },
+      { manager: 'sandkeep', time: second(9) },
+    ];
+    const message = 'the node evicted the sandbox: its disk was full';
+    expect(stateOf(pod(undefined, { status, metadata: { managedFields } }))).toEqual({
+      ...{ kind: 'dead', message, failure: { reason: 'evicted', message } },
+      finishedAt: '2026-01-01T12:00:07.000000Z',
+    });
+  });
+
   test('that never started is dead only when no node can start it any more', () => {
     const waiting = { waiting: { reason: 'ContainerCreating' } };
     expect(stateOf(pod(waiting)).kind).toBe('pending');
     expect(stateOf(pod(waiting, { metadata: deleted })).kind).toBe('pending');
     const gone = { ...deleted, deletionGracePeriodSeconds: 0 };
-    expect(stateOf(pod(waiting, { metadata: gone }))).toEqual({ kind: 'dead', message: null });
+    expect(stateOf(pod(waiting, { metadata: gone }))).toMatchObject({ kind: 'dead', message: null });
     const status = { phase: 'Failed', reason: 'OutOfcpu', message: 'Pod requires cpu' };
-    expect(stateOf(pod(undefined, { status }))).toEqual({
+    expect(stateOf(pod(undefined, { status }))).toMatchObject({
       ...{ kind: 'dead', message: 'the node had too few vCPUs left' },
     });
   });

@@ -30,8 +30,10 @@ export function holdingOf(pod: V1Pod, state: PodState): Holding {
     case 'failing':
     case 'unpopulated':
       return { ...ids, ...none, state: 'prepared' };
-    case 'dead':
-      return { ...ids, ...none, state: 'prepared', keepsRecord };
+    case 'dead': {
+      const { failure, finishedAt } = state;
+      return { ...ids, ...none, state: 'prepared', finishedAt, failure, keepsRecord };
+    }
     case 'running':
       return { ...ids, ...none, state: 'running', startedAt: state.startedAt };
     case 'ended': {

@@ -1,4 +1,6 @@
 export const CONTAINER = 'sandbox';
+/** The name of the kubelet in the record of who set which field. */
+export const KUBELET = 'kubelet';
 /** Prepares the volumes of a sandbox, and ends before it starts. */
 export const OPENING_CONTAINER = 'volumes';
 export const PROGRAMS_VOLUME = 'sandkeep-programs';

@@ -1,7 +1,7 @@
 import type { V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { instantFromMicros, microsOf, parseInstant, type Instant } from '../../lib/instant.js';
 import type { Exit, RunFailure } from '../runtime.js';
-import { CONTAINER, FILES_ANNOTATION, FILES_AWAITED } from './names.js';
+import { CONTAINER, FILES_ANNOTATION, FILES_AWAITED, KUBELET } from './names.js';
 import { explainEnd, explainWaiting } from './reasons.js';
 
 export type PodState =
@@ -9,8 +9,8 @@ export type PodState =
   | { kind: 'pending'; noRoom: string | null }
   /** It will not start, or only after a change outside. */
   | { kind: 'failing'; message: string }
-  /** It has ended, and never started. */
-  | { kind: 'dead'; message: string | null }
+  /** It has ended, and never started, or its node has removed the record of its containers: with `failure`, and the time before it. */
+  | { kind: 'dead'; message: string | null; failure: RunFailure | null; finishedAt: Instant | null }
   /** Its command waits for the files of the request. */
   | { kind: 'unpopulated' }
   | { kind: 'running'; startedAt: Instant }
@@ -44,7 +44,7 @@ export function stateOf(pod: V1Pod, loss?: NodeLoss): PodState {
   if (metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED) {
     const isOver = terminated !== undefined || (loss !== undefined && isGoing);
     return isOver
-      ? { kind: 'dead', message: explainEnd(pod, isGoing)?.message ?? null }
+      ? { kind: 'dead', message: explainEnd(pod, isGoing)?.message ?? null, failure: null, finishedAt: null }
       : { kind: 'unpopulated' };
   }
   if (terminated) {
@@ -78,11 +78,22 @@ function notStarted(
   const isGone =
     metadata?.deletionTimestamp !== undefined &&
     (metadata.deletionGracePeriodSeconds === 0 || loss !== undefined);
-  if (isOver || isGone) return { kind: 'dead', message: failing ?? null };
+  if (isOver || isGone) {
+    const failure = explainEnd(pod, metadata?.deletionTimestamp !== undefined);
+    return { kind: 'dead', message: failing ?? null, failure, finishedAt: isOver ? lastReportOf(pod) : null };
+  }
   if (failing !== undefined) return { kind: 'failing', message: failing };
   const scheduled = status?.conditions?.find(({ type }) => type === 'PodScheduled');
   const isShort = scheduled?.status === 'False' && scheduled.reason === 'Unschedulable';
   return { kind: 'pending', noRoom: isShort ? (scheduled.message ?? 'no node has room') : null };
+}
+
+/** A node reports an eviction before it ends the containers. */
+function lastReportOf({ metadata }: V1Pod): Instant | null {
+  const times = (metadata?.managedFields ?? []).map(({ manager, time }) =>
+    manager === KUBELET ? instantOf(time) : undefined,
+  );
+  return times.findLast((time) => time !== undefined) ?? null;
 }
 
 /** The cluster records whole seconds. A start counts from the end of its second, so that no run is billed longer than it was. */

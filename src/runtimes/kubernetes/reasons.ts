@@ -66,7 +66,7 @@ function startProblem(said: string): string {
 
 /** The reasons of a Pod that the cluster ended, with words for callers. */
 const ENDS: Record<string, (said: string) => string> = {
-  Evicted: (said) => `the node evicted the sandbox: ${said || 'it lacked resources'}`,
+  Evicted: (said) => `the node evicted the sandbox: ${said.trim() || 'it lacked resources'}`,
   Preempting: () => 'the node removed the sandbox for a more important Pod',
   Preempted: () => 'the scheduler removed the sandbox for a more important Pod',
   Terminated: () => 'the node shut down',

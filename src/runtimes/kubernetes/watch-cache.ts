@@ -3,6 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import { sleep } from '../../lib/sleep.js';
 import type { Cluster } from './client.js';
 import { GONE, statusOf } from './errors.js';
+import { KUBELET } from './names.js';
 
 /** The API server ends a watch after this time. A connection that breaks silently is noticed a little later. */
 const WATCH_SECS = 60;
@@ -247,9 +248,13 @@ class Deadline {
   }
 }
 
-/** The record of who set which field is larger than the rest. */
+/** The record of who set which field is larger than the rest. Only the time of the kubelet stays. */
 function slim<T extends KubernetesObject>(object: T): T {
-  delete object.metadata?.managedFields;
+  const { metadata } = object;
+  if (metadata?.managedFields === undefined) return object;
+  metadata.managedFields = metadata.managedFields.flatMap(({ manager, time }) =>
+    manager === KUBELET && time !== undefined ? [{ manager, time }] : [],
+  );
   return object;
 }
 

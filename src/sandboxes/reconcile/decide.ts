@@ -33,7 +33,8 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
   const current = held !== undefined && held.runId === wanted.runId;
 
   // First, because other steps may delete the engine's record of the end.
-  if (wanted.runOpen && current && held.state === 'exited') return 'record_exit';
+  const hasEnded = held?.state === 'exited' || (wanted.runStarted && held?.failure != null);
+  if (wanted.runOpen && current && hasEnded) return 'record_exit';
 
   // A start by a killed process may be in flight. The engine answers a kill after it.
   const mayStart =

@@ -32,14 +32,26 @@ export class ClusterParts {
     await until(`${part} is gone`, () => !existsSync(`/proc/${pid}`) || stateOf(pid) === 'Z');
   }
 
+  /** Restarts a process with further arguments. Returns a function that restarts it without them. */
+  async restartWith(part: string, ...more: string[]): Promise<() => Promise<void>> {
+    await this.kill(part);
+    const line = this.killed.get(part)!;
+    this.start(part, more);
+    return async () => {
+      await this.kill(part);
+      this.killed.set(part, line);
+      this.start(part);
+    };
+  }
+
   /** Starts a killed process with the same command line. It outlives the test. */
-  start(part: string): void {
+  start(part: string, more: string[] = []): void {
     const line = this.killed.get(part);
     if (!line) return;
     this.killed.delete(part);
     const node = /^(?:kubelet|dockerd)(\d+)$/.exec(part)?.[1];
     const inside = node === undefined ? [] : ['nsenter', `--net=/var/run/netns/skk${node}`];
-    const [program, ...rest] = [...inside, ...line];
+    const [program, ...rest] = [...inside, ...line, ...more];
     const log = openSync(join(this.directory, 'logs', `${part}.log`), 'a');
     const child = spawn(program!, rest, { detached: true, stdio: ['ignore', log, log], cwd: '/' });
     closeSync(log);
