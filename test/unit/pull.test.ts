@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { Turns } from '../../src/lib/turns.js';
 import { checkLayer, ImageBudget } from '../../src/runtimes/docker/images/layer-check.js';
-import { SLOW_PULL } from '../../src/runtimes/docker/images/limits.js';
+import { PULL_TIMEOUT_MS, SLOW_PULL } from '../../src/runtimes/docker/images/limits.js';
 import { verified } from '../../src/runtimes/docker/images/load-image.js';
 import { Pull } from '../../src/runtimes/docker/images/pull.js';
 
@@ -16,7 +16,7 @@ const read = async (pull: Pull, bytes: number) => {
 
 function begun() {
   vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
-  const pull = new Pull('a', new AbortController().signal);
+  const pull = new Pull('a', new AbortController().signal, PULL_TIMEOUT_MS);
   pull.begin();
   return pull;
 }

@@ -1,7 +1,6 @@
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import type { DiskReserve } from '../../../disk/disk-reserve.js';
-import { makeFairQueue, type FairQueue } from '../../../lib/fair-queue.js';
 import { Turns } from '../../../lib/turns.js';
 import {
   formatImageReference,
@@ -19,17 +18,14 @@ import {
   PROOF_FRESH_MS,
   PROOF_VALID_MS,
   PULL_TIMEOUT_MS,
-  PULLS,
-  SHARE_AFTER_MS,
   SHARE_OF_ORG,
-  SLOW_PULL,
-  WAITING_PULLS,
 } from './limits.js';
 import { loadImage, verified } from './load-image.js';
-import { readConfig } from './manifest.js';
+import { checkLayers, readConfig } from './manifest.js';
 import { requestDigest, requestPlatformManifest } from './manifest-requests.js';
 import { PullError, type PullFailure } from './pull-error.js';
-import { Pull } from './pull.js';
+import type { Pull } from './pull.js';
+import { PullQueue } from './pull-queue.js';
 import { readAll, RegistrySession, type RegistryReach } from './registry-session.js';
 import { UnusedImages } from './unused-images.js';
 
@@ -48,13 +44,7 @@ export interface PullOptions {
 const NO_ANSWER = new Set<PullFailure>(['unreachable', 'untrusted', 'rate_limited', 'broken', 'too_slow']);
 
 export class Images {
-  private readonly queue: FairQueue = makeFairQueue({
-    slots: PULLS,
-    waiting: WAITING_PULLS,
-    maxWaitMs: PULL_TIMEOUT_MS,
-    idleMs: SLOW_PULL.ms,
-    shareAfterMs: SHARE_AFTER_MS,
-  });
+  private readonly queue = new PullQueue(PULL_TIMEOUT_MS);
   private readonly turns = new Turns();
   private readonly pulling = new Map<string, Promise<unknown>>();
   /** The names of the images that each start needs before its container exists. */
@@ -104,7 +94,7 @@ export class Images {
       );
     }
     try {
-      return await this.inTurn(orgId, signal, async (pull) => {
+      return await this.queue.inTurn(orgId, signal, async (pull) => {
         const session = new RegistrySession(
           options.reach,
           reference,
@@ -192,7 +182,8 @@ export class Images {
 
   private async pull(session: RegistrySession, digest: string, tag: string, pull: Pull): Promise<void> {
     const { architecture } = this;
-    const manifest = await requestPlatformManifest(session, digest, architecture);
+    const { manifest } = await requestPlatformManifest(session, digest, architecture);
+    checkLayers(manifest);
     const { disk } = this.options!;
     const limit = await this.limitOf(pull.orgId);
     checkSize(
@@ -259,24 +250,6 @@ export class Images {
     this.neededBy.set(runId, (this.neededBy.get(runId) ?? new Set()).add(pulledName(tag)));
     this.unused.noteUse(pulledName(tag), orgId);
     return findPulledImage(this.docker, tag);
-  }
-
-  private async inTurn<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
-    for (;;) {
-      const pull = new Pull(orgId, signal);
-      const leave = await this.queue.acquire(orgId, pull);
-      try {
-        pull.signal.throwIfAborted();
-        if (!leave) throw new PullError('busy', 'the queue of pulls is full');
-        pull.begin();
-        return await work(pull);
-      } catch (error) {
-        if (!pull.isDisplaced) throw pull.signal.aborted ? pull.signal.reason : error;
-      } finally {
-        leave?.();
-        pull.end();
-      }
-    }
   }
 }
 

@@ -30,11 +30,11 @@ export async function requestPlatformManifest(
   session: RegistrySession,
   digest: string,
   architecture: string,
-): Promise<Manifest> {
+): Promise<{ manifest: Manifest; digest: string }> {
   const found = readManifest(await requestVerified(session, digest), architecture);
-  if ('config' in found) return found;
+  if ('config' in found) return { manifest: found, digest };
   const manifest = readManifest(await requestVerified(session, found.digest), architecture);
-  if ('config' in manifest) return manifest;
+  if ('config' in manifest) return { manifest, digest: found.digest };
   throw new PullError('unsupported', 'an index leads to another index');
 }
 

@@ -67,15 +67,18 @@ export function readManifest(bytes: Buffer, architecture: string): Manifest | { 
 }
 
 function checked(manifest: Manifest): Manifest {
-  const { config, layers } = manifest;
-  if (layers.length > MAX_LAYERS) throw new PullError('too_many_parts', `${layers.length} layers`);
+  const { config } = manifest;
   if (config.mediaType !== undefined && !CONFIG_TYPE.test(config.mediaType)) {
     throw new PullError('unsupported', 'the manifest describes no image of containers');
   }
+  return manifest;
+}
+
+export function checkLayers({ layers }: Manifest): void {
+  if (layers.length > MAX_LAYERS) throw new PullError('too_many_parts', `${layers.length} layers`);
   if (layers.some(({ mediaType }) => mediaType !== undefined && !LAYER_TYPE.test(mediaType))) {
     throw new PullError('unsupported', 'a layer has an unsupported format');
   }
-  return manifest;
 }
 
 export function readConfig(bytes: Buffer, manifest: Manifest, architecture: string): readonly string[] {

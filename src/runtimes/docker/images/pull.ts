@@ -1,5 +1,5 @@
 import type { SlotHolder } from '../../../lib/fair-queue.js';
-import { PULL_TIMEOUT_MS, SLOW_PULL } from './limits.js';
+import { SLOW_PULL } from './limits.js';
 import { PullError } from './pull-error.js';
 
 /** One use of a place among the pulls. */
@@ -17,6 +17,7 @@ export class Pull implements SlotHolder {
   constructor(
     readonly orgId: string,
     readonly gone: AbortSignal,
+    private readonly timeoutMs: number,
   ) {
     this.stop = () => this.over.abort(gone.reason);
     if (gone.aborted) this.stop();
@@ -32,10 +33,10 @@ export class Pull implements SlotHolder {
 
   begin(): void {
     this.markedAt = performance.now();
-    const minutes = PULL_TIMEOUT_MS / 60_000;
+    const minutes = this.timeoutMs / 60_000;
     const late = () =>
       this.over.abort(new PullError('too_slow', `it was not pulled within ${minutes} minutes`));
-    this.timer = setTimeout(late, PULL_TIMEOUT_MS);
+    this.timer = setTimeout(late, this.timeoutMs);
   }
 
   end(): void {
