@@ -1,7 +1,9 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
 import { MAX_REFERENCES } from '../src/images/stored-access.js';
 import {
+  CONFIG_TIMEOUT_MS,
   MAX_DOCUMENT_BYTES,
+  MAX_ENTRYPOINT_BYTES,
   MAX_FILES,
   MAX_LAYERS,
   MAX_REDIRECTS,
@@ -18,6 +20,16 @@ import { bytes, number, time, type Limit } from './limit-values.js';
 export const IMAGE_LIMITS = {
   sandbox: [
     { limit: 'time of an image pull', value: time(PULL_TIMEOUT_MS), beyond: 'the start fails' },
+    {
+      limit: 'time of a read of an entrypoint, for Kubernetes',
+      value: time(CONFIG_TIMEOUT_MS),
+      beyond: 'the start fails',
+    },
+    {
+      limit: 'an entrypoint that is read, for Kubernetes',
+      value: bytes(MAX_ENTRYPOINT_BYTES),
+      beyond: 'the start fails',
+    },
     {
       limit: `time for ${bytes(SLOW_PULL.bytes)} of a pull while others wait`,
       value: time(SLOW_PULL.ms),

@@ -39,7 +39,7 @@ export interface RuntimeOptions {
   instanceId: string;
   defaultDiskMib?: number | undefined;
   capacity?: Partial<Capacity>;
-  /** Default: the docker runtime pulls no image. */
+  /** Default: the docker runtime pulls no image, and the kubernetes runtime reads none. */
   pulls?: PullOptions;
   simulated?: SimulatedOptions;
 }
@@ -118,6 +118,7 @@ async function openKubernetes({
       sizes: options.kubernetesVolumeSizes,
     },
     defaultDiskMib: options.defaultDiskMib,
+    registry: options.pulls?.reach,
     capacity,
   });
 }

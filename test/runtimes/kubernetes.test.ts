@@ -197,7 +197,6 @@ describeKubernetes('the kubernetes runtime', () => {
 
   test('refuses by field what it cannot do', async () => {
     for (const [more, field] of [
-      [{ runtime: { cmd: ['true'] } }, 'runtime.entrypoint'],
       [{ runtime: { user: 'app' } }, 'runtime.user'],
       [{ runtime: { hostname: 'a.b' } }, 'runtime.hostname'],
       [{ env: [{ key: '1 2', value: '' }] }, 'env[0].key'],
@@ -212,6 +211,16 @@ describeKubernetes('the kubernetes runtime', () => {
       const { status, body } = await client.post('/v1/sandboxes', request('refused', more));
       expect([status, body.error?.details?.field], JSON.stringify(body)).toEqual([400, field]);
     }
+  });
+
+  test('ends a start that needs the entrypoint of an image of the nodes, and says what to do', async () => {
+    const runtime = { cmd: ['sleep', '600'] };
+    const { body } = await client.post('/v1/sandboxes', request('nodes-own', { runtime }), { start: true });
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toBe(
+      `the entrypoint of the image ${NODE_IMAGE} is known to its nodes only: give runtime.entrypoint, or [] for none`,
+    );
+    expect(await namespace.podsOf(body.id)).toEqual([]);
   });
 
   test('ends a start whose image cannot be pulled, and leaves no Pod', async () => {

@@ -3,6 +3,7 @@ import { describe } from 'vitest';
 import { openCluster, type Cluster } from '../../src/runtimes/kubernetes/client.js';
 import { CONTAINER, SANDBOX_LABEL } from '../../src/runtimes/kubernetes/names.js';
 import { KubernetesRuntime, type KubernetesOptions } from '../../src/runtimes/kubernetes/runtime.js';
+import { registryReach } from '../../src/settings.js';
 import { until } from './polling.js';
 import type { TestOptions } from './service.js';
 
@@ -51,6 +52,7 @@ export async function openNamespace(): Promise<TestNamespace> {
   const connect = async (instanceId: string, options: Partial<KubernetesOptions> = {}) =>
     KubernetesRuntime.connect(instanceId, {
       ...{ kubeconfig: KUBECONFIG, namespace, network: 'trusted', nodeImages: [NODE_IMAGE] },
+      registry: registryReach({ registryAllow: [], registryHttp: ['127.0.0.1'] }),
       ...options,
     });
   return {

@@ -3,6 +3,7 @@ import { EventEmitter, on } from 'node:events';
 import { v5 as uuidv5 } from 'uuid';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { SCRIPTS_DIRECTORY } from '../docker/files/scripts.js';
+import type { RegistryReach } from '../docker/images/registry-session.js';
 import {
   StartRefusedError,
   type Activity,
@@ -20,6 +21,7 @@ import { openCluster, type Cluster, type ClusterAddress } from './client.js';
 import { CONFLICT, clusterMessage, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
 import { PodGuests } from './guests.js';
 import { hasEnded, holdingOf, idsOf, isStarting } from './holdings.js';
+import { ImageEntrypoints } from './image-entrypoints.js';
 import { followLog } from './logs.js';
 import { FILES_ANNOTATION, FILES_AWAITED, FILES_IN_PLACE, podName, selectorOf } from './names.js';
 import type { NetworkChoice } from './network/choices.js';
@@ -43,6 +45,8 @@ export interface KubernetesOptions extends ClusterAddress {
   /** Nothing of it is run. */
   probeImage?: string | undefined;
   nodeImages?: readonly string[];
+  /** Without: commands need an entrypoint. */
+  registry?: RegistryReach | undefined;
   /** How many times the vCPUs of a node its sandboxes can be limited to. Default: 1. */
   cpuOvercommit?: number | undefined;
   storage?: StorageOptions;
@@ -71,6 +75,7 @@ export class KubernetesRuntime implements Runtime {
   private readonly guests: PodGuests;
   private readonly secrets: PullSecrets;
   private readonly ends: PodEnds;
+  private readonly entrypoints: ImageEntrypoints;
   private readonly holdings = new WeakMap<V1Pod, Holding>();
   private sweptAt = -Infinity;
 
@@ -92,6 +97,11 @@ export class KubernetesRuntime implements Runtime {
     this.guests = new PodGuests(cluster, (name) => addedPathOf(this.pods.get(name)));
     this.secrets = new PullSecrets(cluster, instanceId);
     this.ends = new PodEnds(cluster, pods, nodes);
+    this.entrypoints = new ImageEntrypoints(
+      options.registry,
+      options.nodeImages ?? [],
+      programs.architecture,
+    );
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const nodesText =
       nodes.count === undefined ? 'nodes that the service may not read' : `${nodes.count} nodes`;
@@ -148,6 +158,7 @@ export class KubernetesRuntime implements Runtime {
     return new Set<Capability>([
       ...(['disk_size', 'tmpfs', 'scripts', 'patches', 'registry_credentials'] as const),
       ...(this.readsActivity ? (['idle_timeout'] as const) : []),
+      ...(this.options.registry ? (['image_entrypoint'] as const) : []),
       ...(this.volumes?.capabilities ?? []),
       ...this.network.capabilities,
     ]);
@@ -180,13 +191,14 @@ export class KubernetesRuntime implements Runtime {
     const own = this.pods.get(name);
     if (own) return this.continueStart(run, own);
     for (const older of this.podsOf(run.sandboxId)) await this.ends.removeEnded(older);
+    const spec = await this.entrypoints.complete(run, signal);
     await this.programs.ensure();
     await this.volumes?.ensure(run);
     if (signal.aborted) return;
     // The policy and the Secret stay until the list has the Pod.
     const startPod = async () =>
       this.secrets.around(run, async (pullSecret) => {
-        await this.create(run, pullSecret);
+        await this.create({ ...run, spec }, pullSecret);
         await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
       });
     const { policies } = this.network;

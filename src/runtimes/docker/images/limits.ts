@@ -8,9 +8,12 @@ export const MAX_REDIRECTS = 5;
 export const HEADERS_TIMEOUT_MS = 30 * SECOND_MS;
 export const IDLE_TIMEOUT_MS = 60 * SECOND_MS;
 export const PULL_TIMEOUT_MS = 20 * MINUTE_MS;
+/** For an image whose layers are not pulled. */
+export const CONFIG_TIMEOUT_MS = MINUTE_MS;
 
 export const MAX_TOKEN_BYTES = 64 * 1_024;
 export const MAX_DOCUMENT_BYTES = MIB;
+export const MAX_ENTRYPOINT_BYTES = 16 * 1_024;
 export const MAX_LAYERS = 125;
 export const MAX_FILES = 2_000_000;
 export const MAX_VOLUMES = 64;

@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { compile } from '../../../http/validation.js';
 import { DIGEST } from '../../../sandboxes/spec/image-reference.js';
-import { MAX_LAYERS, MAX_VOLUMES } from './limits.js';
+import { MAX_ENTRYPOINT_BYTES, MAX_LAYERS, MAX_VOLUMES } from './limits.js';
 import { PullError } from './pull-error.js';
 import { parseJson } from './registry-session.js';
 
@@ -36,6 +36,14 @@ const Config = Type.Object({
   rootfs: Type.Object({ diff_ids: Type.Array(Digest) }),
   config: Type.Optional(Type.Union([Type.Null(), Type.Object({ Volumes: Type.Optional(Type.Unknown()) })])),
 });
+const EntrypointConfig = Type.Object({
+  os: Type.Optional(Type.String()),
+  architecture: Type.Optional(Type.String()),
+  config: Type.Optional(
+    Type.Union([Type.Null(), Type.Object({ Entrypoint: Type.Optional(Type.Unknown()) })]),
+  ),
+});
+const Words = Type.Union([Type.Null(), Type.Array(Type.String({ pattern: '^[^\\0]*$' }))]);
 export type Manifest = Static<typeof Manifest>;
 export type Descriptor = Static<typeof Descriptor>;
 
@@ -53,6 +61,8 @@ const LAYER_TYPE =
 const isIndex = compile(Index);
 const isManifest = compile(Manifest);
 const isConfig = compile(Config);
+const isEntrypointConfig = compile(EntrypointConfig);
+const areWords = compile(Words);
 
 /** The digest of the manifest for a platform of Linux, or the manifest itself. `architecture`: in the words of Go. */
 export function readManifest(bytes: Buffer, architecture: string): Manifest | { digest: string } {
@@ -87,13 +97,31 @@ export function readConfig(bytes: Buffer, manifest: Manifest, architecture: stri
     throw new PullError('broken', 'the configuration does not describe the layers');
   }
   for (const object of [found, found.rootfs, found.config ?? {}]) refuseAliases(object);
-  if ((found.os ?? 'linux') !== 'linux' || (found.architecture ?? architecture) !== architecture) {
-    throw new PullError('platform', 'the configuration names another platform');
-  }
+  checkPlatform(found, architecture);
   if (Object.keys(found.config?.Volumes ?? {}).length > MAX_VOLUMES) {
     throw new PullError('too_many_parts', `more than ${MAX_VOLUMES} volumes`);
   }
   return found.rootfs.diff_ids;
+}
+
+/** Empty: the image has none. */
+export function readEntrypoint(bytes: Buffer, architecture: string): string[] {
+  const found = parsed<Static<typeof EntrypointConfig>>(bytes, isEntrypointConfig);
+  if (found === undefined) throw new PullError('broken', 'the configuration has an unknown format');
+  checkPlatform(found, architecture);
+  const words = found.config?.Entrypoint ?? null;
+  if (!areWords(words)) throw new PullError('entrypoint', 'the entrypoint is no list of words');
+  const length = Buffer.byteLength(JSON.stringify(words));
+  if (length > MAX_ENTRYPOINT_BYTES) throw new PullError('entrypoint', `the entrypoint has ${length} bytes`);
+  return (words as string[] | null) ?? [];
+}
+
+function checkPlatform(
+  { os = 'linux', architecture: processor }: { os?: string; architecture?: string },
+  architecture: string,
+): void {
+  if (os === 'linux' && (processor ?? architecture) === architecture) return;
+  throw new PullError('platform', 'the configuration names another platform');
 }
 
 const NAMES = ['os', 'architecture', 'rootfs', 'diff_ids', 'config', 'Volumes'];

@@ -21,6 +21,7 @@ const FAILURES = {
   too_slow: 'the registry sends too slowly',
   no_space: 'the disk of this machine is full up to its reserve: ask the operator to make room',
   busy: 'the organization has too many pulls at once: try again later',
+  entrypoint: 'its configuration has no valid entrypoint',
   engine: 'the engine does not accept it; the log of the service has the reason',
 } as const;
 export type PullFailure = keyof typeof FAILURES;
@@ -35,8 +36,12 @@ export class PullError extends Error {
     super(detail, options);
   }
 
+  get words(): string {
+    return FAILURES[this.failure];
+  }
+
   toRefusal(image: string): StartRefusedError {
-    const message = `the image ${image} cannot be pulled: ${FAILURES[this.failure]}`;
+    const message = `the image ${image} cannot be pulled: ${this.words}`;
     return new StartRefusedError(message, { cause: this });
   }
 }

@@ -1,0 +1,150 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Client } from '../support/client.js';
+import { destroyAll } from '../support/docker-service.js';
+import { allEvents, openEvents } from '../support/event-stream.js';
+import {
+  containerStatus,
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  type TestNamespace,
+} from '../support/kubernetes.js';
+import { until, untilStatus } from '../support/polling.js';
+import {
+  remoteImage,
+  remoteImageOf,
+  serveRegistry,
+  type PrivateRegistry,
+  type RemoteImage,
+} from '../support/private-registry.js';
+import { startTestService, type TestService } from '../support/service.js';
+import { ClusterParts } from '../crash/support/cluster-parts.js';
+import { forwardInto } from '../crash/support/forward-into-node.js';
+
+/** The directory of a cluster whose nodes are network namespaces of this machine. */
+const PARTS = process.env['SANDKEEP_TEST_CLUSTER_PARTS'];
+const credentials = { username: 'puller', password: 'canary-of-the-registry' };
+const registryFields = { mode: 'inline', ...credentials };
+
+if (PARTS === undefined) {
+  console.warn('pulls by real nodes are SKIPPED: SANDKEEP_TEST_CLUSTER_PARTS names no cluster');
+}
+
+(PARTS === undefined ? describe.skip : describeKubernetes)(
+  'the entrypoint of an image that nodes pull',
+  () => {
+    const parts = new ClusterParts(PARTS ?? '');
+    let namespace: TestNamespace;
+    let registry: PrivateRegistry;
+    let forwards: (() => void)[];
+    let service: TestService;
+    let client: Client;
+    let image: string;
+
+    beforeAll(async () => {
+      registry = await serveRegistry(await imageWith('older'), { credentials });
+      forwards = await Promise.all(parts.nodes.map((node) => forwardInto(node, registry.port)));
+      image = `${registry.host}/team/app:1`;
+      namespace = await openNamespace();
+      service = await startTestService({ ...namespace.service(), settings: { stopGraceMs: 1_000 } });
+      client = await service.newOrg();
+    });
+    afterAll(async () => {
+      await destroyAll(service, client);
+      await service.close();
+      await namespace.remove();
+      for (const end of forwards) end();
+      await registry.close();
+    });
+
+    const create = async (name: string, more: Record<string, unknown> = {}) => {
+      const { body, text } = await client.post(
+        '/v1/sandboxes',
+        {
+          name,
+          image: { type: 'oci', reference: image },
+          resources: { vcpus: 1, memory_mib: 32 },
+          runtime: { cmd: ['one', 'two $(words)'] },
+          registry: registryFields,
+          ...more,
+        },
+        { start: true },
+      );
+      expect(body.status, text).toBe('starting');
+      return body.id as string;
+    };
+    const logOf = async (id: string) => {
+      const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
+      return JSON.stringify(await allEvents(events));
+    };
+
+    test('comes before the command, from the version that the node pulls', async () => {
+      const id = await create('older', { lifecycle: { ends_with_command: true } });
+      await untilStatus(client, id, 'stopped');
+      const [pod] = await namespace.podsOf(id);
+      const { digest } = registry.image;
+      expect(pod!.spec!.containers[0]).toMatchObject({
+        ...{ image: `${registry.host}/team/app@${digest}`, imagePullPolicy: 'Always' },
+      });
+      expect(containerStatus(pod!)!.imageID).toContain(digest);
+      expect(await logOf(id)).toContain('older entry: one, two $(words)');
+      expect((await client.get(`/v1/sandboxes/${id}`)).body.spec.image).toBe(image);
+      registry.image = await imageWith('newer');
+      const next = await create('newer', { lifecycle: { ends_with_command: true } });
+      await untilStatus(client, next, 'stopped');
+      expect(await logOf(next)).toContain('newer entry: one, two $(words)');
+    });
+
+    test('is read once for a run: a repeated start finds its Pod', async () => {
+      const id = await create('repeated', { runtime: { cmd: ['wait'] } });
+      await untilStatus(client, id, 'running');
+      const [before] = await namespace.podsOf(id);
+      registry.requests.length = 0;
+      registry.image = await imageWith('later');
+      const { rows } = await service.ctx.pool.query<{ run_id: string; run_spec: never }>(
+        'select run_id, run_spec from sandboxes where id = $1',
+        [id],
+      );
+      const [{ run_id: runId, run_spec: spec }] = rows as [(typeof rows)[number]];
+      const run = {
+        orgId: client.org.id,
+        sandboxId: id,
+        runId,
+        spec,
+        secrets: { registry: null, values: {} },
+      };
+      await service.runtime.start(run, new AbortController().signal);
+      expect(registry.requests).toEqual([]);
+      expect((await namespace.podsOf(id)).map(({ metadata }) => metadata!.uid)).toEqual([
+        before!.metadata!.uid,
+      ]);
+    });
+
+    test('fails a start that may not read it, and leaves no Pod and no Secret', async () => {
+      const id = await create('denied', { registry: { ...registryFields, password: 'wrong' } });
+      const { body } = await untilStatus(client, id, 'failed');
+      expect(body.last_failure_message).toBe(
+        `the entrypoint of the image ${image} cannot be read: the registry has no such repository, or requires credentials; give runtime.entrypoint, or [] for none`,
+      );
+      expect(await namespace.podsOf(id)).toEqual([]);
+      const { core, namespace: name } = namespace;
+      await until(
+        () => core.listNamespacedSecret({ namespace: name, labelSelector: `sandkeep.dev/sandbox=${id}` }),
+        ({ items }) => items.length === 0,
+      );
+    });
+  },
+);
+
+/** The image of the nodes with an entrypoint. */
+async function imageWith(name: string): Promise<RemoteImage> {
+  const { manifest, config, blobs } = await remoteImageOf(NODE_IMAGE);
+  const { layers } = JSON.parse(manifest.toString()) as { layers: { digest: string }[] };
+  const content = JSON.parse(blobs.get(config)!.toString()) as { config: Record<string, unknown> };
+  const script = `echo "${name} entry: $1, $2"; if [ "$1" = wait ]; then sleep 1000; fi`;
+  const Entrypoint = ['sh', '-c', script, 'entry'];
+  return remoteImage(
+    Buffer.from(JSON.stringify({ ...content, config: { ...content.config, Entrypoint } })),
+    layers.map(({ digest }) => blobs.get(digest)!),
+  );
+}
