@@ -15,11 +15,11 @@ export function requiredCapabilities(request: CreateSandboxRequest): Requirement
       what: 'limit the size of the disk',
     },
     runtime?.user != null &&
-      !NUMERIC_USER.test(runtime.user) && {
+      !KNOWN_USER.test(runtime.user) && {
         capability: 'user_names',
         field: 'runtime.user',
         what: 'look the name of a user up in the image',
-        remedy: 'give numbers, such as 1000:1000',
+        remedy: `give numbers, such as 1000:1000; "id ${runtime.user.split(':')[0]}" in a sandbox of the image shows them`,
       },
     (runtime?.cmd ?? []).length > 0 &&
       runtime?.entrypoint == null && {
@@ -73,7 +73,8 @@ export function requiredCapabilities(request: CreateSandboxRequest): Requirement
   return requirements.filter((requirement) => requirement !== false);
 }
 
-const NUMERIC_USER = /^\d{1,10}(?::\d{1,10})?$/;
+/** Numbers, and the name that has the number 0 everywhere. */
+const KNOWN_USER = /^(?:\d{1,10}|root)(?::(?:\d{1,10}|root))?$/;
 const PORTABLE_ENV_NAME = /^[A-Za-z_.-][A-Za-z0-9_.-]*$/;
 
 function envRequirements(

@@ -195,6 +195,21 @@ describeKubernetes('the kubernetes runtime', () => {
     );
   });
 
+  test('takes the name of one user, root', async () => {
+    for (const [index, user] of ['root', 'root:0', '0:root'].entries()) {
+      const { body } = await client.post(
+        '/v1/sandboxes',
+        request(`root-${index}`, { runtime: { user } }),
+        running,
+      );
+      expect(body.status, JSON.stringify(body)).toBe('running');
+      const [pod] = await namespace.podsOf(body.id);
+      expect(pod!.spec!.containers[0]!.securityContext!.runAsUser).toBe(0);
+      expect((await sh(body.id, 'id -u; id -g')).stdout).toBe('0\n0\n');
+      await client.delete(`/v1/sandboxes/${body.id}`);
+    }
+  });
+
   test('refuses by field what it cannot do', async () => {
     for (const [more, field] of [
       [{ runtime: { user: 'app' } }, 'runtime.user'],

@@ -22,7 +22,7 @@ import { claimMounts, claimVolumes, mountAffinity, mountLabels, openingContainer
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 /** How long a Pod stays on a node that does not answer. Without it the cluster waits for five minutes. */
 const NODE_LOST_SECS = 30;
-const NUMERIC_USER = /^(\d{1,10})(?::(\d{1,10}))?$/;
+const KNOWN_USER = /^(\d{1,10}|root)(?::(\d{1,10}|root))?$/;
 
 /** A directory that holds this file when the command may start. */
 const START_DIRECTORY = '/.sandkeep/start';
@@ -163,11 +163,15 @@ function literal(text: string): string {
 }
 
 function userOf({ user }: RunSpec): { runAsUser?: number; runAsGroup?: number } {
-  const [, uid, gid] = NUMERIC_USER.exec(user ?? '') ?? [];
+  const [, uid, gid] = KNOWN_USER.exec(user ?? '') ?? [];
   return {
-    ...(uid === undefined ? {} : { runAsUser: Number(uid) }),
-    ...(gid === undefined ? {} : { runAsGroup: Number(gid) }),
+    ...(uid === undefined ? {} : { runAsUser: idOf(uid) }),
+    ...(gid === undefined ? {} : { runAsGroup: idOf(gid) }),
   };
+}
+
+function idOf(name: string): number {
+  return name === 'root' ? 0 : Number(name);
 }
 
 function appendsPath({ env, scripts }: Pick<RunSpec, 'env' | 'scripts'>): boolean {
