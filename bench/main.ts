@@ -199,6 +199,7 @@ await new Command('bench')
       .option('--image <reference>', 'an image with busybox that every node has', 'busybox:local')
       .option('--sandboxes <n>', 'started at once', count, 200)
       .option('--rounds <n>', 'number of rounds', count, 1)
+      .option('--singles <n>', 'further starts, one after another', count, 5)
       .action((options: StartsOptions) => kubernetesStarts(options)),
   )
   .addCommand(
