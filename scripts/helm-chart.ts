@@ -9,8 +9,10 @@ import { OPTION_NAMES, OPTIONS, type OptionName } from '../src/config/options.js
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { VERSION } from '../src/lib/version.js';
 import { manifest } from '../src/runtimes/kubernetes/manifest.js';
+import type { NamespaceChoice } from '../src/runtimes/kubernetes/namespace-choices.js';
 
 const CHART = 'deploy/helm/sandkeep';
+const ORGANIZATION_ROLE = '{{ .Release.Namespace }}-{{ include "sandkeep.fullname" . }}-organization';
 const BEGIN = '<!-- made from values.yaml by "npm run generate" -->';
 const END = '<!-- end of the values -->';
 
@@ -37,8 +39,9 @@ const SET_BY_CHART = new Set<OptionName>([
     'tlsCert',
     'tlsKey',
   ] as const),
-  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNetwork'] as const),
+  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
   ...([
+    'kubernetesNetwork',
     'kubernetesRuntimeClass',
     'listenUnix',
     'listenUnixMode',
@@ -81,25 +84,41 @@ export function helmChart(): Map<string, string> {
   ]);
 }
 
-/** Helm fills in the namespace. */
+/** Helm fills in the namespaces and the name of the ClusterRole. */
 function rules(): Record<string, V1PolicyRule[]> {
   const names = { namespace: '{{ include "sandkeep.sandboxNamespace" . }}', name: 'service' };
-  const [items, withoutVolumes] = [true, false].map((volumes) =>
-    manifest({ ...names, nodes: true, volumes, activity: true }),
-  );
-  const rulesOf = (kind: string, name: string, among = items) => {
-    const role = among?.find((item) => item.kind === kind && item.metadata?.name === name);
-    return (role as { rules?: V1PolicyRule[] } | undefined)?.rules ?? [];
-  };
   const prefix = `${names.namespace}-${names.name}`;
-  const sandboxes = rulesOf('Role', names.name, withoutVolumes);
-  return {
-    sandboxes,
-    volumes: rulesOf('Role', names.name).slice(sandboxes.length),
-    nodes: rulesOf('ClusterRole', `${prefix}-nodes`),
-    nodeLeases: rulesOf('Role', prefix),
-    activity: rulesOf('ClusterRole', `${prefix}-activity`),
+  const rolesOf = (namespaces: NamespaceChoice, volumes: boolean) => {
+    const items = manifest({ ...names, namespaces, nodes: true, volumes, activity: true });
+    return (kind: string, name: string) => {
+      const role = items.find((item) => item.kind === kind && item.metadata?.name === name);
+      return (role as { rules?: V1PolicyRule[] } | undefined)?.rules ?? [];
+    };
   };
+  /** Those without volumes, and those that volumes add. */
+  const parts = (namespaces: NamespaceChoice, kind: string, name: string) => {
+    const without = rolesOf(namespaces, false)(kind, name);
+    return [without, rolesOf(namespaces, true)(kind, name).slice(without.length)] as const;
+  };
+  const shared = rolesOf('shared', true);
+  const [sandboxes, volumes] = parts('shared', 'Role', names.name);
+  const apart = 'each-organization';
+  const [organization, organizationVolumes] = parts(apart, 'ClusterRole', `${prefix}-organization`);
+  const [organizations, organizationsVolumes] = parts(apart, 'ClusterRole', `${prefix}-organizations`);
+  const rules = {
+    ...{ sandboxes, volumes },
+    nodes: shared('ClusterRole', `${prefix}-nodes`),
+    nodeLeases: shared('Role', prefix),
+    activity: shared('ClusterRole', `${prefix}-activity`),
+    first: rolesOf(apart, true)('Role', names.name),
+    ...{ organization, organizationVolumes, organizations, organizationsVolumes },
+  };
+  return JSON.parse(
+    JSON.stringify(rules).replaceAll(
+      JSON.stringify(`${prefix}-organization`),
+      JSON.stringify(ORGANIZATION_ROLE),
+    ),
+  ) as Record<string, V1PolicyRule[]>;
 }
 
 function optionSchemas(): Record<string, Schema> {

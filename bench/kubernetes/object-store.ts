@@ -53,7 +53,9 @@ export class ObjectStore {
     const objects = this.collections.get(collection) ?? new Map<string, Stored>();
     this.collections.set(collection, objects);
     const type = objects.has(object.metadata.name) ? 'MODIFIED' : 'ADDED';
-    const stored = this.next(object);
+    const [, namespace] = /\/namespaces\/([^/]+)\//.exec(collection) ?? [];
+    const metadata = namespace === undefined ? object.metadata : { ...object.metadata, namespace };
+    const stored = this.next({ ...object, metadata });
     objects.set(object.metadata.name, stored);
     this.note({ version: this.version, collection, type, object: stored });
     return stored;

@@ -16,6 +16,7 @@ export type EngineOptions = Pick<
   | 'kubeconfig'
   | 'kubernetesContext'
   | 'kubernetesNamespace'
+  | 'kubernetesNamespaces'
 >;
 
 export interface EngineComparison {

@@ -5,7 +5,7 @@ import type { Finding } from './doctor-finding.js';
 
 export type KubernetesDoctorOptions = Pick<
   Config,
-  'kubeconfig' | 'kubernetesContext' | 'kubernetesNamespace' | 'kubernetesNetwork'
+  'kubeconfig' | 'kubernetesContext' | 'kubernetesNamespace' | 'kubernetesNamespaces' | 'kubernetesNetwork'
 >;
 
 const check = 'cluster';
@@ -25,7 +25,7 @@ export async function inspectKubernetes(
     });
     return [
       await checkVersion(cluster),
-      ...(await checkRights(cluster)),
+      ...(await checkRights(cluster, options)),
       await checkNetwork(cluster, options, instanceId),
     ];
   } catch (error) {
@@ -51,12 +51,23 @@ async function checkVersion({ library, config, server, namespace }: Cluster): Pr
   return { check, state: 'broken', found: `${found}: 1.${OLDEST_MINOR} or later is needed`, remedy };
 }
 
-async function checkRights(cluster: Cluster): Promise<Finding[]> {
+async function checkRights(
+  cluster: Cluster,
+  { kubernetesNamespaces }: KubernetesDoctorOptions,
+): Promise<Finding[]> {
   const { namespace } = cluster;
   const { rightsOf } = await import('../runtimes/kubernetes/manifest.js');
-  const { deniedAmong, namespaceExists } = await import('../runtimes/kubernetes/review-rights.js');
-  const remedy = `sandkeep kubernetes manifest --namespace ${namespace} | kubectl apply -f -`;
-  const rights = rightsOf(namespace);
+  const { deniedAmong, namespaceExists, readOrganizationBinding } =
+    await import('../runtimes/kubernetes/review-rights.js');
+  const areApart = kubernetesNamespaces === 'each-organization';
+  const choice = areApart ? ' --namespaces each-organization' : '';
+  const remedy = `sandkeep kubernetes manifest --namespace ${namespace}${choice} | kubectl apply -f -`;
+  const binding = areApart ? await readOrganizationBinding(cluster) : undefined;
+  if (areApart && !binding) {
+    const found = `the namespace "${namespace}" has no RoleBinding "sandkeep-organization" that the account may read`;
+    return [{ check: 'rights', state: 'broken', found, remedy }];
+  }
+  const rights = rightsOf(namespace, binding?.roleRef.name);
   const denied = await deniedAmong(cluster, rights.needed);
   if (denied.length > 0) {
     const found = `the account may not: ${denied.join('; ')}`;

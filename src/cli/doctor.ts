@@ -21,7 +21,8 @@ import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
   ...(['runtime', 'dockerSocket', 'dockerNetwork', 'dockerRuntime', 'volumesDir'] as const),
-  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNetwork'] as const),
+  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
+  'kubernetesNetwork',
   ...(['secretKeys', 'secretKeysFile', 'diskReserveMib', 'tlsCert', 'tlsKey', 'forwardCa'] as const),
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;

@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { stringify } from 'yaml';
+import { NAMESPACE_CHOICES, type NamespaceChoice } from '../runtimes/kubernetes/namespace-choices.js';
 import { print } from './command.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json } from './options.js';
@@ -7,6 +8,7 @@ import { json } from './options.js';
 interface ManifestFlags {
   namespace: string;
   name: string;
+  namespaces: NamespaceChoice;
   nodes: boolean;
   volumes: boolean;
   activity?: true;
@@ -29,6 +31,11 @@ function manifestCommand(): Command {
     )
     .addOption(
       new Option('--name <name>', 'name of the service account').default('sandkeep').argParser(label),
+    )
+    .addOption(
+      new Option('--namespaces <choice>', 'the value of --kubernetes-namespaces')
+        .choices(NAMESPACE_CHOICES)
+        .default('shared'),
     )
     .option(
       '--no-nodes',

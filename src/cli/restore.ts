@@ -19,7 +19,7 @@ const NAMES = [
     'dockerNetwork',
     'dockerRuntime',
   ] as const),
-  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace'] as const),
+  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
 ] as const;
 
 interface RestoreCommandOptions extends CommonOptions, Pick<Config, (typeof NAMES)[number]> {

@@ -1,5 +1,6 @@
 import { isCidr } from '../lib/cidr.js';
 import { NETWORK_CHOICES } from '../runtimes/kubernetes/network/choices.js';
+import { NAMESPACE_CHOICES } from '../runtimes/kubernetes/namespace-choices.js';
 import { ACCESS_CHOICES, SIZE_CHOICES } from '../runtimes/kubernetes/volume-choices.js';
 import { choice, integer, list, path, text } from './option-types.js';
 import type { Option } from './option.js';
@@ -20,6 +21,12 @@ export const KUBERNETES_OPTIONS = {
     type: text('<name>', 'the name of a namespace'),
     description: 'namespace of the Pods of sandboxes; only Sandkeep should act in it',
     unset: 'that of the context or of the service account, else "default"',
+  },
+  kubernetesNamespaces: {
+    type: choice('<choice>', NAMESPACE_CHOICES),
+    description:
+      'shared: the Pods of all organizations are in that namespace; each-organization: each one has a namespace of its own, <namespace>-<organization id>',
+    default: 'shared',
   },
   kubernetesRuntimeClass: {
     type: text('<name>', 'the name of a RuntimeClass'),

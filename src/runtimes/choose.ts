@@ -8,6 +8,7 @@ import type { PullOptions } from './docker/images/images.js';
 import type { GuardedGroup } from './docker/network/compile-policy.js';
 import { explainConnection } from './kubernetes/explain-connection.js';
 import type { NetworkChoice } from './kubernetes/network/choices.js';
+import type { NamespaceChoice } from './kubernetes/namespace-choices.js';
 import type { AccessChoice, SizeChoice } from './kubernetes/volume-choices.js';
 import { machineCapacity } from './machine-capacity.js';
 import type { Plan } from './plan.js';
@@ -23,6 +24,7 @@ export interface RuntimeOptions {
   kubeconfig?: string | undefined;
   kubernetesContext?: string | undefined;
   kubernetesNamespace?: string | undefined;
+  kubernetesNamespaces?: NamespaceChoice;
   kubernetesRuntimeClass?: string | undefined;
   kubernetesRestrictedRuntimeClass?: string | undefined;
   kubernetesNetwork?: NetworkChoice;
@@ -104,6 +106,7 @@ async function openKubernetes({
     kubeconfig: options.kubeconfig,
     context: options.kubernetesContext,
     namespace: options.kubernetesNamespace,
+    namespaces: options.kubernetesNamespaces,
     runtimeClass: options.kubernetesRuntimeClass,
     restrictedRuntimeClass: options.kubernetesRestrictedRuntimeClass,
     network: kubernetesNetwork,

@@ -59,6 +59,8 @@ export interface Run {
   secrets: RunSecrets;
   /** The caps of its volumes in GiB, by their ids. Volumes without a cap are left out. */
   capsGib?: ReadonlyMap<string, number>;
+  /** The most runs that its organization may have at once. Null, default: any number. */
+  mostRuns?: number | null;
 }
 
 /** The storage of volumes in an engine that keeps it. */
@@ -68,7 +70,7 @@ export interface EngineVolumes {
   /** In KiB. Undefined: the engine has no storage for the volume yet. Throws when the engine does not answer. */
   allocatedKib(volumeId: string): number | undefined;
   list(): { orgId: string; volumeId: string }[];
-  remove(volumeId: string): Promise<void>;
+  remove(orgId: string, volumeId: string): Promise<void>;
 }
 
 /** `sandboxes/required-capabilities.ts` refuses a request that needs a missing one, and names the field. */
@@ -147,6 +149,9 @@ export interface Exit {
 
 /** A permanent refusal: the same start would fail again. Users see the message. */
 export class StartRefusedError extends Error {}
+
+/** A later start may find room. Users see the message meanwhile. */
+export class NoRoomError extends Error {}
 
 /** `connecting`: the engine has not answered yet, so its id is unknown. */
 export type EngineState = { state: 'up'; reason: null } | { state: 'connecting' | 'away'; reason: string };

@@ -15,7 +15,7 @@ export async function measureVolume(
 
 export async function removeVolumeData(ctx: Context, orgId: string, volumeId: string): Promise<void> {
   await ctx.volumes.remove(orgId, volumeId);
-  await ctx.runtime.volumes?.remove(volumeId);
+  await ctx.runtime.volumes?.remove(orgId, volumeId);
 }
 
 export function refuseShrinking(ctx: Context, volumeId: string, capGib: number): void {

@@ -28,6 +28,30 @@ test('kubernetes manifest grants rights beyond the namespace only when they are 
   expect(JSON.stringify(least)).not.toContain('nodes');
 });
 
+test('kubernetes manifest for a namespace of each organization reads no Secrets of the whole cluster', async () => {
+  const { items } = await runJson([...COMMAND, '--namespace', 'boxes', '--namespaces', 'each-organization']);
+  const bindings = items.filter(({ kind }: { kind: string }) => kind.endsWith('Binding'));
+  const rolesBound = (kind: string) =>
+    bindings.filter((each: any) => each.kind === kind).map(({ roleRef }: any) => roleRef.name);
+  const resourcesOf = (names: readonly string[]) =>
+    items
+      .filter(({ kind, metadata }: any) => kind.endsWith('Role') && names.includes(metadata.name))
+      .flatMap(({ rules }: any) => rules.flatMap(({ resources }: any) => resources));
+  expect(rolesBound('ClusterRoleBinding')).toEqual(['boxes-sandkeep-organizations', 'boxes-sandkeep-nodes']);
+  expect(resourcesOf(rolesBound('ClusterRoleBinding')).toSorted()).toEqual([
+    'clusterroles',
+    'namespaces',
+    'nodes',
+    'persistentvolumeclaims',
+    'pods',
+    'rolebindings',
+  ]);
+  expect(rolesBound('RoleBinding')).toContain('boxes-sandkeep-organization');
+  expect(resourcesOf(['boxes-sandkeep-organization'])).toContain('secrets');
+  const { code, err } = await run([...COMMAND, '--namespaces', 'every']);
+  expect([code, err.includes('each-organization')]).toEqual([1, true]);
+});
+
 test('kubernetes manifest refuses a name that no namespace can have', async () => {
   const { code, out, err } = await run([...COMMAND, '--namespace', 'Two Words']);
   expect([code, out]).toEqual([1, '']);

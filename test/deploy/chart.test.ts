@@ -55,20 +55,28 @@ describeHelm('the Helm chart', () => {
         );
     const rights = ['nodes', 'volumes', 'activity'] as const;
     const { items: all } = await runJson(['kubernetes', 'manifest', '--namespace', 'one', '--activity']);
-    for (const left of [[], ['nodes'], ['volumes'], ['nodes', 'volumes', 'activity']]) {
-      const [nodes, volumes, activity] = rights.map((right) => !left.includes(right)) as [
-        boolean,
-        boolean,
-        boolean,
-      ];
-      const items =
-        left.length === 0 ? all : manifest({ namespace: 'one', name: 'sandkeep', nodes, volumes, activity });
-      const values = [`nodes=${nodes}`, `volumes=${volumes}`, `activity=${activity}`];
-      const set = [...LEAST, 'sandboxes.namespace=one', ...values.map((value) => `rbac.${value}`)];
-      expect(described(render({ set, namespace: 'one' })).toSorted()).toEqual(
-        described(items as Rendered[]).toSorted(),
-      );
-    }
+    for (const namespaces of ['shared', 'each-organization'] as const)
+      for (const left of [[], ['nodes'], ['volumes'], ['nodes', 'volumes', 'activity']]) {
+        const [nodes, volumes, activity] = rights.map((right) => !left.includes(right)) as [
+          boolean,
+          boolean,
+          boolean,
+        ];
+        const items =
+          left.length === 0 && namespaces === 'shared'
+            ? all
+            : manifest({ namespace: 'one', name: 'sandkeep', namespaces, nodes, volumes, activity });
+        const values = [`nodes=${nodes}`, `volumes=${volumes}`, `activity=${activity}`];
+        const set = [
+          ...LEAST,
+          'sandboxes.namespace=one',
+          `sandboxes.namespaces=${namespaces}`,
+          ...values.map((value) => `rbac.${value}`),
+        ];
+        expect(described(render({ set, namespace: 'one' })).toSorted()).toEqual(
+          described(items as Rendered[]).toSorted(),
+        );
+      }
     const apart = render({ set: LEAST });
     const role = only(apart, 'Role');
     expect(role.metadata?.namespace).toBe('prod-sandboxes');
@@ -165,6 +173,15 @@ describeHelm('the Helm chart', () => {
       'workers beside the embedded database',
       ['embedded.enabled=true', 'worker.separate=true'],
       'one process',
+    ],
+    [
+      'a namespace with a long name',
+      [
+        ...LEAST,
+        'sandboxes.namespaces=each-organization',
+        'sandboxes.namespace=a-name-of-twenty-seven-chars',
+      ],
+      'at most 26 characters',
     ],
     ['a short end', [...LEAST, 'drainSeconds=40'], 'terminationGracePeriodSeconds'],
     ['an unknown value', [...LEAST, 'replica=2'], 'replica'],

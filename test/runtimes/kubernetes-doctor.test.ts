@@ -61,6 +61,7 @@ describeKubernetes('doctor with a cluster', () => {
   const optionsFor = (kubeconfig: string | undefined) => ({
     kubeconfig,
     ...{ kubernetesContext: undefined, kubernetesNamespace: namespace.namespace },
+    kubernetesNamespaces: 'shared' as const,
     kubernetesNetwork: 'probe' as const,
   });
   const byCheck = async (kubeconfig: string | undefined, instanceId?: string) => {
@@ -95,6 +96,12 @@ describeKubernetes('doctor with a cluster', () => {
         remedy: `sandkeep kubernetes manifest --namespace ${namespace.namespace} | kubectl apply -f -`,
       });
       expect(proxy.refused).toEqual([]);
+      const apart = { ...optionsFor(proxy.kubeconfig), kubernetesNamespaces: 'each-organization' as const };
+      expect(await inspectKubernetes(apart, undefined)).toContainEqual({
+        ...{ check: 'rights', state: 'broken' },
+        found: `the namespace "${namespace.namespace}" has no RoleBinding "sandkeep-organization" that the account may read`,
+        remedy: `sandkeep kubernetes manifest --namespace ${namespace.namespace} --namespaces each-organization | kubectl apply -f -`,
+      });
       const written = [...proxy.used].filter(
         (right) =>
           / (create|update|patch|delete)$/.test(right) && !right.includes('selfsubjectaccessreviews'),

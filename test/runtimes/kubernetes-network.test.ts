@@ -36,7 +36,7 @@ describeKubernetes('the network of a cluster', () => {
     namespace = await openNamespace();
     const architecture = process.arch === 'arm64' ? 'arm64' : 'amd64';
     const programs = new PodPrograms(namespace, architecture);
-    await programs.ensure();
+    await programs.ensure(namespace.namespace);
     options = {
       ...{ instanceId: randomUUID(), image: NODE_IMAGE, runtimeClass: undefined, architecture },
       programs: programs.volume,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { followLog } from '../../src/runtimes/kubernetes/logs.js';
+import { placeOf } from '../../src/runtimes/kubernetes/names.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
 import { allEvents, openEvents } from '../support/event-stream.js';
@@ -132,7 +133,7 @@ describeKubernetes('the kubernetes runtime', () => {
       clusters: [{ ...namespace.config.getCurrentCluster()!, server: wire.url.replace('http:', 'https:') }],
     });
     const query = { sources: new Set(['stdout'] as const), after: {} };
-    const log = followLog({ ...namespace, config }, pod!.metadata!.name!, query, AbortSignal.timeout(60_000));
+    const log = followLog({ ...namespace, config }, placeOf(pod!), query, AbortSignal.timeout(60_000));
     const read = async () => {
       for await (const chunks of log) {
         expect([...chunks].map(({ text }) => text)).toEqual(['one\n']);

@@ -1,7 +1,9 @@
-import type { V1Pod } from '@kubernetes/client-node';
+import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
 import { describe } from 'vitest';
 import { openCluster, type Cluster } from '../../src/runtimes/kubernetes/client.js';
+import { manifest } from '../../src/runtimes/kubernetes/manifest.js';
 import { CONTAINER, SANDBOX_LABEL } from '../../src/runtimes/kubernetes/names.js';
+import type { NamespaceChoice } from '../../src/runtimes/kubernetes/namespace-choices.js';
 import { KubernetesRuntime, type KubernetesOptions } from '../../src/runtimes/kubernetes/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { until } from './polling.js';
@@ -35,41 +37,65 @@ async function whyNot(): Promise<string | undefined> {
   }
 }
 
-/** A namespace of its own on the cluster. */
+/** A namespace of its own on the cluster. Those of organizations have names that begin with it. */
 export interface TestNamespace extends Cluster {
   /** Options that put a test service on the cluster. */
   service(options?: Partial<KubernetesOptions>): Pick<TestOptions, 'runtime'>;
   connect(instanceId: string, options?: Partial<KubernetesOptions>): Promise<KubernetesRuntime>;
   podsOf(sandboxId: string): Promise<V1Pod[]>;
+  organizations(): Promise<string[]>;
   remove(): Promise<void>;
 }
 
-export async function openNamespace(): Promise<TestNamespace> {
-  const namespace = `sandkeep-test-${process.pid}-${Math.random().toString(36).slice(2, 8)}`;
+export async function openNamespace(choice: NamespaceChoice = 'shared'): Promise<TestNamespace> {
+  const namespace = `sandkeep-test-${Math.random().toString(36).slice(2, 10)}`;
   const cluster = await openCluster({ kubeconfig: KUBECONFIG, namespace });
   const { core } = cluster;
   await core.createNamespace({ body: { metadata: { name: namespace } } });
+  const applied = choice === 'shared' ? [] : await applyRights(cluster, choice);
+  const organizations = async () =>
+    (await core.listNamespace()).items
+      .map(({ metadata }) => metadata!.name!)
+      .filter((name) => name.startsWith(`${namespace}-`));
+  const podsIn = async (labelSelector = '') =>
+    (await core.listPodForAllNamespaces({ labelSelector })).items.filter(({ metadata }) =>
+      metadata!.namespace!.startsWith(namespace),
+    );
   const connect = async (instanceId: string, options: Partial<KubernetesOptions> = {}) =>
     KubernetesRuntime.connect(instanceId, {
       ...{ kubeconfig: KUBECONFIG, namespace, network: 'trusted', nodeImages: [NODE_IMAGE] },
       registry: registryReach({ registryAllow: [], registryHttp: ['127.0.0.1'] }),
+      namespaces: choice,
       ...options,
     });
   return {
     ...cluster,
     connect,
     service: (options) => ({ runtime: (instanceId) => connect(instanceId, options) }),
-    podsOf: async (sandboxId) =>
-      (await core.listNamespacedPod({ namespace, labelSelector: `${SANDBOX_LABEL}=${sandboxId}` })).items,
+    organizations,
+    podsOf: async (sandboxId) => podsIn(`${SANDBOX_LABEL}=${sandboxId}`),
     remove: async () => {
-      await until(
-        () => core.listNamespacedPod({ namespace }),
-        ({ items }) => items.length === 0,
-        60_000,
-      );
-      await core.deleteNamespace({ name: namespace });
+      await until(podsIn, (pods) => pods.length === 0, 60_000);
+      for (const name of [namespace, ...(await organizations())]) await core.deleteNamespace({ name });
+      await removeRights(cluster, applied);
     },
   };
+}
+
+/** Those of the command, for the account `sandkeep`. */
+async function applyRights(cluster: Cluster, namespaces: NamespaceChoice): Promise<KubernetesObject[]> {
+  const api = cluster.library.KubernetesObjectApi.makeApiClient(cluster.config);
+  const items = manifest({
+    ...{ namespace: cluster.namespace, name: 'sandkeep', namespaces },
+    ...{ nodes: false, volumes: true, activity: false },
+  }).filter(({ kind }) => kind !== 'Namespace');
+  for (const item of items) await api.create(item);
+  return items;
+}
+
+async function removeRights(cluster: Cluster, items: readonly KubernetesObject[]): Promise<void> {
+  const api = cluster.library.KubernetesObjectApi.makeApiClient(cluster.config);
+  for (const item of items) if (item.metadata?.namespace === undefined) await api.delete(item);
 }
 
 export function containerStatus({ status }: V1Pod) {

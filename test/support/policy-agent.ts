@@ -1,4 +1,5 @@
 import type {
+  KubernetesObject,
   V1LabelSelector,
   V1NetworkPolicy,
   V1NetworkPolicyPeer,
@@ -11,8 +12,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster } from '../../src/runtimes/kubernetes/client.js';
 
 /**
- * Enforces the NetworkPolicies of one namespace of a cluster on this machine, as a network plugin does: by rules in the network of each
- * Pod. For clusters without a plugin that enforces them. It needs root and nftables, and finds a Pod by the host name of its process 1.
+ * Enforces NetworkPolicies on this machine, as a network plugin does: by rules in the network of each Pod. It acts in the namespace of
+ * a test and in those of organizations, whose names begin with it. For clusters without a plugin that enforces them. It needs root and
+ * nftables, and finds a Pod by the host name of its process 1.
  */
 export class PolicyAgent {
   private readonly applied = new Map<string, string>();
@@ -39,14 +41,18 @@ export class PolicyAgent {
 
   private async apply(): Promise<void> {
     const { core, networking, namespace } = this.cluster;
-    const pods = (await core.listNamespacedPod({ namespace })).items;
-    const policies = (await networking.listNamespacedNetworkPolicy({ namespace })).items;
+    const isHere = ({ metadata }: KubernetesObject) => metadata!.namespace!.startsWith(namespace);
+    const pods = (await core.listPodForAllNamespaces()).items.filter(isHere);
+    const policies = (await networking.listNetworkPolicyForAllNamespaces()).items.filter(isHere);
     const processes = firstProcesses();
     for (const pod of pods) {
       const pid = processes.get(pod.spec?.hostname ?? pod.metadata!.name!);
       if (pid === undefined || pod.status?.podIP === undefined) continue;
-      const own = policies.filter(({ spec }) => selects(spec?.podSelector, pod));
-      const script = rulesOf(own, pods);
+      const own = policies.filter(
+        ({ metadata, spec }) =>
+          metadata?.namespace === pod.metadata?.namespace && selects(spec?.podSelector, pod),
+      );
+      const script = rulesOf(own, pods, pod.metadata!.namespace!);
       if (this.applied.get(pid) === script) continue;
       await load(pid, script);
       this.applied.set(pid, script);
@@ -81,13 +87,13 @@ function selects(
   );
 }
 
-function rulesOf(policies: readonly V1NetworkPolicy[], pods: readonly V1Pod[]): string {
+function rulesOf(policies: readonly V1NetworkPolicy[], pods: readonly V1Pod[], namespace: string): string {
   const chain = (type: 'Ingress' | 'Egress') => {
     const closing = policies.filter(({ spec }) => spec?.policyTypes?.includes(type));
     const grants = closing.flatMap(({ spec }) =>
       type === 'Ingress'
-        ? (spec?.ingress ?? []).flatMap(({ _from, ports }) => match('saddr', _from, ports, pods))
-        : (spec?.egress ?? []).flatMap(({ to, ports }) => match('daddr', to, ports, pods)),
+        ? (spec?.ingress ?? []).flatMap(({ _from, ports }) => match('saddr', _from, ports, pods, namespace))
+        : (spec?.egress ?? []).flatMap(({ to, ports }) => match('daddr', to, ports, pods, namespace)),
     );
     return `
   chain ${type} {
@@ -111,11 +117,19 @@ function match(
   peers: readonly V1NetworkPolicyPeer[] | undefined,
   ports: readonly V1NetworkPolicyPort[] | undefined,
   pods: readonly V1Pod[],
+  /** That of the policy. The namespace selectors of the service select all. */
+  namespace: string,
 ): string[] {
-  const addresses = (peers ?? []).flatMap(({ ipBlock, podSelector }) =>
+  const addresses = (peers ?? []).flatMap(({ ipBlock, podSelector, namespaceSelector }) =>
     ipBlock
       ? [ipBlock.cidr]
-      : pods.filter((pod) => selects(podSelector, pod)).flatMap(({ status }) => status?.podIP ?? []),
+      : pods
+          .filter(
+            (pod) =>
+              (namespaceSelector !== undefined || pod.metadata?.namespace === namespace) &&
+              selects(podSelector, pod),
+          )
+          .flatMap(({ status }) => status?.podIP ?? []),
   );
   const from = addresses
     .filter((address) => !address.includes(':'))

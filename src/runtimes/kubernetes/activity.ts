@@ -29,19 +29,24 @@ export async function readActivity(
   node: string,
   pods: readonly V1Pod[],
 ): Promise<Map<string, Activity>> {
-  const summary = await readSummary(cluster, node);
+  const places = new Set(pods.map(({ metadata }) => `${metadata!.namespace}/${metadata!.name}`));
+  const summary = await readSummary(cluster, node, places);
   const isMissing = pods.some(({ metadata }) => !summary.has(metadata!.name!));
   return isMissing ? new Map([...(await readContainers(cluster, node, pods)), ...summary]) : summary;
 }
 
-async function readSummary(cluster: Cluster, node: string): Promise<Map<string, Activity>> {
+async function readSummary(
+  cluster: Cluster,
+  node: string,
+  places: ReadonlySet<string>,
+): Promise<Map<string, Activity>> {
   const text = await readProxied(cluster, node, 'stats/summary');
   const { pods = [] } = (text === undefined ? {} : JSON.parse(text)) as Summary;
   return new Map(
     pods.flatMap(({ podRef, cpu }) => {
       const nanos = cpu?.usageCoreNanoSeconds;
-      if (podRef?.namespace !== cluster.namespace || podRef.name === undefined || nanos === undefined)
-        return [];
+      if (podRef?.name === undefined || nanos === undefined) return [];
+      if (!places.has(`${podRef.namespace}/${podRef.name}`)) return [];
       return [[podRef.name, { cpuMicros: nanos / 1_000, ...measured(Date.parse(cpu?.time ?? '')) }]];
     }),
   );

@@ -3,6 +3,7 @@ import { StartRefusedError, type Capability, type EngineVolumes, type Run } from
 import type { Cluster } from './client.js';
 import { clusterMessage, CONFLICT, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
 import { claimName, INSTANCE_LABEL, ORG_LABEL, selectorOf, VOLUME_LABEL } from './names.js';
+import type { Namespaces } from './namespaces.js';
 import { quantity } from './quantity.js';
 import type { AccessChoice, SizeChoice } from './volume-choices.js';
 import { volumesOf } from './volume-mounts.js';
@@ -29,6 +30,7 @@ export class Claims implements EngineVolumes {
     private readonly cluster: Cluster,
     private readonly instanceId: string,
     private readonly options: StorageOptions,
+    private readonly namespaces: Namespaces,
     private readonly cache: WatchCache<V1PersistentVolumeClaim>,
   ) {
     this.access = options.access ?? 'ReadWriteOnce';
@@ -39,6 +41,7 @@ export class Claims implements EngineVolumes {
     cluster: Cluster,
     instanceId: string,
     options: StorageOptions,
+    namespaces: Namespaces,
   ): Promise<Claims | undefined> {
     const { core, namespace, authorization } = cluster;
     const resourceAttributes = { namespace, verb: 'create', resource: 'persistentvolumeclaims' };
@@ -47,12 +50,16 @@ export class Claims implements EngineVolumes {
     });
     if (status?.allowed !== true) return undefined;
     const cache = new WatchCache<V1PersistentVolumeClaim>(cluster, {
-      path: `/api/v1/namespaces/${namespace}/persistentvolumeclaims`,
+      path: namespaces.pathOf('persistentvolumeclaims'),
       labelSelector: selectorOf(instanceId),
-      list: (page) => core.listNamespacedPersistentVolumeClaim({ namespace, ...page }),
+      accepts: (claim) => namespaces.owns(claim),
+      list: (page) =>
+        namespaces.areApart
+          ? core.listPersistentVolumeClaimForAllNamespaces(page)
+          : core.listNamespacedPersistentVolumeClaim({ namespace, ...page }),
     });
     await cache.relist();
-    return new Claims(cluster, instanceId, options, cache);
+    return new Claims(cluster, instanceId, options, namespaces, cache);
   }
 
   get capabilities(): Capability[] {
@@ -100,9 +107,9 @@ export class Claims implements EngineVolumes {
   }
 
   /** The cluster keeps a claim until no Pod mounts it. */
-  async remove(volumeId: string): Promise<void> {
-    const { core, namespace } = this.cluster;
-    await core
+  async remove(orgId: string, volumeId: string): Promise<void> {
+    const namespace = this.namespaces.of(orgId);
+    await this.cluster.core
       .deleteNamespacedPersistentVolumeClaim({ namespace, name: claimName(volumeId) })
       .catch(ignoreStatus(NOT_FOUND));
   }
@@ -116,14 +123,15 @@ export class Claims implements EngineVolumes {
   }
 
   private async ensureOne(orgId: string, volumeId: string, capMib: number | undefined): Promise<void> {
-    const { core, namespace, library } = this.cluster;
+    const { core, library } = this.cluster;
+    const namespace = this.namespaces.of(orgId);
     const name = claimName(volumeId);
     const claim = this.cache.get(name);
     const { storageClass, defaultMib = DEFAULT_MIB } = this.options;
     const requests = { storage: `${capMib ?? defaultMib}Mi` };
     if (!claim) {
-      await core
-        .createNamespacedPersistentVolumeClaim({
+      const create = async () =>
+        core.createNamespacedPersistentVolumeClaim({
           namespace,
           body: {
             metadata: {
@@ -141,8 +149,8 @@ export class Claims implements EngineVolumes {
               ...(storageClass === undefined ? {} : { storageClassName: storageClass }),
             },
           },
-        })
-        .catch(ignoreStatus(CONFLICT));
+        });
+      await this.namespaces.whenSettled(namespace, create).catch(ignoreStatus(CONFLICT));
       return;
     }
     if (claim.metadata?.deletionTimestamp !== undefined) {

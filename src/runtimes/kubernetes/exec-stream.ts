@@ -3,7 +3,7 @@ import type { RequestOptions } from 'node:https';
 import { Duplex } from 'node:stream';
 import { WebSocket, type RawData } from 'ws';
 import type { Cluster } from './client.js';
-import { CONTAINER } from './names.js';
+import { CONTAINER, type Place } from './names.js';
 
 const PROTOCOL = 'v4.channel.k8s.io';
 const STDIN = 0;
@@ -19,8 +19,8 @@ const OPEN_TIMEOUT_MS = 15_000;
  * stream.
  */
 export async function execStream(
-  { config, server, namespace }: Cluster,
-  pod: string,
+  { config, server }: Cluster,
+  { name: pod, namespace }: Place,
   command: readonly string[],
 ): Promise<Duplex> {
   const url = new URL(`${server.replace(/^http/, 'ws')}/api/v1/namespaces/${namespace}/pods/${pod}/exec`);

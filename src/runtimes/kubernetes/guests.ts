@@ -4,6 +4,7 @@ import type { Guest } from '../guest/guest.js';
 import { AGENT_PROGRAM, DEFAULT_PATH } from '../guest/programs.js';
 import type { Cluster } from './client.js';
 import { execStream } from './exec-stream.js';
+import type { Place } from './names.js';
 
 const LARGEST_ENVIRONMENT = 128 * 1024;
 const READ_ONLY = {
@@ -13,14 +14,17 @@ const READ_ONLY = {
 
 /** The agents in the Pods of a cluster. Each is started by an exec of the cluster, as the user of the sandbox. */
 export class PodGuests extends AgentPool {
-  /** `addedPath`: the directory at the end of PATH in a Pod, if any. */
-  constructor(cluster: Cluster, addedPath: (pod: string) => string | undefined) {
-    super((pod) => startAgent(cluster, pod, addedPath(pod)));
+  /** `findPod`: throws for one that is gone. `addedPath`: the directory at the end of PATH, if any. */
+  constructor(cluster: Cluster, findPod: (name: string) => { place: Place; addedPath?: string | undefined }) {
+    super(async (name) => {
+      const { place, addedPath } = findPod(name);
+      return startAgent(cluster, place, addedPath);
+    });
   }
 }
 
 /** The cluster shows neither the environment nor the working directory of an image: the agent knows its own. */
-async function startAgent(cluster: Cluster, pod: string, addedPath: string | undefined): Promise<GuestAgent> {
+async function startAgent(cluster: Cluster, pod: Place, addedPath: string | undefined): Promise<GuestAgent> {
   // Without a directory the agent takes its own, which is that of the sandbox.
   const defaults = { env: [] as string[], cwd: '' };
   const agent = new GuestAgent(await execStream(cluster, pod, [AGENT_PROGRAM]), defaults);

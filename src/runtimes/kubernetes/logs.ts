@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { nanosOf } from '../docker/log-stream.js';
 import type { LogChunk, LogQuery } from '../runtime.js';
 import type { Cluster } from './client.js';
-import { CONTAINER } from './names.js';
+import { CONTAINER, type Place } from './names.js';
 
 const SPACE = 0x20;
 const LINE_BREAK = 0x0a;
@@ -15,8 +15,8 @@ const LONGEST_PART = 64 * 1024;
  * counts as standard output.
  */
 export async function* followLog(
-  { library, config, namespace }: Cluster,
-  pod: string,
+  { library, config }: Cluster,
+  { name: pod, namespace }: Place,
   { sources, after }: LogQuery,
   signal: AbortSignal,
 ): AsyncIterable<Iterable<LogChunk>> {

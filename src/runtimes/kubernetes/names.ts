@@ -1,3 +1,5 @@
+import type { KubernetesObject } from '@kubernetes/client-node';
+
 export const CONTAINER = 'sandbox';
 /** The name of the kubelet in the record of who set which field. */
 export const KUBELET = 'kubelet';
@@ -24,7 +26,19 @@ export const FILES_ANNOTATION = 'sandkeep.dev/files';
 export const FILES_AWAITED = 'awaited';
 export const FILES_IN_PLACE = 'in-place';
 
+/** In the first namespace, and copied to those of organizations: it says who has which rights there. */
+export const ORGANIZATION_BINDING = 'sandkeep-organization';
+
 const LABEL_TEXT = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+export interface Place {
+  name: string;
+  namespace: string;
+}
+
+export function placeOf({ metadata }: KubernetesObject): Place {
+  return { name: metadata!.name!, namespace: metadata!.namespace! };
+}
 
 export function podName(runId: string): string {
   return `sandkeep-${runId}`;

@@ -2,7 +2,7 @@ import type { V1Pod } from '@kubernetes/client-node';
 import type { Cluster } from './client.js';
 import { CONFLICT, ignoreStatus, NOT_FOUND } from './errors.js';
 import { hasEnded } from './holdings.js';
-import { FINALIZER } from './names.js';
+import { FINALIZER, placeOf } from './names.js';
 import type { Nodes } from './nodes.js';
 import { stateOf, type PodState } from './pod-state.js';
 import type { WatchCache } from './watch-cache.js';
@@ -29,11 +29,10 @@ export class PodEnds {
 
   /** Deletes a Pod, and waits until nothing of it runs. */
   async end(pod: V1Pod, graceSecs: number): Promise<void> {
-    const name = pod.metadata!.name!;
+    const { name } = placeOf(pod);
     if (hasEnded(await this.stateOf(pod))) return;
-    const { core, namespace } = this.cluster;
-    await core
-      .deleteNamespacedPod({ name, namespace, gracePeriodSeconds: graceSecs })
+    await this.cluster.core
+      .deleteNamespacedPod({ ...placeOf(pod), gracePeriodSeconds: graceSecs })
       .catch(ignoreStatus(NOT_FOUND, CONFLICT));
     const deadline = performance.now() + STOP_LIMIT_MS + graceSecs * 1_000;
     while (performance.now() < deadline) {
@@ -47,31 +46,32 @@ export class PodEnds {
 
   /** Removes the Pod of an earlier run. */
   async removeEnded(pod: V1Pod): Promise<void> {
-    const name = pod.metadata!.name!;
     if (!hasEnded(await this.stateOf(pod)))
-      throw new Error(`the Pod ${name} of an earlier run has not ended`);
-    await this.remove(name);
+      throw new Error(`the Pod ${pod.metadata!.name} of an earlier run has not ended`);
+    await this.remove(pod);
   }
 
   /** Removes the record of a Pod that has ended. */
-  async remove(name: string): Promise<void> {
-    const { core, namespace } = this.cluster;
-    await this.dropFinalizer(name);
-    await core.deleteNamespacedPod({ name, namespace, gracePeriodSeconds: 0 }).catch(ignoreStatus(NOT_FOUND));
-    const isGone = await this.pods.until(name, (seen) => seen === undefined, REMOVE_LIMIT_MS);
-    if (!isGone) throw new Error(`the Pod ${name} was not removed in time`);
+  async remove(pod: V1Pod): Promise<void> {
+    const place = placeOf(pod);
+    await this.dropFinalizer(place.name);
+    await this.cluster.core
+      .deleteNamespacedPod({ ...place, gracePeriodSeconds: 0 })
+      .catch(ignoreStatus(NOT_FOUND));
+    const isGone = await this.pods.until(place.name, (seen) => seen === undefined, REMOVE_LIMIT_MS);
+    if (!isGone) throw new Error(`the Pod ${place.name} was not removed in time`);
   }
 
   async dropFinalizer(name: string): Promise<void> {
-    const { core, namespace, library } = this.cluster;
+    const { core, library } = this.cluster;
     const pod = this.pods.get(name);
     const index = pod?.metadata?.finalizers?.indexOf(FINALIZER) ?? -1;
-    if (index === -1) return;
+    if (!pod || index === -1) return;
     const path = `/metadata/finalizers/${index}`;
     await core
       .patchNamespacedPod(
         {
-          ...{ name, namespace },
+          ...placeOf(pod),
           body: [
             { op: 'test', path, value: FINALIZER },
             { op: 'remove', path },

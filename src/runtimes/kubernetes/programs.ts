@@ -6,9 +6,6 @@ import type { Cluster } from './client.js';
 import { CONFLICT, ignoreStatus } from './errors.js';
 import { PROGRAMS_VOLUME } from './names.js';
 
-/** Somebody may remove it while the service runs. */
-const ENSURE_EVERY_MS = 60_000;
-
 /**
  * Process 1 and the agent, as a ConfigMap that every Pod mounts: the image of a tenant has neither, and no image of ours is
  * needed. It is immutable, and named by its content.
@@ -16,7 +13,6 @@ const ENSURE_EVERY_MS = 60_000;
 export class PodPrograms {
   private readonly name: string;
   private readonly data: Record<string, string>;
-  private ensuredAt = -Infinity;
 
   constructor(
     private readonly cluster: Cluster,
@@ -36,10 +32,8 @@ export class PodPrograms {
     );
   }
 
-  async ensure(): Promise<void> {
-    if (performance.now() - this.ensuredAt < ENSURE_EVERY_MS) return;
-    const { core, namespace } = this.cluster;
-    await core
+  async ensure(namespace: string): Promise<void> {
+    await this.cluster.core
       .createNamespacedConfigMap({
         namespace,
         body: {
@@ -49,7 +43,6 @@ export class PodPrograms {
         },
       })
       .catch(ignoreStatus(CONFLICT));
-    this.ensuredAt = performance.now();
   }
 
   get volume(): V1Volume {

@@ -2,8 +2,9 @@ import { Buffer } from 'node:buffer';
 import { parseImageReference } from '../../sandboxes/spec/image-reference.js';
 import type { Run } from '../runtime.js';
 import type { Cluster } from './client.js';
-import { CONFLICT, ignoreStatus, NOT_FOUND } from './errors.js';
-import { INSTANCE_LABEL, podName, RUN_LABEL, SANDBOX_LABEL, selectorOf } from './names.js';
+import { INSTANCE_LABEL, podName, RUN_LABEL, SANDBOX_LABEL, selectorOf, type Place } from './names.js';
+import type { Namespaces } from './namespaces.js';
+import { RunObjects } from './run-objects.js';
 
 const PURPOSE_LABEL = 'sandkeep.dev/purpose';
 const PULL = 'pull';
@@ -12,65 +13,60 @@ const HUB = 'https://index.docker.io/v1/';
 
 /** Credentials of registries, as Secrets that exist from before the Pod until its image is there. */
 export class PullSecrets {
-  /** By name. A Pod with the same name uses it. */
-  private held = new Set<string>();
-  private readonly making = new Set<string>();
+  private readonly objects: RunObjects;
 
   constructor(
     private readonly cluster: Cluster,
     private readonly instanceId: string,
-  ) {}
+    namespaces: Namespaces,
+  ) {
+    const { core } = cluster;
+    const labelSelector = `${selectorOf(instanceId)},${PURPOSE_LABEL}=${PULL}`;
+    this.objects = new RunObjects(namespaces, {
+      list: async (namespace) => core.listNamespacedSecret({ namespace, labelSelector }),
+      remove: async (place) => core.deleteNamespacedSecret(place),
+    });
+  }
 
-  /** Finds the Secrets that another process left. */
   async takeOver(): Promise<void> {
-    const { core, namespace } = this.cluster;
-    const labelSelector = `${selectorOf(this.instanceId)},${PURPOSE_LABEL}=${PULL}`;
-    const { items } = await core.listNamespacedSecret({ namespace, labelSelector });
-    this.held = new Set(items.flatMap(({ metadata }) => metadata?.name ?? []));
+    await this.objects.takeOver();
   }
 
   /** Keeps the Secret of a run during `createPod`, and then as long as the Pod needs it. Undefined: the run has no credentials. */
   async around<T>(run: Run, createPod: (secret: string | undefined) => Promise<T>): Promise<T> {
-    const { sandboxId, runId, spec, secrets } = run;
-    if (secrets.registry === null) return createPod(undefined);
-    const name = podName(runId);
-    this.making.add(name);
-    try {
-      const { core, namespace } = this.cluster;
-      this.held.add(name);
-      await core
-        .createNamespacedSecret({
-          namespace,
-          body: {
-            metadata: {
-              name,
-              labels: {
-                'app.kubernetes.io/managed-by': 'sandkeep',
-                [INSTANCE_LABEL]: this.instanceId,
-                [SANDBOX_LABEL]: sandboxId,
-                [RUN_LABEL]: runId,
-                [PURPOSE_LABEL]: PULL,
-              },
-            },
-            type: 'kubernetes.io/dockerconfigjson',
-            data: { '.dockerconfigjson': dockerConfig(spec.image, secrets.registry) },
-          },
-        })
-        .catch(ignoreStatus(CONFLICT));
-      return await createPod(name);
-    } finally {
-      this.making.delete(name);
-    }
+    const { registry } = run.secrets;
+    if (registry === null) return createPod(undefined);
+    const config = dockerConfig(run.spec.image, registry);
+    return this.objects.around(
+      run,
+      async (place) => this.create(run, config, place),
+      async () => createPod(podName(run.runId)),
+    );
   }
 
-  /** Removes the Secrets whose Pods need them no longer. `needs`: the Pod may still pull its image. */
-  async sweep(needs: (pod: string) => boolean): Promise<void> {
-    const { core, namespace } = this.cluster;
-    for (const name of this.held) {
-      if (this.making.has(name) || needs(name)) continue;
-      await core.deleteNamespacedSecret({ namespace, name }).catch(ignoreStatus(NOT_FOUND));
-      this.held.delete(name);
-    }
+  /** `isNeeded`: the Pod may still pull its image. */
+  async sweep(isNeeded: (pod: string) => boolean): Promise<void> {
+    await this.objects.sweep(isNeeded);
+  }
+
+  private async create({ sandboxId, runId }: Run, config: string, { name, namespace }: Place): Promise<void> {
+    await this.cluster.core.createNamespacedSecret({
+      namespace,
+      body: {
+        metadata: {
+          name,
+          labels: {
+            'app.kubernetes.io/managed-by': 'sandkeep',
+            [INSTANCE_LABEL]: this.instanceId,
+            [SANDBOX_LABEL]: sandboxId,
+            [RUN_LABEL]: runId,
+            [PURPOSE_LABEL]: PULL,
+          },
+        },
+        type: 'kubernetes.io/dockerconfigjson',
+        data: { '.dockerconfigjson': config },
+      },
+    });
   }
 }
 

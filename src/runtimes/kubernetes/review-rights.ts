@@ -1,5 +1,7 @@
+import type { V1RoleBinding } from '@kubernetes/client-node';
 import type { Cluster } from './client.js';
-import { ignoreStatus, NOT_FOUND } from './errors.js';
+import { FORBIDDEN, ignoreStatus, NOT_FOUND } from './errors.js';
+import { ORGANIZATION_BINDING } from './names.js';
 
 export interface Right {
   group: string;
@@ -30,6 +32,18 @@ export async function deniedAmong({ authorization }: Cluster, rights: readonly R
     return status?.allowed ? [] : [`${verb} ${right.resource} in ${namespace ?? 'the cluster'}`];
   });
   return (await Promise.all(reviews)).flat();
+}
+
+/** The binding that is copied to the namespaces of organizations. Undefined: there is none that the account may read. */
+export async function readOrganizationBinding({
+  library,
+  config,
+  namespace,
+}: Cluster): Promise<V1RoleBinding | undefined> {
+  return config
+    .makeApiClient(library.RbacAuthorizationV1Api)
+    .readNamespacedRoleBinding({ name: ORGANIZATION_BINDING, namespace })
+    .catch(ignoreStatus(NOT_FOUND, FORBIDDEN));
 }
 
 export async function namespaceExists({ core, namespace }: Cluster): Promise<boolean> {

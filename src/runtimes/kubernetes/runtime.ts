@@ -5,6 +5,7 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { SCRIPTS_DIRECTORY } from '../docker/files/scripts.js';
 import type { RegistryReach } from '../docker/images/registry-session.js';
 import {
+  NoRoomError,
   StartRefusedError,
   type Activity,
   type Capability,
@@ -23,7 +24,10 @@ import { PodGuests } from './guests.js';
 import { hasEnded, holdingOf, idsOf, isStarting } from './holdings.js';
 import { ImageEntrypoints } from './image-entrypoints.js';
 import { followLog } from './logs.js';
-import { FILES_ANNOTATION, FILES_AWAITED, FILES_IN_PLACE, podName, selectorOf } from './names.js';
+import { FILES_ANNOTATION, FILES_AWAITED, FILES_IN_PLACE, placeOf, podName, selectorOf } from './names.js';
+import type { NamespaceChoice } from './namespace-choices.js';
+import { recordChoice } from './namespace-record.js';
+import { Namespaces } from './namespaces.js';
 import type { NetworkChoice } from './network/choices.js';
 import { ClusterNetwork } from './network/cluster-network.js';
 import { Nodes } from './nodes.js';
@@ -36,6 +40,8 @@ import { PullSecrets } from './pull-secrets.js';
 import { WatchCache } from './watch-cache.js';
 
 export interface KubernetesOptions extends ClusterAddress {
+  /** Default: `shared`. */
+  namespaces?: NamespaceChoice | undefined;
   runtimeClass?: string | undefined;
   /** For the security profile `restricted`. Default: the other one. */
   restrictedRuntimeClass?: string | undefined;
@@ -83,6 +89,7 @@ export class KubernetesRuntime implements Runtime {
     private readonly cluster: Cluster,
     private readonly instanceId: string,
     private readonly options: KubernetesOptions,
+    private readonly namespaces: Namespaces,
     readonly engineId: string,
     private readonly pods: WatchCache<V1Pod>,
     private readonly nodes: Nodes,
@@ -94,8 +101,12 @@ export class KubernetesRuntime implements Runtime {
   ) {
     const { namespace, server } = cluster;
     this.machine = `${new URL(server).host}/${namespace}`;
-    this.guests = new PodGuests(cluster, (name) => addedPathOf(this.pods.get(name)));
-    this.secrets = new PullSecrets(cluster, instanceId);
+    this.guests = new PodGuests(cluster, (name) => {
+      const pod = this.pods.get(name);
+      if (!pod) throw new Error(`the Pod ${name} is gone`);
+      return { place: placeOf(pod), addedPath: addedPathOf(pod) };
+    });
+    this.secrets = new PullSecrets(cluster, instanceId, namespaces);
     this.ends = new PodEnds(cluster, pods, nodes);
     this.entrypoints = new ImageEntrypoints(
       options.registry,
@@ -105,32 +116,40 @@ export class KubernetesRuntime implements Runtime {
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const nodesText =
       nodes.count === undefined ? 'nodes that the service may not read' : `${nodes.count} nodes`;
-    this.description = `kubernetes: Pods${kind} in the namespace ${namespace} of Kubernetes ${version}, ${nodesText}, network: ${network.description}`;
+    this.description = `kubernetes: Pods${kind} ${namespaces.description} of Kubernetes ${version}, ${nodesText}, network: ${network.description}`;
   }
 
   static async connect(instanceId: string, options: KubernetesOptions): Promise<KubernetesRuntime> {
     const cluster = await openCluster(options);
     const { core, namespace, library, config } = cluster;
+    const { namespaces: choice = 'shared' } = options;
+    const namespaces = await Namespaces.open(cluster, instanceId, choice);
     const found = await core.readNamespace({ name: namespace }).catch(ignoreStatus(NOT_FOUND));
     if (!found) {
       throw new ExplainedError(
         `the cluster has no namespace "${namespace}": create it, or name another with --kubernetes-namespace`,
       );
     }
+    await recordChoice(cluster, instanceId, choice);
     const nodes = await Nodes.open(cluster);
     const architecture = nodes.architecture ?? OWN_ARCHITECTURE[process.arch] ?? process.arch;
     const programs = new PodPrograms(cluster, architecture);
-    await programs.ensure();
-    const network = await ClusterNetwork.open(cluster, {
+    await programs.ensure(namespace);
+    const networkOptions = {
       ...{ instanceId, architecture, programs: programs.volume },
       ...{ choice: options.network, clusterCidrs: options.clusterCidrs ?? [] },
       ...{ image: options.probeImage ?? PROBE_IMAGE, runtimeClass: options.runtimeClass },
-    });
+    };
+    const network = await ClusterNetwork.open(cluster, networkOptions, namespaces);
     const pods = new WatchCache<V1Pod>(cluster, {
-      path: `/api/v1/namespaces/${namespace}/pods`,
+      path: namespaces.pathOf('pods'),
       labelSelector: selectorOf(instanceId),
       groupOf: (pod) => idsOf(pod).sandboxId,
-      list: (page) => core.listNamespacedPod({ namespace, ...page }),
+      accepts: (pod) => namespaces.owns(pod),
+      list: (page) =>
+        namespaces.areApart
+          ? core.listPodForAllNamespaces(page)
+          : core.listNamespacedPod({ namespace, ...page }),
     });
     await pods.relist();
     const { gitVersion } = await new library.VersionApi(
@@ -143,6 +162,7 @@ export class KubernetesRuntime implements Runtime {
       cluster,
       instanceId,
       options,
+      namespaces,
       uuidv5(`${instanceId} ${found.metadata!.uid}`, ENGINE_NAMESPACE),
       pods,
       nodes,
@@ -150,7 +170,7 @@ export class KubernetesRuntime implements Runtime {
       network,
       gitVersion,
       await mayReadSummaries(cluster),
-      await Claims.open(cluster, instanceId, options.storage ?? {}),
+      await Claims.open(cluster, instanceId, options.storage ?? {}, namespaces),
     );
   }
 
@@ -180,6 +200,7 @@ export class KubernetesRuntime implements Runtime {
   }
 
   async takeOver(): Promise<void> {
+    this.namespaces.forget();
     await this.pods.relist();
     await this.volumes?.relist();
     await this.secrets.takeOver();
@@ -192,21 +213,29 @@ export class KubernetesRuntime implements Runtime {
     if (own) return this.continueStart(run, own);
     for (const older of this.podsOf(run.sandboxId)) await this.ends.removeEnded(older);
     const spec = await this.entrypoints.complete(run, signal);
-    await this.programs.ensure();
+    const { policies } = this.network;
+    const namespace = this.namespaces.of(run.orgId);
+    await this.namespaces.ensure(run, policies ? [this.programs, policies] : [this.programs]);
     await this.volumes?.ensure(run);
     if (signal.aborted) return;
     // The policy and the Secret stay until the list has the Pod.
     const startPod = async () =>
       this.secrets.around(run, async (pullSecret) => {
-        await this.create({ ...run, spec }, pullSecret);
+        await this.namespaces.whenSettled(namespace, async () => this.create({ ...run, spec }, pullSecret));
         await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
       });
-    const { policies } = this.network;
     try {
       await (policies ? policies.around(run, startPod) : startPod());
     } catch (error) {
+      if (/(?:exceeded|status unknown for) quota/.test(clusterMessage(error))) {
+        throw new NoRoomError(clusterMessage(error), { cause: error });
+      }
+      // Somebody may have deleted it.
+      this.namespaces.forget(namespace);
       if (!REFUSALS.has(statusOf(error) ?? 0)) throw error;
-      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
+      const words = `the cluster refused the Pod: ${clusterMessage(error)}`;
+      if (words.includes('being terminated')) throw new NoRoomError(words, { cause: error });
+      throw new StartRefusedError(words, { cause: error });
     }
   }
 
@@ -219,7 +248,7 @@ export class KubernetesRuntime implements Runtime {
   async destroy(sandboxId: string): Promise<void> {
     for (const pod of this.podsOf(sandboxId)) {
       if (!hasEnded(await this.ends.stateOf(pod))) await this.ends.end(pod, KILL_SECS);
-      await this.ends.remove(pod.metadata!.name!);
+      await this.ends.remove(pod);
     }
   }
 
@@ -263,7 +292,7 @@ export class KubernetesRuntime implements Runtime {
     const pod = this.latestOf(sandboxId);
     if (!pod) return;
     try {
-      yield* followLog(this.cluster, pod.metadata!.name!, query, signal);
+      yield* followLog(this.cluster, placeOf(pod), query, signal);
     } catch (error) {
       if (!signal.aborted && statusOf(error) !== NOT_FOUND) throw error;
     }
@@ -317,7 +346,8 @@ export class KubernetesRuntime implements Runtime {
   }
 
   private async create(run: Run, pullSecret: string | undefined): Promise<void> {
-    const { core, namespace } = this.cluster;
+    const { core } = this.cluster;
+    const namespace = this.namespaces.of(run.orgId);
     const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
     const { cpuOvercommit = 1 } = this.options;
     const body = podOf(run, {
@@ -345,7 +375,7 @@ export class KubernetesRuntime implements Runtime {
       // It started after all.
       if (ended && (await this.ends.stateOf(ended)).kind === 'ended') return;
     }
-    await this.ends.remove(name);
+    await this.ends.remove(pod);
     if (state.message === null) throw new Error('the Pod was deleted before it started');
     throw new StartRefusedError(state.message);
   }
@@ -358,14 +388,14 @@ export class KubernetesRuntime implements Runtime {
     } catch (error) {
       if (!(error instanceof StartRefusedError)) throw error;
       await this.ends.end(pod, KILL_SECS);
-      await this.ends.remove(name);
+      await this.ends.remove(pod);
       throw error;
     } finally {
       release();
     }
-    const { core, namespace, library } = this.cluster;
+    const { core, library } = this.cluster;
     await core.patchNamespacedPod(
-      { name, namespace, body: { metadata: { annotations: { [FILES_ANNOTATION]: FILES_IN_PLACE } } } },
+      { ...placeOf(pod), body: { metadata: { annotations: { [FILES_ANNOTATION]: FILES_IN_PLACE } } } },
       library.setHeaderOptions('Content-Type', library.PatchStrategy.MergePatch),
     );
     const isAwaited = () => this.pods.get(name)?.metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED;

@@ -22,6 +22,8 @@ export interface Watched<T> {
   path: string;
   labelSelector?: string;
   groupOf?(object: T): string;
+  /** Default: each object. */
+  accepts?(object: T): boolean;
   list(page: { limit: number; _continue?: string; labelSelector?: string }): Promise<Page<T>>;
 }
 
@@ -147,7 +149,7 @@ export class WatchCache<T extends KubernetesObject> {
           ...(next ? { _continue: next } : {}),
           ...(this.watched.labelSelector ? { labelSelector: this.watched.labelSelector } : {}),
         });
-        for (const item of page.items) found.set(item.metadata!.name!, slim(item));
+        for (const item of page.items) if (this.accepts(item)) found.set(item.metadata!.name!, slim(item));
         ({ _continue: next, resourceVersion: version } = page.metadata ?? {});
       } while (next);
       if (generation !== this.generation) return await this.listAll();
@@ -201,10 +203,14 @@ export class WatchCache<T extends KubernetesObject> {
   private apply(type: string, object: T): void {
     const { name, resourceVersion } = object.metadata ?? {};
     if (resourceVersion !== undefined && this.version !== undefined) this.version = resourceVersion;
-    if (type === 'BOOKMARK' || name === undefined) return;
+    if (type === 'BOOKMARK' || name === undefined || !this.accepts(object)) return;
     if (type === 'DELETED') this.forget(name);
     else this.put(name, slim(object));
     this.changes.emit('change', this.watched.groupOf?.(object));
+  }
+
+  private accepts(object: T): boolean {
+    return this.watched.accepts?.(object) ?? true;
   }
 
   private put(name: string, object: T): void {

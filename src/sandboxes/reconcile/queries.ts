@@ -134,24 +134,32 @@ export async function readRunSpec(
   sql: Sql,
   orgId: string,
   id: string,
-): Promise<{ run_spec: RunSpec; has_secrets: boolean; caps: Record<string, number> }> {
+): Promise<{
+  run_spec: RunSpec;
+  has_secrets: boolean;
+  caps: Record<string, number>;
+  most_runs: number | null;
+}> {
   const { rows } = await sql.query<{
     run_spec: string;
     has_secrets: boolean;
     caps: Record<string, number> | null;
+    most_runs: number | null;
   }>(
     prepared(
       `select run_spec::text, exists (
          select from sandbox_secrets x where x.org_id = s.org_id and x.sandbox_id = s.id) as has_secrets,
          (select json_object_agg(v.id, v.capacity_gib) from sandbox_volumes m
            join volumes v on v.org_id = m.org_id and v.id = m.volume_id
-           where m.org_id = s.org_id and m.sandbox_id = s.id and v.capacity_gib is not null) as caps
+           where m.org_id = s.org_id and m.sandbox_id = s.id and v.capacity_gib is not null) as caps,
+         (select max_concurrent_ephemeral_running + max_concurrent_persistent_running
+           from quotas q where q.org_id = s.org_id) as most_runs
        from sandboxes s where org_id = $1 and id = $2`,
       [orgId, id],
     ),
   );
-  const { run_spec, has_secrets, caps } = rows[0]!;
-  return { run_spec: parseSpec(run_spec) as RunSpec, has_secrets, caps: caps ?? {} };
+  const { run_spec, has_secrets, caps, most_runs } = rows[0]!;
+  return { run_spec: parseSpec(run_spec) as RunSpec, has_secrets, caps: caps ?? {}, most_runs };
 }
 
 /** Locks ephemeral sandboxes that ended before `before`. Skips locked sandboxes. */

@@ -4,7 +4,7 @@ import { isUnreachable } from '../../db/pool.js';
 import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { microsOf } from '../../lib/instant.js';
 import { touchRuns } from '../../runs/queries.js';
-import { StartRefusedError, type Holding, type RunSecrets } from '../../runtimes/runtime.js';
+import { NoRoomError, StartRefusedError, type Holding, type RunSecrets } from '../../runtimes/runtime.js';
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
@@ -206,15 +206,21 @@ export class Reconciler {
     signal: AbortSignal,
   ): Promise<void> {
     try {
-      const { run_spec: spec, has_secrets, caps } = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      const found = await readRunSpec(this.ctx.pool, orgId, sandboxId);
+      const { run_spec: spec, has_secrets, caps, most_runs: mostRuns } = found;
       const secrets = has_secrets
         ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
         : NO_SECRETS;
       signal.throwIfAborted();
       const capsGib = new Map(Object.entries(caps));
-      await this.ctx.runtime.start({ orgId, sandboxId, runId, spec, secrets, capsGib }, signal);
+      const run = { orgId, sandboxId, runId, spec, secrets, capsGib, mostRuns };
+      await this.ctx.runtime.start(run, signal);
     } catch (error) {
       if (signal.aborted) return;
+      if (error instanceof NoRoomError) {
+        await this.writeRoom(term, [{ orgId, sandboxId, runId, noRoom: error.message }]);
+        this.noRoom.set(runId, error.message);
+      }
       if (!(error instanceof StartRefusedError)) throw error;
       this.ctx.log.warn({ err: error, orgId, sandboxId }, 'a start was refused');
       await this.record(term, {
@@ -352,13 +358,23 @@ export class Reconciler {
         return [];
       return [{ orgId, sandboxId, runId: held.runId, noRoom: held.noRoom ?? null }];
     });
-    const changed = starting.filter(({ runId, noRoom }) => (this.noRoom.get(runId) ?? null) !== noRoom);
-    if (changed.length > 0) {
-      await this.inTerm(term, (tx) => writeRoomNotices(tx, changed, this.ctx.now()));
-    }
+    await this.writeRoom(term, starting);
+    const refused = rows.filter(
+      ({ sandboxId, wanted }) => wanted.status === 'starting' && !holdings.has(sandboxId),
+    );
+    const kept = new Map(
+      refused.map(({ wanted }) => [wanted.runId ?? '', this.noRoom.get(wanted.runId ?? '')]),
+    );
     if (ids === undefined) this.noRoom.clear();
     for (const { wanted } of rows) this.noRoom.delete(wanted.runId ?? '');
+    for (const [runId, words] of kept) if (words !== undefined) this.noRoom.set(runId, words);
     for (const { runId, noRoom } of starting) if (noRoom !== null) this.noRoom.set(runId, noRoom);
+  }
+
+  private async writeRoom(term: Term, notices: readonly RoomNotice[]): Promise<void> {
+    const changed = notices.filter(({ runId, noRoom }) => (this.noRoom.get(runId) ?? null) !== noRoom);
+    if (changed.length === 0) return;
+    await this.inTerm(term, (tx) => writeRoomNotices(tx, changed, this.ctx.now()));
   }
 
   private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {

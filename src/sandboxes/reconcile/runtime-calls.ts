@@ -1,5 +1,6 @@
 import type { Context } from '../../context.js';
 import type { Slots } from '../../lib/concurrency-limit.js';
+import { NoRoomError } from '../../runtimes/runtime.js';
 import type { Term } from '../../workers/lease.js';
 import { traceCall } from './trace-call.js';
 
@@ -115,7 +116,8 @@ export class RuntimeCalls {
     } catch (error) {
       report('failed', error);
       const fields = { err: error, sandboxId, step };
-      this.ctx.log.error(fields, 'a call to the runtime failed; it will be tried again');
+      if (error instanceof NoRoomError) this.ctx.log.debug(fields, 'the engine has no room for a start');
+      else this.ctx.log.error(fields, 'a call to the runtime failed; it will be tried again');
     } finally {
       this.busy.delete(sandboxId);
     }

@@ -46,6 +46,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (printf "%s-sandboxes" .Release.Namespace) .Values.sandboxes.namespace -}}
 {{- end -}}
 
+{{- define "sandkeep.organizationsApart" -}}
+{{- if eq .Values.sandboxes.namespaces "each-organization" }}true{{ end -}}
+{{- end -}}
+
 {{- define "sandkeep.onKubernetes" -}}
 {{- if eq .Values.runtime "kubernetes" }}true{{ end -}}
 {{- end -}}
@@ -54,6 +58,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "sandkeep.validate" -}}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (add (int .Values.drainSeconds) 30 | int) -}}
 {{- fail "a process needs 30 seconds to end: raise terminationGracePeriodSeconds to drainSeconds and 30 more" -}}
+{{- end -}}
+{{- if and (include "sandkeep.organizationsApart" .) (gt (len (include "sandkeep.sandboxNamespace" .)) 26) -}}
+{{- fail (printf "the namespaces of organizations are named %s-<organization id>, which is too long: set sandboxes.namespace to a name of at most 26 characters" (include "sandkeep.sandboxNamespace" .)) -}}
 {{- end -}}
 {{- if .Values.embedded.enabled -}}
 {{- if .Values.database.existingSecret -}}

@@ -150,6 +150,7 @@ spec:
 - { name: SANDKEEP_RUNTIME, value: {{ $values.runtime }} }
 {{- if include "sandkeep.onKubernetes" $root }}
 - { name: SANDKEEP_KUBERNETES_NAMESPACE, value: {{ include "sandkeep.sandboxNamespace" $root }} }
+- { name: SANDKEEP_KUBERNETES_NAMESPACES, value: {{ $values.sandboxes.namespaces }} }
 - { name: SANDKEEP_KUBERNETES_NETWORK, value: {{ $values.sandboxes.network }} }
 {{- with $values.sandboxes.runtimeClass }}
 - { name: SANDKEEP_KUBERNETES_RUNTIME_CLASS, value: {{ . }} }

@@ -3,6 +3,7 @@ import { startLoop, type Loop } from '../../../lib/loop.js';
 import { GROUPS } from '../../../lib/special-addresses.js';
 import type { Capability } from '../../runtime.js';
 import type { Cluster } from '../client.js';
+import type { Namespaces } from '../namespaces.js';
 import type { NetworkChoice } from './choices.js';
 import type { Family } from './compile-policy.js';
 import type { Findings } from './findings.js';
@@ -35,14 +36,19 @@ export class ClusterNetwork {
   private constructor(
     private readonly cluster: Cluster,
     private readonly options: NetworkOptions,
+    namespaces: Namespaces,
   ) {
     const { instanceId, image, runtimeClass, architecture, choice } = options;
     this.lease = new ProbeLease(cluster, instanceId, JSON.stringify([image, runtimeClass, architecture]));
-    this.policies = choice === 'probe' ? new SandboxPolicies(cluster, instanceId) : undefined;
+    this.policies = choice === 'probe' ? new SandboxPolicies(cluster, instanceId, namespaces) : undefined;
   }
 
-  static async open(cluster: Cluster, options: NetworkOptions): Promise<ClusterNetwork> {
-    const network = new ClusterNetwork(cluster, options);
+  static async open(
+    cluster: Cluster,
+    options: NetworkOptions,
+    namespaces: Namespaces,
+  ): Promise<ClusterNetwork> {
+    const network = new ClusterNetwork(cluster, options, namespaces);
     if (network.policies === undefined) return network;
     await network.check();
     network.rechecks = startLoop(async () => network.check(), {

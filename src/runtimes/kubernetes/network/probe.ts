@@ -16,7 +16,7 @@ const LARGEST_FILE = 64 * 1024;
 /** Finds out with two Pods whether the cluster enforces policies. A connection between them must work without one. */
 export async function probeNetwork(cluster: Cluster, options: ProbeOptions): Promise<Findings> {
   const pods = new ProbePods(cluster, options);
-  const guests = new PodGuests(cluster, () => undefined);
+  const guests = new PodGuests(cluster, (name) => ({ place: { name, namespace: cluster.namespace } }));
   await pods.remove();
   try {
     const started = await pods.start();
