@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll } from 'vitest';
+import { NAMESPACE_CHOICES } from '../../src/runtimes/kubernetes/namespace-choices.js';
 import type { KubernetesRuntime } from '../../src/runtimes/kubernetes/runtime.js';
 import type { Run } from '../../src/runtimes/runtime.js';
 import { censusOf } from '../support/docker-guest.js';
@@ -9,42 +10,45 @@ import { until } from '../support/polling.js';
 import { guestConformance } from './guest-conformance.js';
 import type { GuestTarget } from './guest/target.js';
 
-describeKubernetes('a guest on Kubernetes', () => {
-  let namespace: TestNamespace;
-  let runtime: KubernetesRuntime;
-  beforeAll(async () => {
-    namespace = await openNamespace();
-    runtime = await namespace.connect(randomUUID());
-  });
-  afterAll(async () => {
-    await runtime.close();
-    await namespace.remove();
+for (const choice of NAMESPACE_CHOICES)
+  describeKubernetes(`a guest on Kubernetes, namespaces: ${choice}`, () => {
+    let namespace: TestNamespace;
+    let runtime: KubernetesRuntime;
+    beforeAll(async () => {
+      namespace = await openNamespace(choice);
+      runtime = await namespace.connect(randomUUID());
+    });
+    afterAll(async () => {
+      await runtime.close();
+      await namespace.remove();
+    });
+
+    guestConformance(async (): Promise<GuestTarget> => {
+      const run = runOf({ env: [{ key: 'COLOUR', value: 'blue' }] });
+      await runtime.start(run, new AbortController().signal);
+      await until(
+        () => runtime.list(),
+        (held) => held.some(({ sandboxId, state }) => sandboxId === run.sandboxId && state === 'running'),
+      );
+      const { guest, release } = await runtime.openGuest(run.sandboxId);
+      await sh(guest, '/bin/busybox --install -s /bin && chmod 1777 /tmp');
+      return {
+        guest,
+        directory: await sh(guest, 'mktemp -d /tmp/XXXXXX'),
+        census: () => censusOf(guest),
+        close: async () => {
+          release();
+          await runtime.destroy(run.sandboxId);
+        },
+      };
+    });
   });
 
-  guestConformance(async (): Promise<GuestTarget> => {
-    const run = runOf({ env: [{ key: 'COLOUR', value: 'blue' }] });
-    await runtime.start(run, new AbortController().signal);
-    await until(
-      () => runtime.list(),
-      (held) => held.some(({ sandboxId, state }) => sandboxId === run.sandboxId && state === 'running'),
-    );
-    const { guest, release } = await runtime.openGuest(run.sandboxId);
-    await sh(guest, '/bin/busybox --install -s /bin && chmod 1777 /tmp');
-    return {
-      guest,
-      directory: await sh(guest, 'mktemp -d /tmp/XXXXXX'),
-      census: () => censusOf(guest),
-      close: async () => {
-        release();
-        await runtime.destroy(run.sandboxId);
-      },
-    };
-  });
-});
+const ORG = randomUUID();
 
 function runOf(spec: Partial<Run['spec']>): Run {
   return {
-    ...{ orgId: randomUUID(), sandboxId: randomUUID(), runId: randomUUID() },
+    ...{ orgId: ORG, sandboxId: randomUUID(), runId: randomUUID() },
     secrets: { registry: null, values: {} },
     spec: {
       ...{ image: NODE_IMAGE, pullPolicy: 'never', vcpus: 1, memoryMib: 256, diskMib: null },
