@@ -348,8 +348,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'its requests wait',
     },
     {
-      limit:
-        'part of the time of the event loop for its logs and event streams, after a second of work',
+      limit: 'part of the time of the event loop for its logs and event streams, after a second of work',
       value: `${STEPS.share * 100} %`,
       beyond: 'reading pauses',
     },
@@ -385,8 +384,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'the next turn',
     },
     {
-      limit:
-        'time of logs, event streams and channels in a turn of the event loop, shared by organizations',
+      limit: 'time of logs, event streams and channels in a turn of the event loop, shared by organizations',
       value: time(SHARE_MS),
       beyond: 'reading pauses until the next turn',
     },

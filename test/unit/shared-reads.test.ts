@@ -36,7 +36,9 @@ test('streams of an organization at the same position share one read, and others
   const { begun, next } = countedReads();
   const asked = Array.from({ length: 200 }, (_, index) => place(index % 50 === 0 ? 'other' : 'many', 7));
   const answers = await Promise.all(asked.map((each) => next(each)));
-  expect(answers.map(({ pieces }) => pieces[0]!.text.toString())).toEqual(asked.map(({ orgId }) => `${orgId} 7`));
+  expect(answers.map(({ pieces }) => pieces[0]!.text.toString())).toEqual(
+    asked.map(({ orgId }) => `${orgId} 7`),
+  );
   expect(begun.map(({ orgId }) => orgId).toSorted()).toEqual(['many', 'other']);
 });
 
