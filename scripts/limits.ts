@@ -348,7 +348,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'its requests wait',
     },
     {
-      limit: 'part of the time of the event loop for its logs and event streams, after a second of work',
+      limit: 'part of the time of the event loop for its logs and event streams, after 0.2 s of work',
       value: `${STEPS.share * 100} %`,
       beyond: 'reading pauses',
     },

@@ -3,8 +3,8 @@ import { sleep } from './sleep.js';
 
 /** The time that work takes of each turn of the event loop, in milliseconds. */
 export const SHARE_MS = 1;
-/** The steps of a key take a quarter of the time on average, and may do the work of a second at once. */
-export const STEPS = { share: 0.25, aheadMs: 3_000 };
+/** The steps of a key take a quarter of the time on average, and may do the work of 0.2 s at once. */
+export const STEPS = { share: 0.25, aheadMs: 600 };
 /** To receive and to send the data of a step takes as long as the step, and a fixed time. */
 const TRANSPORT = 2;
 const STEP_COST_MS = 0.2;
