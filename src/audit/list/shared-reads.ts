@@ -22,7 +22,7 @@ export interface Piece {
 
 interface LogRead {
   pieces: Piece[];
-  /** Of the last entry, also of one that the filter omits. */
+  /** The position of the last entry, also of one that the filter omits. */
   seq: number;
   more: boolean;
 }
