@@ -73,13 +73,21 @@ export async function unpackTree(directory: string, content: AsyncIterable<Buffe
     ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
   });
   const ended = endOf(child);
-  try {
-    await pipeline(Readable.from(content, { objectMode: false }), child.stdin);
-  } catch (error) {
+  let fault: { cause: unknown } | undefined;
+  const watched = async function* () {
+    try {
+      yield* content;
+    } catch (cause) {
+      fault = { cause };
+      throw cause;
+    }
+  };
+  // Other errors say that tar ended first. Its exit code tells whether it had read everything.
+  await pipeline(Readable.from(watched(), { objectMode: false }), child.stdin).catch(() => undefined);
+  if (fault) {
     child.kill('SIGKILL');
     await ended;
-    // tar ended first, for a reason of its own.
-    if ((error as NodeJS.ErrnoException).code !== 'EPIPE') throw error;
+    throw fault.cause;
   }
   const { code, lines } = await ended;
   if (code !== 0) {

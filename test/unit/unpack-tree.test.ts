@@ -1,0 +1,29 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { unpackTree } from '../../src/backup/files/tar-program.js';
+
+async function* slowly(piece: Buffer): AsyncGenerator<Buffer> {
+  for (let pieces = 0; pieces < 20; pieces += 1) {
+    yield piece;
+    await pause(50);
+  }
+}
+
+test('a tar that has read the whole archive may end before its padding arrives', async () => {
+  await expect(unpackTree('/tmp', slowly(Buffer.alloc(512)))).resolves.toBeUndefined();
+});
+
+test('a tar that refuses the content is quoted', async () => {
+  await expect(unpackTree('/tmp', slowly(Buffer.alloc(10_240, 'x')))).rejects.toThrow(
+    'the files of /tmp cannot be restored: tar',
+  );
+});
+
+test('a fault of the content is the error', async () => {
+  const content = async function* () {
+    yield Buffer.alloc(512);
+    await pause(10);
+    throw new Error('the disk is gone');
+  };
+  await expect(unpackTree('/tmp', content())).rejects.toThrow('the disk is gone');
+});
