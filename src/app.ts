@@ -128,8 +128,8 @@ export async function buildApp(
       if (schema) schema.querystring ??= { type: 'object', properties: {}, additionalProperties: false };
     });
     warnOfIgnoredFields(api);
-    const turns = new Turns();
     sandboxRoutes(api, ctx);
+    const turns = new Turns();
     logRoutes(api, ctx, turns);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
