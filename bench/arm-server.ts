@@ -17,6 +17,7 @@ import { openPool } from '../src/db/pool.js';
 import { openRequests } from '../src/db/request-connections.js';
 import { listen } from '../src/http/listen.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
+import { Pace, PACE } from '../src/lib/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
@@ -65,6 +66,7 @@ const ctx: ServiceContext = {
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
+  pace: new Pace(PACE),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
   meters: metrics?.meters ?? NO_METERS,

@@ -12,6 +12,7 @@ import { table } from '../src/cli/table.js';
 import { type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
+import { Pace, PACE } from '../src/lib/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
@@ -64,6 +65,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
+    pace: new Pace(PACE),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),
     meters: NO_METERS,

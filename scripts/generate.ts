@@ -17,6 +17,7 @@ import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
 import { inTransaction } from '../src/db/transaction.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
+import { Pace, PACE } from '../src/lib/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
@@ -66,6 +67,7 @@ const app = await buildApp({
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
+  pace: new Pace(PACE),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),
   meters: NO_METERS,

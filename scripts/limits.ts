@@ -49,7 +49,8 @@ import { MAX_READ_BYTES } from '../src/outbound/post.js';
 import { STARTS_PER_CPU } from '../src/runtimes/docker/engine-info.js';
 import { PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
-import { SHARE_MS, STEPS } from '../src/lib/turns.js';
+import { PACE } from '../src/lib/pace.js';
+import { SHARE_MS } from '../src/lib/turns.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
 import { IMAGE_LIMITS } from './image-limits.js';
 import { answerText, bytes, number, time, type Answer, type Limit } from './limit-values.js';
@@ -344,13 +345,13 @@ export const LIMITS: Record<Owner, Limit[]> = {
     },
     {
       limit: 'cost in progress at once',
-      value: `${ADMISSION.running.each} units; ${ADMISSION.alone.cost} while no other organization asks`,
+      value: `${ADMISSION.running.each} units; ${ADMISSION.alone} while no other organization asks`,
       beyond: 'its requests wait',
     },
     {
-      limit: 'part of the time of the event loop for its logs and event streams, after 0.2 s of work',
-      value: `${STEPS.share * 100} %`,
-      beyond: 'reading pauses',
+      limit: 'part of the time for its work while another organization is active',
+      value: `${PACE.share * 100} %`,
+      beyond: 'its requests wait, and its streams pause',
     },
     {
       limit: 'bytes that are read of the answer of a receiver',

@@ -102,7 +102,7 @@ export async function buildApp(
     routes.set(url, methods);
   });
 
-  admitFairly(app, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
+  admitFairly(app, ctx.pace, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
   await registerOpenapi(app, EXAMPLES);
   const { console: hasConsole, basePath } = ctx.settings;
   landingRoute(app, { hasConsole: hasConsole && !onlyForwarded, basePath });
@@ -129,7 +129,7 @@ export async function buildApp(
     });
     warnOfIgnoredFields(api);
     sandboxRoutes(api, ctx);
-    const turns = new Turns();
+    const turns = new Turns(ctx.pace);
     logRoutes(api, ctx, turns);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());

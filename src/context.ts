@@ -13,6 +13,7 @@ import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Meters } from './lib/meters.js';
+import type { Pace } from './lib/pace.js';
 import type { Span, Tracing } from './lib/tracing.js';
 import type { RecentTouches } from './lib/recent-touches.js';
 import type { Runtime } from './runtimes/runtime.js';
@@ -63,6 +64,8 @@ export interface Shared {
   touches: RecentTouches;
   /** Quotas that had much room when they were last read (quotas/reserve.ts). */
   roomyQuotas: BoundedSet;
+  /** Lets an organization rest while others are active. */
+  pace: Pace;
   now: () => Instant;
   log: Logger;
   meters: Meters;

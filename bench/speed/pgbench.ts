@@ -14,6 +14,7 @@ import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import type { Statement } from '../../src/db/pool.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
+import { Pace, PACE } from '../../src/lib/pace.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { ExplainedError } from '../../src/lib/explained-error.js';
 import { now } from '../../src/lib/instant.js';
@@ -183,6 +184,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
+    pace: new Pace(PACE),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),
     meters: NO_METERS,

@@ -17,12 +17,17 @@ export type StreamSnapshot = (
   produce: (tx: Transaction) => AsyncIterable<string>,
 ) => Promise<Readable>;
 
+/** The cost of the transactions and statements before the first text. */
+const BEGIN_UNITS = 10;
+/** A text is charged a millisecond at most for so many bytes. It may also have waited for the database. */
+const BYTES_OF_MS = 8 * 1024;
+
 /**
  * Makes the streamer of one kind of response. Each stream holds a database connection, so `total` of them run at once, half of
  * them for one organization. An idle reader is cut off while others wait. `content`: for messages, such as `usage`.
  */
 export function makeSnapshotStreamer(
-  { settings }: Shared,
+  { settings, pace }: Shared,
   {
     total,
     content,
@@ -58,10 +63,20 @@ export function makeSnapshotStreamer(
       if (reply.raw.headersSent) reader.cutOff();
     };
     try {
-      return await streamSnapshot(
-        contextOf(request).pool,
-        { beforeSnapshot, gone: reader.gone, onBreak, onEnd },
-        produce,
+      return await request.turn!.more(BEGIN_UNITS, () =>
+        streamSnapshot(
+          contextOf(request).pool,
+          { beforeSnapshot, gone: reader.gone, onBreak, onEnd },
+          async function* (tx) {
+            let begun = performance.now();
+            for await (const text of produce(tx)) {
+              const millis = performance.now() - begun;
+              yield text;
+              await pace.rest(orgId, Math.min(millis, text.length / BYTES_OF_MS), reader.gone);
+              begun = performance.now();
+            }
+          },
+        ),
       );
     } catch (error) {
       // The client does not receive this error, but the log must not show an internal one.

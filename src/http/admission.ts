@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { FairAdmission, type Admission, type Refusal } from '../lib/fair-admission.js';
+import type { Pace } from '../lib/pace.js';
 import { ApiError } from './errors.js';
 import type { App } from './route.js';
 import { whenOver } from './when-over.js';
@@ -23,7 +24,7 @@ const MAX_ESTIMATES = 2_000;
 
 export const ADMISSION = {
   running: { total: 12, each: 6 },
-  alone: { cost: 32, afterMs: 5_000 },
+  alone: 32,
   waiting: { total: 4_000, each: 500 },
   maxWaitMs: 20_000,
   maxHoldMs: 5_000,
@@ -75,8 +76,8 @@ export class RequestTurn {
  * Admits requests when they are complete, in fair shares among the values of `keyOf`. A request holds its admission until its
  * answer is written or begins to stream, or until `endTurn`.
  */
-export function admitFairly(app: App, keyOf: (request: FastifyRequest) => string): void {
-  const shares = new FairAdmission(ADMISSION);
+export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyRequest) => string): void {
+  const shares = new FairAdmission({ ...ADMISSION, pace });
   const sweep = () => {
     if (shares.sweep()) setImmediate(sweep);
   };
@@ -89,6 +90,7 @@ export function admitFairly(app: App, keyOf: (request: FastifyRequest) => string
     const { config } = request.routeOptions;
     const key = keyOf(request);
     const turn = new RequestTurn(shares, key);
+    if (request.caller) pace.see(key);
     request.turn = turn;
     const estimate = Math.max(estimates.of(config, key) ?? 0, costOf(request, 0));
     const admission = turn.take(Math.min(estimate, ADMISSION.running.each), (error) => {

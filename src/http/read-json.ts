@@ -12,7 +12,7 @@ interface ReadOptions {
   byteLists: boolean;
 }
 
-/** Reads a JSON body. A refusal comes at once, while the rest of the body arrives and is dropped. */
+/** Reads a JSON body. A refusal comes at once, and pauses the body. */
 export function readJson(
   payload: IncomingMessage,
   { arrived, byteLists }: ReadOptions,
@@ -30,7 +30,7 @@ export function readJson(
       arrived(bytes);
       scanner.push(chunk);
     } catch (error) {
-      payload.resume();
+      payload.pause();
       finish(error as Error);
     }
   }

@@ -18,6 +18,7 @@ import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
 import { endTurn } from './admission.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
+import { dropBody } from './drop-body.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { App } from './route.js';
@@ -332,6 +333,7 @@ function renderError(error: unknown, request: FastifyRequest, reply: FastifyRepl
 }
 
 function answerWith(refusal: ApiError, request: FastifyRequest, reply: FastifyReply): void {
+  dropBody(request.raw);
   if (refusal.cause !== undefined && refusal.status >= 500) {
     request.log.error({ err: refusal.cause }, 'request failed');
   }

@@ -1,13 +1,16 @@
 import type { Slots } from './concurrency-limit.js';
+import type { Pace } from './pace.js';
 
 export interface FairAdmissionOptions {
   /** A cost. A key with nothing in progress may exceed its own limit. */
   running: Slots;
-  /** The cost of a key that is alone: no other has asked for anything for this time. */
-  alone: { cost: number; afterMs: number };
+  /** The cost of a key while no other is active. */
+  alone: number;
   waiting: Slots;
   maxWaitMs: number;
   maxHoldMs: number;
+  /** Says whether several keys are active. Nothing of a key begins while it rests. */
+  pace: Pick<Pace, 'isShared' | 'charge' | 'waitOf'>;
   now?: () => number;
 }
 
@@ -46,6 +49,8 @@ interface Flow {
   key: string;
   start: number;
   running: Set<Entry>;
+  /** The time in progress until then is charged. */
+  chargedAt: number;
   cost: number;
   /** The requests that no longer count, and are charged when they end. */
   expired: number;
@@ -53,6 +58,8 @@ interface Flow {
 }
 
 const MAX_LEAD = 100;
+/** The most time that a unit of cost is charged. The rest was spent on waiting for the disk, or for others. */
+const MOST_MS_OF_COST = 1;
 /** The most waiting requests that begin, and the most that are refused as late, in one turn of the event loop. */
 export const AT_ONCE = 50;
 
@@ -69,8 +76,8 @@ export class FairAdmission {
   private running = 0;
   private waiting = 0;
   private isAdmitting = false;
-  private lastKey: string | undefined;
-  private sharedAt = 0;
+  private wakesAt = Infinity;
+  private wake: NodeJS.Timeout | undefined;
   private readonly now: () => number;
   private readonly onRelease = (entry: Entry, cost: number) => this.release(entry, cost);
 
@@ -82,8 +89,6 @@ export class FairAdmission {
   enter(key: string, estimate: number, settle: Settle): Admission {
     const flow = this.flowOf(key);
     const now = this.now();
-    if (this.lastKey !== undefined && this.lastKey !== key) this.sharedAt = now;
-    this.lastKey = key;
     const entry = new Entry(flow, estimate, settle, now, this.onRelease);
     if (flow.queue.size === 0 && this.fits(flow, estimate) && this.isNext(flow)) this.begin(entry);
     else if (flow.queue.size >= this.options.waiting.each) this.refuse(entry, 'backlog');
@@ -92,6 +97,7 @@ export class FairAdmission {
       this.backlogged.add(flow);
       this.waiting += 1;
       if (this.waiting > this.options.waiting.total) this.refuseOfLongest();
+      this.wakeAfterRest();
     }
     return entry;
   }
@@ -125,7 +131,7 @@ export class FairAdmission {
 
   private flowOf(key: string): Flow {
     const flow = this.flows.get(key) ?? {
-      ...{ key, start: 0, cost: 0, expired: 0 },
+      ...{ key, start: 0, chargedAt: 0, cost: 0, expired: 0 },
       ...{ running: new Set<Entry>(), queue: new Set<Entry>() },
     };
     this.flows.set(key, flow);
@@ -134,13 +140,18 @@ export class FairAdmission {
   }
 
   private get limits(): Slots {
-    const { alone, running } = this.options;
-    return this.now() - this.sharedAt < alone.afterMs ? running : { total: alone.cost, each: alone.cost };
+    const { alone, running, pace } = this.options;
+    return pace.isShared(this.now()) ? running : { total: alone, each: alone };
+  }
+
+  private restOf({ key }: Flow): number {
+    return this.options.pace.waitOf(key, this.now());
   }
 
   private fits(flow: Flow, cost: number): boolean {
     const { total, each } = this.limits;
     return (
+      this.restOf(flow) === 0 &&
       (this.running === 0 || this.cost + cost <= total) &&
       (flow.running.size === 0 || flow.cost + cost <= each)
     );
@@ -157,6 +168,7 @@ export class FairAdmission {
     for (const flow of this.backlogged) {
       const [head] = flow.queue;
       if (flow.running.size > 0 && flow.cost + head!.cost > each) continue;
+      if (this.restOf(flow) > 0) continue;
       if (!next || flow.start < next.start) next = flow;
     }
     return next;
@@ -172,11 +184,25 @@ export class FairAdmission {
     } finally {
       this.isAdmitting = left === 0;
     }
-    if (!this.isAdmitting) return;
+    if (!this.isAdmitting) return this.wakeAfterRest();
     setImmediate(() => {
       this.isAdmitting = false;
       this.admit();
     });
+  }
+
+  /** Admits again when the first resting key with a waiting request may go on. */
+  private wakeAfterRest(): void {
+    let first = Infinity;
+    for (const flow of this.backlogged) first = Math.min(first, this.restOf(flow) || Infinity);
+    const at = this.now() + first;
+    if (at >= this.wakesAt) return;
+    clearTimeout(this.wake);
+    this.wakesAt = at;
+    this.wake = setTimeout(() => {
+      this.wakesAt = Infinity;
+      this.admit();
+    }, first).unref();
   }
 
   private admitNext(): boolean {
@@ -193,12 +219,13 @@ export class FairAdmission {
     flow.start = Math.max(flow.start, this.virtualTime - MAX_LEAD);
     this.virtualTime = Math.max(this.virtualTime, flow.start);
     flow.start += cost;
+    entry.state = 'running';
+    entry.since = this.now();
+    if (flow.running.size === 0) flow.chargedAt = entry.since;
     flow.running.add(entry);
     flow.cost += cost;
     this.cost += cost;
     this.running += 1;
-    entry.state = 'running';
-    entry.since = this.now();
     entry.settle(entry);
   }
 
@@ -209,11 +236,18 @@ export class FairAdmission {
     if (state === 'waiting') this.leaveQueue(entry);
     else {
       flow.start += cost - entry.cost;
+      this.charge(flow, cost);
       if (state === 'running') this.stopCounting(entry);
       else flow.expired -= 1;
     }
     this.forget(flow);
     this.admit();
+  }
+
+  private charge(flow: Flow, cost: number): void {
+    const now = this.now();
+    this.options.pace.charge(flow.key, Math.min(now - flow.chargedAt, cost * MOST_MS_OF_COST), now);
+    flow.chargedAt = now;
   }
 
   private stopCounting(entry: Entry): void {

@@ -1,10 +1,8 @@
-import { Pace } from './pace.js';
+import type { Pace } from './pace.js';
 import { sleep } from './sleep.js';
 
 /** The time that work takes of each turn of the event loop, in milliseconds. */
 export const SHARE_MS = 1;
-/** The steps of a key take a quarter of the time on average, and may do the work of 0.2 s at once. */
-export const STEPS = { share: 0.25, aheadMs: 600 };
 /** To receive and to send the data of a step takes as long as the step, and a fixed time. */
 const TRANSPORT = 2;
 const STEP_COST_MS = 0.2;
@@ -14,10 +12,12 @@ const MAX_STEP_MS = 100;
 /** Does long work in steps, within a share of each turn of the event loop. Keys alternate; the work of one key keeps its order. */
 export class Turns {
   private readonly queues = new Map<string, Iterator<unknown>[]>();
-  private readonly pace = new Pace(STEPS);
   private spent = 0;
   private isWorking = false;
   private isScheduled = false;
+
+  /** `pace`: lets a key rest after its steps. */
+  constructor(private readonly pace?: Pace) {}
 
   /** The first steps run before this call returns if the present turn has time left. */
   run(key: string, steps: Iterator<unknown>): void {
@@ -43,7 +43,7 @@ export class Turns {
       }
     });
     const millis = Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS + afterMs;
-    const wait = this.pace.charge(key, millis);
+    const wait = this.pace?.charge(key, millis) ?? 0;
     if (wait > 0) await sleep(wait);
     return result;
   }

@@ -9,6 +9,7 @@ import { DiskReserve } from '../disk/disk-reserve.js';
 import { listen, reachableAt } from '../http/listen.js';
 import { createFirstKey, type FirstKey } from '../keys/first-key.js';
 import { BoundedSet } from '../lib/bounded-set.js';
+import { Pace, PACE } from '../lib/pace.js';
 import { Cursors } from '../lib/cursor.js';
 import { now } from '../lib/instant.js';
 import { batchedByTurn, makeLog, withCopy } from '../lib/log.js';
@@ -125,6 +126,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const ctx: ServiceContext = {
     ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
     ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
+    pace: new Pace(PACE),
     ...{
       stopping,
       draining,

@@ -25,6 +25,8 @@ const POLL_INTERVAL_MS = 1_000;
 const CONCURRENT_DELIVERIES = 4;
 /** How long a stop waits for running attempts, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 3_000;
+/** Two transactions, which may also have waited for others. */
+const MOST_MS_OF_ROUND = 5;
 const SETTLED_BATCH = 1_000;
 const DELETE_BATCH = 2_000;
 
@@ -65,12 +67,14 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     let isProbe = isOpen(failures);
     const begun = performance.now();
     while (!signal.aborted && !mustYield(begun)) {
+      const roundBegun = performance.now();
       const more = await enqueueDeliveries(ctx, orgId, id);
       const at = ctx.now();
       const until = addMillis(at, timeoutMs + claimMarginMs);
       const claim = { at, until, claim: newId(), expiresAt: addMillis(at, keepTryingMs) };
       const which = { limit: isProbe ? 1 : CONCURRENT_DELIVERIES, leastTriedFirst: isProbe };
       const claimed = await claimDue(ctx.pool, orgId, id, claim, which);
+      await ctx.pace.rest(orgId, Math.min(performance.now() - roundBegun, MOST_MS_OF_ROUND), signal);
       if (claimed.length === 0) {
         if (more) continue;
         return;

@@ -17,6 +17,7 @@ import { listen } from '../../src/http/listen.js';
 import type { Certificate } from '../../src/http/tls/certificate.js';
 import { createKey } from '../../src/keys/create.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
+import { Pace, PACE } from '../../src/lib/pace.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
 import { makeLog, withCopy } from '../../src/lib/log.js';
@@ -144,6 +145,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     tracing: options.telemetry?.tracing,
     touches: new RecentTouches(),
     roomyQuotas: new BoundedSet(),
+    pace: new Pace(PACE),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
   };

@@ -2,10 +2,13 @@ import fc from 'fast-check';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { AT_ONCE, FairAdmission, type Admission, type Refusal } from '../../src/lib/fair-admission.js';
+import { ACTIVE_MS, Pace } from '../../src/lib/pace.js';
+import { until } from '../support/polling.js';
 
 const OPTIONS = {
-  // Never alone.
-  alone: { cost: 0, afterMs: Infinity },
+  alone: 100,
+  // Never alone, and without rests.
+  pace: { isShared: () => true, charge: () => 0, waitOf: () => 0 },
   running: { total: 32, each: 24 },
   waiting: { total: 60, each: 20 },
   maxWaitMs: 1_000,
@@ -142,8 +145,8 @@ test('a key that asks for little begins after a handful of requests of one that 
 
 test('a key uses more while no other key asks, and less from the first request of another', () => {
   let now = 0;
-  const alone = { cost: 100, afterMs: 5_000 };
-  const shares = new FairAdmission({ ...OPTIONS, alone, waiting: { total: 60, each: 30 }, now: () => now });
+  const pace = new Pace({ share: 1, aheadMs: 1_000 });
+  const shares = new FairAdmission({ ...OPTIONS, pace, waiting: { total: 60, each: 30 }, now: () => now });
   const enter = (key: string) => shares.enter(key, 4, () => undefined);
   const running = () => {
     const entered = Array.from({ length: 30 }, () => enter('a'));
@@ -152,14 +155,55 @@ test('a key uses more while no other key asks, and less from the first request o
     for (const entry of entered) entry.release();
     return count + waiting === 30 ? count : undefined;
   };
-  now = 5_000;
+  pace.see('a', now);
   expect(running()).toBe(25);
+  pace.see('b', now);
+  expect(running()).toBe(6);
+  now = ACTIVE_MS - 1;
+  expect(running()).toBe(6);
+  now = ACTIVE_MS;
+  expect(running()).toBe(25);
+});
+
+test('a key that has used up its share rests, and then goes on by itself, while another key begins at once', async () => {
+  const pace = new Pace({ share: 0.5, aheadMs: 20 });
+  const shares = new FairAdmission({ ...OPTIONS, pace });
+  const told: string[] = [];
+  const enter = (key: string) => shares.enter(key, 20, () => told.push(key));
+  for (const key of ['a', 'b']) pace.see(key);
+  const begunAt = performance.now();
+  const first = enter('a');
+  await until(
+    async () => performance.now() - begunAt,
+    (passed) => passed > 60,
+  );
+  // It is charged 50 ms, for 50 units. It has taken at least 60.
+  first.release(50);
+  const releasedAt = performance.now();
+  const second = enter('a');
   enter('b').release();
-  expect(running()).toBe(6);
-  now = 9_999;
-  expect(running()).toBe(6);
-  now = 10_001;
-  expect(running()).toBe(25);
+  expect(told).toEqual(['a', 'b']);
+  await until(
+    async () => second.isWaiting,
+    (isWaiting) => !isWaiting,
+  );
+  expect(told).toEqual(['a', 'b', 'a']);
+  expect(performance.now() - releasedAt).toBeGreaterThan(25);
+});
+
+test('a key that rests begins at once when no other key is active any more', () => {
+  let now = 0;
+  const pace = new Pace({ share: 0.001, aheadMs: 0 });
+  const shares = new FairAdmission({ ...OPTIONS, pace, now: () => now });
+  for (const key of ['a', 'b']) pace.see(key, now);
+  const first = shares.enter('a', 20, () => undefined);
+  now = 20;
+  first.release();
+  const second = shares.enter('a', 20, () => undefined);
+  expect(second.isWaiting).toBe(true);
+  now = ACTIVE_MS;
+  shares.sweep();
+  expect(second.isWaiting).toBe(false);
 });
 
 test('a key beyond its queue is refused, and beyond that of all the longest queue loses its oldest', () => {

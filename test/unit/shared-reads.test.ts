@@ -3,10 +3,12 @@ import { SharedReads, type LogPlace } from '../../src/audit/list/shared-reads.js
 import type { Context } from '../../src/context.js';
 import { RequestTurn } from '../../src/http/admission.js';
 import { FairAdmission } from '../../src/lib/fair-admission.js';
+import { Pace, PACE } from '../../src/lib/pace.js';
 
 const shares = () =>
   new FairAdmission({
-    ...{ running: { total: 2, each: 1 }, alone: { cost: 1, afterMs: 0 } },
+    ...{ running: { total: 2, each: 1 }, alone: 1 },
+    pace: new Pace(PACE),
     ...{ waiting: { total: 1_000, each: 500 }, maxWaitMs: 60_000, maxHoldMs: 60_000 },
   });
 const filter = { columns: [], since: undefined, until: undefined };

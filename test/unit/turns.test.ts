@@ -47,7 +47,8 @@ function* steps(count: number, step: () => void, busyMs = 0): Generator {
 }
 
 test('many readers of one key take no turn of another key, and divide their own', async () => {
-  const turns = new Turns();
+  const pace = sharedPace(0);
+  const turns = new Turns(pace);
   const steps = new Map<string, number>();
   const leave = new AbortController();
   const read = async (key: string, name: string) => {
@@ -73,16 +74,11 @@ test('many readers of one key take no turn of another key, and divide their own'
   expect(most).toBeLessThanOrEqual((2 * SHARE_MS) / 0.2 + 2);
 });
 
-test('a key that uses up its share waits, its callers one after the other, and other keys do not', () => {
-  const pace = new Pace({ share: 0.25, aheadMs: 100 });
-  // 25 ms of work are paid by 100 ms.
-  expect(pace.charge('a', 25, 1_000)).toBe(0);
-  expect([1, 1, 2].map((millis) => pace.charge('a', millis, 1_000))).toEqual([4, 8, 16]);
-  expect(pace.charge('b', 1, 1_000)).toBe(0);
-  expect(pace.charge('a', 1, 1_016)).toBe(4);
-  // Unused time is not saved beyond the limit.
-  expect(pace.charge('a', 26, 60_000)).toBe(4);
-});
+function sharedPace(aheadMs: number): Pace {
+  const pace = new Pace({ share: 0.25, aheadMs });
+  for (const key of ['a', 'b']) pace.see(key);
+  return pace;
+}
 
 test('a step passes on its result and its error', async () => {
   const turns = new Turns();
@@ -114,7 +110,7 @@ test('steps that throw end, and later ones are done', async () => {
 });
 
 test('a step during which the process was paused costs its key no long wait', async () => {
-  const turns = new Turns();
+  const turns = new Turns(sharedPace(50));
   const begun = performance.now();
   await turns.step('a', () => busy(1_200, () => undefined));
   expect(performance.now() - begun).toBeLessThan(4_000);
@@ -124,15 +120,6 @@ function busy(millis: number, work: () => void): void {
   for (const begun = performance.now(); performance.now() - begun < millis;);
   work();
 }
-
-test('a pace forgets keys that have no debt', () => {
-  const pace = new Pace({ share: 0.5, aheadMs: 0 });
-  pace.charge('long', 1_000, 0);
-  for (let at = 0; at < 100; at += 1) pace.charge(`key ${at}`, 1, at * 2);
-  expect(pace.keys).toBe(101);
-  expect(pace.charge('long', 100, 1_000)).toBe(1_200);
-  expect(pace.keys).toBe(1);
-});
 
 test('work that follows from a step counts in the turn of the step', async () => {
   const turns = new Turns();

@@ -3,6 +3,8 @@ import type { Step } from '../storage/growth.js';
 import type { VolumeTarget } from './target.js';
 
 const CHECK_EVERY_MS = 1_000;
+/** The most that a piece is charged. It may also have waited for the disk. */
+const MOST_MS = 2;
 
 export function stepsOf(
   ctx: Context,
@@ -17,6 +19,14 @@ export function stepsOf(
       await check();
       checkedAt = performance.now();
     }
-    return ctx.volumes.pieces.run(orgId, piece);
+    let millis = 0;
+    const done = await ctx.volumes.pieces.run(orgId, async () => {
+      const begun = performance.now();
+      const result = await piece();
+      millis = performance.now() - begun;
+      return result;
+    });
+    await ctx.pace.rest(orgId, Math.min(millis, MOST_MS), abandoned);
+    return done;
   };
 }

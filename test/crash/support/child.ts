@@ -9,6 +9,7 @@ import { openPool, type Address } from '../../../src/db/pool.js';
 import { openRequests } from '../../../src/db/request-connections.js';
 import { listen } from '../../../src/http/listen.js';
 import { BoundedSet } from '../../../src/lib/bounded-set.js';
+import { Pace, PACE } from '../../../src/lib/pace.js';
 import { Cursors } from '../../../src/lib/cursor.js';
 import { instantFromMicros, type Instant } from '../../../src/lib/instant.js';
 import { makeLog } from '../../../src/lib/log.js';
@@ -74,6 +75,7 @@ async function serve(orders: Orders): Promise<void> {
     touches: new RecentTouches(),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
+    pace: new Pace(PACE),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
     activeKeys,
