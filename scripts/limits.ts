@@ -30,6 +30,7 @@ import { SURVEY } from '../src/sandboxes/disk-survey.js';
 import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
 import { LOG_LIMITS, PIDS_LIMIT } from '../src/runtimes/docker/container.js';
 import { OUTPUT } from '../src/runtimes/guest/programs.js';
+import { BANDWIDTH } from '../src/runtimes/docker/network/bandwidth.js';
 import { FLOWS } from '../src/runtimes/docker/network/compile-policy.js';
 import { EXEC_BODY_LIMIT, MAX_OUTPUT_BYTES, MAX_TIMEOUT_SECS } from '../src/sandboxes/exec/schema.js';
 import {
@@ -291,6 +292,18 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
       value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,
       beyond: 'the connection is refused',
+    },
+    {
+      limit:
+        'bandwidth of its network in each direction, and its burst; see [runtimes.md](runtimes.md#bandwidth)',
+      value: `${number(DEFAULT_CONFIG.sandboxBandwidthMbits)} Mbit/s, ${bytes(BANDWIDTH.burstBytes)}`,
+      option: 'sandboxBandwidthMbits',
+      beyond: 'packets are dropped',
+    },
+    {
+      limit: 'packets a second of its network in each direction, and at once; more with a larger bandwidth',
+      value: `${number(BANDWIDTH.packetsPerSecond)}, ${number(BANDWIDTH.packetsPerSecond)}`,
+      beyond: 'packets are dropped',
     },
     {
       limit: 'output of its command a second, and at once; a line counts 128 bytes more',

@@ -222,6 +222,12 @@ export const OPTIONS = {
       'disk of a sandbox that asks for no size, where the engine can hold it to one, in MiB; 0: no bound',
     default: 20_480,
   },
+  sandboxBandwidthMbits: {
+    type: integer('a number of Mbit/s', 0, 100_000),
+    description:
+      'bandwidth of the network of a sandbox in each direction, in Mbit/s, from its next start on; 0: no limit',
+    default: 250,
+  },
   diskReserveMib: {
     type: integer('a number of MiB', 0, 999_999_999),
     description:

@@ -40,6 +40,7 @@ export interface RuntimeOptions {
   volumes: VolumeStore;
   instanceId: string;
   defaultDiskMib?: number | undefined;
+  sandboxBandwidthMbits?: number | undefined;
   capacity?: Partial<Capacity>;
   /** Default: the docker runtime pulls no image, and the kubernetes runtime reads none. */
   pulls?: PullOptions;
@@ -134,6 +135,7 @@ export async function openDocker({
   dockerAllow = [],
   volumes,
   defaultDiskMib,
+  sandboxBandwidthMbits: bandwidthMbits,
   capacity = {},
   pulls,
 }: RuntimeOptions): Promise<Runtime> {
@@ -141,7 +143,7 @@ export async function openDocker({
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
-    ...{ volumes, capacity, defaultDiskMib, pulls },
+    ...{ volumes, capacity, defaultDiskMib, bandwidthMbits, pulls },
   });
 }
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { BANDWIDTH } from '../../src/runtimes/docker/network/bandwidth.js';
 import {
   blocksEverything,
   compilePolicy,
@@ -93,6 +94,7 @@ const SURROUNDINGS = {
   resolvers: ['9.9.9.9', '10.53.53.53', '2620:fe::fe', 'fd53::53'],
   neighbours: ['10.200.0.2/24', 'fd00:200::2/64'],
   openableGroups: [] as GuardedGroup[],
+  bandwidthMbits: 250,
 };
 
 interface Packet {
@@ -332,6 +334,39 @@ describeNetns('the rules in the kernel', () => {
     const added = tracked() - before;
     expect(added).toBeGreaterThan(FLOWS.open / 2);
     expect(added).toBeLessThanOrEqual(FLOWS.open);
+  });
+
+  test.each([1, 100_000])('are accepted by the kernel with a bandwidth of %d Mbit/s', (bandwidthMbits) => {
+    const rules = compilePolicy(PUBLIC_PROFILE, { ...SURROUNDINGS, bandwidthMbits });
+    expect(() => nft(GUEST, rules)).not.toThrow();
+  });
+
+  test.each([
+    { to: '8.8.8.8', limited: true },
+    { to: '127.0.0.1', limited: false },
+  ])('bound the packets a second, but not those of the sandbox to itself ($to)', ({ to, limited }) => {
+    nft(GUEST, compilePolicy(PUBLIC_PROFILE, SURROUNDINGS));
+    const begun = performance.now();
+    const script = `
+      const socket = require("node:dgram").createSocket("udp4");
+      let [open, sent, dropped] = [0, 0, 0];
+      const next = () => {
+        for (; open < 100 && sent < 300_000; open += 1, sent += 1) {
+          socket.send("x", 9, "${to}", (error) => {
+            open -= 1;
+            if (error) dropped += 1;
+            if (open === 0 && sent === 300_000) return socket.close(() => console.log(sent - dropped));
+            if (open === 0) next();
+          });
+        }
+      };
+      socket.bind(next);
+      socket.on("error", () => undefined);`;
+    const passed = Number(sh(`exec ${process.execPath} -e '${script}'`, GUEST));
+    const seconds = (performance.now() - begun) / 1_000;
+    if (!limited) return expect(passed).toBe(300_000);
+    expect(passed).toBeGreaterThanOrEqual(BANDWIDTH.packetsPerSecond);
+    expect(passed).toBeLessThanOrEqual(BANDWIDTH.packetsPerSecond * (1 + seconds));
   });
 
   test('let a sandbox talk to itself without a trace in the memory of the machine', () => {

@@ -135,7 +135,7 @@ export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Prom
 
 /** Starts a service on the engine whose sandboxes resolve names in the outside network. */
 export async function startWith(
-  options: { network?: string; allow?: readonly GuardedGroup[] },
+  options: { network?: string; allow?: readonly GuardedGroup[]; bandwidthMbits?: number },
   beforeConnecting: () => unknown = () => undefined,
 ): Promise<TestService> {
   return startTestService({

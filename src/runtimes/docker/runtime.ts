@@ -56,6 +56,8 @@ export interface DockerOptions {
   resolvers?: readonly string[];
   /** Guarded groups that policies may open. Default: none. */
   allow?: readonly GuardedGroup[];
+  /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
+  bandwidthMbits?: number | undefined;
   /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
@@ -131,6 +133,7 @@ export class DockerRuntime implements Runtime {
           name: options.network,
           resolvers: options.resolvers,
           openableGroups: options.allow ?? [],
+          bandwidthMbits: options.bandwidthMbits ?? 0,
         },
         unmountable: detected.mounts.unavailable,
         ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },

@@ -1,6 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
 import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
+import { bandwidthRules } from './bandwidth.js';
 
 export interface NetworkEnvironment {
   hosts: readonly string[];
@@ -9,6 +10,8 @@ export interface NetworkEnvironment {
   /** CIDR blocks of other sandboxes. No policy opens them, except for `hosts` in them. */
   neighbours: readonly string[];
   openableGroups: readonly GuardedGroup[];
+  /** Mbit/s in each direction, without traffic of the sandbox to itself. 0: no limit. */
+  bandwidthMbits: number;
 }
 
 /** Traffic to these groups may act with the rights of the machine. */
@@ -33,6 +36,8 @@ const INNER_RESOLVER = '127.0.0.11';
  * its address translation follows these chains.
  */
 export function compilePolicy(policy: NetworkPolicy, environment: NetworkEnvironment): string {
+  // Before the packets of established connections, which the next rules accept.
+  const bandwidth = lines(bandwidthRules(environment.bandwidthMbits));
   return `table inet sandkeep
 delete table inet sandkeep
 table inet sandkeep {
@@ -52,6 +57,7 @@ ${guardedChain(environment)}
     type filter hook output priority mangle; policy drop;
     ip daddr ${INNER_RESOLVER} jump refuse
     oifname "lo" accept
+${bandwidth}
 ${lines(commonRules('egress'))}
     ct count over ${FLOWS.open} jump refuse
     meta l4proto tcp limit rate over ${FLOWS.tcpPerSecond}/second burst ${FLOWS.open} packets jump refuse
@@ -62,6 +68,7 @@ ${lines(rulesOf(policy, 'egress'))}
   chain arriving {
     type filter hook input priority filter; policy drop;
     iifname "lo" accept
+${bandwidth}
 ${lines(commonRules('ingress'))}
 ${lines(rulesOf(policy, 'ingress'))}
     ${policy.default_ingress === 'allow' ? 'accept' : 'drop'}

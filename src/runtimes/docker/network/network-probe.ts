@@ -16,6 +16,7 @@ export interface NetworkOptions {
   name: string | undefined;
   resolvers: readonly string[] | undefined;
   openableGroups: readonly GuardedGroup[];
+  bandwidthMbits: number;
   unmountable: string | undefined;
   init: GuestInit;
   sharesKernel: boolean;

@@ -22,8 +22,12 @@ export async function explainNoNftables(): Promise<string | undefined> {
       return `the program ${program} is missing (on Debian: apt-get install ${debianPackage})`;
   }
   try {
-    const environment = { hosts: [], resolvers: [], neighbours: [], openableGroups: [] };
-    await runWithInput('unshare', ['--net', 'nft', '-f', '-'], compilePolicy(PUBLIC_PROFILE, environment));
+    const none = { hosts: [], resolvers: [], neighbours: [], openableGroups: [] };
+    await runWithInput(
+      'unshare',
+      ['--net', 'nft', '-f', '-'],
+      compilePolicy(PUBLIC_PROFILE, { ...none, bandwidthMbits: 1 }),
+    );
     return undefined;
   } catch (error) {
     return `nftables does not work on this machine (${(error as Error).message})`;

@@ -106,6 +106,7 @@ export class SandboxNetworks {
       resolvers,
       neighbours: pause.links,
       openableGroups: options.openableGroups,
+      bandwidthMbits: options.bandwidthMbits,
     });
     await loadRules(pause.pid, environmentLineOf(sandboxId), rules);
     this.unconfirmed.set(sandboxId, pause);
