@@ -122,6 +122,7 @@ async function openKubernetes({
       sizes: options.kubernetesVolumeSizes,
     },
     defaultDiskMib: options.defaultDiskMib,
+    bandwidthMbits: options.sandboxBandwidthMbits,
     registry: options.pulls?.reach,
     capacity,
   });

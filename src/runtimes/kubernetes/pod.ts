@@ -41,6 +41,7 @@ export interface PodOptions {
   nodeImages: readonly string[];
   access: AccessChoice;
   cpuOvercommit: number;
+  bandwidthMbits: number;
 }
 
 export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOptions): V1Pod {
@@ -68,7 +69,11 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
         [SANDBOX_LABEL]: sandboxId,
         [RUN_LABEL]: runId,
       },
-      annotations: hasFiles(spec) ? { ...annotations, [FILES_ANNOTATION]: FILES_AWAITED } : annotations,
+      annotations: {
+        ...annotations,
+        ...bandwidthAnnotations(options.bandwidthMbits),
+        ...(hasFiles(spec) ? { [FILES_ANNOTATION]: FILES_AWAITED } : {}),
+      },
       finalizers: [FINALIZER],
     },
     spec: {
@@ -90,6 +95,13 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
       volumes: [options.programs, ...mounts.map(({ volume }) => volume), ...claimVolumes(spec)],
     },
   };
+}
+
+/** The network plugin reads them, if it can bound the bandwidth. */
+function bandwidthAnnotations(mbits: number): Record<string, string> {
+  if (mbits === 0) return {};
+  const rate = `${mbits}M`;
+  return { 'kubernetes.io/ingress-bandwidth': rate, 'kubernetes.io/egress-bandwidth': rate };
 }
 
 function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeMount[]): V1Container {

@@ -59,6 +59,8 @@ export interface KubernetesOptions extends ClusterAddress {
   capacity?: Partial<Capacity>;
   /** For sandboxes without a disk size. 0: no bound. */
   defaultDiskMib?: number | undefined;
+  /** Mbit/s of the network of each Pod in each direction. 0: no limit. */
+  bandwidthMbits?: number | undefined;
 }
 
 /** The most that a worker can have. */
@@ -349,7 +351,7 @@ export class KubernetesRuntime implements Runtime {
     const { core } = this.cluster;
     const namespace = this.namespaces.of(run.orgId);
     const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
-    const { cpuOvercommit = 1 } = this.options;
+    const { cpuOvercommit = 1, bandwidthMbits = 0 } = this.options;
     const body = podOf(run, {
       ...{ instanceId: this.instanceId, architecture: this.programs.architecture },
       ...{ programs: this.programs.volume, pullSecret, defaultDiskMib, nodeImages },
@@ -358,6 +360,7 @@ export class KubernetesRuntime implements Runtime {
         restrictedRuntimeClass,
         access: this.volumes?.access ?? 'ReadWriteOnce',
         cpuOvercommit,
+        bandwidthMbits,
       },
     });
     await core.createNamespacedPod({ namespace, body }).catch(ignoreStatus(CONFLICT));

@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'vitest';
+import { podOf } from '../../src/runtimes/kubernetes/pod.js';
+import type { Run, RunSpec } from '../../src/runtimes/runtime.js';
+
+function annotationsOf(bandwidthMbits: number, more: Partial<RunSpec> = {}): Record<string, string> {
+  const spec: RunSpec = {
+    ...{ image: 'busybox', pullPolicy: 'always', cmd: null, entrypoint: null, user: null, workdir: null },
+    ...{ vcpus: 1, memoryMib: 128, diskMib: null, hostname: null, securityProfile: 'default' },
+    ...{ env: [], labels: {}, mounts: [], scripts: {}, patches: [], ...more },
+  } as unknown as RunSpec;
+  const run: Run = {
+    ...{ orgId: 'org', sandboxId: 'sandbox', runId: 'run', spec },
+    secrets: { registry: null, values: {} },
+  };
+  const { metadata } = podOf(run, {
+    ...{ instanceId: 'instance', architecture: 'amd64', programs: { name: 'programs' } },
+    ...{ pullSecret: undefined, runtimeClass: undefined, restrictedRuntimeClass: undefined },
+    ...{ defaultDiskMib: 0, nodeImages: [], access: 'ReadWriteOnce', cpuOvercommit: 1, bandwidthMbits },
+  });
+  return metadata!.annotations!;
+}
+
+describe('a Pod', () => {
+  test('names its bandwidth to the network plugin, in both directions', () => {
+    expect(annotationsOf(250)).toEqual({
+      'kubernetes.io/ingress-bandwidth': '250M',
+      'kubernetes.io/egress-bandwidth': '250M',
+    });
+  });
+
+  test('keeps its other annotations beside the bandwidth', () => {
+    const more = { scripts: { hello: 'echo hello' }, labels: { 'a/b': 'two words' } };
+    expect(Object.keys(annotationsOf(250, more))).toHaveLength(4);
+    expect(Object.keys(annotationsOf(0, more))).toHaveLength(2);
+  });
+
+  test('names no bandwidth without a limit', () => {
+    expect(annotationsOf(0)).toEqual({});
+  });
+});
