@@ -52,8 +52,9 @@ export class Pace {
     return this.waitOf(key, now);
   }
 
-  /** Charges work outside of a turn, and resolves when the key may do more. */
+  /** Charges work outside of requests, and resolves when the key may do more. */
   async rest(key: string, millis: number, signal?: AbortSignal): Promise<void> {
+    this.see(key);
     const wait = this.charge(key, millis);
     if (wait > 0) await sleep(wait, signal);
   }

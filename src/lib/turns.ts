@@ -1,11 +1,10 @@
 import type { Pace } from './pace.js';
-import { sleep } from './sleep.js';
 
 /** The time that work takes of each turn of the event loop, in milliseconds. */
 export const SHARE_MS = 1;
 /** To receive and to send the data of a step takes as long as the step, and a fixed time. */
-const TRANSPORT = 2;
-const STEP_COST_MS = 0.2;
+const TRANSPORT = 8;
+const STEP_COST_MS = 0.8;
 /** More says that the process was paused. */
 const MAX_STEP_MS = 100;
 
@@ -43,8 +42,7 @@ export class Turns {
       }
     });
     const millis = Math.min(took.millis, MAX_STEP_MS) * TRANSPORT + STEP_COST_MS + afterMs;
-    const wait = this.pace?.charge(key, millis) ?? 0;
-    if (wait > 0) await sleep(wait);
+    await this.pace?.rest(key, millis);
     return result;
   }
 

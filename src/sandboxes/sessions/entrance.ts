@@ -18,6 +18,8 @@ import { SessionRecorder } from './recorder.js';
 
 /** Its beginning and its end are a transaction each. */
 export const SESSION_UNITS = 4;
+/** The processor time of a session that ends at once, in the service, in the sandbox and in the kernel. */
+const SESSION_MS = 5;
 
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {
@@ -75,7 +77,12 @@ export class Entrance {
     const subject = { orgId, actor, sandboxId, name };
     const recorder = new SessionRecorder(own, subject, this.sessions, {
       countMore: () => request.countMore?.(SESSION_UNITS),
-      inTurn: (work) => request.turn!.more(SESSION_UNITS, work),
+      inTurn: async (work) => {
+        const done = await request.turn!.more(SESSION_UNITS, work);
+        // Also if it has left meanwhile: the work is done.
+        await this.ctx.pace.rest(orgId, SESSION_MS, ended.signal);
+        return done;
+      },
       onLost: () => end('cut_off'),
     });
     return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };
