@@ -2,11 +2,11 @@ import type { Pace } from './pace.js';
 
 /** The time that work takes of each turn of the event loop, in milliseconds. */
 export const SHARE_MS = 1;
-/** To receive and to send the data of a step takes as long as the step, and a fixed time. */
+/** The whole work for the data of a step, in the engine, the service, the kernel and the client, and a fixed time. */
 const TRANSPORT = 8;
 const STEP_COST_MS = 0.8;
 /** More says that the process was paused. */
-const MAX_STEP_MS = 100;
+const MAX_STEP_MS = 25;
 
 /** Does long work in steps, within a share of each turn of the event loop. Keys alternate; the work of one key keeps its order. */
 export class Turns {
