@@ -47,8 +47,7 @@ function* steps(count: number, step: () => void, busyMs = 0): Generator {
 }
 
 test('many readers of one key take no turn of another key, and divide their own', async () => {
-  const pace = sharedPace(0);
-  const turns = new Turns(pace);
+  const turns = new Turns();
   const steps = new Map<string, number>();
   const leave = new AbortController();
   const read = async (key: string, name: string) => {
@@ -74,8 +73,8 @@ test('many readers of one key take no turn of another key, and divide their own'
   expect(most).toBeLessThanOrEqual((2 * SHARE_MS) / 0.2 + 2);
 });
 
-function sharedPace(aheadMs: number): Pace {
-  const pace = new Pace({ share: 0.25, aheadMs });
+function sharedPace(): Pace {
+  const pace = new Pace({ share: 0.25, aheadMs: 50 });
   for (const key of ['a', 'b']) pace.see(key);
   return pace;
 }
@@ -110,7 +109,7 @@ test('steps that throw end, and later ones are done', async () => {
 });
 
 test('a step during which the process was paused costs its key no long wait', async () => {
-  const turns = new Turns(sharedPace(50));
+  const turns = new Turns(sharedPace());
   const begun = performance.now();
   await turns.step('a', () => busy(1_200, () => undefined));
   expect(performance.now() - begun).toBeLessThan(4_000);
