@@ -7,7 +7,6 @@ interface Options {
   aheadMs: number;
 }
 
-/** A key has half of the time, after the work of 50 ms. */
 export const PACE = { share: 0.5, aheadMs: 50 };
 /** A key is active for this time after its latest request. */
 export const ACTIVE_MS = 5_000;
@@ -23,12 +22,10 @@ export class Pace {
 
   constructor(private readonly options: Options) {}
 
-  /** The keys that have a debt. */
   get keys(): number {
     return this.paidUntil.size;
   }
 
-  /** Notes that a key is active. */
   see(key: string, now = performance.now()): void {
     if (this.latest !== undefined && this.latest !== key) this.sharedUntil = now + ACTIVE_MS;
     this.latest = key;

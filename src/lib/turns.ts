@@ -15,7 +15,6 @@ export class Turns {
   private isWorking = false;
   private isScheduled = false;
 
-  /** `pace`: lets a key rest after its steps. */
   constructor(private readonly pace?: Pace) {}
 
   /** The first steps run before this call returns if the present turn has time left. */

@@ -25,7 +25,6 @@ const POLL_INTERVAL_MS = 1_000;
 const CONCURRENT_DELIVERIES = 4;
 /** How long a stop waits for running attempts, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 3_000;
-/** Two transactions, which may also have waited for others. */
 const MOST_MS_OF_ROUND = 5;
 const SETTLED_BATCH = 1_000;
 const DELETE_BATCH = 2_000;

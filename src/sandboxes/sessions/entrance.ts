@@ -79,7 +79,6 @@ export class Entrance {
       countMore: () => request.countMore?.(SESSION_UNITS),
       inTurn: async (work) => {
         const done = await request.turn!.more(SESSION_UNITS, work);
-        // Also if it has left meanwhile: the work is done.
         await this.ctx.pace.rest(orgId, SESSION_MS, ended.signal);
         return done;
       },
