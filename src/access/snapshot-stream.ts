@@ -79,6 +79,8 @@ export function makeSnapshotStreamer(
         ),
       );
     } catch (error) {
+      // A refused turn has begun nothing that would end.
+      release();
       // The client does not receive this error, but the log must not show an internal one.
       if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');
       throw error;

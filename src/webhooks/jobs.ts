@@ -66,6 +66,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     let isProbe = isOpen(failures);
     const begun = performance.now();
     while (!signal.aborted && !mustYield(begun)) {
+      await ctx.pace.rest(orgId, 0, signal);
       const roundBegun = performance.now();
       const more = await enqueueDeliveries(ctx, orgId, id);
       const at = ctx.now();
@@ -73,7 +74,8 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
       const claim = { at, until, claim: newId(), expiresAt: addMillis(at, keepTryingMs) };
       const which = { limit: isProbe ? 1 : CONCURRENT_DELIVERIES, leastTriedFirst: isProbe };
       const claimed = await claimDue(ctx.pool, orgId, id, claim, which);
-      await ctx.pace.rest(orgId, Math.min(performance.now() - roundBegun, MOST_MS_OF_ROUND), signal);
+      // A rest between claim and attempt would use up the time of the claim.
+      ctx.pace.charge(orgId, Math.min(performance.now() - roundBegun, MOST_MS_OF_ROUND));
       if (claimed.length === 0) {
         if (more) continue;
         return;
