@@ -4,7 +4,7 @@ import type { Pace } from './pace.js';
 export interface FairAdmissionOptions {
   /** A cost. A key with nothing in progress may exceed its own limit. */
   running: Slots;
-  /** The cost of a key while no other is active. */
+  /** The cost of a key while no other is active. Requests of keys that are not, such as probes, have room beside it. */
   alone: number;
   waiting: Slots;
   maxWaitMs: number;
@@ -141,7 +141,7 @@ export class FairAdmission {
 
   private get limits(): Slots {
     const { alone, running, pace } = this.options;
-    return pace.isShared(this.now()) ? running : { total: alone, each: alone };
+    return pace.isShared(this.now()) ? running : { total: alone + running.each, each: alone };
   }
 
   private restOf({ key }: Flow): number {

@@ -165,6 +165,15 @@ test('a key uses more while no other key asks, and less from the first request o
   expect(running()).toBe(25);
 });
 
+test('a key that is alone and holds all it may leaves room for a key that does not count as active', () => {
+  const pace = new Pace({ share: 1, aheadMs: 0 });
+  const shares = new FairAdmission({ ...OPTIONS, pace });
+  pace.see('a');
+  const entered = Array.from({ length: 10 }, () => shares.enter('a', 20, () => undefined));
+  expect(entered.filter(({ isWaiting }) => isWaiting)).toHaveLength(5);
+  expect(shares.enter('probe', 1, () => undefined).isWaiting).toBe(false);
+});
+
 test('a key that has used up its share rests, and then goes on by itself, while another key begins at once', async () => {
   const pace = new Pace({ share: 0.5, aheadMs: 20 });
   const shares = new FairAdmission({ ...OPTIONS, pace });
