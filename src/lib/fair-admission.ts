@@ -97,7 +97,8 @@ export class FairAdmission {
       this.backlogged.add(flow);
       this.waiting += 1;
       if (this.waiting > this.options.waiting.total) this.refuseOfLongest();
-      this.wakeAfterRest();
+      // It may rest, and that may just have ended.
+      else if (flow.queue.size === 1) this.admit();
     }
     return entry;
   }
@@ -165,12 +166,15 @@ export class FairAdmission {
   private next(): Flow | undefined {
     const { each } = this.limits;
     let next: Flow | undefined;
+    let firstRest = Infinity;
     for (const flow of this.backlogged) {
       const [head] = flow.queue;
       if (flow.running.size > 0 && flow.cost + head!.cost > each) continue;
-      if (this.restOf(flow) > 0) continue;
-      if (!next || flow.start < next.start) next = flow;
+      const rest = this.restOf(flow);
+      if (rest > 0) firstRest = Math.min(firstRest, rest);
+      else if (!next || flow.start < next.start) next = flow;
     }
+    if (firstRest < Infinity) this.wakeAfter(firstRest);
     return next;
   }
 
@@ -184,25 +188,23 @@ export class FairAdmission {
     } finally {
       this.isAdmitting = left === 0;
     }
-    if (!this.isAdmitting) return this.wakeAfterRest();
+    if (!this.isAdmitting) return;
     setImmediate(() => {
       this.isAdmitting = false;
       this.admit();
     });
   }
 
-  /** Admits again when the first resting key with a waiting request may go on. */
-  private wakeAfterRest(): void {
-    let first = Infinity;
-    for (const flow of this.backlogged) first = Math.min(first, this.restOf(flow) || Infinity);
-    const at = this.now() + first;
+  /** Admits again when the first resting key may go on. */
+  private wakeAfter(rest: number): void {
+    const at = this.now() + rest;
     if (at >= this.wakesAt) return;
     clearTimeout(this.wake);
     this.wakesAt = at;
     this.wake = setTimeout(() => {
       this.wakesAt = Infinity;
       this.admit();
-    }, first).unref();
+    }, rest).unref();
   }
 
   private admitNext(): boolean {

@@ -200,6 +200,25 @@ test('a key that has used up its share rests, and then goes on by itself, while 
   expect(performance.now() - releasedAt).toBeGreaterThan(25);
 });
 
+test('a request begins whose rest ends while it is looked at', async () => {
+  let looks = 0;
+  // Each look is later than the one before: the rest is over at the third.
+  const waitOf = () => {
+    looks += 1;
+    return Math.max(0, 3 - looks);
+  };
+  for (const before of [0, 1, 2]) {
+    looks = before;
+    const shares = new FairAdmission({ ...OPTIONS, pace: { ...OPTIONS.pace, waitOf } });
+    const entry = shares.enter('a', 20, () => undefined);
+    const isWaiting = await until(
+      async () => entry.isWaiting,
+      (waits) => !waits,
+    );
+    expect(isWaiting).toBe(false);
+  }
+});
+
 test('a key that rests begins at once when no other key is active any more', () => {
   let now = 0;
   const pace = new Pace({ share: 0.001, aheadMs: 0 });
