@@ -49,10 +49,10 @@ export class Pace {
     return this.waitOf(key, now);
   }
 
-  /** Charges work outside of requests, and resolves when the key may do more. */
+  /** Charges work outside of requests to an account of its own: streams of a key would keep its requests waiting without end. */
   async rest(key: string, millis: number, signal?: AbortSignal): Promise<void> {
     this.see(key);
-    const wait = this.charge(key, millis);
+    const wait = this.charge(`${key} outside of requests`, millis);
     if (wait > 0) await sleep(wait, signal);
   }
 

@@ -66,7 +66,6 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     let isProbe = isOpen(failures);
     const begun = performance.now();
     while (!signal.aborted && !mustYield(begun)) {
-      await ctx.pace.rest(orgId, 0, signal);
       const roundBegun = performance.now();
       const more = await enqueueDeliveries(ctx, orgId, id);
       const at = ctx.now();
@@ -74,14 +73,15 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
       const claim = { at, until, claim: newId(), expiresAt: addMillis(at, keepTryingMs) };
       const which = { limit: isProbe ? 1 : CONCURRENT_DELIVERIES, leastTriedFirst: isProbe };
       const claimed = await claimDue(ctx.pool, orgId, id, claim, which);
-      // A rest between claim and attempt would use up the time of the claim.
-      ctx.pace.charge(orgId, Math.min(performance.now() - roundBegun, MOST_MS_OF_ROUND));
+      const millis = Math.min(performance.now() - roundBegun, MOST_MS_OF_ROUND);
       if (claimed.length === 0) {
+        await ctx.pace.rest(orgId, millis, signal);
         if (more) continue;
         return;
       }
       // Waits for all, so that no attempt runs after the slot is released.
       const ended = await Promise.allSettled(claimed.map(attemptOne));
+      await ctx.pace.rest(orgId, millis, signal);
       const thrown = ended.find((each) => each.status === 'rejected');
       if (thrown) throw thrown.reason;
       // A receiver that does not respond waits for the next poll.

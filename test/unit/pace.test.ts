@@ -51,11 +51,18 @@ test('a key that works whenever it may has its share of the time', () => {
   }
 });
 
-test('a rest ends early when its signal aborts', async () => {
+test('work outside of requests keeps no request of its key waiting, and its callers wait one after the other', async () => {
   const pace = new Pace({ share: 0.001, aheadMs: 0 });
   for (const key of ['a', 'b']) pace.see(key);
-  await pace.rest('a', 10_000, AbortSignal.timeout(10));
-  expect(pace.waitOf('a')).toBeGreaterThan(1_000_000);
+  let rested = 0;
+  const over = new AbortController();
+  const all = [1, 2].map(async () => pace.rest('a', 10_000, over.signal).then(() => (rested += 1)));
+  expect(pace.waitOf('a')).toBe(0);
+  expect(pace.charge('a', 1)).toBeGreaterThan(900);
+  expect(rested).toBe(0);
+  over.abort();
+  await Promise.all(all);
+  expect(rested).toBe(2);
 });
 
 test('a pace forgets keys that have no debt', () => {
