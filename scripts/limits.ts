@@ -28,7 +28,7 @@ import { DEFAULT_RESERVE, INODE_RESERVE } from '../src/disk/disk-reserve.js';
 import { MIN_GROWTH_BYTES } from '../src/sandboxes/disk-growth.js';
 import { SURVEY } from '../src/sandboxes/disk-survey.js';
 import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
-import { LOG_LIMITS, PIDS_LIMIT } from '../src/runtimes/docker/container.js';
+import { LOG_LIMITS } from '../src/runtimes/docker/container.js';
 import { OUTPUT } from '../src/runtimes/guest/programs.js';
 import { BANDWIDTH } from '../src/runtimes/docker/network/bandwidth.js';
 import { FLOWS } from '../src/runtimes/docker/network/compile-policy.js';
@@ -287,7 +287,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: { error: 'invalid_sandbox_config' },
     },
     { limit: 'open visits', value: number(settings.maxVisitsOfSandbox), beyond: rateLimited },
-    { limit: 'processes', value: number(PIDS_LIMIT), beyond: 'fork fails in the sandbox' },
+    {
+      limit: 'processes and threads',
+      value: number(DEFAULT_CONFIG.sandboxProcesses),
+      option: 'sandboxProcesses',
+      beyond: 'fork fails in the sandbox',
+    },
     {
       limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
       value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,

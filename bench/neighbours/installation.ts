@@ -24,10 +24,12 @@ export async function openInstallation(dockerSocket: string | undefined): Promis
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const server = await startServer([
     ...[PROGRAM, 'serve', '--json', '--port', '0', '--log-level', 'error', '--data-dir', directory],
+    // No start waits for the end of another sandbox.
+    ...['--capacity-vcpus', '64'],
     // The receivers of the attack by webhooks are on this machine.
     ...['--webhook-allow', '127.0.0.0/8', '--webhook-http'],
     ...(dockerSocket === undefined
-      ? ['--runtime', 'simulated', '--simulated-start-ms', '50', '--capacity-vcpus', '64']
+      ? ['--runtime', 'simulated', '--simulated-start-ms', '50']
       : ['--runtime', 'docker', '--docker-socket', dockerSocket, '--docker-network', 'none']),
   ]);
   const cli = async (...args: string[]) => {

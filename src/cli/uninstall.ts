@@ -58,6 +58,7 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
   // Loaded on demand: the client library takes long to load.
+  const { removeControlGroup } = await import('../runtimes/docker/control-group.js');
   const { findInstallationObjects, connectForRemoval, removeObjects } =
     await import('../runtimes/docker/installation-objects.js');
   const docker = connectForRemoval(options.dockerSocket);
@@ -71,6 +72,7 @@ async function uninstall(options: UninstallOptions, instanceId: string): Promise
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
   await removeObjects(docker, found.removable);
+  removeControlGroup();
   const still = itemsOf((await findInstallationObjects(docker, instanceId)).removable);
   if (still.length > 0) {
     throw new ExplainedError(

@@ -3,6 +3,7 @@ import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
+import { PROCESSES } from '../runtimes/docker/process-limit.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
 import { KUBERNETES_OPTIONS } from './kubernetes-options.js';
@@ -227,6 +228,11 @@ export const OPTIONS = {
     description:
       'bandwidth of the network of a sandbox in each direction, in Mbit/s, from its next start on; 0: no limit',
     default: 250,
+  },
+  sandboxProcesses: {
+    type: integer('a number of processes', PROCESSES.least, PROCESSES.most),
+    description: 'most processes and threads of a sandbox on Docker, from its next start on',
+    default: PROCESSES.default,
   },
   diskReserveMib: {
     type: integer('a number of MiB', 0, 999_999_999),

@@ -41,6 +41,7 @@ export interface RuntimeOptions {
   instanceId: string;
   defaultDiskMib?: number | undefined;
   sandboxBandwidthMbits?: number | undefined;
+  sandboxProcesses?: number | undefined;
   capacity?: Partial<Capacity>;
   /** Default: the docker runtime pulls no image, and the kubernetes runtime reads none. */
   pulls?: PullOptions;
@@ -137,6 +138,7 @@ export async function openDocker({
   volumes,
   defaultDiskMib,
   sandboxBandwidthMbits: bandwidthMbits,
+  sandboxProcesses: processes,
   capacity = {},
   pulls,
 }: RuntimeOptions): Promise<Runtime> {
@@ -144,7 +146,7 @@ export async function openDocker({
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
-    ...{ volumes, capacity, defaultDiskMib, bandwidthMbits, pulls },
+    ...{ volumes, capacity, defaultDiskMib, bandwidthMbits, processes, pulls },
   });
 }
 

@@ -183,7 +183,7 @@ worker:x:1500:1600:::" > /etc/passwd
       'not permitted',
     );
     expect(await sh(plain, 'busybox unshare -U true')).toContain('not permitted');
-    expect(await sh(plain, 'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max')).toContain('1024');
+    expect(await sh(plain, 'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max')).toContain('256');
 
     const restricted = await start({ runtime: { cmd }, security_profile: 'restricted' });
     expect(await capabilities(restricted)).toEqual([0, 0, 0, 0]);

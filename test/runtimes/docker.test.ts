@@ -61,7 +61,7 @@ describeDocker('the docker runtime', () => {
       NanoCpus: 1e9,
       Memory: 64 * 1024 * 1024,
       MemorySwap: 64 * 1024 * 1024,
-      PidsLimit: 1024,
+      PidsLimit: 256,
       CapDrop: ['ALL'],
       SecurityOpt: ['no-new-privileges'],
       NetworkMode: 'none',

@@ -14,7 +14,6 @@ export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 const USER_LABEL = 'dev.sandkeep.label.';
 
 const MIB = 1024 * 1024;
-export const PIDS_LIMIT = 1024;
 export const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
 /** A service of the machine has 1024, so eight CPUs of sandboxes weigh as much as the database where they are siblings. */
@@ -49,8 +48,17 @@ export function containerOptions(
     network,
     init,
     runtimeClass,
+    processes,
+    controlGroup,
     binds,
-  }: { network: string; init: GuestInit; runtimeClass: string | undefined; binds: readonly Bind[] },
+  }: {
+    network: string;
+    init: GuestInit;
+    runtimeClass: string | undefined;
+    processes: number;
+    controlGroup: string | undefined;
+    binds: readonly Bind[];
+  },
 ): ContainerCreateOptions {
   return {
     // Its tag could lead to another image by now.
@@ -76,7 +84,8 @@ export function containerOptions(
       Memory: spec.memoryMib * MIB,
       MemorySwap: spec.memoryMib * MIB,
       CpuShares: Math.max(SMALLEST_SHARES, Math.round(spec.vcpus * SHARES_PER_VCPU)),
-      PidsLimit: PIDS_LIMIT,
+      PidsLimit: processes,
+      ...(controlGroup === undefined ? {} : { CgroupParent: controlGroup }),
       OomScoreAdj: OOM_SCORE,
       CapDrop: ['ALL'],
       CapAdd: spec.securityProfile === 'restricted' ? [] : CAPABILITIES,

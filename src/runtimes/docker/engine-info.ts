@@ -16,6 +16,8 @@ export interface EngineInfo extends CapabilityInfo {
   MemTotal: number;
   KernelVersion: string;
   ServerVersion: string;
+  CgroupDriver?: string;
+  CgroupVersion?: string;
 }
 
 const ENGINE_NAMESPACE = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';

@@ -1,6 +1,7 @@
 export const NOT_MODIFIED = 304;
 export const NOT_FOUND = 404;
 export const CONFLICT = 409;
+export const SERVER_ERROR = 500;
 export const UNAVAILABLE = 503;
 /** The answers to the removal of an object that is gone, or that the engine is removing. */
 export const ALREADY_REMOVED = [NOT_FOUND, CONFLICT];

@@ -1,6 +1,6 @@
 import Docker from 'dockerode';
 import { INSTANCE_LABEL } from './container.js';
-import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND } from './errors.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
 import { isPauseContainer } from './network/pause-container.js';
 
@@ -22,6 +22,7 @@ export interface InstallationObjects {
 }
 
 const ANSWER_TIMEOUT_MS = 60_000;
+const REMOVALS = 6;
 
 export function connectForRemoval(socketPath: string): Docker {
   return new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
@@ -83,16 +84,24 @@ export async function removeObjects(
   docker: Docker,
   { containers, networks, volumes, images }: RemovableObjects,
 ): Promise<void> {
-  for (const { id } of containers) {
-    await docker
-      .getContainer(id)
-      .remove({ force: true, v: true })
-      .catch(ignoreStatus(...ALREADY_REMOVED));
-  }
+  for (const { id } of containers) await removeContainer(docker, id);
   for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(NOT_FOUND));
   // A conflict: another installation has begun to use the volume or the image.
   for (const { id } of volumes) await docker.getVolume(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
   for (const { id } of images) await docker.getImage(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
+}
+
+/** The engine waits ten seconds for the end of the processes. On a busy machine, hundreds of them take longer. */
+async function removeContainer(docker: Docker, id: string): Promise<void> {
+  for (let left = REMOVALS; ; left -= 1) {
+    try {
+      await docker.getContainer(id).remove({ force: true, v: true });
+      return;
+    } catch (error) {
+      if (ALREADY_REMOVED.some((status) => status === statusOf(error))) return;
+      if (left === 1 || statusOf(error) !== SERVER_ERROR) throw error;
+    }
+  }
 }
 
 function partition<T>(items: readonly T[], isFirst: (item: T) => boolean): [T[], T[]] {

@@ -15,6 +15,7 @@ import {
 } from '../runtime.js';
 import { containerName, isBaseline, parseContainerName, parseEngineTime } from './container-name.js';
 import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
+import { openControlGroup } from './control-group.js';
 import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
 import { checkDiskLimit } from './disk-quota.js';
@@ -46,6 +47,7 @@ import { readLogStream, sinceOf } from './log-stream.js';
 import type { Bind } from './mounts/staging-directory.js';
 import type { GuardedGroup } from './network/compile-policy.js';
 import { isPauseContainer } from './network/pause-container.js';
+import { PROCESSES } from './process-limit.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { explainStartFailure } from './start-failure.js';
 
@@ -58,6 +60,8 @@ export interface DockerOptions {
   allow?: readonly GuardedGroup[];
   /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
   bandwidthMbits?: number | undefined;
+  /** Most processes and threads of a sandbox, from its next start on. */
+  processes?: number | undefined;
   /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
@@ -95,6 +99,7 @@ export class DockerRuntime implements Runtime {
     /** The engine makes more containers at once no faster, and each of them later. */
     private readonly starts: FairQueue,
     private readonly images: Images,
+    private readonly controlGroup: string | undefined,
   ) {
     this.inspections = new InspectCache(docker);
     this.guests = new DockerGuests(untimed);
@@ -144,6 +149,7 @@ export class DockerRuntime implements Runtime {
         ...{ maxWaitMs: LONGEST_WAIT_MS, idleMs: Infinity },
       }),
       new Images(untimed, goArchitecture(info), options.pulls),
+      openControlGroup(info),
     );
   }
 
@@ -283,7 +289,7 @@ export class DockerRuntime implements Runtime {
     const found = await this.findContainer(run.sandboxId);
     if (!found) return undefined;
     const container = this.docker.getContainer(found.Id);
-    const { Name, State } = await container.inspect();
+    const { Name, State, HostConfig } = await container.inspect();
     const startedAt = parseEngineTime(State.StartedAt);
     const named = parseContainerName(Name);
     if (startedAt === null && hasFiles(run.spec)) {
@@ -293,6 +299,8 @@ export class DockerRuntime implements Runtime {
     }
     if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
     if (State.Running) throw new Error(`container ${found.Id} still has a run other than ${run.runId}`);
+    const { processes = PROCESSES.default } = this.options;
+    if (HostConfig.PidsLimit !== processes) await container.update({ PidsLimit: processes });
     await container.rename({ name: containerName(run, startedAt) });
     return container;
   }
@@ -331,7 +339,7 @@ export class DockerRuntime implements Runtime {
     binds: readonly Bind[],
     network: string,
   ): Promise<Docker.Container> {
-    const { runtimeClass, defaultDiskMib = 0 } = this.options;
+    const { runtimeClass, defaultDiskMib = 0, processes = PROCESSES.default } = this.options;
     checkDiskLimit(run.spec, image);
     const sized = defaultDiskMib > 0 && this.capabilities.has('disk_size');
     const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
@@ -343,6 +351,8 @@ export class DockerRuntime implements Runtime {
         network,
         init: this.init,
         runtimeClass,
+        processes,
+        controlGroup: this.controlGroup,
         binds,
       }),
     });
