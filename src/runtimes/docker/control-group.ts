@@ -4,18 +4,13 @@ import { join } from 'node:path';
 import type { EngineInfo } from './engine-info.js';
 
 const ROOT = '/sys/fs/cgroup';
-/** Installations on one machine share it, as containers share that of the engine. */
 export const CONTROL_GROUP = '/sandkeep';
 /** A process or service of the machine has 1024, or 100 in version 2. */
 export const WEIGHT = { shares: 256, weight: 25 };
 /** The first control group namespace, in which the engine names its groups. */
 const FIRST_NAMESPACE = 'cgroup:[4026531835]';
 
-/**
- * Makes the control group in which sandboxes share one weight of the CPU, however many they are. Without one, an engine
- * that manages its groups itself gives all containers as much as one process of the machine. With systemd each container
- * is a sibling of the services, and its own weight is enough. Undefined: the engine chooses the group.
- */
+/** All sandboxes of the machine share its weight of the CPU. Undefined: the engine chooses the group, as with systemd. */
 export function openControlGroup(info: EngineInfo): string | undefined {
   const { CgroupDriver, CgroupVersion, KernelVersion } = info;
   if (CgroupDriver !== 'cgroupfs' || KernelVersion !== release()) return undefined;
@@ -34,13 +29,12 @@ export function openControlGroup(info: EngineInfo): string | undefined {
   }
 }
 
-/** Does nothing while another installation uses it. */
 export function removeControlGroup(): void {
   for (const place of ['', ...listOf(ROOT)]) {
     try {
       rmdirSync(join(ROOT, place, CONTROL_GROUP));
     } catch {
-      // It does not exist, or has sandboxes.
+      // It does not exist, or another installation uses it.
     }
   }
 }
