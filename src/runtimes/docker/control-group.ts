@@ -7,15 +7,14 @@ const ROOT = '/sys/fs/cgroup';
 export const CONTROL_GROUP = '/sandkeep';
 /** A process or service of the machine has 1024, or 100 in version 2. */
 export const WEIGHT = { shares: 256, weight: 25 };
-/** The first control group namespace, in which the engine names its groups. */
-const FIRST_NAMESPACE = 'cgroup:[4026531835]';
+const INITIAL_NAMESPACE = 'cgroup:[4026531835]';
 
 /** All sandboxes of the machine share its weight of the CPU. Undefined: the engine chooses the group, as with systemd. */
 export function openControlGroup(info: EngineInfo): string | undefined {
   const { CgroupDriver, CgroupVersion, KernelVersion } = info;
   if (CgroupDriver !== 'cgroupfs' || KernelVersion !== release()) return undefined;
   try {
-    if (readlinkSync('/proc/self/ns/cgroup') !== FIRST_NAMESPACE) return undefined;
+    if (readlinkSync('/proc/self/ns/cgroup') !== INITIAL_NAMESPACE) return undefined;
     if (CgroupVersion === '2') {
       writeFileSync(join(ROOT, 'cgroup.subtree_control'), '+cpu');
       write(ROOT, 'cpu.weight', WEIGHT.weight);

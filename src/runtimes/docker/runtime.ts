@@ -60,7 +60,6 @@ export interface DockerOptions {
   allow?: readonly GuardedGroup[];
   /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
   bandwidthMbits?: number | undefined;
-  /** Most processes and threads of a sandbox, from its next start on. */
   processes?: number | undefined;
   /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
