@@ -58,7 +58,6 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
   // Loaded on demand: the client library takes long to load.
-  const { removeControlGroup } = await import('../runtimes/docker/control-group.js');
   const { findInstallationObjects, connectForRemoval, removeObjects } =
     await import('../runtimes/docker/installation-objects.js');
   const docker = connectForRemoval(options.dockerSocket);
@@ -72,7 +71,6 @@ async function uninstall(options: UninstallOptions, instanceId: string): Promise
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
   await removeObjects(docker, found.removable);
-  removeControlGroup();
   const still = itemsOf((await findInstallationObjects(docker, instanceId)).removable);
   if (still.length > 0) {
     throw new ExplainedError(

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readlinkSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { join } from 'node:path';
 import type { EngineInfo } from './engine-info.js';
@@ -28,26 +28,8 @@ export function openControlGroup(info: EngineInfo): string | undefined {
   }
 }
 
-export function removeControlGroup(): void {
-  for (const place of ['', ...listOf(ROOT)]) {
-    try {
-      rmdirSync(join(ROOT, place, CONTROL_GROUP));
-    } catch {
-      // It does not exist, or another installation uses it.
-    }
-  }
-}
-
 function write(hierarchy: string, file: string, value: number): void {
   const directory = join(hierarchy, CONTROL_GROUP);
   mkdirSync(directory, { recursive: true });
   writeFileSync(join(directory, file), String(value));
-}
-
-function listOf(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    return [];
-  }
 }

@@ -47,8 +47,8 @@ import { readLogStream, sinceOf } from './log-stream.js';
 import type { Bind } from './mounts/staging-directory.js';
 import type { GuardedGroup } from './network/compile-policy.js';
 import { isPauseContainer } from './network/pause-container.js';
-import { PROCESSES } from './process-limit.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
+import { PROCESSES } from './process-limit.js';
 import { explainStartFailure } from './start-failure.js';
 
 export interface DockerOptions {
