@@ -91,6 +91,7 @@ function processesOf(cluster: string): number[] {
 function isOf(cluster: string, pid: number): boolean {
   try {
     if (!HAS_PROC) return process.kill(pid, 0);
+    if (isInsideContainer(pid)) return false;
     const isNamed =
       readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`\0-D\0${cluster}\0`) ||
       (readFileSync(`/proc/${pid}/comm`, 'utf8') === 'postgres\n' &&
@@ -99,6 +100,14 @@ function isOf(cluster: string, pid: number): boolean {
   } catch {
     return false;
   }
+}
+
+/**
+ * True in a PID namespace below this one. The kernel answers from memory of its own. A read of the command line waits for a
+ * lock that a hostile sandbox can hold for long.
+ */
+function isInsideContainer(pid: number): boolean {
+  return /^NSpid:\t\d+\t/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
 }
 
 /** True when the path is another directory for the process, as in a container. Without the right to look: false. */
