@@ -18,7 +18,7 @@ import type { App } from './http/route.js';
 import { makeServer, refuseOtherMethods } from './http/server.js';
 import { traceRequests } from './http/trace-requests.js';
 import { routeUpgrades } from './http/upgrade.js';
-import { compile } from './http/validation.js';
+import { validatorOf } from './http/validation.js';
 import { warnOfIgnoredFields } from './http/warnings.js';
 import { Turns } from './lib/turns.js';
 import { keyExamples } from './keys/examples.js';
@@ -54,7 +54,7 @@ import { webhookRoutes } from './webhooks/routes.js';
 
 /** Compiles the largest schema, which takes a quarter of a second, while the service waits for its database. */
 export function warmUp(): void {
-  compile(CreateSandboxRequest);
+  validatorOf(CreateSandboxRequest)(undefined);
 }
 
 const EXAMPLES = {

@@ -3,7 +3,7 @@ import { validate as isUuid } from 'uuid';
 import { operator } from '../audit/events/actor.js';
 import type { Config } from '../config/options.js';
 import { ApiError } from '../http/errors.js';
-import { compile, explainFirst } from '../http/validation.js';
+import { explainFirst, validatorOf } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { describeSource, keySourceOf } from '../secrets/key-file.js';
@@ -229,8 +229,8 @@ function settingsOf(options: WebhookOptions): WebhookSettings {
   return webhookSettings({ webhookAllow: allow, webhookHttp: http });
 }
 
-function checked<T>(schema: Parameters<typeof compile>[0], request: T): T {
-  const validate = compile(schema);
+function checked<T>(schema: Parameters<typeof validatorOf>[0], request: T): T {
+  const validate = validatorOf(schema);
   if (!validate(request)) throw new ExplainedError(explainFirst(validate.errors!));
   return request;
 }

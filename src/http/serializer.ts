@@ -3,19 +3,19 @@ import type { FastifySerializerCompiler } from 'fastify';
 
 type Serializer = (data: unknown) => string;
 
-/** Makes Fastify's serializer compiler. A schema is compiled once for all routes, which saves 0.7 s at the start. */
+/** Makes Fastify's serializer compiler. Routes with the same schema share its serializer. */
 export function makeSerializerCompiler(): FastifySerializerCompiler<object> {
-  const compiled = new WeakMap<object, Serializer>();
+  const serializers = new WeakMap<object, Serializer>();
   return ({ schema, httpStatus }) => {
     // The error handler renders errors itself.
     if (Number(httpStatus) >= 400) return JSON.stringify;
-    const serializer = compiled.get(schema) ?? compile(schema);
-    compiled.set(schema, serializer);
+    const serializer = serializers.get(schema) ?? serializerOf(schema);
+    serializers.set(schema, serializer);
     return serializer;
   };
 }
 
-/** A serializer that writes only the documented fields. The schema is compiled at its first use. */
+/** A serializer that writes only the documented fields. It is compiled at its first use. */
 export function serializerOf(schema: object): Serializer {
   let serialize: Serializer | undefined;
   return (data) => {

@@ -1,10 +1,9 @@
-import type { ValidateFunction } from 'ajv';
 import { actorId } from '../audit/events/actor.js';
 import { leafOf } from '../audit/events/hash-chain.js';
 import { redactEmail } from '../audit/events/redact-email.js';
 import type { EventActor } from '../audit/events/schema.js';
 import { isUint64 } from '../http/schema.js';
-import { compile, explainFirst } from '../http/validation.js';
+import { explainFirst, validatorOf } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
 import { isUuid } from '../lib/uuid.js';
@@ -17,7 +16,7 @@ import { stripUnknownFields } from './strip-unknown.js';
 /** `values`: the columns of `staging-queries.ts` in order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };
 
-const validate = compile(Line) as ValidateFunction<Line>;
+const validate = validatorOf(Line);
 
 export class BadLine extends Error {}
 

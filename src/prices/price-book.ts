@@ -1,7 +1,7 @@
 import type { ErrorObject } from 'ajv';
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { Type, type Static } from 'typebox';
-import { compile, explainFirst } from '../http/validation.js';
+import { explainFirst, validatorOf } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { METRICS, type Decimal, type Metric, type PriceBook } from './price.js';
 
@@ -27,7 +27,7 @@ const File = Type.Object(
   { additionalProperties: false },
 );
 
-const validate = compile(File);
+const validate = validatorOf(File);
 
 const CURRENCIES = new Set(Intl.supportedValuesOf('currency'));
 

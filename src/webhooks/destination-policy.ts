@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Type } from 'typebox';
-import { compile } from '../http/validation.js';
+import { validatorOf } from '../http/validation.js';
 import { writeFileAtomicallySync } from '../lib/atomic-file.js';
 import { makeDirectories } from '../lib/directories.js';
 import type { DestinationPolicy } from '../outbound/destination.js';
@@ -10,7 +10,7 @@ import type { DestinationPolicy } from '../outbound/destination.js';
 const FILE = 'webhook-reach.json';
 
 const Saved = Type.Object({ allow: Type.Array(Type.String()), http: Type.Boolean() });
-const validate = compile(Saved);
+const validate = validatorOf(Saved);
 
 export function saveDestinationPolicy(dataDir: string, { allow, http }: DestinationPolicy): void {
   makeDirectories(dataDir, 0o711);
@@ -22,7 +22,7 @@ export function saveDestinationPolicy(dataDir: string, { allow, http }: Destinat
 export function readDestinationPolicy(dataDir: string): DestinationPolicy | undefined {
   try {
     const saved: unknown = JSON.parse(readFileSync(join(dataDir, FILE), 'utf8'));
-    return validate(saved) ? (saved as DestinationPolicy) : undefined;
+    return validate(saved) ? saved : undefined;
   } catch {
     return undefined;
   }

@@ -1,7 +1,7 @@
 import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
 import { leafOf, type EventContent } from '../../src/audit/events/hash-chain.js';
 import { isUnreachable, type Pool } from '../../src/db/pool.js';
-import { compile, explainFirst } from '../../src/http/validation.js';
+import { explainFirst, validatorOf } from '../../src/http/validation.js';
 
 type Written = EventContent & { leaf: Buffer };
 
@@ -25,7 +25,7 @@ export async function expectCatalogued(pool: Pool): Promise<void> {
 }
 
 const validators = new Map(
-  Object.entries(CATALOGUE).map(([type, { payload }]) => [type, compile(payload)] as const),
+  Object.entries(CATALOGUE).map(([type, { payload }]) => [type, validatorOf(payload)] as const),
 );
 
 function whatIsWrong({ event_type, category, actor, payload }: Written): string[] {

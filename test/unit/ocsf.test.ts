@@ -3,7 +3,7 @@ import { CATALOGUE, type EventType } from '../../src/audit/events/catalogue.js';
 import type { EventContent } from '../../src/audit/events/hash-chain.js';
 import type { EventActor } from '../../src/audit/events/schema.js';
 import { ocsfOf } from '../../src/audit/ocsf/present.js';
-import { compile } from '../../src/http/validation.js';
+import { validatorOf } from '../../src/http/validation.js';
 import { ocsfFaults } from '../support/ocsf-1-8.js';
 
 const ORG = '01a206d4-e8a8-7168-9d60-71efee090b70';
@@ -57,7 +57,7 @@ function eventOf(type: EventType, actor: EventActor, payload: unknown, variant: 
 
 describe.each(Object.keys(CATALOGUE) as EventType[])('%s', (type) => {
   const { actors, payload: schema } = CATALOGUE[type];
-  const validate = compile(schema);
+  const validate = validatorOf(schema);
 
   test.each([0, 1, 2])('is a valid event of OCSF, payload %s', (variant) => {
     const payload = sample(schema as Schema, variant);

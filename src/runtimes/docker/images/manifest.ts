@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { compile } from '../../../http/validation.js';
+import { validatorOf, type Validator } from '../../../http/validation.js';
 import { DIGEST } from '../../../sandboxes/spec/image-reference.js';
 import { MAX_ENTRYPOINT_BYTES, MAX_LAYERS, MAX_VOLUMES } from './limits.js';
 import { PullError } from './pull-error.js';
@@ -58,15 +58,15 @@ const CONFIG_TYPE = /^application\/vnd\.(?:docker\.container\.image|oci\.image\.
 const LAYER_TYPE =
   /^application\/vnd\.(?:docker\.image\.rootfs\.diff\.tar(?:\.gzip)?|oci\.image\.layer\.v1\.tar(?:\+gzip)?)$/;
 
-const isIndex = compile(Index);
-const isManifest = compile(Manifest);
-const isConfig = compile(Config);
-const isEntrypointConfig = compile(EntrypointConfig);
-const areWords = compile(Words);
+const isIndex = validatorOf(Index);
+const isManifest = validatorOf(Manifest);
+const isConfig = validatorOf(Config);
+const isEntrypointConfig = validatorOf(EntrypointConfig);
+const areWords = validatorOf(Words);
 
 /** The digest of the manifest for a platform of Linux, or the manifest itself. `architecture`: in the words of Go. */
 export function readManifest(bytes: Buffer, architecture: string): Manifest | { digest: string } {
-  const document = parsed<Manifest>(bytes, isManifest) ?? parsed<Static<typeof Index>>(bytes, isIndex);
+  const document = parsed(bytes, isManifest) ?? parsed(bytes, isIndex);
   if (document === undefined) throw new PullError('unsupported', 'the manifest has an unknown format');
   if (!('manifests' in document)) return checked(document);
   const found = document.manifests.find(
@@ -92,7 +92,7 @@ export function checkLayers({ layers }: Manifest): void {
 }
 
 export function readConfig(bytes: Buffer, manifest: Manifest, architecture: string): readonly string[] {
-  const found = parsed<Static<typeof Config>>(bytes, isConfig);
+  const found = parsed(bytes, isConfig);
   if (found?.rootfs.diff_ids.length !== manifest.layers.length) {
     throw new PullError('broken', 'the configuration does not describe the layers');
   }
@@ -106,14 +106,14 @@ export function readConfig(bytes: Buffer, manifest: Manifest, architecture: stri
 
 /** Empty: the image has none. */
 export function readEntrypoint(bytes: Buffer, architecture: string): string[] {
-  const found = parsed<Static<typeof EntrypointConfig>>(bytes, isEntrypointConfig);
+  const found = parsed(bytes, isEntrypointConfig);
   if (found === undefined) throw new PullError('broken', 'the configuration has an unknown format');
   checkPlatform(found, architecture);
   const words = found.config?.Entrypoint ?? null;
   if (!areWords(words)) throw new PullError('entrypoint', 'the entrypoint is no list of words');
   const length = Buffer.byteLength(JSON.stringify(words));
   if (length > MAX_ENTRYPOINT_BYTES) throw new PullError('entrypoint', `the entrypoint has ${length} bytes`);
-  return (words as string[] | null) ?? [];
+  return words ?? [];
 }
 
 function checkPlatform(
@@ -137,7 +137,7 @@ function refuseAliases(object: object): void {
   }
 }
 
-function parsed<T>(bytes: Buffer, isValid: (value: unknown) => boolean): T | undefined {
+function parsed<T>(bytes: Buffer, isValid: Validator<T>): T | undefined {
   const value = parseJson(bytes.toString());
-  return isValid(value) ? (value as T) : undefined;
+  return isValid(value) ? value : undefined;
 }
