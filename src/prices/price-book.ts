@@ -1,6 +1,6 @@
 import type { ErrorObject } from 'ajv';
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
-import { Type, type Static } from 'typebox';
+import { Type } from 'typebox';
 import { explainFirst, validatorOf } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { METRICS, type Decimal, type Metric, type PriceBook } from './price.js';
@@ -50,7 +50,7 @@ export function parsePriceBook(text: string, file: string): PriceBook {
   }
   if (!validate(read))
     throw refused(file, unknownName(validate.errors ?? []) ?? hint(explainFirst(validate.errors ?? [])));
-  const { currency, minor_unit_digits, prices, included = {} } = read as Static<typeof File>;
+  const { currency, minor_unit_digits, prices, included = {} } = read;
   if (!CURRENCIES.has(currency)) throw refused(file, `there is no currency "${currency}" in ISO 4217`);
   return {
     currency,

@@ -102,10 +102,7 @@ function isOf(cluster: string, pid: number): boolean {
   }
 }
 
-/**
- * True in a PID namespace below this one. The kernel answers from memory of its own. A read of the command line waits for a
- * lock that a hostile sandbox can hold for long.
- */
+/** True in a PID namespace below this one. To read the command line waits for a lock that a hostile sandbox can hold. */
 function isInsideContainer(pid: number): boolean {
   return /^NSpid:\t\d+\t/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
 }
