@@ -20,7 +20,7 @@ field() { node -e "let t='';process.stdin.on('data',d=>t+=d).on('end',()=>{const
 
 docker info >/dev/null 2>&1 || die "no Docker engine answers (on Debian: apt-get install docker.io)"
 [ -x /bin/busybox ] || die "there is no /bin/busybox (on Debian: apt-get install busybox-static)"
-[ -f dist/src/main.js ] || npm run -s build
+[ -f dist/program/main.js ] || npm run -s build
 
 say "An image of nothing but busybox"
 mkdir -p "$work/image/bin"

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The folder of package.json. Code runs from src/ in tests, and from dist/src/ otherwise. */
+/** The folder of package.json. Code runs from src/ in tests, and from dist/program/ otherwise. */
 export const PACKAGE_ROOT = findRoot(dirname(fileURLToPath(import.meta.url)));
 
 function findRoot(folder: string): string {

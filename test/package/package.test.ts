@@ -58,7 +58,8 @@ describe('the npm package', () => {
     const paths = packed.files.map(({ path }) => path);
     const needed = [
       'bin/sandkeep',
-      'dist/src/main.js',
+      'dist/program/main.js',
+      'dist/program/LICENSES.txt',
       'dist/console/index.html',
       'catalogue.json',
       'LICENSE',
@@ -66,7 +67,7 @@ describe('the npm package', () => {
     expect(paths).toEqual(expect.arrayContaining([...needed, 'migrations/0001_first_light.sql']));
     const foreign = paths.filter(
       (path) =>
-        !/^(bin|deploy|dist\/src|dist\/console|guest|migrations)\//.test(path) &&
+        !/^(bin|deploy|dist\/program|dist\/console|guest|migrations)\//.test(path) &&
         !['catalogue.json', 'LICENSE', 'README.md', 'package.json'].includes(path),
     );
     expect(foreign).toEqual([]);
