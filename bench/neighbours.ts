@@ -19,12 +19,15 @@ export interface NeighboursOptions {
   only: readonly string[];
 }
 
-export interface Beside {
-  attack: string;
+export interface Attacked {
   /** The number of answers of each status that the attacking organization got. */
   answers: Record<string, number>;
-  idle: Measured;
   attacked: Measured;
+}
+
+interface Beside extends Attacked {
+  attack: string;
+  idle: Measured;
 }
 
 const TARGET = 3;
@@ -70,28 +73,45 @@ export async function neighbours(options: NeighboursOptions): Promise<void> {
 }
 
 /** Measures one attack on an installation of its own: none leaves anything to the next. */
-export async function measureBeside(
+async function measureBeside(
   attack: string,
-  {
-    image,
-    dockerSocket,
-    seconds,
-    idleSeconds = seconds,
-  }: Pick<NeighboursOptions, 'image' | 'dockerSocket' | 'seconds'> & { idleSeconds?: number },
+  { image, dockerSocket, seconds }: NeighboursOptions,
 ): Promise<Beside> {
+  const neighbourhood = await openNeighbourhood({ image, dockerSocket });
+  try {
+    // The first requests of a process are slow.
+    await neighbourhood.work.measure(Math.min(seconds, 2));
+    const idle = await neighbourhood.work.measure(seconds);
+    return { attack, idle, ...(await neighbourhood.measure(attack, seconds)) };
+  } finally {
+    await neighbourhood.close();
+  }
+}
+
+/** An installation with the usual work of one organization, beside which another one attacks. */
+export async function openNeighbourhood({
+  image,
+  dockerSocket,
+}: Pick<NeighboursOptions, 'image' | 'dockerSocket'>) {
   const installation = await openInstallation(image === undefined ? undefined : dockerSocket);
   const client = new Client(installation.address, installation.key);
-  try {
-    const work = await UsualWork.prepare(client, image);
-    // The first requests of a process are slow.
-    await work.measure(Math.min(idleSeconds, 2));
-    const idle = await work.measure(idleSeconds);
-    const attacker = await beginAttack(installation, attack, image);
-    const attacked = await work.measure(seconds);
-    return { attack, answers: await attacker.end(), idle, attacked };
-  } finally {
+  const close = async () => {
     client.close();
     await installation.close();
+  };
+  try {
+    const work = await UsualWork.prepare(client, image);
+    return {
+      ...{ work, close },
+      async measure(attack: string, seconds: number): Promise<Attacked> {
+        const attacker = await beginAttack(installation, attack, image);
+        const attacked = await work.measure(seconds);
+        return { answers: await attacker.end(), attacked };
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
   }
 }
 
