@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -118,5 +118,12 @@ describe('the npm package', () => {
     expect(components.length).toBeGreaterThan(50);
     const foreign = components.filter(({ licenses = [] }) => !LICENCES.has(licenses[0]?.license?.id ?? ''));
     expect(foreign.map(({ name }) => name).toSorted()).toEqual(OLD_FORM);
+  });
+
+  test('has the licences of the packages whose code it has', () => {
+    const text = readFileSync(join(PACKAGE_ROOT, 'dist', 'program', 'LICENSES.txt'), 'utf8');
+    const parts = text.split(`\n${'-'.repeat(80)}\n\n`).map((part) => /^(\S+) \S+: (.+)\n/.exec(part)!);
+    expect(parts.map(([, name]) => name)).toEqual(expect.arrayContaining(['fastify', 'pg', 'typebox']));
+    expect(parts.filter(([, , licence]) => !LICENCES.has(licence!))).toEqual([]);
   });
 });
