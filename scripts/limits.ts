@@ -294,6 +294,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'fork fails in the sandbox',
     },
     {
+      limit: 'writes of a sandbox to each disk; see [runtimes.md](runtimes.md#disk-writes)',
+      value: `${number(DEFAULT_CONFIG.sandboxDiskWritesMib)} MiB a second`,
+      option: 'sandboxDiskWritesMib',
+      beyond: 'the write waits',
+    },
+    {
       limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
       value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,
       beyond: 'the connection is refused',

@@ -3,6 +3,7 @@ import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
+import { DISK_WRITES } from '../runtimes/docker/disk-writes.js';
 import { PROCESSES } from '../runtimes/docker/process-limit.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
@@ -233,6 +234,12 @@ export const OPTIONS = {
     type: integer('a number of processes', PROCESSES.least, PROCESSES.most),
     description: 'most processes and threads of a sandbox on Docker, from its next start on',
     default: PROCESSES.default,
+  },
+  sandboxDiskWritesMib: {
+    type: integer('a number of MiB', 0, DISK_WRITES.most),
+    description:
+      'most MiB a second that a sandbox on Docker writes to a disk, from its creation on; 0: no limit',
+    default: DISK_WRITES.default,
   },
   diskReserveMib: {
     type: integer('a number of MiB', 0, 999_999_999),

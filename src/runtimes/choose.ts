@@ -42,6 +42,7 @@ export interface RuntimeOptions {
   defaultDiskMib?: number | undefined;
   sandboxBandwidthMbits?: number | undefined;
   sandboxProcesses?: number | undefined;
+  sandboxDiskWritesMib?: number | undefined;
   capacity?: Partial<Capacity>;
   /** Default: the docker runtime pulls no image, and the kubernetes runtime reads none. */
   pulls?: PullOptions;
@@ -139,6 +140,7 @@ export async function openDocker({
   defaultDiskMib,
   sandboxBandwidthMbits: bandwidthMbits,
   sandboxProcesses: processes,
+  sandboxDiskWritesMib: writesMibPerSecond,
   capacity = {},
   pulls,
 }: RuntimeOptions): Promise<Runtime> {
@@ -146,7 +148,7 @@ export async function openDocker({
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
-    ...{ volumes, capacity, defaultDiskMib, bandwidthMbits, processes, pulls },
+    ...{ volumes, capacity, defaultDiskMib, bandwidthMbits, processes, writesMibPerSecond, pulls },
   });
 }
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CONTROL_GROUP, WEIGHT } from '../../src/runtimes/docker/control-group.js';
+import { disksOf } from '../../src/runtimes/docker/disk-writes.js';
 import type { EngineInfo } from '../../src/runtimes/docker/engine-info.js';
 import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
@@ -55,6 +56,25 @@ describeDocker('a sandbox and the other processes of the machine', () => {
     expect(Number(readFileSync(file, 'utf8'))).toBe(weight);
     const { State } = await (await containerOf(made.id))!.inspect();
     expect(readFileSync(`/proc/${State.Pid}/cgroup`, 'utf8')).toContain(`${CONTROL_GROUP}/`);
+  });
+
+  test('write to a disk as fast as the option says, and no faster', async (context) => {
+    const [disk] = disksOf([((await docker.info()) as EngineInfo).DockerRootDir]);
+    if (disk === undefined) context.skip('SKIPPED: the engine has its files on no disk of this machine');
+    const other = await startTestService(onDocker({ writesMibPerSecond: 2 }));
+    try {
+      const org = await other.newOrg();
+      const { body: made } = await org.post('/v1/sandboxes', body, running);
+      const { HostConfig } = await (await containerOf(made.id))!.inspect();
+      expect(HostConfig.BlkioDeviceWriteBps).toContainEqual({ Path: disk, Rate: 2 * 1024 ** 2 });
+      const begun = performance.now();
+      await execIn(made.id, 'dd', 'if=/dev/zero', 'of=/written', 'bs=1M', 'count=12', 'conv=fsync');
+      // The kernel lets a part through at once.
+      expect(performance.now() - begun).toBeGreaterThan(4_000);
+      await destroyAll(other, org);
+    } finally {
+      await other.close();
+    }
   });
 
   test('are 256 processes at most without the option', async () => {

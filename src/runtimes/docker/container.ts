@@ -49,6 +49,7 @@ export function containerOptions(
     init,
     runtimeClass,
     processes,
+    writes,
     controlGroup,
     binds,
   }: {
@@ -56,6 +57,7 @@ export function containerOptions(
     init: GuestInit;
     runtimeClass: string | undefined;
     processes: number;
+    writes: { disks: readonly string[]; mibPerSecond: number };
     controlGroup: string | undefined;
     binds: readonly Bind[];
   },
@@ -85,6 +87,13 @@ export function containerOptions(
       MemorySwap: spec.memoryMib * MIB,
       CpuShares: Math.max(SMALLEST_SHARES, Math.round(spec.vcpus * SHARES_PER_VCPU)),
       PidsLimit: processes,
+      ...(writes.mibPerSecond === 0
+        ? {}
+        : {
+            BlkioDeviceWriteBps: writes.disks.map((disk) => ({
+              ...{ Path: disk, Rate: writes.mibPerSecond * MIB },
+            })),
+          }),
       ...(controlGroup === undefined ? {} : { CgroupParent: controlGroup }),
       OomScoreAdj: OOM_SCORE,
       CapDrop: ['ALL'],

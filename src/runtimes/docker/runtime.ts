@@ -18,6 +18,7 @@ import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from
 import { openControlGroup } from './control-group.js';
 import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
+import { DISK_WRITES, disksOf } from './disk-writes.js';
 import { checkDiskLimit } from './disk-quota.js';
 import {
   boundsOf,
@@ -61,6 +62,7 @@ export interface DockerOptions {
   /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
   bandwidthMbits?: number | undefined;
   processes?: number | undefined;
+  writesMibPerSecond?: number | undefined;
   /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
   volumes: VolumeStore;
@@ -77,6 +79,7 @@ export class DockerRuntime implements Runtime {
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
 
+  private readonly disks: readonly string[];
   private readonly inspections: InspectCache;
   private readonly guests: DockerGuests;
   private readonly measuring = new Map<string, Promise<number | undefined>>();
@@ -100,6 +103,7 @@ export class DockerRuntime implements Runtime {
     private readonly images: Images,
     private readonly controlGroup: string | undefined,
   ) {
+    this.disks = disksOf([diskPath, options.volumes.root]);
     this.inspections = new InspectCache(docker);
     this.guests = new DockerGuests(untimed);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
@@ -339,6 +343,7 @@ export class DockerRuntime implements Runtime {
     network: string,
   ): Promise<Docker.Container> {
     const { runtimeClass, defaultDiskMib = 0, processes = PROCESSES.default } = this.options;
+    const { writesMibPerSecond: mibPerSecond = DISK_WRITES.default } = this.options;
     checkDiskLimit(run.spec, image);
     const sized = defaultDiskMib > 0 && this.capabilities.has('disk_size');
     const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
@@ -351,6 +356,7 @@ export class DockerRuntime implements Runtime {
         init: this.init,
         runtimeClass,
         processes,
+        writes: { disks: this.disks, mibPerSecond },
         controlGroup: this.controlGroup,
         binds,
       }),
