@@ -1,6 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { Context, ServiceContext } from '../context.js';
 import { TracedPool, TracedSql } from '../db/traced.js';
+import { withSlowCommits } from '../db/transaction.js';
+import { endTurn } from '../http/admission.js';
 import type { App } from '../http/route.js';
 import type { Span } from '../lib/tracing.js';
 import { callerOf } from './caller.js';
@@ -24,8 +26,12 @@ export function addRequestContexts(app: App, { requests, ...rest }: ServiceConte
   }
   app.addHook('onRequest', (request, _reply, done) => {
     const { orgId } = callerOf(request);
-    const context = cached.get(orgId) ?? contextFor(orgId);
-    const { span } = request;
+    const shared = cached.get(orgId) ?? contextFor(orgId);
+    const { method, span } = request;
+    const isRead = method === 'GET' || method === 'HEAD';
+    const context = isRead
+      ? shared
+      : { ...shared, shared, pool: withSlowCommits(shared.pool, () => endTurn(request)) };
     request.context = span?.context.sampled === true ? traced(context, span) : context;
     done();
   });
@@ -33,11 +39,10 @@ export function addRequestContexts(app: App, { requests, ...rest }: ServiceConte
 
 /** A context of one request: its statements are spans of it. */
 function traced(context: Context, span: Span): Context {
-  const { pool, reads } = context;
+  const { pool, reads, shared = context } = context;
   return {
     ...context,
-    span,
-    shared: context,
+    ...{ span, shared },
     pool: new TracedPool(pool, span),
     reads: new TracedSql(reads, span),
   };

@@ -41,6 +41,10 @@ export class TracedPool extends TracedSql implements Pool {
     return this.pool.eventMarker;
   }
 
+  onSlowCommit(): void {
+    this.pool.onSlowCommit?.();
+  }
+
   async connect(): Promise<pg.PoolClient> {
     return this.pool.connect();
   }

@@ -7,6 +7,7 @@ const SERIALIZATION = '40001';
 const ATTEMPTS = 5;
 /** PostgreSQL applies no time-out to a commit, which waits for a lost synchronous standby without bound. */
 const COMMIT_TIMEOUT_MS = 30_000;
+const SLOW_COMMIT_MS = 25;
 export const POSTGRESQL = { 'db.system.name': 'postgresql' };
 
 /** Another transaction changed the premises of the work: `inTransaction` retries it. */
@@ -43,6 +44,10 @@ export async function inTransaction<T>(
   }
 }
 
+export function withSlowCommits(pool: Pool, onSlowCommit: () => void): Pool {
+  return Object.assign(Object.create(pool) as Pool, { onSlowCommit });
+}
+
 async function transact<T>(
   pool: Pool,
   work: (tx: Transaction) => Promise<T>,
@@ -61,16 +66,19 @@ async function transact<T>(
       }
       const result = await work(Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span }));
       const commit = client.query('commit');
-      await (unhurried ? commit : inTime(commit)).catch((error: unknown) => {
-        isCommitting = error instanceof Unconfirmed;
-        // A closed connection would leave its session waiting on the server.
-        if (isCommitting)
-          void commit.then(
-            () => client.release(),
-            (cause: Error) => client.release(cause),
-          );
-        throw error;
-      });
+      const slow = setTimeout(() => pool.onSlowCommit?.(), SLOW_COMMIT_MS);
+      await (unhurried ? commit : inTime(commit))
+        .finally(() => clearTimeout(slow))
+        .catch((error: unknown) => {
+          isCommitting = error instanceof Unconfirmed;
+          // A closed connection would leave its session waiting on the server.
+          if (isCommitting)
+            void commit.then(
+              () => client.release(),
+              (cause: Error) => client.release(cause),
+            );
+          throw error;
+        });
       return result;
     } catch (error) {
       if (isCommitting) throw error;

@@ -59,15 +59,17 @@ export class RequestTurn {
     return measured;
   }
 
-  async more<T>(cost: number, work: () => Promise<T>): Promise<T> {
+  /** `work` may end the turn before it ends itself. */
+  async more<T>(cost: number, work: (end: () => void) => Promise<T>): Promise<T> {
     const turn = new RequestTurn(this.shares, this.key);
     await new Promise<void>((resolve, reject) => {
       turn.take(cost, (error) => (error ? reject(error) : resolve()));
     });
+    const end = () => void turn.end(cost);
     try {
-      return await work();
+      return await work(end);
     } finally {
-      turn.end(cost);
+      end();
     }
   }
 }

@@ -1,7 +1,7 @@
 import { recordEvent } from '../../audit/events/record.js';
 import type { EventActor } from '../../audit/events/schema.js';
 import type { Context } from '../../context.js';
-import { inTransaction, type Transaction } from '../../db/transaction.js';
+import { inTransaction, withSlowCommits, type Transaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
 import { toStorable } from '../../lib/storable-text.js';
 import { newId } from '../../lib/uuid.js';
@@ -38,7 +38,7 @@ type Writer = Pick<Context, 'pool' | 'now' | 'touches'>;
 interface VisitHooks {
   /** Counts a further session against the rate of the key. */
   countMore: () => void;
-  inTurn: <T>(work: () => Promise<T>) => Promise<T>;
+  inTurn: <T>(work: (end: () => void) => Promise<T>) => Promise<T>;
   /** Called when another process has ended a session in the audit trail. */
   onLost: () => void;
 }
@@ -87,7 +87,7 @@ export class SessionRecorder {
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
       return details;
     };
-    const recorded = this.visit.inTurn(() => inTransaction(this.ctx.pool, record));
+    const recorded = this.visit.inTurn((end) => inTransaction(withSlowCommits(this.ctx.pool, end), record));
     const details = await this.sessions.begin(id, { orgId, onLost: this.visit.onLost }, recorded);
     return this.record({ org_id: orgId, id, actor, details, opened_at: at });
   }

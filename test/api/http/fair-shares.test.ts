@@ -136,6 +136,32 @@ test('a length that is declared and never read costs nobody a place', async () =
   expect(new Set(await Promise.all(slow))).toEqual(new Set([200]));
 });
 
+test('reads of an organization wait for none of its writes that wait for the disk', async () => {
+  const { pool } = service.ctx;
+  await pool.query(`
+    create function slow_commit() returns trigger language plpgsql as $$
+      begin perform pg_advisory_xact_lock_shared(4711); return null; end $$;
+    create constraint trigger slow_commit after insert on sandboxes deferrable initially deferred
+      for each row execute function slow_commit()`);
+  const writes = await inTransaction(pool, async (tx) => {
+    await tx.query('select pg_advisory_xact_lock(4711)');
+    // While another organization is active, this one has its smaller share.
+    expect(await ask('/v1/sandboxes?limit=5', quiet.key)).toBe(200);
+    const asked = Array.from({ length: ADMISSION.running.each }, (_, index) =>
+      busy.post('/v1/sandboxes', smallRequest(`slow-${index}`)),
+    );
+    await until(
+      async () => (await pool.query(`select from pg_stat_activity where wait_event = 'advisory'`)).rows.length,
+      (blocked) => blocked > 0,
+    );
+    const late = sleep(ADMISSION.maxHoldMs / 2).then(() => 'late');
+    expect(await Promise.race([ask('/v1/sandboxes?limit=5', busy.key), late])).toBe(200);
+    return asked;
+  });
+  expect((await Promise.all(writes)).map(({ status }) => status)).toEqual(writes.map(() => 200));
+  await pool.query('drop function slow_commit cascade');
+});
+
 test('an address that guesses keys gets few answers, and a known key waits for none of them', async () => {
   const guarded = await startTestService({
     worker: false,

@@ -46,7 +46,7 @@ function recorder(sessions: OpenSessions, onLost: () => void = () => undefined):
   const { actor } = rowOf();
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
   return new SessionRecorder(service.ctx, subject, sessions, {
-    ...{ countMore: () => undefined, inTurn: (work) => work(), onLost },
+    ...{ countMore: () => undefined, inTurn: (work) => work(() => undefined), onLost },
   });
 }
 
