@@ -27,7 +27,7 @@ export interface Context extends Shared {
   reads: Sql;
   /** Set in a sampled request. */
   span?: Span;
-  /** The context without the span, which requests share. */
+  /** The context that the requests of an organization share. */
   shared?: Context;
 }
 

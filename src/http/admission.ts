@@ -59,7 +59,6 @@ export class RequestTurn {
     return measured;
   }
 
-  /** `work` may end the turn before it ends itself. */
   async more<T>(cost: number, work: (end: () => void) => Promise<T>): Promise<T> {
     const turn = new RequestTurn(this.shares, this.key);
     await new Promise<void>((resolve, reject) => {

@@ -5,6 +5,7 @@ import { insertSession, renewSessions, type SessionRow } from '../../../src/sand
 import { SessionRecorder } from '../../../src/sandboxes/sessions/recorder.js';
 import { makeLostSessionEnds } from '../../../src/sandboxes/sessions/jobs.js';
 import type { Client } from '../../support/client.js';
+import { countWaitingCommits, whileCommitsWait } from '../../support/held-commits.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -42,13 +43,35 @@ const endsOf = async (id: string): Promise<any[]> => {
 };
 const idsOf = async (): Promise<string[]> =>
   (await service.ctx.pool.query('select id from sandbox_sessions')).rows.map(({ id }) => String(id));
-function recorder(sessions: OpenSessions, onLost: () => void = () => undefined): SessionRecorder {
+function recorder(
+  sessions: OpenSessions,
+  onLost: () => void = () => undefined,
+  endTurn: () => void = () => undefined,
+): SessionRecorder {
   const { actor } = rowOf();
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
   return new SessionRecorder(service.ctx, subject, sessions, {
-    ...{ countMore: () => undefined, inTurn: (work) => work(() => undefined), onLost },
+    ...{ countMore: () => undefined, inTurn: (work) => work(endTurn), onLost },
   });
 }
+
+test('a session gives its turn back while its beginning waits for the disk', async () => {
+  const sessions = new OpenSessions(service.ctx);
+  const { pool } = service.ctx;
+  let isOver = false;
+  const { record } = await whileCommitsWait(pool, 'sandbox_sessions', async () => {
+    const endTurn = () => (isOver = true);
+    const opened = recorder(sessions, undefined, endTurn).open({ kind: 'exec', user: null, args: ['sh'] });
+    await until(
+      () => Promise.resolve(isOver),
+      (over) => over,
+    );
+    expect(await countWaitingCommits(pool)).toBe(1);
+    return { record: opened };
+  });
+  (await record).end({ exitCode: 0, reason: 'exited' });
+  await sessions.close();
+});
 
 test('a session that nobody renews ends once, as cut off', async () => {
   const lost = rowOf();
