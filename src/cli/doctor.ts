@@ -3,7 +3,7 @@ import type { Config } from '../config/options.js';
 import { databaseCommand, print } from './command.js';
 import { withConfig } from './config-options.js';
 import { checkDatabase } from './doctor-database.js';
-import { inspectDisks } from './doctor-disks.js';
+import { inspectDatabaseDisk, inspectDisks } from './doctor-disks.js';
 import { checkDocker } from './doctor-docker.js';
 import { findingsText, type Finding } from './doctor-finding.js';
 import { readStored, type StoredInstallation } from './doctor-installation.js';
@@ -96,6 +96,8 @@ async function checkRuntime(
   }
   if (options.runtime === 'simulated') return inspectDisks(options, undefined);
   const { findings, diskPath } = await checkDocker(options, { system, isRequired: wanted === 'docker' });
-  const engine = diskPath === undefined ? [] : [...checkHostPrograms(system), checkKernel()];
-  return [...findings, ...engine, ...(await inspectDisks(options, diskPath))];
+  const disks = await inspectDisks(options, diskPath);
+  if (diskPath === undefined) return [...findings, ...disks];
+  const shared = options.databaseUrl === undefined ? inspectDatabaseDisk(options, diskPath) : [];
+  return [...findings, ...checkHostPrograms(system), checkKernel(), ...disks, ...shared];
 }

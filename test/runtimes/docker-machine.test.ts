@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CONTROL_GROUP, WEIGHT } from '../../src/runtimes/docker/control-group.js';
+import { inspectDatabaseDisk } from '../../src/cli/doctor-disks.js';
 import { disksOf } from '../../src/runtimes/docker/disk-writes.js';
 import type { EngineInfo } from '../../src/runtimes/docker/engine-info.js';
 import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
@@ -75,6 +76,22 @@ describeDocker('a sandbox and the other processes of the machine', () => {
     } finally {
       await other.close();
     }
+  });
+
+  test('that write to the disk of the database are a finding of doctor', async (context) => {
+    const { DockerRootDir: path } = (await docker.info()) as EngineInfo;
+    const [disk] = disksOf([path]);
+    if (disk === undefined)
+      return context.skip('SKIPPED: the engine has its files on no disk of this machine');
+    // /proc is on no disk.
+    const [none, check] = ['/proc', 'disk sharing'];
+    const found = expect.stringContaining(disk);
+    const shared = { check, state: 'missing', found, remedy: expect.stringContaining('another disk') };
+    expect(inspectDatabaseDisk({ dataDir: path, volumesDir: none }, path)).toEqual([shared]);
+    expect(inspectDatabaseDisk({ dataDir: path, volumesDir: path }, none)).toEqual([shared]);
+    const apart = inspectDatabaseDisk({ dataDir: path, volumesDir: none }, none);
+    expect(apart).toEqual([{ check, state: 'ok', found }]);
+    expect(inspectDatabaseDisk({ dataDir: none, volumesDir: path }, path)).toEqual([]);
   });
 
   test('are 256 processes at most without the option', async () => {
