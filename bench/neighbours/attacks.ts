@@ -99,6 +99,13 @@ const ATTACKS_BY_REQUESTS = {
       );
     },
   },
+  refusals: {
+    text: 'sends requests that are refused, on 60 connections',
+    async run(attacker) {
+      attacker.begin();
+      await attacker.flood(60, () => attacker.call('POST', '/v1/keys', {}));
+    },
+  },
   nesting: {
     text: 'sends 8 million opening brackets on 8 connections',
     async run(attacker) {

@@ -55,7 +55,7 @@ export class RequestTurn {
     if (this.isOver) return undefined;
     this.isOver = true;
     const measured = cost + (performance.now() - this.begun) / MILLIS_OF_UNIT;
-    this.admission?.release(measured);
+    this.admission?.release(measured, cost);
     return measured;
   }
 

@@ -19,8 +19,8 @@ export type Refusal = 'backlog' | 'full' | 'late';
 
 export interface Admission {
   readonly isWaiting: boolean;
-  /** Ends the admission, also one that still waits. `cost`: as measured. Only the first call counts. */
-  release(cost?: number): void;
+  /** Ends the admission, also one that still waits. `cost`: as measured; `work`: without the time. Only the first call counts. */
+  release(cost?: number, work?: number): void;
 }
 
 type Settle = (admission: Admission, refusal?: Refusal) => void;
@@ -33,15 +33,15 @@ class Entry implements Admission {
     readonly cost: number,
     readonly settle: Settle,
     public since: number,
-    private readonly onRelease: (entry: Entry, cost: number) => void,
+    private readonly onRelease: (entry: Entry, cost: number, work: number) => void,
   ) {}
 
   get isWaiting(): boolean {
     return this.state === 'waiting';
   }
 
-  release(cost = this.cost): void {
-    this.onRelease(this, cost);
+  release(cost = this.cost, work = cost): void {
+    this.onRelease(this, cost, work);
   }
 }
 
@@ -58,8 +58,10 @@ interface Flow {
 }
 
 const MAX_LEAD = 100;
-/** The most time that a unit of cost is charged. The rest was spent on waiting for the disk, or for others. */
-const MOST_MS_OF_COST = 1;
+/** The most time that a unit of work is charged. The rest was spent on waiting for the disk, or for others. */
+const MOST_MS_OF_UNIT = 1.5;
+/** Each request takes so long outside of its admission: it is read and its answer is written. */
+const OUTSIDE_MS = 0.5;
 /** The most waiting requests that begin, and the most that are refused as late, in one turn of the event loop. */
 export const AT_ONCE = 50;
 
@@ -79,7 +81,7 @@ export class FairAdmission {
   private wakesAt = Infinity;
   private wake: NodeJS.Timeout | undefined;
   private readonly now: () => number;
-  private readonly onRelease = (entry: Entry, cost: number) => this.release(entry, cost);
+  private readonly onRelease = (entry: Entry, cost: number, work: number) => this.release(entry, cost, work);
 
   constructor(private readonly options: FairAdmissionOptions) {
     this.now = options.now ?? (() => performance.now());
@@ -231,14 +233,14 @@ export class FairAdmission {
     entry.settle(entry);
   }
 
-  private release(entry: Entry, cost: number): void {
+  private release(entry: Entry, cost: number, work: number): void {
     const { state, flow } = entry;
     if (state === 'over') return;
     entry.state = 'over';
     if (state === 'waiting') this.leaveQueue(entry);
     else {
       flow.start += cost - entry.cost;
-      this.charge(flow, cost);
+      this.charge(flow, work);
       if (state === 'running') this.stopCounting(entry);
       else flow.expired -= 1;
     }
@@ -246,9 +248,10 @@ export class FairAdmission {
     this.admit();
   }
 
-  private charge(flow: Flow, cost: number): void {
+  private charge(flow: Flow, work: number): void {
     const now = this.now();
-    this.options.pace.charge(flow.key, Math.min(now - flow.chargedAt, cost * MOST_MS_OF_COST), now);
+    const inside = Math.min(now - flow.chargedAt, work * MOST_MS_OF_UNIT);
+    this.options.pace.charge(flow.key, inside + OUTSIDE_MS, now);
     flow.chargedAt = now;
   }
 
