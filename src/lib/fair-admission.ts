@@ -59,9 +59,9 @@ interface Flow {
 
 const MAX_LEAD = 100;
 /** The most time that a unit of work is charged. The rest was spent on waiting for the disk, or for others. */
-const MOST_MS_OF_UNIT = 1.5;
+const MOST_MS_OF_UNIT = 2;
 /** Each request takes so long outside of its admission: it is read and its answer is written. */
-const OUTSIDE_MS = 0.5;
+const OUTSIDE_MS = 1;
 /** The most waiting requests that begin, and the most that are refused as late, in one turn of the event loop. */
 export const AT_ONCE = 50;
 
