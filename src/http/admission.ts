@@ -18,6 +18,8 @@ declare module 'fastify' {
 const WRITE_COST = 2;
 const BYTES_OF_UNIT = 8 * 1024;
 const MILLIS_OF_UNIT = 20;
+/** A request takes so long outside of its turn: it is read and its answer is written. */
+export const OUTSIDE_MS = 1;
 const SMOOTHING = 0.1;
 /** The most keys that are kept for a route. */
 const MAX_ESTIMATES = 2_000;
@@ -95,6 +97,7 @@ export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyReques
     request.turn = turn;
     const estimate = Math.max(estimates.of(config, key) ?? 0, costOf(request, 0));
     const admission = turn.take(Math.min(estimate, ADMISSION.running.each), (error) => {
+      if (!error) pace.charge(key, OUTSIDE_MS);
       if (!error && (config.waits === true || config.upload === true)) endTurn(request);
       done(error);
     });

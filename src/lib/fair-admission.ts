@@ -60,8 +60,6 @@ interface Flow {
 const MAX_LEAD = 100;
 /** The most time that a unit of work is charged. The rest was spent on waiting for the disk, or for others. */
 const MOST_MS_OF_UNIT = 2;
-/** Each request takes so long outside of its admission: it is read and its answer is written. */
-const OUTSIDE_MS = 1;
 /** The most waiting requests that begin, and the most that are refused as late, in one turn of the event loop. */
 export const AT_ONCE = 50;
 
@@ -250,8 +248,7 @@ export class FairAdmission {
 
   private charge(flow: Flow, work: number): void {
     const now = this.now();
-    const inside = Math.min(now - flow.chargedAt, work * MOST_MS_OF_UNIT);
-    this.options.pace.charge(flow.key, inside + OUTSIDE_MS, now);
+    this.options.pace.charge(flow.key, Math.min(now - flow.chargedAt, work * MOST_MS_OF_UNIT), now);
     flow.chargedAt = now;
   }
 

@@ -1,9 +1,9 @@
 import { once, setMaxListeners } from 'node:events';
 import { Agent, request } from 'node:http';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { makeKey } from '../../../src/access/key-secret.js';
 import { REFUSAL_DELAY_MS } from '../../../src/http/server.js';
-import { ADMISSION } from '../../../src/http/admission.js';
+import { ADMISSION, OUTSIDE_MS } from '../../../src/http/admission.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { createKey } from '../../../src/keys/create.js';
@@ -154,6 +154,20 @@ test('reads of an organization wait for none of its writes that wait for the dis
     return { all: Promise.all(writes) };
   });
   expect(new Set((await all).map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test('a refused request is charged for its reading and answer, and an export of two turns once', async () => {
+  const charge = vi.spyOn(service.ctx.pace, 'charge');
+  const chargesOf = ({ org }: Client) =>
+    charge.mock.calls.filter(([key, millis]) => key === org.id && millis === OUTSIDE_MS).length;
+  try {
+    for (let count = 0; count < 20; count += 1) expect((await busy.post('/v1/keys', {})).status).toBe(400);
+    expect(chargesOf(busy)).toBe(20);
+    expect(await ask('/v1/events/export', quiet.key)).toBe(200);
+    expect(chargesOf(quiet)).toBe(1);
+  } finally {
+    charge.mockRestore();
+  }
 });
 
 test('an address that guesses keys gets few answers, and a known key waits for none of them', async () => {
