@@ -18,6 +18,7 @@ import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
 import { ADMISSION } from '../src/http/admission.js';
 import { MOST_HOPS } from '../src/http/client-address.js';
+import { BACKLOG } from '../src/http/listen.js';
 import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
 import { SESSION_UNITS } from '../src/sandboxes/sessions/entrance.js';
 import { MAX_ENTRIES } from '../src/volumes/files/list.js';
@@ -111,6 +112,11 @@ const SHARED: SharedLimit[] = [
   {
     limit: 'webhooks that are served at once',
     ...slots(settings.webhooks.served),
+    beyond: 'deliveries wait',
+  },
+  {
+    limit: 'database connections for deliveries of webhooks',
+    ...slots(settings.webhooks.connections),
     beyond: 'deliveries wait',
   },
   { limit: 'tests of webhooks at once', ...slots(settings.webhooks.tests), beyond: rateLimited },
@@ -396,6 +402,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: `half of the descriptors beyond ${RESERVED_DESCRIPTORS}, at most ${number(MOST_CONNECTIONS)}`,
       option: 'maxConnections',
       beyond: 'the longest idle connection ends, or 503 `not_ready`',
+    },
+    {
+      limit: 'connections that are not yet accepted',
+      value: `${number(BACKLOG)}, or \`net.core.somaxconn\` if that is less`,
+      beyond: 'the kernel ignores the connection, and the client tries again after a second',
     },
     {
       limit: 'requests that wait for their turn, and for how long',

@@ -69,6 +69,8 @@ const FIXED_WEBHOOK_SETTINGS = {
   keepMs: 30 * DAY_MS,
   /** Concurrency limits of one process: webhooks in all, and of one organization. */
   served: { total: 32, each: 8 },
+  /** Database connections for deliveries. Starts and stops use the same pool. */
+  connections: { total: 8, each: 3 },
   /** How long a webhook is served while another waits. */
   turnMs: 5 * SECOND_MS,
   /** Concurrency limits of tests over the API. */

@@ -7,6 +7,8 @@ import { UnixSocket } from './unix-socket.js';
 
 /** In place of a host: the service listens on the Unix socket only. */
 export const NO_HOST = 'none';
+/** Connections that the kernel holds until they are accepted. Beyond them, a client tries again after a second. */
+export const BACKLOG = 4_096;
 
 export interface Place {
   host: string;
@@ -24,13 +26,13 @@ export async function listen(app: App, { host, port, unix, isTls = false }: Plac
   const socket = unix && (await UnixSocket.claim(unix.path, unix.mode));
   if (socket && host === NO_HOST) {
     app.server.prependListener('connection', (client) => notePeer(client, UNIX_PEER));
-    await app.listen({ path: socket.ownPath });
+    await app.listen({ path: socket.ownPath, backlog: BACKLOG });
     publish(app, socket);
     return `unix:${socket.path}`;
   }
   // Fastify would make another server for the second address, without limits and TLS.
   const [first, ...more] = host === 'localhost' ? await addressesOf(host) : [host];
-  await app.listen({ host: first!, port });
+  await app.listen({ host: first!, port, backlog: BACKLOG });
   const { port: taken } = app.server.address() as AddressInfo;
   for (const address of more) await listenToo(app, { host: address, port: taken }).catch(unlessMissing);
   if (socket) {
@@ -57,7 +59,7 @@ async function listenToo(app: App, place: ListenOptions, peer?: string): Promise
     app.server.emit('connection', client);
   });
   server.maxConnections = app.server.maxConnections;
-  await once(server.listen(place), 'listening');
+  await once(server.listen({ ...place, backlog: BACKLOG }), 'listening');
   others.set(app, [...(others.get(app) ?? []), server]);
 }
 

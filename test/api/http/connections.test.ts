@@ -1,4 +1,5 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectionsFor } from '../../../src/http/connections.js';
 import { clientNetworkOf } from '../../../src/lib/cidr.js';
@@ -105,4 +106,22 @@ test('the connections leave descriptors in reserve, and IPv6 clients are counted
   expect(clientNetworkOf('::1')).toBe('0:0:0:0::/64');
   expect(clientNetworkOf('64:ff9b::10.0.0.1')).toBe('64:ff9b:0:0::/64');
   expect(clientNetworkOf('::ffff:10.0.0.1')).toBe('10.0.0.1');
+});
+
+test('the kernel holds a burst of connections while the service is busy', async () => {
+  const limit = Number(readFileSync('/proc/sys/net/core/somaxconn', 'utf8'));
+  process.kill(service.pid, 'SIGSTOP');
+  const burst: Socket[] = [];
+  let established = 0;
+  try {
+    while (burst.length < Math.min(800, limit)) {
+      const socket = connect({ host: '127.0.0.1', port: Number(new URL(service.url).port) });
+      burst.push(socket.on('connect', () => (established += 1)).on('error', () => undefined));
+    }
+    await within(() => established === burst.length);
+  } finally {
+    for (const socket of burst) socket.destroy();
+    process.kill(service.pid, 'SIGCONT');
+  }
+  await expectServed('after-the-burst');
 });
