@@ -11,9 +11,9 @@ import {
   type Sql,
   type Statement,
 } from './pool.js';
-import { isOutOfStep } from './prepared.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
+import { SharedPool } from './shared-pool.js';
 
 const WAIT = {
   maxMs: 10_000,
@@ -70,17 +70,19 @@ export function openRequests(
 
 type Served = WeakMap<pg.PoolClient, string>;
 
-class OrgPool implements Pool {
+class OrgPool extends SharedPool {
   constructor(
-    private readonly pool: pg.Pool,
-    private readonly slots: FairSlots,
+    pool: pg.Pool,
+    slots: FairSlots,
     private readonly served: Served,
     private readonly orgId: string,
-    readonly eventMarker: EventMarker | undefined,
-  ) {}
+    eventMarker: EventMarker | undefined,
+  ) {
+    super(pool, slots, orgId, eventMarker);
+  }
 
-  async connect(): Promise<pg.PoolClient> {
-    const client = await this.checkOut();
+  override async connect(): Promise<pg.PoolClient> {
+    const client = await super.connect();
     if (this.served.get(client) === this.orgId) return client;
     try {
       await client.query({ ...NAME_ORG, values: [this.orgId] });
@@ -89,36 +91,6 @@ class OrgPool implements Pool {
     } catch (error) {
       client.release(error as Error);
       throw error;
-    }
-  }
-
-  private async checkOut(): Promise<pg.PoolClient> {
-    const turn = this.slots.acquire(this.orgId);
-    if (turn !== true) await turn;
-    try {
-      const client = await this.pool.connect();
-      const release = client.release.bind(client);
-      client.release = (error) => {
-        release(error);
-        this.slots.release(this.orgId);
-      };
-      return client;
-    } catch (error) {
-      this.slots.release(this.orgId);
-      throw error;
-    }
-  }
-
-  async query<Row extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
-    const client = await this.connect();
-    let outOfStep = false;
-    try {
-      return await (client as Sql).query<Row>(statement, values);
-    } catch (error) {
-      outOfStep = isOutOfStep(error);
-      throw error;
-    } finally {
-      client.release(outOfStep);
     }
   }
 }

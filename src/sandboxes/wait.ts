@@ -94,6 +94,7 @@ async function wait(
   let latest = sandbox;
   try {
     for (;;) {
+      if (gone.aborted) return { answer: latest, pending: true };
       unseen = false;
       const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, requiredLabels: access.labels });
       if (!row) {

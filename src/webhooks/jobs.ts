@@ -1,6 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import type { Context } from '../context.js';
+import { SharedPool } from '../db/shared-pool.js';
 import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { FairSlots } from '../lib/fair-slots.js';
 import { addMillis } from '../lib/instant.js';
 import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';
@@ -38,8 +40,13 @@ type Served = Pick<WebhookRow, 'org_id' | 'id' | 'failures'>;
  */
 export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const serving = new Map<string, { webhook: Served; work: Promise<void> }>();
-  const { served, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
+  const { served, connections, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
   const limit = makeConcurrencyLimit(served);
+  const slots = new FairSlots(connections);
+  const contextFor = (orgId: string): Context => ({
+    ...ctx,
+    pool: new SharedPool(ctx.pool, slots, orgId, ctx.pool.eventMarker),
+  });
   let othersWait = false;
   const mustYield = (begun: number) => othersWait && performance.now() - begun >= turnMs;
   const roundRobin = new RoundRobin();
@@ -63,16 +70,17 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   }
 
   async function serve({ org_id: orgId, id, failures }: Served, signal: AbortSignal): Promise<void> {
+    const own = contextFor(orgId);
     let isProbe = isOpen(failures);
     const begun = performance.now();
     while (!signal.aborted && !mustYield(begun)) {
       const roundBegun = performance.now();
-      const more = await enqueueDeliveries(ctx, orgId, id);
+      const more = await enqueueDeliveries(own, orgId, id);
       const at = ctx.now();
       const until = addMillis(at, timeoutMs + claimMarginMs);
       const claim = { at, until, claim: newId(), expiresAt: addMillis(at, keepTryingMs) };
       const which = { limit: isProbe ? 1 : CONCURRENT_DELIVERIES, leastTriedFirst: isProbe };
-      const claimed = await claimDue(ctx.pool, orgId, id, claim, which);
+      const claimed = await claimDue(own.pool, orgId, id, claim, which);
       const millis = Math.min(performance.now() - roundBegun, MOST_MS_OF_ROUND);
       if (claimed.length === 0) {
         await ctx.pace.rest(orgId, millis, signal);
@@ -80,7 +88,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
         return;
       }
       // Waits for all, so that no attempt runs after the slot is released.
-      const ended = await Promise.allSettled(claimed.map(attemptOne));
+      const ended = await Promise.allSettled(claimed.map((delivery) => attemptOne(own, delivery)));
       await ctx.pace.rest(orgId, millis, signal);
       const thrown = ended.find((each) => each.status === 'rejected');
       if (thrown) throw thrown.reason;
@@ -90,13 +98,13 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     }
   }
 
-  async function attemptOne(delivery: Claimed): Promise<boolean> {
+  async function attemptOne(own: Context, delivery: Claimed): Promise<boolean> {
     try {
-      const settled = await attempt(ctx, delivery, interrupt.signal);
+      const settled = await attempt(own, delivery, interrupt.signal);
       return settled !== undefined && (settled.status === 'delivered' || settled.refused);
     } catch (error) {
       // Otherwise the delivery would wait until its claim expires.
-      await releaseClaim(ctx.pool, delivery, ctx.now()).catch(() => undefined);
+      await releaseClaim(own.pool, delivery, ctx.now()).catch(() => undefined);
       if (!interrupt.signal.aborted) throw error;
       return false;
     }

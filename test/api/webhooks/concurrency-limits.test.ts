@@ -3,6 +3,8 @@ import { sleep } from '../../../src/lib/sleep.js';
 import { webhookSettings } from '../../../src/settings.js';
 import type { Client } from '../../support/client.js';
 import { untilSealed } from '../../support/event-log.js';
+import { countWaitingCommits, whileCommitsWait } from '../../support/held-commits.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
 import { startReceiver, type Receiver } from '../../support/webhook-receiver.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
@@ -188,3 +190,32 @@ test('the API limits concurrent webhook tests in total and for each organization
   expect((await Promise.all(held)).map(({ body }) => body.status)).toEqual(Array(3).fill('delivered'));
   expect((await one()).body.status).toBe('delivered');
 });
+
+test('slow commits of deliveries leave database connections to starts', async () => {
+  const { served } = webhookSettings({});
+  const separate = await startTestService({ settings: { webhooks: { ...webhooks, served } } });
+  try {
+    const clients = [await separate.newOrg(), await separate.newOrg()];
+    for (const client of clients) {
+      for (let index = 0; index < served.each; index += 1) {
+        await client.post('/v1/webhooks', { url: `${good.url}${index}`, ...only });
+      }
+    }
+    const other = await separate.newOrg();
+    await whileCommitsWait(separate.ctx.pool, 'webhook_deliveries', async () => {
+      for (const client of clients) await make(client, 'many');
+      const most = clients.length * webhooks.connections.each;
+      await until(
+        () => countWaitingCommits(separate.ctx.pool),
+        (count) => count >= most,
+        60_000,
+      );
+      const path = '/v1/sandboxes?start=true&wait_for=running&wait_timeout=20';
+      const { body } = await other.post(path, smallRequest('beside'));
+      expect(body.status).toBe('running');
+    });
+    await received(good, clients.length * served.each);
+  } finally {
+    await separate.close();
+  }
+}, 180_000);
