@@ -31,7 +31,6 @@ export interface Pool extends Sql {
   eventMarker: EventMarker | undefined;
   /** Transactions of the pool belong to it. */
   span?: Span;
-  /** Called when a commit waits for the disk for longer than usual. */
   onSlowCommit?: () => void;
   connect(): Promise<pg.PoolClient>;
 }

@@ -3,7 +3,6 @@ import type { FairSlots } from '../lib/fair-slots.js';
 import type { EventMarker, Pool, Sql, Statement } from './pool.js';
 import { isOutOfStep } from './prepared.js';
 
-/** The connections of a pool, in fair shares among keys. */
 export class SharedPool implements Pool {
   constructor(
     private readonly pool: Pick<Pool, 'connect'>,

@@ -243,7 +243,7 @@ export async function deleteDeliveries(
   limit: number,
 ): Promise<number> {
   const { rowCount } = await sql.query(
-    // WebhookCaller their places, so that no plan looks at any of them twice.
+    // By their places, so that no plan looks at any of them twice.
     `delete from webhook_deliveries
      where org_id = $1 and webhook_id = $2 and ctid = any (array(
        select ctid from webhook_deliveries

@@ -69,6 +69,8 @@ export async function serializePlacement(tx: Sql, runtime: string): Promise<void
 
 export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {
   orgId: string;
+  /** Its sandbox says `insufficient_capacity`. */
+  isMarked: boolean;
 }
 
 /**
@@ -88,11 +90,13 @@ export async function readQueues(
     memory_mib: number;
     disk_mib: number;
     capabilities: string[] | null;
+    is_marked: boolean;
   }>(
     `with ${WAITING_ORGS}
      select q.* from waiting_orgs w
      cross join lateral (
-       select r.org_id, r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as capabilities
+       select r.org_id, r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as capabilities,
+         s.status_reason is not distinct from 'insufficient_capacity' as is_marked
        from ${waiting('and org_id = w.org_id', 'and (own.worker_id is null or own.worker_id = any ($2::uuid[]))', 'limit $5')}
        limit greatest($4, $3 / (select count(org_id) from waiting_orgs))
      ) q
@@ -110,6 +114,7 @@ export async function readQueues(
     },
     capabilities: row.capabilities ?? [],
     pinnedTo: row.worker_id,
+    isMarked: row.is_marked,
   }));
 }
 
