@@ -121,7 +121,8 @@ async function beginAttack({ address, attackerKey }: Installation, name: string,
   const child = spawn('nice', ['-n', '19', process.execPath, program, name, address, attackerKey, image], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const ended = once(child, 'exit');
+  // After the last line; 'exit' can come before it.
+  const ended = once(child, 'close');
   const lines: string[] = [];
   const reader = createInterface(child.stdout);
   reader.on('line', (line) => lines.push(line));
