@@ -79,7 +79,7 @@ async function readOrgQueues(
 ): Promise<OrgQueue[]> {
   const runs = new Map<string, WaitingRun[]>();
   const now = Number(microsOf(at) / 1_000n);
-  for (const { orgId, isMarked: _, ...run } of queued) {
+  for (const { orgId, ...run } of queued) {
     const waiting = { ...run, waitedMs: Math.max(now - admittedMillis(run.runId), 0) };
     const before = runs.get(orgId);
     if (before) before.push(waiting);
