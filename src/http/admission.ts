@@ -52,13 +52,12 @@ export class RequestTurn {
     });
   }
 
-  /** `cost`: without the time. Returns the measured cost, or undefined if the turn has ended before. */
-  end(cost: number): number | undefined {
-    if (this.isOver) return undefined;
+  /** `cost`: without the time. Returns whether the turn has not ended before. */
+  end(cost: number): boolean {
+    if (this.isOver) return false;
     this.isOver = true;
-    const measured = cost + (performance.now() - this.begun) / MILLIS_OF_UNIT;
-    this.admission?.release(measured, cost);
-    return measured;
+    this.admission?.release(cost + (performance.now() - this.begun) / MILLIS_OF_UNIT, cost);
+    return true;
   }
 
   async more<T>(cost: number, work: (end: () => void) => Promise<T>): Promise<T> {
@@ -108,8 +107,8 @@ export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyReques
   });
   app.addHook('onSend', (request, _reply, payload, done) => {
     done();
-    const cost = request.turn?.end(costOf(request, bytesOf(payload)));
-    if (cost !== undefined) estimates.learn(request.routeOptions.config, keyOf(request), cost);
+    const cost = costOf(request, bytesOf(payload));
+    if (request.turn?.end(cost)) estimates.learn(request.routeOptions.config, keyOf(request), cost);
   });
 }
 

@@ -18,8 +18,8 @@ import { SessionRecorder } from './recorder.js';
 
 /** Its beginning and its end are a transaction each. */
 export const SESSION_UNITS = 4;
-/** The processor time of a session that ends at once, in the service, in the sandbox and in the kernel. */
-const SESSION_MS = 5;
+/** The processor time of a session that ends at once, beside its turn. */
+const SESSION_MS = 10;
 
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {
@@ -78,9 +78,8 @@ export class Entrance {
     const recorder = new SessionRecorder(own, subject, this.sessions, {
       countMore: () => request.countMore?.(SESSION_UNITS),
       inTurn: async (work) => {
-        const done = await request.turn!.more(SESSION_UNITS, work);
-        await this.ctx.pace.rest(orgId, SESSION_MS, ended.signal);
-        return done;
+        this.ctx.pace.charge(orgId, SESSION_MS);
+        return request.turn!.more(SESSION_UNITS, work);
       },
       onLost: () => end('cut_off'),
     });
