@@ -6,9 +6,9 @@ import {
   HEADERS_TIMEOUT_MS,
   KEEP_ALIVE_MS,
   MOST_OF_CONNECTION,
-  REFUSAL_DELAY_MS,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
+import { REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import type { Slots } from '../src/lib/concurrency-limit.js';
 import { AT_ONCE } from '../src/lib/fair-admission.js';
@@ -246,8 +246,8 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: rateLimited,
     },
     {
-      limit: 'delay of each answer 429',
-      value: time(REFUSAL_DELAY_MS),
+      limit: 'delay of each answer 429, and time between two of one organization or address',
+      value: `${time(REFUSAL_DELAY_MS)}, ${time(REFUSAL_GAP_MS)}`,
       beyond: 'the refusal',
     },
     {

@@ -21,6 +21,7 @@ import { Connections } from './connections.js';
 import { dropBody } from './drop-body.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
+import { RefusalDelays } from './refusal-delays.js';
 import type { App } from './route.js';
 import { closeOthers } from './listen.js';
 import { makeSerializerCompiler } from './serializer.js';
@@ -44,8 +45,6 @@ declare module 'fastify' {
 export const BODY_LIMIT = 256 * 1024;
 /** The time that a client of broken HTTP has to read the answer. */
 const LAST_WORD_MS = 2_000;
-/** A client beyond a limit waits for each refusal, so that each of its connections makes few requests. */
-export const REFUSAL_DELAY_MS = 1_000;
 /** The pipelined requests of one connection that may be in progress. */
 export const MOST_OF_CONNECTION = 100;
 export const HEADERS_TIMEOUT_MS = 15_000;
@@ -112,7 +111,7 @@ export function makeServer(
     routerOptions: { maxParamLength: 16_384 },
     frameworkErrors: (error, request, reply) => {
       void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
-      renderError(error, request, reply);
+      answerWith(toApiError(error, request), request, reply);
     },
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
@@ -120,7 +119,8 @@ export function makeServer(
   const closeHandshakes = certificate && expectTls(app.server, certificate, answerPlainHttp);
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(makeSerializerCompiler());
-  app.setErrorHandler(renderError);
+  const delays = new RefusalDelays();
+  app.setErrorHandler((error, request, reply) => renderError(error, request, reply, delays));
   app.removeAllContentTypeParsers();
   void app.register(acceptsPlugin);
   const proxies = new TrustedProxies(trustedProxies);
@@ -325,11 +325,17 @@ function isRefusal(error: unknown): boolean {
   return statusCode !== undefined && statusCode >= 400 && statusCode < 500;
 }
 
-function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+function renderError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  delays: RefusalDelays,
+): void {
   const refusal = toApiError(error, request);
   if (refusal.status !== 429) return answerWith(refusal, request, reply);
   endTurn(request);
-  setTimeout(() => answerWith(refusal, request, reply), REFUSAL_DELAY_MS);
+  const key = request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request));
+  setTimeout(() => answerWith(refusal, request, reply), delays.next(key));
 }
 
 function answerWith(refusal: ApiError, request: FastifyRequest, reply: FastifyReply): void {

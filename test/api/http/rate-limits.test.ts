@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { REFUSAL_DELAY_MS } from '../../../src/http/server.js';
+import { REFUSAL_DELAY_MS } from '../../../src/http/refusal-delays.js';
 import { makeKey } from '../../../src/access/key-secret.js';
 import { makeLimits } from '../../../src/access/rate-limit.js';
 import { operator } from '../../../src/audit/events/actor.js';
