@@ -8,7 +8,7 @@ import {
   MOST_OF_CONNECTION,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
-import { REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
+import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import type { Slots } from '../src/lib/concurrency-limit.js';
 import { AT_ONCE } from '../src/lib/fair-admission.js';
@@ -247,7 +247,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     },
     {
       limit: 'delay of each answer 429, and time between two of one organization or address',
-      value: `${time(REFUSAL_DELAY_MS)}, ${time(REFUSAL_GAP_MS)}`,
+      value: `${time(REFUSAL_DELAY_MS)} to ${time(MOST_DELAY_MS)}, ${time(REFUSAL_GAP_MS)}`,
       beyond: 'the refusal',
     },
     {

@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest';
-import { REFUSAL_DELAY_MS, REFUSAL_GAP_MS, RefusalDelays } from '../../src/http/refusal-delays.js';
+import {
+  MOST_DELAY_MS,
+  REFUSAL_DELAY_MS,
+  REFUSAL_GAP_MS,
+  RefusalDelays,
+} from '../../src/http/refusal-delays.js';
 
 test('the refusals of a burst are spread over time, and those of others do not wait for them', () => {
   const delays = new RefusalDelays();
@@ -13,4 +18,11 @@ test('a later refusal waits for those before it, and for none that are over', ()
   for (let left = 400; left > 0; left -= 1) delays.next('a', 0);
   expect(delays.next('a', 500)).toBe(REFUSAL_DELAY_MS + 400 * REFUSAL_GAP_MS - 500);
   expect(delays.next('a', 60_000)).toBe(REFUSAL_DELAY_MS);
+});
+
+test('no refusal waits longer than the longest delay, whatever the number', () => {
+  const delays = new RefusalDelays();
+  const burst = Array.from({ length: 10_000 }, () => delays.next('a', 0));
+  expect(Math.max(...burst)).toBe(MOST_DELAY_MS);
+  expect(delays.next('a', 2_000)).toBe(MOST_DELAY_MS - 2_000 + REFUSAL_GAP_MS);
 });
