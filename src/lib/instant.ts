@@ -5,7 +5,7 @@
 export type Instant = string;
 
 const PATTERN =
-  /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,18}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))$/;
+  /^(?!0000)(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,18}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))$/;
 
 /** The most frequent form, which needs no arithmetic: in UTC, and on a day that every month has. */
 const PLAIN =
