@@ -248,7 +248,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     {
       limit: 'delay of each answer 429, and time between two of one organization or address',
       value: `${time(REFUSAL_DELAY_MS)} to ${time(MOST_DELAY_MS)}, ${time(REFUSAL_GAP_MS)}`,
-      beyond: 'the refusal',
+      beyond: 'the refusal; with the longest delay reached, the connection ends',
     },
     {
       limit: 'requests a minute without a valid key',

@@ -8,6 +8,7 @@ import Fastify, {
   type FastifyRequest,
 } from 'fastify';
 import { randomUUID } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -15,6 +16,7 @@ import { gaveUp, isDiskFull, isUnreachable, Overloaded, Unconfirmed } from '../d
 import { clientNetworkOf } from '../lib/cidr.js';
 import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
+import { sleep } from '../lib/sleep.js';
 import { endTurn } from './admission.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
@@ -120,7 +122,20 @@ export function makeServer(
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(makeSerializerCompiler());
   const delays = new RefusalDelays();
-  app.setErrorHandler((error, request, reply) => renderError(error, request, reply, delays));
+  const closing = new AbortController();
+  setMaxListeners(0, closing.signal);
+  app.setErrorHandler((error, request, reply) => {
+    const refusal = toApiError(error, request);
+    if (refusal.status !== 429) return answerWith(refusal, request, reply);
+    endTurn(request);
+    const delayMs = delays.next(request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
+    if (delayMs === undefined) return void request.raw.socket.destroy();
+    void answerLate(delayMs, refusal, request, reply);
+  });
+  async function answerLate(delayMs: number, ...answer: Parameters<typeof answerWith>): Promise<void> {
+    await sleep(delayMs, closing.signal);
+    answerWith(...answer);
+  }
   app.removeAllContentTypeParsers();
   void app.register(acceptsPlugin);
   const proxies = new TrustedProxies(trustedProxies);
@@ -204,9 +219,8 @@ export function makeServer(
     done();
   });
   // Otherwise a connection with a request in progress would stay open after its answer and delay the close.
-  let closing = false;
   app.addHook('preClose', async () => {
-    closing = true;
+    closing.abort();
     closeHandshakes?.();
     // Their connections close with those of the app.
     void closeOthers(app);
@@ -214,7 +228,7 @@ export function makeServer(
   });
   app.addHook('onSend', (request, reply, _payload, done) => {
     if (
-      closing ||
+      closing.signal.aborted ||
       draining?.aborted === true ||
       (request.headers.expect !== undefined && holdsBody(request.raw))
     )
@@ -323,19 +337,6 @@ function toApiError(error: unknown, request: FastifyRequest): ApiError {
 function isRefusal(error: unknown): boolean {
   const { statusCode } = error as Partial<FastifyError>;
   return statusCode !== undefined && statusCode >= 400 && statusCode < 500;
-}
-
-function renderError(
-  error: unknown,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  delays: RefusalDelays,
-): void {
-  const refusal = toApiError(error, request);
-  if (refusal.status !== 429) return answerWith(refusal, request, reply);
-  endTurn(request);
-  const key = request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request));
-  setTimeout(() => answerWith(refusal, request, reply), delays.next(key));
 }
 
 function answerWith(refusal: ApiError, request: FastifyRequest, reply: FastifyReply): void {

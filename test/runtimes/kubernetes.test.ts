@@ -104,10 +104,10 @@ describeKubernetes('the kubernetes runtime', () => {
     const [pod] = await namespace.podsOf(body.id);
     const { finishedAt } = containerStatus(pod!)!.state!.terminated!;
     expect(new Date(failed.body.stopped_at).getTime()).toBeLessThanOrEqual(seconds(finishedAt) + 1_000);
-    // The end is in the store, so nothing keeps the Pod from being removed.
+    // The end is in the store, so nothing keeps the Pod from being removed. It is still there, with its log.
     await until(
       () => namespace.podsOf(body.id),
-      ([kept]) => (kept?.metadata?.finalizers ?? []).length === 0,
+      ([kept]) => kept !== undefined && (kept.metadata?.finalizers ?? []).length === 0,
     );
     const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs`);
     const log = JSON.stringify(await allEvents(events));

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
+import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { REFUSAL_DELAY_MS } from '../../../src/http/refusal-delays.js';
+import { REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../../../src/http/refusal-delays.js';
 import { makeKey } from '../../../src/access/key-secret.js';
 import { makeLimits } from '../../../src/access/rate-limit.js';
 import { operator } from '../../../src/audit/events/actor.js';
@@ -8,6 +9,7 @@ import { createKey, type NewKey } from '../../../src/keys/create.js';
 import { normalizeAddress } from '../../../src/lib/cidr.js';
 import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import type { Client } from '../../support/client.js';
+import { until } from '../../support/polling.js';
 import { exchangeRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -53,6 +55,28 @@ async function askWithinOneWindow() {
     if (took < 10_000) return { key, first, rest, took };
   }
 }
+
+test('a key with too many refusals waiting loses connections, and another organization is answered', async () => {
+  const { key } = await createKey(service.ctx.pool, client.org.id, 'flood', operator('test'));
+  const other = await service.newOrg();
+  const { hostname, port } = new URL(service.url);
+  const one = requestHead('GET /v1/me/org', key);
+  const sockets = Array.from({ length: 60 }, () => {
+    const socket = connect(Number(port), hostname, () => socket.write(one.repeat(90)));
+    return socket.on('error', () => undefined).resume();
+  });
+  try {
+    await until(
+      async () =>
+        Promise.resolve(sockets.filter(({ closed, bytesRead }) => closed && bytesRead === 0).length),
+      (closed) => closed > 0,
+    );
+    expect((await other.get('/v1/me/org')).status).toBe(200);
+    expect(sockets.some(({ closed }) => !closed)).toBe(true);
+  } finally {
+    for (const socket of sockets) socket.destroy();
+  }
+});
 
 test('an address that tries keys must wait, and a valid key still works from it', async () => {
   const good = await createKey(service.ctx.pool, client.org.id, 'good', operator('test'));
@@ -151,3 +175,17 @@ const pipeline = (url: string, keys: readonly string[], path = '/v1/me/org') =>
 
 const statusesOf = (answers: string): number[] =>
   [...answers.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+
+test('a service that stops answers waiting refusals at once', async () => {
+  const stopped = await startTestService({ worker: false, settings: { rateLimit: 1 }, beside: service });
+  const { key } = await createKey(service.ctx.pool, client.org.id, 'stopping', operator('test'));
+  const ask = async () =>
+    (await fetch(`${stopped.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } })).status;
+  const asked = Array.from({ length: 1_500 }, ask);
+  await Promise.race(asked);
+  // The last of them would be answered after more than eight seconds.
+  const began = performance.now();
+  await stopped.close();
+  expect(performance.now() - began).toBeLessThan(1_000 * REFUSAL_GAP_MS);
+  await Promise.allSettled(asked);
+});
