@@ -104,8 +104,8 @@ describeKubernetes('the network of a cluster', () => {
   });
 
   test('without an image the probe names the reason', async () => {
-    const findings = await probeNetwork(namespace, { ...options, image: 'registry.invalid/none:1' });
-    expect(findings.reason).toContain('the image registry.invalid/none:1 cannot be pulled');
+    const findings = await probeNetwork(namespace, { ...options, image: '127.0.0.1:1/none:1' });
+    expect(findings.reason).toContain('the image 127.0.0.1:1/none:1 cannot be pulled');
     expect(await leftOver()).toEqual([]);
   });
 });

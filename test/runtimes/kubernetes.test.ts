@@ -240,7 +240,7 @@ describeKubernetes('the kubernetes runtime', () => {
   });
 
   test('ends a start whose image cannot be pulled, and leaves no Pod', async () => {
-    const image = { type: 'oci', reference: 'registry.invalid/team/app:1' };
+    const image = { type: 'oci', reference: '127.0.0.1:1/team/app:1' };
     const { body } = await client.post(
       '/v1/sandboxes',
       request('unpullable', { image, pull_policy: 'if_missing' }),
@@ -248,7 +248,7 @@ describeKubernetes('the kubernetes runtime', () => {
     );
     const failed = await untilStatus(client, body.id, 'failed');
     expect(failed.body.last_failure_message).toBe(
-      'the image registry.invalid/team/app:1 cannot be pulled: the registry cannot be reached from the node',
+      'the image 127.0.0.1:1/team/app:1 cannot be pulled: the registry cannot be reached from the node',
     );
     expect(await namespace.podsOf(body.id)).toEqual([]);
   });
