@@ -9,7 +9,7 @@ import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
 import { makeDiskGuard } from './sandboxes/disk-guard.js';
-import { placeWaiting } from './sandboxes/placement/place.js';
+import { makePlacement } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
 import { removeLingering } from './sandboxes/remove-ephemeral.js';
@@ -96,6 +96,7 @@ interface Reconciling {
 function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
   const lease = new WorkerLease(ctx);
   const reconciler = new Reconciler(ctx, () => reconcile.wake());
+  const placeWaiting = makePlacement(ctx);
   let takenOver: Term | undefined;
   const reconcile: Loop = startLoop(
     async () => {
@@ -106,7 +107,7 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
         reconciler.note(undefined);
       }
       takenOver = term;
-      await placeWaiting(ctx, term);
+      await placeWaiting(term);
       await reconciler.pass(term);
     },
     { intervalMs: RECONCILE_EVERY_MS, maxBackoffMs: 10_000, halfTime: true, onError: onError('reconcile') },

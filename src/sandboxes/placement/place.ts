@@ -9,9 +9,11 @@ import type { Term } from '../../workers/lease.js';
 import { listWorkers, type WorkerRow } from '../../workers/queries.js';
 import { assignRuns, type Candidate, type OrgQueue, type WaitingRun } from './assign.js';
 import {
+  HEAD_RUNS,
   isAnyWaiting,
   lockWaiting,
   markInsufficientCapacity,
+  PASS_RUNS,
   placeSandboxes,
   readQueues,
   readUse,
@@ -22,20 +24,32 @@ import {
 /** Every organization has the same. */
 const WEIGHT = 1;
 
+/** Most runs of a long queue find no room again and again, so a whole part of it is read at most once in this time. */
+export const READ_MANY_EVERY_MS = 1_000;
+
+/** Makes the job that places waiting runs. The announcement of placed runs starts the next pass, which places more. */
+export function makePlacement(ctx: Context): (term: Term, now?: number) => Promise<void> {
+  let readMany = -Infinity;
+  return async function placeWaiting(term, now = performance.now()) {
+    if (!(await isAnyWaiting(ctx.pool, ctx.runtime.name))) return;
+    const isMany = now - readMany >= READ_MANY_EVERY_MS;
+    if (isMany) readMany = now;
+    await place(ctx, term, isMany ? PASS_RUNS : HEAD_RUNS);
+  };
+}
+
 /**
  * Places waiting runs on the live workers of this runtime, in turns of the organizations. Each holder of a lease places runs
- * for all workers; a lock keeps it to one at a time, so that no room is given twice. The
- * announcement of placed runs starts the next pass, which places more.
+ * for all workers; a lock keeps it to one at a time, so that no room is given twice.
  */
-export async function placeWaiting(ctx: Context, term: Term): Promise<void> {
+async function place(ctx: Context, term: Term, count: number): Promise<void> {
   const runtime = ctx.runtime.name;
   const began = performance.now();
-  if (!(await isAnyWaiting(ctx.pool, runtime))) return;
   const counts = await inTransaction(ctx.pool, async (tx) => {
     await serializePlacement(tx, runtime);
     const workers = (await listWorkers(tx, runtime)).filter(({ alive }) => alive);
     const workerIds = workers.map(({ id }) => id);
-    const queued = await readQueues(tx, runtime, workerIds);
+    const queued = await readQueues(tx, runtime, workerIds, count);
     const at = ctx.now();
     const queues = await readOrgQueues(tx, queued, workerIds, at);
     const candidates = workers.map(toCandidate);

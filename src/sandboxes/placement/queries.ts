@@ -5,8 +5,10 @@ import type { PlacedRun } from '../../runs/queries.js';
 import type { Amounts } from './amounts.js';
 import type { WaitingRun } from './assign.js';
 
-/** The waiting runs that one placement reads, in equal parts of the organizations. */
+/** The waiting runs that a placement reads, in equal parts of the organizations. */
 export const PASS_RUNS = 2_000;
+/** And those that it reads soon after one that read as many. */
+export const HEAD_RUNS = 200;
 /** The waiting runs of an organization among which it looks for these: workers may be away. */
 const SCANNED_RUNS = 10_000;
 const FEWEST_OF_ORG = 10;
@@ -74,13 +76,14 @@ export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {
 }
 
 /**
- * The first waiting runs of each organization, in order of arrival: together about `PASS_RUNS`. Leaves out sandboxes with their disk
+ * The first waiting runs of each organization, in order of arrival: together about `count`. Leaves out sandboxes with their disk
  * on a worker that is not in `workerIds`.
  */
 export async function readQueues(
   sql: Sql,
   runtime: string,
   workerIds: readonly string[],
+  count = PASS_RUNS,
 ): Promise<QueuedRun[]> {
   const { rows } = await sql.query<{
     org_id: string;
@@ -101,7 +104,7 @@ export async function readQueues(
        limit greatest($4, $3 / (select count(org_id) from waiting_orgs))
      ) q
      where w.org_id is not null`,
-    [runtime, workerIds, PASS_RUNS, FEWEST_OF_ORG, SCANNED_RUNS],
+    [runtime, workerIds, count, FEWEST_OF_ORG, SCANNED_RUNS],
   );
   return rows.map((row) => ({
     orgId: row.org_id,

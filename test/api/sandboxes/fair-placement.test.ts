@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest';
 import { lockLongWaits } from '../../../src/sandboxes/placement/wait-queries.js';
-import { PASS_RUNS, readQueues } from '../../../src/sandboxes/placement/queries.js';
+import { makePlacement, READ_MANY_EVERY_MS } from '../../../src/sandboxes/placement/place.js';
+import { HEAD_RUNS, PASS_RUNS, readQueues } from '../../../src/sandboxes/placement/queries.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, type TestService } from '../../support/service.js';
+import type { Term } from '../../../src/workers/lease.js';
 
 const running = { start: true, wait_for: 'running' };
 const withCpus = (vcpus: number) => ({ resources: { vcpus, memory_mib: 64 } });
@@ -88,4 +90,33 @@ test('a queue longer than a placement hides no start of another organization', a
   expect(noted.map(({ sandbox_id }) => sandbox_id)).toContain(last.id);
   expect(noted).toHaveLength(6);
   expect(noted.every(({ has_worker }) => !has_worker)).toBe(true);
+});
+
+test('the head of a long queue is considered by each placement, the rest once a second', async () => {
+  const service = await startForTest({ worker: false });
+  const client = await service.newOrg();
+  const { body } = await client.post('/v1/sandboxes', smallRequest('first'), { start: true });
+  await queueMore(service, body.id, HEAD_RUNS * 2);
+  const { pool } = service.ctx;
+  await pool.query(
+    `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
+     values (gen_random_uuid(), 'simulated', 'small', $1, 1, 1, 'nobody', 1, now() + '1 hour', now())`,
+    [[...service.runtime.capabilities]],
+  );
+  const considered = async () => {
+    const { rows } = await pool.query<{ count: number }>(
+      `select count(*)::int as count from sandboxes where status_reason = 'insufficient_capacity'`,
+    );
+    return rows[0]!.count;
+  };
+  const forget = () => pool.query(`update sandboxes set status_reason = 'scheduling'`);
+  const place = makePlacement(service.ctx);
+  const term = { assertHeld: () => Promise.resolve() } as unknown as Term;
+  await place(term, 0);
+  expect(await considered()).toBe(HEAD_RUNS * 2 + 1);
+  await forget();
+  await place(term, READ_MANY_EVERY_MS - 1);
+  expect(await considered()).toBe(HEAD_RUNS);
+  await place(term, READ_MANY_EVERY_MS);
+  expect(await considered()).toBe(HEAD_RUNS * 2 + 1);
 });
