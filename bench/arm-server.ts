@@ -90,6 +90,7 @@ const app = await buildApp(ctx, {
             },
             signIn: async () => Promise.reject(new Error('the bench signs nobody in')),
             forgetSessions: () => undefined,
+            ownerOf: () => undefined,
           }),
       }
     : {}),

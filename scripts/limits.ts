@@ -17,6 +17,7 @@ import { BODY_MEMORY } from '../src/access/bodies.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
 import { ADMISSION } from '../src/http/admission.js';
+import { BEGIN_QUEUE } from '../src/http/begin-queue.js';
 import { MOST_HOPS } from '../src/http/client-address.js';
 import { BACKLOG } from '../src/http/listen.js';
 import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
@@ -49,7 +50,7 @@ import { MEMORY as EXEC_MEMORY } from '../src/sandboxes/exec/routes.js';
 import { MAX_ADDRESSES } from '../src/outbound/destination.js';
 import { MAX_READ_BYTES } from '../src/outbound/post.js';
 import { STARTS_PER_CPU } from '../src/runtimes/docker/engine-info.js';
-import { PASS_RUNS } from '../src/sandboxes/placement/queries.js';
+import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
 import { PACE } from '../src/lib/pace.js';
 import { SHARE_MS } from '../src/lib/turns.js';
@@ -84,6 +85,11 @@ const halves = (...totals: number[]) =>
   slots(...totals.map((total) => ({ total, each: Math.ceil(total / 2) })));
 
 const SHARED: SharedLimit[] = [
+  {
+    limit: 'requests that are read and not yet begun',
+    ...slots(BEGIN_QUEUE),
+    beyond: 'the request begins out of turn',
+  },
   {
     limit: 'reads, uploads, copies and removals of files of volumes at once',
     ...slots(FILE_SLOTS.work),
@@ -456,8 +462,9 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'the start waits',
     },
     {
-      limit: 'waiting starts that a placement considers, in equal parts of the organizations',
-      value: number(PASS_RUNS),
+      limit:
+        'waiting starts that a placement considers, in equal parts of the organizations: once a second, and between',
+      value: `${number(PASS_RUNS)}, ${number(HEAD_RUNS)}`,
       beyond: 'a later placement considers the others',
     },
     ...sharedBy('total'),

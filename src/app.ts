@@ -88,8 +88,10 @@ export async function buildApp(
   { makeAuthentication = authenticationOf, observe, onlyForwarded = false }: AppOptions = {},
 ): Promise<App> {
   const { tracing } = ctx;
+  let authentication: Authentication | undefined;
   const app = makeServer(ctx.log, ctx.settings, {
     ...ctx,
+    ownerOf: (request) => authentication?.ownerOf(request),
     observe(server) {
       if (tracing) traceRequests(server, tracing);
       observe?.(server);
@@ -113,7 +115,6 @@ export async function buildApp(
   });
   // Every visit in a sandbox listens to it.
   setMaxListeners(0, ctx.stopping);
-  let authentication: Authentication;
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
     if (onlyForwarded) refuseClients(api);
@@ -150,7 +151,7 @@ export async function buildApp(
   });
   if (ctx.settings.console && !onlyForwarded) {
     await app.register(async (open) => {
-      signInRoute(open, ctx, authentication);
+      signInRoute(open, ctx, authentication!);
       await consolePages(open, ctx.settings, ctx.log);
     });
   }

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { IncomingMessage } from 'node:http';
 import type { Context } from '../context.js';
 import { ApiError, type Details } from '../http/errors.js';
 import { clientAddressOf } from '../http/client-address.js';
@@ -42,6 +43,8 @@ export interface Authentication {
   signIn(request: FastifyRequest, reply: FastifyReply, secret: string): Promise<SecretRow>;
   /** This process refuses a session that it has just ended without waiting for the notification. */
   forgetSessions(): void;
+  /** The organization of a key that was valid lately. */
+  ownerOf(request: IncomingMessage): string | undefined;
 }
 
 export async function makeAuthentication(app: App, ctx: Context): Promise<Authentication> {
@@ -161,7 +164,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     const ticket = ticketHashOf(request);
     const useCookie = !ticket && authorization === undefined && ctx.settings.console;
     const token = useCookie ? cookies.tokenOf(request) : undefined;
-    const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+    const secret = secretOf(authorization);
     const credential = ticket
       ? await findByTicket(request, ticket, at)
       : token !== undefined
@@ -198,7 +201,15 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
       return key;
     },
     forgetSessions: () => sessions.invalidate(),
+    ownerOf({ headers }) {
+      const secret = secretOf(headers.authorization);
+      return secret === undefined ? undefined : keys.seen(secret)?.org_id;
+    },
   };
+}
+
+function secretOf(authorization = ''): string | undefined {
+  return /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
 }
 
 function networkOf(request: FastifyRequest): string {

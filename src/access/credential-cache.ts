@@ -65,6 +65,11 @@ export class CredentialCache<Row> {
     return entry.row;
   }
 
+  /** As it was when it was looked up: it may have ended. */
+  seen(secret: string): Row | undefined {
+    return this.entries.get(hashTextOf(secret))?.row;
+  }
+
   /** `network`: of the client. */
   async find(secret: string, network: string): Promise<Row | undefined> {
     if (!this.isWellFormed(secret)) return undefined;

@@ -1,4 +1,4 @@
-import type { Server } from 'node:http';
+import type { IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { clientNetworkOf } from '../lib/cidr.js';
@@ -38,6 +38,7 @@ interface Connection {
 export class Connections {
   private readonly open = new Map<Socket, Connection>();
   private readonly networks = new Map<string, Network>();
+  private readonly begun = new WeakMap<IncomingMessage, number>();
   private refused = 0;
   private evictions = 0;
   private refusals = 0;
@@ -53,15 +54,18 @@ export class Connections {
   watch(server: Server): void {
     server.maxConnections = this.limits.total + 2 * MAX_REFUSED;
     server.prependListener('connection', (socket: Socket) => this.add(socket));
+    server.prependListener('request', (request) => this.begin(request));
   }
 
-  /** Returns how many requests are in progress on the connection; undefined if it was refused. */
-  begin(used: Socket): number | undefined {
-    const socket = carrierOf(used);
+  /** Returns how many requests were in progress on the connection when this one arrived; undefined if the connection was refused. */
+  begin(request: IncomingMessage): number | undefined {
+    const socket = carrierOf(request.socket);
     const connection = this.open.get(socket);
-    if (!connection) return undefined;
+    if (!connection || this.begun.has(request)) return this.begun.get(request);
     connection.network.idle.delete(socket);
-    return (connection.requests += 1);
+    connection.requests += 1;
+    this.begun.set(request, connection.requests);
+    return connection.requests;
   }
 
   end(used: Socket): void {

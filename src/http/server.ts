@@ -18,6 +18,7 @@ import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
 import { sleep } from '../lib/sleep.js';
 import { endTurn } from './admission.js';
+import { BeginQueue } from './begin-queue.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
 import { dropBody } from './drop-body.js';
@@ -80,12 +81,14 @@ export interface ServerParts {
   certificate?: Certificate | undefined;
   /** Aborts before the service stops. */
   draining?: AbortSignal | undefined;
+  /** The organization of a request whose key was valid lately. */
+  ownerOf?: (request: IncomingMessage) => string | undefined;
 }
 
 export function makeServer(
   log: FastifyBaseLogger,
   { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath }: ServerSettings,
-  { observe, certificate, draining }: ServerParts = {},
+  { observe, certificate, draining, ownerOf }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
@@ -166,6 +169,11 @@ export function makeServer(
     if (certificate && peerOf(socket) !== UNIX_PEER) socket.destroy();
     else endWith(socket, noRoom);
   });
+  const begins = new BeginQueue(
+    (request) => ownerOf?.(request) ?? clientNetworkOf(proxies.clientOf(request).address),
+  );
+  begins.watch(app.server);
+  // It counts a request on its connection also while this waits to begin.
   connections.watch(app.server);
 
   // These hooks use callbacks: a promise for each request would cost microseconds.
@@ -177,7 +185,7 @@ export function makeServer(
     // No route upgrades the protocol.
     if (request.headers.upgrade !== undefined) void reply.header('connection', 'close');
     hurry(request, reply, bodyTimeoutMs);
-    const count = connections.begin(request.raw.socket);
+    const count = connections.begin(request.raw);
     if (count === undefined) throw noRoom;
     if (count > MOST_OF_CONNECTION) {
       const message = `more than ${MOST_OF_CONNECTION} requests are under way on this connection`;

@@ -24,7 +24,7 @@ import {
 /** Every organization has the same. */
 const WEIGHT = 1;
 
-/** Most runs of a long queue find no room again and again, so a whole part of it is read at most once in this time. */
+/** Most runs of a long queue find no room again, so many are read at most once in this time. */
 export const READ_MANY_EVERY_MS = 1_000;
 
 /** Makes the job that places waiting runs. The announcement of placed runs starts the next pass, which places more. */

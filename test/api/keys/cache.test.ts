@@ -122,6 +122,17 @@ describe('a cached key', () => {
     }
   });
 
+  test('is still known when it is cached no longer, and an unknown key is not', async () => {
+    const { pool, changes } = first.ctx;
+    const keys = new KeyCache(pool, changes);
+    const unknown = makeKey();
+    for (const each of [key, unknown]) await keys.find(each, 'network');
+    keys.invalidate();
+    expect(keys.cached(key)).toBeUndefined();
+    expect([keys.seen(key)?.org_id, keys.seen(unknown)]).toEqual([client.org.id, undefined]);
+    keys.close();
+  });
+
   test('is refused by the other process within a second of its revocation', async () => {
     await revokeKey(first.ctx.pool, keyId, operator('test'));
     expect(await lastOther(second)).toBeLessThan(1_000);
