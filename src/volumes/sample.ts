@@ -57,10 +57,7 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
   }
 }
 
-/**
- * Measures organizations with little used time first. A new one starts at the current minimum, so idle time saves up
- * nothing.
- */
+/** Measures organizations with little used time first. A new one starts at the current minimum, so idle time saves up nothing. */
 function fairShares(): {
   join(added: readonly string[], present: readonly string[]): void;
   next(waiting: readonly string[]): string;

@@ -38,10 +38,7 @@ export function makePlacement(ctx: Context): (term: Term, now?: number) => Promi
   };
 }
 
-/**
- * Places waiting runs on the live workers of this runtime, in turns of the organizations. Each holder of a lease places runs
- * for all workers; a lock keeps it to one at a time, so that no room is given twice.
- */
+/** Places waiting runs on the live workers, in turns of the organizations. The lock keeps room from being given twice. */
 async function place(ctx: Context, term: Term, count: number): Promise<void> {
   const runtime = ctx.runtime.name;
   const began = performance.now();

@@ -55,10 +55,7 @@ export interface LongWait {
   disk_mib: number;
 }
 
-/**
- * Locks the sandboxes of unmarked runs that were admitted before this time, in equal parts of the organizations. Skips locked
- * sandboxes.
- */
+/** Locks sandboxes of unmarked runs admitted before this time, in equal parts of the organizations. Skips locked sandboxes. */
 export async function lockLongWaits(
   tx: Sql,
   runtime: string,
