@@ -1,5 +1,7 @@
 import { Agent, request, type IncomingMessage } from 'node:http';
 
+const ignore = () => undefined;
+
 /** A caller of the API with the key of one organization, on connections of its own. */
 export class Client {
   private readonly agent = new Agent({ keepAlive: true, maxSockets: Infinity });
@@ -30,6 +32,10 @@ export class Client {
             : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
           ...headers,
         },
+      });
+      // After an early answer the rest of the body can fail while nothing else listens.
+      outgoing.on('socket', (socket) => {
+        if (!socket.listeners('error').includes(ignore)) socket.on('error', ignore);
       });
       outgoing.on('response', resolve);
       outgoing.on('error', reject);

@@ -77,9 +77,12 @@ worker:x:1500:1600:::" > /etc/passwd
     return sandbox.id;
   }
   const sh = (id: string, script: string) => execIn(id, 'sh', '-c', `exec 2>&1; ${script}`);
-  /** A file in /proc of the command, which is the child of process 1. */
+  /** A file in /proc of the command, which becomes the child of process 1. */
   const ofMain = (id: string, file: string) =>
-    sh(id, `read -r x _ < /proc/1/task/1/children; busybox tr '\\0' '\\n' < /proc/$x/${file}`);
+    sh(
+      id,
+      `x=; until [ "$x" ]; do busybox sleep 0.1; read -r x _ < /proc/1/task/1/children; done; busybox tr '\\0' '\\n' < /proc/$x/${file}`,
+    );
 
   test('have the requested entrypoint, cmd, env, user and workdir', async () => {
     const tool = '#!/bin/sh\necho "$#:$1:$2:$0" > /tmp/args; exec sleep 600';

@@ -101,6 +101,11 @@ describeDocker('process 1 of a sandbox', () => {
 
   test('ends at SIGTERM while its command waits', async () => {
     const container = await run(['--await=/never', '--', 'sleep', '600']);
+    // The kernel drops signals to process 1 until it blocks them.
+    await until(
+      () => outputOf(container, 'grep SigBlk /proc/1/status'),
+      (line) => /SigBlk:\s+0*[1-9a-f]/.test(line),
+    );
     const begun = performance.now();
     await container.stop({ t: 30 });
     expect(performance.now() - begun).toBeLessThan(10_000);
