@@ -48,7 +48,7 @@ function render({ head, rows }: Grid, widths?: readonly number[]): string {
 
 /** Callers choose names: a name must not move the cursor, change colours or break the line. */
 export function printable(cell: string): string {
-  // oxlint-disable-next-line no-control-regex
+  // oxlint-disable-next-line no-control-regex -- it replaces them
   return cell.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
     const code = character.codePointAt(0)!.toString(16);
     return `\\u${code.padStart(4, '0')}`;

@@ -7,6 +7,7 @@ type Begin = (request: IncomingMessage, response: ServerResponse) => void;
 const SHARE_MS = 1;
 /** A turn that accepts a connection begins fewer. */
 const ACCEPT_MS = 0.5;
+/** A pause of the process is no debt of its requests. */
 const MOST_DEBT_MS = 3;
 export const BEGIN_QUEUE: Slots = { total: 10_000, each: 4_000 };
 

@@ -24,7 +24,7 @@ import {
 /** Every organization has the same. */
 const WEIGHT = 1;
 
-/** Most runs of a long queue find no room again, so many are read at most once in this time. */
+/** `PASS_RUNS` are read at most once in this time, because most runs of a long queue find no room again. */
 export const READ_MANY_EVERY_MS = 1_000;
 
 /** Makes the job that places waiting runs. The announcement of placed runs starts the next pass, which places more. */

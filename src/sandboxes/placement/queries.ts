@@ -7,7 +7,7 @@ import type { WaitingRun } from './assign.js';
 
 /** The waiting runs that a placement reads, in equal parts of the organizations. */
 export const PASS_RUNS = 2_000;
-/** And those that it reads soon after one that read as many. */
+/** The same for a placement within a second after one that read so many. */
 export const HEAD_RUNS = 200;
 /** The waiting runs of an organization among which it looks for these: workers may be away. */
 const SCANNED_RUNS = 10_000;

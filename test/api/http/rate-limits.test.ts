@@ -78,6 +78,20 @@ test('a key with too many refusals waiting loses connections, and another organi
   }
 });
 
+test('a service that stops answers waiting refusals at once', async () => {
+  const stopped = await startTestService({ worker: false, settings: { rateLimit: 1 }, beside: service });
+  const { key } = await createKey(service.ctx.pool, client.org.id, 'stopping', operator('test'));
+  const ask = async () =>
+    (await fetch(`${stopped.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } })).status;
+  const asked = Array.from({ length: 1_500 }, ask);
+  await Promise.race(asked);
+  // The last of them would be answered after more than eight seconds.
+  const began = performance.now();
+  await stopped.close();
+  expect(performance.now() - began).toBeLessThan(1_000 * REFUSAL_GAP_MS);
+  await Promise.allSettled(asked);
+});
+
 test('an address that tries keys must wait, and a valid key still works from it', async () => {
   const good = await createKey(service.ctx.pool, client.org.id, 'good', operator('test'));
   const tried: number[] = [];
@@ -175,17 +189,3 @@ const pipeline = (url: string, keys: readonly string[], path = '/v1/me/org') =>
 
 const statusesOf = (answers: string): number[] =>
   [...answers.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
-
-test('a service that stops answers waiting refusals at once', async () => {
-  const stopped = await startTestService({ worker: false, settings: { rateLimit: 1 }, beside: service });
-  const { key } = await createKey(service.ctx.pool, client.org.id, 'stopping', operator('test'));
-  const ask = async () =>
-    (await fetch(`${stopped.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } })).status;
-  const asked = Array.from({ length: 1_500 }, ask);
-  await Promise.race(asked);
-  // The last of them would be answered after more than eight seconds.
-  const began = performance.now();
-  await stopped.close();
-  expect(performance.now() - began).toBeLessThan(1_000 * REFUSAL_GAP_MS);
-  await Promise.allSettled(asked);
-});
