@@ -71,8 +71,9 @@ export const AT_ONCE = 50;
 export class FairAdmission {
   private readonly flows = new Map<string, Flow>();
   private readonly backlogged = new Set<Flow>();
+  /** Those with something in progress. */
+  private readonly busy = new Set<Flow>();
   private virtualTime = 0;
-  private cost = 0;
   private running = 0;
   private waiting = 0;
   private isAdmitting = false;
@@ -153,9 +154,16 @@ export class FairAdmission {
     const { total, each } = this.limits;
     return (
       this.restOf(flow) === 0 &&
-      (this.running === 0 || this.cost + cost <= total) &&
+      (this.running === 0 || this.costWithin(each) + cost <= total) &&
       (flow.running.size === 0 || flow.cost + cost <= each)
     );
+  }
+
+  /** Others need not wait for the requests beyond the limit of a key, which it began while it was alone. */
+  private costWithin(each: number): number {
+    let cost = 0;
+    for (const flow of this.busy) cost += Math.min(flow.cost, each);
+    return cost;
   }
 
   private isNext(flow: Flow): boolean {
@@ -226,7 +234,7 @@ export class FairAdmission {
     if (flow.running.size === 0) flow.chargedAt = entry.since;
     flow.running.add(entry);
     flow.cost += cost;
-    this.cost += cost;
+    this.busy.add(flow);
     this.running += 1;
     entry.settle(entry);
   }
@@ -256,8 +264,8 @@ export class FairAdmission {
     const { flow } = entry;
     flow.running.delete(entry);
     flow.cost -= entry.cost;
-    this.cost -= entry.cost;
     this.running -= 1;
+    if (flow.running.size === 0) this.busy.delete(flow);
   }
 
   private refuse(entry: Entry, reason: Refusal): void {

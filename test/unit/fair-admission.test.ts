@@ -165,6 +165,20 @@ test('a key uses more while no other key asks, and less from the first request o
   expect(running()).toBe(25);
 });
 
+test('a key that begins to ask does not wait for the requests that another began while it was alone', () => {
+  const pace = new Pace({ share: 1, aheadMs: 0 });
+  const shares = new FairAdmission({ ...OPTIONS, pace });
+  const enter = (key: string) => shares.enter(key, 4, () => undefined);
+  pace.see('a');
+  const alone = Array.from({ length: 25 }, () => enter('a'));
+  expect(alone.filter(({ isWaiting }) => isWaiting)).toEqual([]);
+  pace.see('b');
+  // The first key now has its own limit of 24 in progress, of a total of 32.
+  const newcomer = Array.from({ length: 3 }, () => enter('b').isWaiting);
+  expect(newcomer).toEqual([false, false, true]);
+  expect(enter('a').isWaiting).toBe(true);
+});
+
 test('a key that is alone and holds all it may leaves room for a key that does not count as active', () => {
   const pace = new Pace({ share: 1, aheadMs: 0 });
   const shares = new FairAdmission({ ...OPTIONS, pace });
