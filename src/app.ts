@@ -136,13 +136,13 @@ export async function buildApp(
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, turns, ctx.log);
     execRoutes(api, entrance, turns);
-    sandboxFileRoutes(api, entrance);
+    sandboxFileRoutes(api, entrance, turns);
     terminalRoutes(api, entrance);
     eventRoutes(api, ctx, turns);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api);
-    volumeFileRoutes(api, ctx);
+    volumeFileRoutes(api, ctx, turns);
     orgRoutes(api);
     memberRoutes(api);
     quotaRoutes(api, ctx);

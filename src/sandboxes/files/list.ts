@@ -5,7 +5,7 @@ import { absolutePath, kindOf, present } from './entry.js';
 import type { SandboxFile } from './schema.js';
 import type { FileSession } from './session.js';
 
-export async function list({ files, ended }: FileSession, path: string): Promise<{ entries: SandboxFile[] }> {
+export async function list({ files, ended }: FileSession, path: string): Promise<SandboxFile[]> {
   const top = absolutePath(path);
   if (kindOf(await files.stat(top, { follow: true })) !== 'directory') {
     throw new ApiError('invalid_sandbox_path', `${top} is not a directory`);
@@ -26,5 +26,5 @@ export async function list({ files, ended }: FileSession, path: string): Promise
       throw new ApiError('invalid_sandbox_path', message);
     }
   }
-  return { entries: entries.toSorted((a, b) => (a.path < b.path ? -1 : 1)) };
+  return entries.toSorted((a, b) => (a.path < b.path ? -1 : 1));
 }

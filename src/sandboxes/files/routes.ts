@@ -1,10 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
+import { listText } from '../../http/list-text.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
+import { sendJson } from '../../http/send-json.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
+import type { Turns } from '../../lib/turns.js';
 import { PathHeaders, RemoveHeaders } from '../../volumes/files/path-header.js';
 import { ADDRESSES, type Address } from '../address.js';
 import type { Entrance } from '../sessions/entrance.js';
@@ -25,16 +29,16 @@ import { exists, stat } from './stat.js';
 import { copy, rename } from './transfer.js';
 
 /** The files of running sandboxes, in the manner of those of volumes. */
-export function sandboxFileRoutes(app: App, entrance: Entrance): void {
+export function sandboxFileRoutes(app: App, entrance: Entrance, turns: Turns): void {
   const enter = enterBy(entrance);
   for (const address of ADDRESSES) {
-    readingRoutes(app, address, enter);
+    readingRoutes(app, address, enter, turns);
     contentRoutes(app, address, enter);
     writingRoutes(app, address, enter);
   }
 }
 
-function readingRoutes(app: App, address: Address, enter: Enter): void {
+function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): void {
   const { suffix } = address;
   const base = `${address.base}/files`;
   const common = { ...routeOptions(address), headers: PathHeaders };
@@ -53,7 +57,8 @@ function readingRoutes(app: App, address: Address, enter: Enter): void {
     },
     async (request, reply) => {
       const path = pathOf(request.headers);
-      return withFiles(await enter(request, reply), (session) => list(session, path));
+      const entries = await withFiles(await enter(request, reply), (session) => list(session, path));
+      return sendJson(reply, await listText(turns, callerOf(request).orgId, 'entries', entries));
     },
   );
 

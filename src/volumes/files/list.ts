@@ -22,7 +22,7 @@ export async function list(
   target: VolumeTarget,
   path: string,
   abandoned: AbortSignal,
-): Promise<{ entries: VolumeFile[] }> {
+): Promise<VolumeFile[]> {
   await findVolume(ctx, target);
   const step = stepsOf(ctx, target, abandoned);
   return translateErrors(async () => {
@@ -40,7 +40,7 @@ export async function list(
         );
         for (const entry of shown) if (entry) entries.push(entry);
       }
-      return { entries };
+      return entries;
     } finally {
       await handle.close();
     }

@@ -1,10 +1,13 @@
 import { contextOf } from '../../access/request-context.js';
 import type { Shared } from '../../context.js';
+import { listText } from '../../http/list-text.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
+import { sendJson } from '../../http/send-json.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
+import type { Turns } from '../../lib/turns.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';
 import { makeFileSlots } from './file-slots.js';
@@ -24,7 +27,7 @@ import {
 import { exists, stat } from './stat.js';
 
 /** No audit events: guests change files without the service, and the events would bury the others. */
-export function volumeFileRoutes(app: App, ctx: Shared): void {
+export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
   const enter = makeFileSlots(ctx);
   app.get(
     BASE,
@@ -41,7 +44,9 @@ export function volumeFileRoutes(app: App, ctx: Shared): void {
     },
     async (request, reply) => {
       const abandoned = await enter('list', request, reply);
-      return list(contextOf(request), targetOf(request), readPath(request.headers), abandoned);
+      const target = targetOf(request);
+      const entries = await list(contextOf(request), target, readPath(request.headers), abandoned);
+      return sendJson(reply, await listText(turns, target.orgId, 'entries', entries));
     },
   );
 
