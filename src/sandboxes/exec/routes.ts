@@ -5,8 +5,10 @@ import { Type } from 'typebox';
 import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
 import { ApiError } from '../../http/errors.js';
+import { longJson } from '../../http/long-json.js';
 import { preferredType } from '../../http/preferred-type.js';
 import { answersToWrite, type App } from '../../http/route.js';
+import { sendJson } from '../../http/send-json.js';
 import { sendEvents } from '../../http/sse.js';
 import { whenOver } from '../../http/when-over.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
@@ -93,9 +95,10 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
         `an Idempotency-Key stores at most ${STORED_OUTPUT_BYTES} bytes of output: ask for less, or leave the key out`,
       );
     }
-    return inFileWrite(contextOf(request), writerOf(request, reply), () =>
+    const result = await inFileWrite(contextOf(request), writerOf(request, reply), () =>
       within(request, reply, outputBytes, (visit) => run(visit, body)),
     );
+    return sendJson(reply, await longJson(turns, callerOf(request).orgId, result)) as never;
   }
 
   for (const { base, suffix, params } of ADDRESSES) {

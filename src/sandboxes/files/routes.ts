@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
-import { listText } from '../../http/list-text.js';
+import { longJson } from '../../http/long-json.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
 import { sendJson } from '../../http/send-json.js';
@@ -58,7 +58,7 @@ function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): 
     async (request, reply) => {
       const path = pathOf(request.headers);
       const entries = await withFiles(await enter(request, reply), (session) => list(session, path));
-      return sendJson(reply, await listText(turns, callerOf(request).orgId, 'entries', entries));
+      return sendJson(reply, await longJson(turns, callerOf(request).orgId, { entries }));
     },
   );
 

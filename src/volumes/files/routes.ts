@@ -1,6 +1,6 @@
 import { contextOf } from '../../access/request-context.js';
 import type { Shared } from '../../context.js';
-import { listText } from '../../http/list-text.js';
+import { longJson } from '../../http/long-json.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
 import { sendJson } from '../../http/send-json.js';
@@ -46,7 +46,7 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
       const abandoned = await enter('list', request, reply);
       const target = targetOf(request);
       const entries = await list(contextOf(request), target, readPath(request.headers), abandoned);
-      return sendJson(reply, await listText(turns, target.orgId, 'entries', entries));
+      return sendJson(reply, await longJson(turns, target.orgId, { entries }));
     },
   );
 
