@@ -7,7 +7,7 @@ interface Options {
   aheadMs: number;
 }
 
-export const PACE = { share: 0.5, aheadMs: 50 };
+export const PACE = { share: 0.4, aheadMs: 50 };
 /** A key is active for this time after its latest request. */
 export const ACTIVE_MS = 5_000;
 
