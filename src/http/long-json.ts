@@ -9,41 +9,47 @@ const LETTERS_OF_STEP = 32 * 1024;
  */
 export async function longJson(turns: Turns, key: string, fields: object): Promise<Buffer> {
   const pieces: Buffer[] = [];
-  for (const piece of textOf(fields)) await turns.once(key, () => pieces.push(Buffer.from(piece())));
+  const text = textOf(fields);
+  const step = () => {
+    const { value, done } = text.next();
+    if (!done) pieces.push(Buffer.from(value));
+    return done;
+  };
+  while (!(await turns.once(key, step)));
   return Buffer.concat(pieces);
 }
 
-function* textOf(fields: object): Iterable<() => string> {
-  let before = '{';
+function* textOf(fields: object): Generator<string, void> {
+  yield '{';
+  let comma = '';
   for (const [name, value] of Object.entries(fields) as [string, unknown][]) {
-    const start = `${before}${JSON.stringify(name)}:`;
-    before = ',';
-    if (Array.isArray(value)) yield* textOfList(start, value);
-    else if (typeof value === 'string') yield* textOfString(start, value);
-    else yield () => `${start}${JSON.stringify(value)}`;
+    yield `${comma}${JSON.stringify(name)}:`;
+    comma = ',';
+    if (Array.isArray(value)) yield* textOfList(value);
+    else if (typeof value === 'string') yield* textOfString(value);
+    else yield JSON.stringify(value);
   }
-  yield () => (before === '{' ? '{}' : '}');
+  yield '}';
 }
 
-function* textOfList(before: string, items: readonly unknown[]): Iterable<() => string> {
-  yield () => `${before}[`;
+function* textOfList(items: readonly unknown[]): Generator<string, void> {
+  yield '[';
   for (let start = 0; start < items.length; start += ITEMS_OF_STEP) {
-    const some = items.slice(start, start + ITEMS_OF_STEP);
-    yield () => `${start > 0 ? ',' : ''}${JSON.stringify(some).slice(1, -1)}`;
+    const text = JSON.stringify(items.slice(start, start + ITEMS_OF_STEP)).slice(1, -1);
+    yield start > 0 ? `,${text}` : text;
   }
-  yield () => ']';
+  yield ']';
 }
 
-function* textOfString(before: string, text: string): Iterable<() => string> {
-  yield () => `${before}"`;
+function* textOfString(text: string): Generator<string, void> {
+  yield '"';
   for (let start = 0; start < text.length;) {
     let end = start + LETTERS_OF_STEP;
     if (isHighSurrogate(text.charCodeAt(end - 1))) end += 1;
-    const some = text.slice(start, end);
-    yield () => JSON.stringify(some).slice(1, -1);
+    yield JSON.stringify(text.slice(start, end)).slice(1, -1);
     start = end;
   }
-  yield () => '"';
+  yield '"';
 }
 
 function isHighSurrogate(code: number): boolean {

@@ -4,6 +4,7 @@ import { makePlacement, READ_MANY_EVERY_MS } from '../../../src/sandboxes/placem
 import { HEAD_RUNS, PASS_RUNS, readQueues } from '../../../src/sandboxes/placement/queries.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
+import { insertWorker } from '../../support/insert-worker.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, type TestService } from '../../support/service.js';
@@ -98,11 +99,7 @@ test('the head of a long queue is considered by each placement, the rest once a 
   const { body } = await client.post('/v1/sandboxes', smallRequest('first'), { start: true });
   await queueMore(service, body.id, HEAD_RUNS * 2);
   const { pool } = service.ctx;
-  await pool.query(
-    `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
-     values (gen_random_uuid(), 'simulated', 'small', $1, 1, 1, 'nobody', 1, now() + '1 hour', now())`,
-    [[...service.runtime.capabilities]],
-  );
+  await insertWorker(pool, { capabilities: service.runtime.capabilities, aliveSeconds: 3_600 });
   const considered = async () => {
     const { rows } = await pool.query<{ count: number }>(
       `select count(*)::int as count from sandboxes where status_reason = 'insufficient_capacity'`,

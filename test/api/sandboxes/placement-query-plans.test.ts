@@ -10,6 +10,7 @@ import {
   readQueues,
 } from '../../../src/sandboxes/placement/queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
+import { insertWorker } from '../../support/insert-worker.js';
 import { costOf, PLANNED, sentDuring, type Sent } from '../../support/query-plans.js';
 import { loadPlenty } from '../../support/bulk-rows.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -74,7 +75,7 @@ test('the sandboxes of a worker are read through their keys', async () => {
   const { rows } = await session.query<{ id: string; worker: string }>(
     `update sandboxes set worker_id = $1, status_reason = null
      where id in (select id from sandboxes where status = 'starting' limit $2) returning id, worker_id as worker`,
-    [await anyWorker(), BATCH],
+    [await insertWorker(session), BATCH],
   );
   const worker = { id: rows[0]!.worker, runtime: 'simulated' };
   const held = rows.map(({ id }) => ({ orgId, sandboxId: id }));
@@ -120,12 +121,4 @@ async function expectLookedUp(sent: readonly Sent[], count: number): Promise<voi
       expect(buffers, statement.text).toBeLessThan(count * 15);
     }
   }
-}
-
-async function anyWorker(): Promise<string> {
-  const { rows } = await session.query<{ id: string }>(
-    `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
-     values (gen_random_uuid(), 'simulated', 'any', '{}', 1, 1, 'nobody', 1, now(), now()) returning id`,
-  );
-  return rows[0]!.id;
 }

@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test, vi } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { parseInstant } from '../../../src/lib/instant.js';
@@ -13,6 +12,7 @@ import { hasEnded, makeHolderName } from '../../../src/workers/process-identity.
 import { readSimulated } from '../../crash/support/engine-journal.js';
 import type { Client } from '../../support/client.js';
 import { startForTest, type TestOptions, type TestService } from '../../support/service.js';
+import { insertWorker } from '../../support/insert-worker.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
 
@@ -117,12 +117,7 @@ describe('capacity', () => {
     const { pool } = service.ctx;
     const client = await service.newOrg();
     const { body: model } = await client.post('/v1/sandboxes', smallRequest('model'));
-    const away = uuidv7();
-    await pool.query(
-      `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
-       values ($1, 'simulated', 'away', '{}', 1, 1, 'nobody', 1, now(), now())`,
-      [away],
-    );
+    const away = await insertWorker(pool);
     // Their run ids make them the oldest.
     await pool.query(
       `insert into sandboxes (org_id, id, name, slug, status, status_reason, ephemeral, created_at, changed_at, spec,

@@ -2,7 +2,6 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
@@ -10,6 +9,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { FORWARDED_HEADER } from '../../../src/http/forwarded.js';
 import { createKey } from '../../../src/keys/create.js';
 import { makeClient, type Client } from '../../support/client.js';
+import { insertWorker } from '../../support/insert-worker.js';
 import { describeDocker } from '../../support/docker.js';
 import { allEvents, openEvents } from '../../support/event-stream.js';
 import { startInside, type Inside } from '../../support/inside.js';
@@ -211,7 +211,7 @@ describe('the header of a forwarded request', () => {
 });
 
 describe('a worker that cannot be reached', () => {
-  const away = uuidv7();
+  let away: string;
   let far: string;
   beforeAll(async () => {
     far = (await client.post('/v1/sandboxes', smallRequest('stranded'), running)).body.id;
@@ -219,11 +219,7 @@ describe('a worker that cannot be reached', () => {
       async () => front.ctx.pool.query('select from workers'),
       ({ rowCount }) => rowCount === 1,
     );
-    await front.ctx.pool.query(
-      `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, holder, epoch, expires_at, registered_at)
-       values ($1, 'elsewhere', 'away', '{}', 1, 1, 'nobody', 1, now() + interval '1 hour', now())`,
-      [away],
-    );
+    away = await insertWorker(front.ctx.pool, { runtime: 'elsewhere', aliveSeconds: 3_600 });
     await untilStatus(client, far, 'running');
     await front.ctx.pool.query('update sandboxes set worker_id = $1, runtime = $2 where id = $3', [
       ...[away, 'elsewhere', far],
