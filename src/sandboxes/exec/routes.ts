@@ -72,6 +72,8 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<ExecResult> {
     const body = request.body as ExecRequest;
+    const { orgId } = callerOf(request);
+    const inTurn = (render: () => string) => turns.step(orgId, render);
     const isKeyed = request.headers['idempotency-key'] !== undefined;
     if (preferredType(request, TYPES) === 'text/event-stream') {
       if (isKeyed) {
@@ -83,9 +85,7 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
       if (body.max_output_bytes !== undefined) {
         throw badField('max_output_bytes', 'an event stream has all output: leave max_output_bytes out');
       }
-      const events = await within(request, reply, STREAM_WINDOW, (visit) =>
-        stream(visit, body, (render) => turns.step(callerOf(request).orgId, render)),
-      );
+      const events = await within(request, reply, STREAM_WINDOW, (visit) => stream(visit, body, inTurn));
       return sendEvents(reply, events, STALL_MS) as never;
     }
     const outputBytes = body.max_output_bytes ?? STORED_OUTPUT_BYTES;
@@ -96,9 +96,9 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
       );
     }
     const result = await inFileWrite(contextOf(request), writerOf(request, reply), () =>
-      within(request, reply, outputBytes, (visit) => run(visit, body)),
+      within(request, reply, outputBytes, (visit) => run(visit, body, inTurn)),
     );
-    return sendJson(reply, await longJson(turns, callerOf(request).orgId, result)) as never;
+    return sendJson(reply, await longJson(turns, orgId, result)) as never;
   }
 
   for (const { base, suffix, params } of ADDRESSES) {

@@ -1,13 +1,15 @@
 import { Buffer } from 'node:buffer';
+import { StringDecoder } from 'node:string_decoder';
 import type { Visit } from '../sessions/entrance.js';
 import { beginCommand } from './command.js';
 import { commandOf, inputOf } from './read-command.js';
 import { DEFAULT_TIMEOUT_SECS, STORED_OUTPUT_BYTES, type ExecRequest, type ExecResult } from './schema.js';
+import type { InTurn } from './stream.js';
 
 const WINDOW = 256 * 1024;
 
 /** Runs a command to its end. Output beyond the limit is read and dropped, so that the command does not wait. */
-export async function run(visit: Visit, request: ExecRequest): Promise<ExecResult> {
+export async function run(visit: Visit, request: ExecRequest, inTurn: InTurn): Promise<ExecResult> {
   const [spec, input] = [commandOf(request, WINDOW), inputOf(request)];
   const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   let room = request.max_output_bytes ?? STORED_OUTPUT_BYTES;
@@ -30,11 +32,16 @@ export async function run(visit: Visit, request: ExecRequest): Promise<ExecResul
   void write(input).then(() => command.end());
   const { exitCode, timedOut, durationMs } = await outcome;
   const encoding = request.output_encoding === 'base64' ? 'base64' : 'utf8';
-  const textOf = (parts: Buffer[]) => Buffer.concat(parts).toString(encoding);
+  const textOf = async (parts: readonly Buffer[]) => {
+    const decoder = new StringDecoder(encoding);
+    let text = '';
+    for (const part of parts) text += await inTurn(() => decoder.write(part));
+    return text + decoder.end();
+  };
   return {
     exit_code: exitCode,
-    stdout: textOf(kept.stdout),
-    stderr: textOf(kept.stderr),
+    stdout: await textOf(kept.stdout),
+    stderr: await textOf(kept.stderr),
     truncated,
     timed_out: timedOut,
     duration_ms: durationMs,

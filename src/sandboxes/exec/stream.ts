@@ -50,7 +50,7 @@ export async function stream(
   }
 }
 
-type InTurn = (render: () => string) => Promise<string>;
+export type InTurn = (render: () => string) => Promise<string>;
 
 async function* textOf(events: EventQueue): AsyncIterable<string> {
   for await (const event of withIdleMarks(events, KEEP_ALIVE_MS)) {

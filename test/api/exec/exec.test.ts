@@ -107,6 +107,15 @@ describeDocker('commands over HTTP', () => {
     expect(both.body).toMatchObject({ stdout: '12345', stderr: '67', truncated: true });
   });
 
+  test('answer with the text of any bytes, however they are cut into pieces', async () => {
+    const all = { max_output_bytes: 700_000 };
+    const { body: text } = await sh('head -c 700000 /dev/urandom > /tmp/random; cat /tmp/random', all);
+    const { body: bytes } = await sh('cat /tmp/random', { ...all, output_encoding: 'base64' });
+    const expected = Buffer.from(bytes.stdout, 'base64');
+    expect(expected).toHaveLength(700_000);
+    expect(text.stdout === expected.toString()).toBe(true);
+  });
+
   test('that time out are killed with their group, and answer with the output so far', async () => {
     const { body } = await sh('echo begun; sleep 3123 & sleep 3123', { timeout_secs: 1 });
     expect(body).toMatchObject({ exit_code: 137, stdout: 'begun\n', timed_out: true });
