@@ -91,7 +91,9 @@ test('the sandboxes of a worker are read through their keys', async () => {
 });
 
 test('a queued start with its reason already recorded is neither written nor locked again', async () => {
-  const { rows: workers } = await session.query<{ id: string }>(`select id from workers where holder = 'nobody'`);
+  const { rows: workers } = await session.query<{ id: string }>(
+    `select id from workers where holder = 'nobody'`,
+  );
   const worker = workers[0]!.id;
   const tellAll = () =>
     inTransaction(service.ctx.pool, (tx) =>
