@@ -105,8 +105,15 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
     const load = work(service, key, 4);
     await until('it works', () => load.acknowledged.length >= 20);
     const before = [...load.acknowledged];
-    // A write of this moment has ended when the backup reads the database.
     const settledAt = new Date().toISOString();
+    // The database learns of starts and ends later than they are.
+    await until('every run of before is recorded', async () => {
+      const path = `/v1/sandboxes?limit=100&created_before=${settledAt}`;
+      const { body } = await call(service, 'GET', path, { key });
+      return (body as { data: { status: string }[] }).data.every(
+        ({ status }) => status !== 'starting' && status !== 'stopping',
+      );
+    });
 
     const file = at('backup.tar.gz');
     const made = await runJson(['backup', file, '--data-dir', source]);
