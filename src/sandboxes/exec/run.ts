@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
-import { StringDecoder } from 'node:string_decoder';
 import type { Visit } from '../sessions/entrance.js';
 import { beginCommand } from './command.js';
+import { outputText } from './output-text.js';
 import { commandOf, inputOf } from './read-command.js';
 import { DEFAULT_TIMEOUT_SECS, STORED_OUTPUT_BYTES, type ExecRequest, type ExecResult } from './schema.js';
 import type { InTurn } from './stream.js';
@@ -32,16 +32,10 @@ export async function run(visit: Visit, request: ExecRequest, inTurn: InTurn): P
   void write(input).then(() => command.end());
   const { exitCode, timedOut, durationMs } = await outcome;
   const encoding = request.output_encoding === 'base64' ? 'base64' : 'utf8';
-  const textOf = async (parts: readonly Buffer[]) => {
-    const decoder = new StringDecoder(encoding);
-    let text = '';
-    for (const part of parts) text += await inTurn(() => decoder.write(part));
-    return text + decoder.end();
-  };
   return {
     exit_code: exitCode,
-    stdout: await textOf(kept.stdout),
-    stderr: await textOf(kept.stderr),
+    stdout: await outputText(kept.stdout, encoding, inTurn),
+    stderr: await outputText(kept.stderr, encoding, inTurn),
     truncated,
     timed_out: timedOut,
     duration_ms: durationMs,
