@@ -1,5 +1,6 @@
 /** The program of the attacking organization. Its standard output has a line when the attack begins, and one with its answers. */
 import { setMaxListeners } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Attacker } from './attack.js';
 import { ATTACKS } from './attacks.js';
 import { Client } from './client.js';
@@ -15,6 +16,8 @@ process.once('SIGTERM', () => over.abort());
 const attacker = new Attacker(client, image === '' ? undefined : image, over.signal, () =>
   console.log('begun'),
 );
+// The attack before may have used up the rate of the key.
+while ((await client.call('GET', '/v1/sandboxes?limit=1')).status === 429) await pause(200);
 await attack.run(attacker).catch((error: unknown) => {
   if (!over.signal.aborted) throw error;
 });
