@@ -106,10 +106,12 @@ describeDocker('images that organizations hold', () => {
     };
     const remove = async (most: number) => {
       let left = most;
-      return unused.remove(
+      const before = unused.removed;
+      await unused.remove(
         (name) => known.has(name) || !pulled.includes(name),
         () => Promise.resolve((left -= 1) < 0),
       );
+      return unused.removed - before;
     };
     expect(await remove(2)).toBe(2);
     expect(await present()).toEqual([ofB, newest]);

@@ -1,6 +1,5 @@
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { DiskReserve, measure } from '../../src/disk/disk-reserve.js';
 import { describeDocker } from '../support/docker.js';
 import {
   configOf,
@@ -19,8 +18,6 @@ import {
   refusal,
   serve,
 } from '../support/pulled-images.js';
-
-const MIB = 1_024 * 1_024;
 
 describeDocker('images of docker sandboxes', () => {
   test('are pulled once for several runs at the same time', async () => {
@@ -167,21 +164,6 @@ describeDocker('images of docker sandboxes', () => {
     for (const [name, change, words] of cases) expect([name, await tried(change)]).toEqual([name, words]);
     expect(await registry.pulled()).toEqual([]);
     expect(await tried({})).toBe('it was pulled');
-  });
-
-  test('are refused while they arrive when their content would touch the reserve of the disk', async () => {
-    const layer = await layerOf({ zeros: '0'.repeat(32 * MIB) });
-    const registry = await serve(imageOf(layer));
-    const room = (await measure('engine', '/dev/shm', 0))!.freeBytes / MIB;
-    const pullWith = async (reserveMib: number) => {
-      const disk = new DiskReserve({ pathOf: () => '/dev/shm', reserveMib, hasOwnDatabase: false });
-      await disk.refresh();
-      return refusal(makeImages({ disk }).ensure(`${registry.host}/team/app:1`));
-    };
-    const full = 'the disk of this machine is full up to its reserve: ask the operator to make room';
-    expect(await pullWith(Math.floor(room) - 16)).toBe(full);
-    expect(await registry.pulled()).toEqual([]);
-    expect(await pullWith(0)).toBe('it was pulled');
   });
 
   test('are pulled for the platform of the engine', async () => {

@@ -9,6 +9,7 @@ import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
 import { operator } from '../../src/audit/events/actor.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
 import { openPool } from '../../src/db/pool.js';
+import { DiskReserve } from '../../src/disk/disk-reserve.js';
 import { createKey } from '../../src/keys/create.js';
 import { createOrg } from '../../src/orgs/create.js';
 import { makeClient, type Client } from '../support/client.js';
@@ -21,10 +22,12 @@ import {
   serveRegistry,
   type RemoteImage,
 } from '../support/private-registry.js';
+import { makeImages, refusal, serve } from '../support/pulled-images.js';
 import { codeOf, filesOf } from '../support/volume-files.js';
 
 const MIB = 1024 ** 2;
 const RESERVE_MIB = 60;
+const PULLED = { filters: { reference: ['sandkeep/pulled'] } };
 
 const describeLoop = loopIsMissing() ? describe.skip : describeDocker;
 
@@ -72,15 +75,22 @@ describeLoop('a disk that one organization fills', () => {
     const answer = await fetch(`${service.url}/readyz`);
     return { status: answer.status, body: (await answer.json()) as any };
   };
+  /** Whether the service knows how much room there is now. */
+  const hasMeasured = async () => {
+    const { metrics } = JSON.parse(service.out()) as { metrics: string };
+    const text = await (await fetch(`${metrics}/metrics`)).text();
+    const [, bytes] = /^sandkeep_disk_free_bytes\{place="engine"\} (\d+)$/m.exec(text)!;
+    return Math.abs(Number(bytes) / MIB - freeMib()) < 5;
+  };
   const untilRoom = () =>
     until('the service has measured the room', async () => {
       const { status, body } = await readiness();
-      return status === 200 && body.warnings === undefined;
+      return status === 200 && body.warnings === undefined && (await hasMeasured());
     });
   const untilShort = () =>
     until('the service has measured the shortage', async () => {
       const { body } = await readiness();
-      return body.warnings !== undefined;
+      return body.warnings !== undefined && (await hasMeasured());
     });
 
   beforeAll(async () => {
@@ -114,7 +124,8 @@ describeLoop('a disk that one organization fills', () => {
     execFileSync('sh', ['-c', copy, 'sh', SOCKET, socketPath, IMAGE], { stdio: 'ignore' });
     const starting = launch([
       ...['serve', '--json', '--port', '0', '--runtime', 'docker', '--docker-network', 'none'],
-      ...['--log-level', 'warn', '--registry-http', '127.0.0.1', ...options],
+      ...['--log-level', 'warn', '--registry-http', '127.0.0.1'],
+      ...['--metrics-port', '0', ...options],
     ]);
     service = await ready(starting, dataDir);
     const eventKeys = openEventKeys({ file: join(dataDir, 'event-keys') });
@@ -214,7 +225,7 @@ describeLoop('a disk that one organization fills', () => {
     };
     const engineOf = new Docker({ socketPath });
     const pulled = async () => {
-      const images = await engineOf.listImages({ filters: { reference: ['sandkeep/pulled'] } });
+      const images = await engineOf.listImages(PULLED);
       return images.map(({ Id }) => Id).toSorted();
     };
     try {
@@ -234,11 +245,48 @@ describeLoop('a disk that one organization fills', () => {
     }
   }, 60_000);
 
-  test('by images without a sandbox has room for another image', async () => {
-    const sized = async (mib: number) => {
-      const layer = await layerOf({ content: randomBytes((mib * MIB) / 2).toString('hex') });
-      return remoteImage(configOf([layer]), [layer]);
+  const sized = async (mib: number) => {
+    const layer = await layerOf({ content: randomBytes((mib * MIB) / 2).toString('hex') });
+    return remoteImage(configOf([layer]), [layer]);
+  };
+
+  /** Leaves the images so much of the disk, as it is now. */
+  const imagesIn = async (mib: number) => {
+    const reserveMib = Math.floor(freeMib()) - mib;
+    const disk = new DiskReserve({ pathOf: () => root, reserveMib, hasOwnDatabase: false });
+    await disk.refresh();
+    return { disk, ...makeImages({ disk }, new Docker({ socketPath })) };
+  };
+
+  test('up to the reserve refuses an image while it arrives', async () => {
+    const registry = await serve(await sized(32));
+    const pullIn = async (mib: number) =>
+      refusal((await imagesIn(mib)).ensure(`${registry.host}/team/app:1`));
+    const full = 'the disk of this machine is full up to its reserve: ask the operator to make room';
+    expect(await pullIn(16)).toBe(full);
+    expect(await new Docker({ socketPath }).listImages(PULLED)).toEqual([]);
+    expect(await pullIn(128)).toBe('it was pulled');
+  });
+
+  test('has room for an image when others are removed during its pull', async () => {
+    const registry = await serve(await sized(48));
+    const { disk, ensure, makeRoom, release } = await imagesIn(112);
+    await ensure(`${registry.host}/team/unused:1`);
+    release();
+    await disk.refresh();
+    // An image needs twice its size until it is unpacked.
+    registry.image = await sized(40);
+    let isFirst = true;
+    registry.intercept = ({ url }, response) => {
+      if (!isFirst || !url!.includes('/blobs/')) return false;
+      isFirst = false;
+      void makeRoom().then(() => response.writeHead(307, { location: url! }).end());
+      return true;
     };
+    expect(await refusal(ensure(`${registry.host}/team/next:1`))).toBe('it was pulled');
+  });
+
+  test('by images without a sandbox has room for another image', async () => {
     const registry = await serveRegistry(await sized(80));
     const image = { type: 'oci', reference: `${registry.host}/team/large:1` };
     const create = async (name: string, sandboxImage: typeof image) =>

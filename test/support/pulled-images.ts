@@ -1,3 +1,4 @@
+import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { onTestFinished } from 'vitest';
@@ -38,9 +39,11 @@ function recordedAccess() {
   return access;
 }
 
-export function makeImages(options: Partial<PullOptions> = {}) {
+const RUN = { runId: 'run' };
+
+export function makeImages(options: Partial<PullOptions> = {}, engine: Docker = docker) {
   const access = recordedAccess();
-  const images = new Images(docker, architecture, {
+  const images = new Images(engine, architecture, {
     reach: registryReach(LOCAL),
     access,
     maxMib: 64,
@@ -57,9 +60,17 @@ export function makeImages(options: Partial<PullOptions> = {}) {
     } = {},
   ) => {
     const spec = { image: reference, pullPolicy } as RunSpec;
-    return images.ensure({ orgId, spec, secrets: { registry, values: {} } } as unknown as Run, signal);
+    return images.ensure(
+      { ...RUN, orgId, spec, secrets: { registry, values: {} } } as unknown as Run,
+      signal,
+    );
   };
-  return { ensure, access };
+  return {
+    ensure,
+    access,
+    makeRoom: async () => images.makeRoom(),
+    release: () => images.release(RUN as Run),
+  };
 }
 
 /** The message that a caller sees, without the reference. */

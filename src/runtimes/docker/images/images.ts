@@ -169,12 +169,15 @@ export class Images {
 
   private async pullInRoom(session: RegistrySession, digest: string, tag: string, pull: Pull): Promise<void> {
     const { maxMib, disk } = this.options!;
+    const removedBefore = this.unused.removed;
     try {
       await this.pull(session, digest, tag, pull);
     } catch (error) {
       if (!(error instanceof PullError) || error.failure !== 'no_space') throw error;
       // The engine has an archive and its content at once.
-      if ((await this.removeUnused(2 * maxMib * MIB)) === 0) throw error;
+      await this.removeUnused(2 * maxMib * MIB);
+      // The disk guard may have removed some during the pull.
+      if (this.unused.removed === removedBefore) throw error;
       await disk.refresh();
       await this.pull(session, digest, tag, pull);
     }
@@ -228,11 +231,11 @@ export class Images {
     await this.removeUnused(0);
   }
 
-  private async removeUnused(bytes: number): Promise<number> {
+  private async removeUnused(bytes: number): Promise<void> {
     const disk = this.options?.disk;
-    if (!disk) return 0;
+    if (!disk) return;
     const isNeeded = (name: string) => [...this.neededBy.values()].some((names) => names.has(name));
-    return this.unused.remove(isNeeded, async () => disk.hasRoom('engine', bytes));
+    await this.unused.remove(isNeeded, async () => disk.hasRoom('engine', bytes));
   }
 
   private async limitOf(orgId: string): Promise<SizeLimit> {

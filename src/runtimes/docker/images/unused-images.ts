@@ -13,6 +13,9 @@ interface Unused {
 export class UnusedImages {
   /** Since this process began. */
   private readonly uses = new Map<string, { orgId: string; at: number }>();
+  /** How many were removed since this process began. */
+  removed = 0;
+  private last: Promise<void> = Promise.resolve();
 
   constructor(private readonly docker: Docker) {}
 
@@ -20,10 +23,17 @@ export class UnusedImages {
     this.uses.set(name, { orgId, at: performance.now() });
   }
 
-  /** Until `isEnough`. Returns how many it has removed. */
-  async remove(isNeeded: (name: string) => boolean, isEnough: () => Promise<boolean>): Promise<number> {
+  /** Until `isEnough`. One call at a time: what an earlier one removes is counted before the next begins. */
+  async remove(isNeeded: (name: string) => boolean, isEnough: () => Promise<boolean>): Promise<void> {
+    this.last = this.last.catch(() => undefined).then(async () => this.removeNow(isNeeded, isEnough));
+    return this.last;
+  }
+
+  private async removeNow(
+    isNeeded: (name: string) => boolean,
+    isEnough: () => Promise<boolean>,
+  ): Promise<void> {
     const unused = await this.find(isNeeded);
-    let removed = 0;
     while (unused.length > 0 && !(await isEnough())) {
       const next = nextOf(unused);
       unused.splice(unused.indexOf(next), 1);
@@ -35,9 +45,8 @@ export class UnusedImages {
           .catch(ignoreStatus(...ALREADY_REMOVED));
         this.uses.delete(name);
       }
-      removed += 1;
+      this.removed += 1;
     }
-    return removed;
   }
 
   private async find(isNeeded: (name: string) => boolean): Promise<Unused[]> {
