@@ -93,7 +93,12 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
 
   test('has every acknowledged write of a service under load, and one moment of every table', async () => {
     const source = at('source');
-    const service = await serve(source);
+    // Room for every sandbox of the load: a start that waits for room would wait until the end of the test.
+    const room = ['--capacity-vcpus', '1000000', '--capacity-memory-mib', '999999999'];
+    const service = await ready(
+      launch(['serve', '--json', '--port', '0', '--runtime', 'simulated', ...room, '--data-dir', source]),
+      source,
+    );
     const key = service.firstKey!;
     const volume = (await call(service, 'POST', '/v1/volumes', { key, body: { name: 'kept' } })).body as {
       id: string;

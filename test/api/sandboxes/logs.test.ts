@@ -1,13 +1,12 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeClient, type Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { containerOf, describeDocker, IMAGE, makeImage } from '../../support/docker.js';
 import { allEvents, openEvents, type ServerEvent } from '../../support/event-stream.js';
+import { heldMemory } from '../../support/held-memory.js';
 import { exchangeRaw, requestHead, WEBSOCKET } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -182,14 +181,6 @@ describe('the agent channel', () => {
     expect(await upgrade('no-id')).toMatch(/^HTTP\/1\.1 400 /);
   });
 });
-
-/** The memory in use after a garbage collection, in bytes. */
-function heldMemory(): number {
-  setFlagsFromString('--expose-gc');
-  (runInNewContext('gc') as () => void)();
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
-}
 
 /** Records the log requests of the service to the engine that are open, from now on. */
 function followedAtEngine(): Set<ClientRequest> {

@@ -1,11 +1,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
 import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import { collectGarbage } from '../../support/held-memory.js';
 import { startForTest, type TestOptions, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
@@ -78,14 +77,12 @@ test('a stop does not queue after a hundred stops that hang', async () => {
 });
 
 test('a wait ends at its time-out also after a garbage collection', async () => {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
   const service = await start(() => ({ worker: false }));
   const client = await service.newOrg();
   const waiting = client.post('/v1/sandboxes', smallRequest('waits'), { ...running, wait_timeout: 2 });
   for (let times = 0; times < 5; times += 1) {
     await sleep(200);
-    collect();
+    collectGarbage();
   }
   expect((await waiting).body.status).toBe('starting');
 });
