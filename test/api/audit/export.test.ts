@@ -337,6 +337,8 @@ describe('sandkeep events export', () => {
       expect.stringContaining('cut off'),
       expect.stringContaining('it does not go on where'),
     ]);
+    // The exports have recorded events after the end of `rest`.
+    await untilSealed(service.ctx.pool, client.org.id);
     const newer = (await exported()).text.split('\n').slice(0, at + 1);
     const later = file('later', newer.join('\n'));
     expect((await check(later, rest)).said[1]).toMatch(/the previous file promised entries up to/);
