@@ -326,6 +326,31 @@ describeDocker('process 1 of a sandbox', () => {
     expect((await container.inspect()).State.Running).toBe(true);
   });
 
+  test('has its volume filled when another installation takes the image away meanwhile', async () => {
+    const name = `sandkeep-init-gone-${process.pid}`;
+    let removals = 0;
+    class Disturbed extends GuestInit {
+      override readonly image = `sandkeep-test/${name}:1`;
+      protected override async ensureImage(): Promise<void> {
+        await super.ensureImage();
+        if (removals < 2) await docker.getImage(this.image).remove();
+        removals += 1;
+      }
+    }
+    const { Architecture } = (await docker.info()) as { Architecture: string };
+    const disturbed = new Disturbed(docker, Architecture, name);
+    try {
+      await disturbed.ensureVolume();
+      expect(removals).toBe(3);
+      await disturbed.createContainer({ name: `${name}-user`, Entrypoint: [INIT_PROGRAM], Cmd: ['--check'] });
+    } finally {
+      for (const each of [`${name}-user`, disturbed.volume])
+        await docker.getContainer(each).remove({ force: true });
+      await docker.getVolume(disturbed.volume).remove();
+      await docker.getImage(disturbed.image).remove();
+    }
+  });
+
   test('has its volume filled again after an interrupted copy', async () => {
     const { Architecture } = (await docker.info()) as { Architecture: string };
     const copy = new GuestInit(docker, Architecture, `sandkeep-init-test-${process.pid}`);

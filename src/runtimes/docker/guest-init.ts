@@ -16,6 +16,8 @@ import {
 /** All installations on an engine share the objects with this label. */
 export const INIT_LABEL = 'dev.sandkeep.init';
 
+const ATTEMPTS = 3;
+
 /** Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they mount its volume read-only. */
 export class GuestInit {
   readonly image: string;
@@ -40,7 +42,20 @@ export class GuestInit {
     this.volume = `${name}-${version}`;
   }
 
-  async ensureImage(): Promise<void> {
+  /** Creates a container of the image. The removal of another installation may take the image away at any moment. */
+  async createContainer(options: Docker.ContainerCreateOptions): Promise<void> {
+    for (let left = ATTEMPTS - 1; ; left -= 1) {
+      await this.ensureImage();
+      try {
+        await this.docker.createContainer({ ...options, Image: this.image });
+        return;
+      } catch (error) {
+        if (statusOf(error) !== NOT_FOUND || left === 0) throw error;
+      }
+    }
+  }
+
+  protected async ensureImage(): Promise<void> {
     try {
       await this.docker.getImage(this.image).inspect();
       return;
@@ -79,21 +94,21 @@ export class GuestInit {
   }
 
   private async ensureFilled(): Promise<void> {
-    if (await this.isFilled()) return;
-    await this.ensureImage();
-    if ((await this.fill()) === undefined) return;
-    // The engine died during an earlier copy.
-    await this.docker
-      .getContainer(this.volume)
-      .remove({ force: true })
-      .catch(ignoreStatus(...ALREADY_REMOVED));
-    await this.docker
-      .getVolume(this.volume)
-      .remove()
-      .catch(ignoreStatus(...ALREADY_REMOVED));
-    const failure = await this.fill();
-    if (failure === undefined) return;
-    throw new Error(`the engine cannot run ${INIT_PROGRAM} in the container ${this.volume}: ${failure}`);
+    for (let left = ATTEMPTS - 1; !(await this.isFilled()); left -= 1) {
+      const failure = await this.fill();
+      if (failure === undefined) return;
+      if (left === 0)
+        throw new Error(`the engine cannot run ${INIT_PROGRAM} in the container ${this.volume}: ${failure}`);
+      // The engine died during an earlier copy, or another installation is being removed.
+      await this.docker
+        .getContainer(this.volume)
+        .remove({ force: true })
+        .catch(ignoreStatus(...ALREADY_REMOVED));
+      await this.docker
+        .getVolume(this.volume)
+        .remove()
+        .catch(ignoreStatus(...ALREADY_REMOVED));
+    }
   }
 
   private async isFilled(): Promise<boolean> {
@@ -104,25 +119,22 @@ export class GuestInit {
   private async fill(): Promise<string | undefined> {
     await this.docker.createVolume({ Name: this.volume, Labels: { [INIT_LABEL]: 'volume' } });
     const { mount } = this;
-    await this.docker
-      .createContainer({
-        name: this.volume,
-        Image: this.image,
-        Entrypoint: [INIT_PROGRAM],
-        Cmd: ['--check'],
-        Labels: { [INIT_LABEL]: 'container' },
-        HostConfig: {
-          Mounts: [{ ...mount, ReadOnly: false, VolumeOptions: { ...mount.VolumeOptions, NoCopy: false } }],
-          ...{
-            NetworkMode: 'none',
-            CapDrop: ['ALL'],
-            SecurityOpt: ['no-new-privileges'],
-            ReadonlyRootfs: true,
-          },
-          ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
+    await this.createContainer({
+      name: this.volume,
+      Entrypoint: [INIT_PROGRAM],
+      Cmd: ['--check'],
+      Labels: { [INIT_LABEL]: 'container' },
+      HostConfig: {
+        Mounts: [{ ...mount, ReadOnly: false, VolumeOptions: { ...mount.VolumeOptions, NoCopy: false } }],
+        ...{
+          NetworkMode: 'none',
+          CapDrop: ['ALL'],
+          SecurityOpt: ['no-new-privileges'],
+          ReadonlyRootfs: true,
         },
-      })
-      .catch(ignoreStatus(CONFLICT));
+        ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
+      },
+    }).catch(ignoreStatus(CONFLICT));
     try {
       const container = this.docker.getContainer(this.volume);
       await container.start().catch(ignoreStatus(NOT_MODIFIED));

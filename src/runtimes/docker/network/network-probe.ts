@@ -57,7 +57,7 @@ async function explainInvisible(
   const sandboxId = randomUUID();
   const attempt = { instanceId, init, sandboxId, hostname: 'probe', network: 'none' };
   try {
-    await createPauseContainer(docker, attempt);
+    await createPauseContainer(attempt);
     const { pid } = await startPauseContainer(docker, sandboxId);
     return (await hasEnvironmentLine(pid, environmentLineOf(sandboxId)))
       ? undefined

@@ -78,13 +78,11 @@ export async function removePauseContainer(docker: Docker, sandboxId: string): P
     .catch(ignoreStatus(...ALREADY_REMOVED));
 }
 
-export async function createPauseContainer(docker: Docker, options: PauseContainerOptions): Promise<void> {
+export async function createPauseContainer(options: PauseContainerOptions): Promise<void> {
   const { instanceId, sandboxId, hostname, network, init } = options;
-  await init.ensureImage();
-  await docker
+  await init
     .createContainer({
       name: pauseContainerName(sandboxId),
-      Image: init.image,
       Entrypoint: [INIT_PROGRAM],
       Cmd: [],
       User: '65534:65534',

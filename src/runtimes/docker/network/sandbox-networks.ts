@@ -98,7 +98,7 @@ export class SandboxNetworks {
     const resolvers = options.resolvers ?? systemResolvers();
     if (!found) {
       const network = options.name ?? (await this.ensureNetwork());
-      await createPauseContainer(docker, { ...options, sandboxId, hostname, network });
+      await createPauseContainer({ ...options, sandboxId, hostname, network });
     }
     const pause = await this.startPause(sandboxId);
     const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
