@@ -77,6 +77,9 @@ describe('an export as OCSF', () => {
   });
 
   test('is printed by the command, too', async () => {
+    // The last entry has a signature: that becomes the event of this export.
+    await exported();
+    await untilSealed(service.ctx.pool, client.org.id);
     const args = ['events', 'export', '--database-url', urlOf(service.database), '--org', client.org.slug];
     const { code, out } = await run([...args, '--type', 'volume_created', '--format', 'ocsf']);
     expect(code).toBe(0);
