@@ -13,6 +13,17 @@ test('a tar that has read the whole archive may end before its padding arrives',
   await expect(unpackTree('/tmp', slowly(Buffer.alloc(512)))).resolves.toBeUndefined();
 });
 
+test('content is read to its end, also when tar ends before it', async () => {
+  let isReadToTheEnd = false;
+  const content = async function* () {
+    yield* slowly(Buffer.alloc(512));
+    for (let count = 0; count < 20; count += 1) yield Buffer.alloc(1024 * 1024);
+    isReadToTheEnd = true;
+  };
+  await unpackTree('/tmp', content());
+  expect(isReadToTheEnd).toBe(true);
+});
+
 test('a tar that refuses the content is quoted', async () => {
   await expect(unpackTree('/tmp', slowly(Buffer.alloc(10_240, 'x')))).rejects.toThrow(
     'the files of /tmp cannot be restored: tar',

@@ -1,7 +1,5 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { ExplainedError } from '../../lib/explained-error.js';
 
 /** GNU tar reads and writes a tree that others change, without following links, with holes, owners and extended attributes. */
@@ -73,22 +71,17 @@ export async function unpackTree(directory: string, content: AsyncIterable<Buffe
     ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
   });
   const ended = endOf(child);
-  let fault: { cause: unknown } | undefined;
-  const watched = async function* () {
-    try {
-      yield* content;
-    } catch (cause) {
-      fault = { cause };
-      throw cause;
-    }
-  };
-  // Other errors say that tar ended first. Its exit code tells whether it had read everything.
-  await pipeline(Readable.from(watched(), { objectMode: false }), child.stdin).catch(() => undefined);
-  if (fault) {
+  // tar stops at the end of its archive. Then the rest is read all the same: the parts that follow come from the same source.
+  child.stdin.on('error', () => undefined);
+  try {
+    for await (const chunk of content)
+      await new Promise<void>((resolve) => child.stdin.write(chunk, () => resolve()));
+  } catch (cause) {
     child.kill('SIGKILL');
     await ended;
-    throw fault.cause;
+    throw cause;
   }
+  child.stdin.end();
   const { code, lines } = await ended;
   if (code !== 0) {
     throw new ExplainedError(
