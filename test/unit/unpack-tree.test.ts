@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { unpackTree } from '../../src/backup/files/tar-program.js';
+import { tarHeader } from '../../src/lib/tar-entry.js';
 
 async function* slowly(piece: Buffer): AsyncGenerator<Buffer> {
   for (let pieces = 0; pieces < 20; pieces += 1) {
@@ -28,6 +29,16 @@ test('a tar that refuses the content is quoted', async () => {
   await expect(unpackTree('/tmp', slowly(Buffer.alloc(10_240, 'x')))).rejects.toThrow(
     'the files of /tmp cannot be restored: tar',
   );
+});
+
+test('a tar that has failed is given no more content', async () => {
+  const endless = async function* () {
+    for (;;) {
+      yield tarHeader('file', 0);
+      await pause(1);
+    }
+  };
+  await expect(unpackTree('/nowhere', endless())).rejects.toThrow('/nowhere cannot be restored');
 });
 
 test('a fault of the content is the error', async () => {

@@ -71,11 +71,13 @@ export async function unpackTree(directory: string, content: AsyncIterable<Buffe
     ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
   });
   const ended = endOf(child);
-  // tar stops at the end of its archive. Then the rest is read all the same: the parts that follow come from the same source.
+  // tar stops at the end of its archive. Unless it failed, the rest is read all the same: the parts that follow come from one source.
   child.stdin.on('error', () => undefined);
   try {
-    for await (const chunk of content)
+    for await (const chunk of content) {
+      if (child.exitCode || child.signalCode) break;
       await new Promise<void>((resolve) => child.stdin.write(chunk, () => resolve()));
+    }
   } catch (cause) {
     child.kill('SIGKILL');
     await ended;
