@@ -1,7 +1,5 @@
 /** Runs before the build, with nothing but Node: the dependencies are what may be missing. */
 import { existsSync, readFileSync } from 'node:fs';
-import { argv } from 'node:process';
-import { fileURLToPath } from 'node:url';
 
 /**
  * One sentence when the packages in node_modules are not those of package-lock.json; undefined when they are.
@@ -26,12 +24,4 @@ export function findStale(root) {
 
 function packagesOf(file) {
   return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')).packages : undefined;
-}
-
-if (argv[1] === fileURLToPath(import.meta.url)) {
-  const stale = findStale(new URL('../', import.meta.url));
-  if (stale !== undefined) {
-    process.stderr.write(`sandkeep: ${stale}\n`);
-    process.exitCode = 1;
-  }
 }

@@ -1,6 +1,7 @@
 import { Option, type Command } from 'commander';
 import { statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
 import type { Header, Manifest } from '../backup/archive/format.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -152,7 +153,7 @@ export function contentText(header: Header, manifest: Manifest): string {
   const { database, product, takenAt } = header;
   const volumes = volumesOf(manifest);
   const inVolumes = volumes.reduce((sum, { bytes }) => sum + bytes, 0);
-  return `${rowsOf(manifest)} rows of ${database.tables.length} tables and ${volumes.length} volumes with ${byteText(inVolumes)}, of ${shortInstant(takenAt)}, by Sandkeep ${product}`;
+  return `${counted(rowsOf(manifest), 'row')} of ${counted(database.tables.length, 'table')} and ${counted(volumes.length, 'volume')} with ${byteText(inVolumes)}, of ${shortInstant(takenAt)}, by Sandkeep ${product}`;
 }
 
 export function leftOutText({ leftOut }: Header): string[] {

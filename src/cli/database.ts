@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
 import { withBar } from './backup-progress.js';
 import { databaseCommand, print, type CommonOptions } from './command.js';
@@ -46,7 +47,7 @@ function moveCommand(): Command {
           not_moved: foreign,
         },
         [
-          `Moved ${rows} rows, and verified them and ${verification.events} events. ${next}`,
+          `Moved ${counted(rows, 'row')}, and verified them and ${counted(verification.events, 'event')}. ${next}`,
           'The old database is closed, and unchanged otherwise.',
           ...(setAside === undefined
             ? []

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
 import { databaseCommand, print } from './command.js';
 import { withConfig } from './config-options.js';
@@ -70,7 +71,7 @@ function describeRuntime(stored: StoredInstallation | undefined): string {
   if (!stored) return 'not known, as no database runs';
   const { runtime, sandboxes } = stored;
   if (runtime === null) return 'none yet, as the installation was never served';
-  const held = [...sandboxes].map(([name, count]) => `${count} ${name} sandboxes`);
+  const held = [...sandboxes].map(([name, count]) => counted(count, `${name} sandbox`, `${name} sandboxes`));
   return [`${runtime}, as at the last start of the service`, ...held].join('; ');
 }
 

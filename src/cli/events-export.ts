@@ -2,6 +2,7 @@ import { SingleBar } from 'cli-progress';
 import { Option, type Command } from 'commander';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { counted } from '../lib/counted.js';
 import { operator } from '../audit/events/actor.js';
 import { lockPartitions } from '../audit/events/partition-queries.js';
 import {
@@ -97,7 +98,7 @@ export function exportCommand(): Command {
         throw error;
       }
     });
-    const summary = `${entries} events; the next export begins with --after-seq ${upTo}`;
+    const summary = `${counted(entries, 'event')}; the next export begins with --after-seq ${upTo}`;
     if (out === undefined) process.stderr.write(`${summary}\n`);
     else print(options, { file: out, entries, up_to_seq: upTo }, summary);
   });

@@ -1,6 +1,7 @@
 import { SingleBar } from 'cli-progress';
 import { Option, type Command } from 'commander';
 import { createReadStream } from 'node:fs';
+import { counted } from '../lib/counted.js';
 import type { PublicKey } from '../audit/events/event-keys.js';
 import type { LogPosition } from '../audit/events/hash-chain.js';
 import { readSeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
@@ -276,7 +277,7 @@ function sentence(result: Result): string {
       ? ''
       : `; it ends in what the key ${replaced} signed, which was replaced: whoever has that one may have written it`,
   ];
-  return `${name}: in order: ${entries} events, ${checkpoints} signed checkpoints${notes.join('')}`;
+  return `${name}: in order: ${counted(entries, 'event')}, ${counted(checkpoints, 'signed checkpoint')}${notes.join('')}`;
 }
 
 async function withProgress<T>(

@@ -1,10 +1,13 @@
+import { counted } from '../lib/counted.js';
 import type { EngineComparison } from '../backup/compare-engine.js';
 import type { Verification } from '../backup/verify-restored.js';
 
 /** `also`: the other part that was verified. */
 export function verificationText({ faults, notes, events }: Verification, also: string): string[] {
   const verdict =
-    faults.length === 0 ? `Verified: ${also}, and ${events} events in their signed logs.` : 'NOT AS IT WAS:';
+    faults.length === 0
+      ? `Verified: ${also}, and ${counted(events, 'event')} in their signed logs.`
+      : 'NOT AS IT WAS:';
   return [verdict, ...faults.map((fault) => `  - ${fault}`), ...notes.map((note) => `NOTE: ${note}`)];
 }
 

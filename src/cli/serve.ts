@@ -24,15 +24,17 @@ export function serveCommand(env: NodeJS.ProcessEnv): Command {
     .action(async (options: ServeOptions) => {
       limitHeapGrowth();
       const stopped = stopOnSignal();
+      const say = options.json ? () => undefined : (text: string) => process.stdout.write(`${text}\n`);
+      say(`Sandkeep ${VERSION} is starting`);
       // Loaded on demand: the web framework takes a second.
       const { startService } = await import('../service/start.js');
-      const service = await startService(options);
+      const service = await startService(options, (step) => say(`  ${step}`));
       if (service.reload) process.on('SIGHUP', service.reload);
       announce(options, service);
       if (env['NOTIFY_SOCKET'] !== undefined) notifySystemd();
       await stopped;
       await service.stop();
-      if (!options.json) process.stdout.write('stopped\n');
+      say('stopped');
       // A leaked timer or socket must not keep the process alive.
       process.exit(0);
     });

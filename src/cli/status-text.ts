@@ -1,6 +1,8 @@
+import { escapeControls } from '../lib/escape-controls.js';
+import { counted } from '../lib/counted.js';
 import { duration, type Problem } from './status-problems.js';
 import type { InstallationState, OrgUse, WorkerUse } from './status-read.js';
-import { printable, table } from './table.js';
+import { table } from './table.js';
 
 const WIDTH = 80;
 const BAR = 12;
@@ -15,7 +17,7 @@ export interface Look {
 export function statusText(state: InstallationState, problems: readonly Problem[], look: Look): string {
   const { version, at, database, sandboxes, organizations, workers, waiting } = state;
   const broken = problems.filter(({ severity }) => severity === 'problem').length;
-  const word = broken === 0 ? paint('healthy', 32, look) : paint(`${broken} problems`, 31, look);
+  const word = broken === 0 ? paint('healthy', 32, look) : paint(counted(broken, 'problem'), 31, look);
   const counts = Object.entries(sandboxes).map(([status, count]) => `${count} ${status}`);
   const reasons = Object.entries(waiting.reasons).map(
     ([reason, runs]) => `${runs} ${reason.replaceAll('_', ' ')}`,
@@ -29,7 +31,7 @@ export function statusText(state: InstallationState, problems: readonly Problem[
       'waiting',
       waiting.runs === 0
         ? 'none'
-        : `${waiting.runs} starts for ${waiting.vcpus} vCPUs, the oldest for ${duration(waiting.oldest_secs)} (${reasons.join(', ')})`,
+        : `${counted(waiting.runs, 'start')} for ${counted(waiting.vcpus, 'vCPU')}, the oldest for ${duration(waiting.oldest_secs)} (${reasons.join(', ')})`,
     ],
     ['event log', `${entries} entries, ${unsealed} unsealed, ${verified(verification)}`],
     ['webhooks', `${active} active, ${failing} failing, ${disabled} disabled, ${pending} deliveries pending`],
@@ -42,7 +44,7 @@ export function statusText(state: InstallationState, problems: readonly Problem[
     ...(organizations.length === 0 ? [] : ['', orgTable(organizations)]),
     ...(problems.length === 0 ? [] : ['']),
     ...problems.flatMap(({ severity, message }) =>
-      wrap(printable(message), severity === 'problem' ? '✗ ' : '– ').map((line) =>
+      wrap(escapeControls(message), severity === 'problem' ? '✗ ' : '– ').map((line) =>
         paint(line, severity === 'problem' ? 31 : 33, look),
       ),
     ),

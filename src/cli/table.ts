@@ -1,5 +1,6 @@
 import Table from 'cli-table3';
 import stringWidth from 'string-width';
+import { escapeControls } from '../lib/escape-controls.js';
 import { fitTable, type Grid } from './table-fit.js';
 
 export interface TableOptions {
@@ -13,7 +14,7 @@ const GAP = '   ';
 
 /** Rows under headings, without lines, so that other tools can cut them. Only a terminal shortens lines, to its width. */
 export function table(head: string[], rows: string[][], options: TableOptions = {}): string {
-  const whole = { head, rows: rows.map((row) => row.map(printable)) };
+  const whole = { head, rows: rows.map((row) => row.map(escapeControls)) };
   const columns = options.wide || !process.stdout.isTTY ? 0 : process.stdout.columns;
   if (!columns) return render(whole);
   const { shortened, widths, ...fitted } = fitTable(whole, {
@@ -44,15 +45,6 @@ function render({ head, rows }: Grid, widths?: readonly number[]): string {
     .split('\n')
     .map((line) => line.trimEnd())
     .join('\n');
-}
-
-/** Callers choose names: a name must not move the cursor, change colours or break the line. */
-export function printable(cell: string): string {
-  // oxlint-disable-next-line no-control-regex -- it replaces them
-  return cell.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
-    const code = character.codePointAt(0)!.toString(16);
-    return `\\u${code.padStart(4, '0')}`;
-  });
 }
 
 function isNumeric(rows: Grid['rows'], column: number): boolean {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { resolve, sep } from 'node:path';
 import { createInterface } from 'node:readline/promises';
+import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
 import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
@@ -95,8 +96,8 @@ async function isAgreed({ yes, json }: UninstallOptions): Promise<boolean> {
   }
 }
 
-function itemsOf({ containers, networks, volumes, images }: RemovableObjects): EngineObject[] {
-  return [...containers, ...networks, ...volumes, ...images];
+function itemsOf({ containers, networks, volumes, images, pulledImages }: RemovableObjects): EngineObject[] {
+  return [...containers, ...networks, ...volumes, ...images, ...pulledImages];
 }
 
 function listing(instanceId: string, { removable, inUse }: InstallationObjects): string {
@@ -105,6 +106,7 @@ function listing(instanceId: string, { removable, inUse }: InstallationObjects):
     ...removable.networks.map(({ name }) => `  network    ${name}`),
     ...removable.volumes.map(({ name }) => `  volume     ${name} (the program that is process 1)`),
     ...removable.images.map(({ name }) => `  image      ${name}`),
+    ...removable.pulledImages.map(({ name }) => `  image      ${name} (pulled)`),
   ];
   const title =
     lines.length === 0
@@ -128,7 +130,7 @@ function farewell(options: UninstallOptions, removed: readonly EngineObject[]): 
   const external = options.databaseUrl !== undefined;
   const database = external ? '' : 'the database, ';
   return [
-    ...(removed.length === 0 ? [] : [`Removed ${removed.length} objects from the engine.`]),
+    ...(removed.length === 0 ? [] : [`Removed ${counted(removed.length, 'object')} from the engine.`]),
     `Kept: ${data} (${database}the keys) and ${volumes} (the data of volumes).`,
     `To delete them too: rm -r ${keptBy(options).join(' ')}`,
     ...(external ? ['The external database stays as well: drop it with the tools of PostgreSQL.'] : []),

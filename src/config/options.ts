@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
+import { LOG_FORMATS } from '../lib/log-destination.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { DISK_WRITES } from '../runtimes/docker/disk-writes.js';
@@ -406,6 +407,11 @@ export const OPTIONS = {
     type: choice('<level>', LOG_LEVELS),
     description: 'least severe log line, on standard error',
     default: 'info',
+  },
+  logFormat: {
+    type: choice('<format>', LOG_FORMATS),
+    description: 'JSON lines, or text for people; auto: text where standard error is a terminal',
+    default: 'auto',
   },
 } as const satisfies Record<string, Option>;
 

@@ -39,10 +39,10 @@ export function healthRoutes(app: App, ctx: Served): void {
   );
 
   // An orchestrator must not restart the process because the database is down.
-  app.get('/healthz', { schema: answerOf({}) }, () => ({ status: 'ok' }));
+  app.get('/healthz', { schema: answerOf({}), config: { probe: true } }, () => ({ status: 'ok' }));
 
   const Ready = { runtime: Type.String(), warnings: Type.Optional(Type.Array(Type.String())) };
-  app.get('/readyz', { schema: answerOf(Ready) }, async () => {
+  app.get('/readyz', { schema: answerOf(Ready), config: { probe: true } }, async () => {
     if (ctx.draining?.aborted === true) throw new ApiError('not_ready', 'the service is stopping');
     const current = await isCurrent(undefined).catch((cause: unknown) => {
       throw new ApiError('not_ready', undefined, null, { cause });

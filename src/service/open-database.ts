@@ -8,6 +8,9 @@ import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from '../db/request-role.js';
 import type { openRuntime } from '../runtimes/choose.js';
 import type { Startup } from './startup.js';
 
+/** A migration that takes longer has a line in the log. */
+const NOTABLE_MS = 1_000;
+
 /** The modules that load while the database starts. */
 export interface Modules {
   buildApp: typeof buildApp;
@@ -17,9 +20,11 @@ export interface Modules {
 /** Loads the web framework while PostgreSQL starts in its own process. */
 export async function openDatabase({
   options,
+  onStep,
   log,
   resources,
 }: Startup): Promise<{ database: Database; modules: Modules }> {
+  onStep('opening the database, which the first start creates');
   const opening = openForServer({
     ...{ databaseUrl: options.databaseUrl, dataDir: options.dataDir, command: 'serve' },
     walArchiveDir: options.walArchiveDir ?? null,
@@ -30,7 +35,20 @@ export async function openDatabase({
   app.warmUp();
   const database = await opening;
   resources.add('the database', () => database.close());
-  await migrate(database.address, (migration, ms) => log.info({ migration, ms }, 'migration applied'));
+  const begun = performance.now();
+  const applied = await migrate(database.address, (migration, ms) => {
+    // A first start applies all of them in a moment. A line for each is worth it only when it takes long.
+    const level = ms < NOTABLE_MS ? 'debug' : 'info';
+    log[level]({ migration, ms }, 'migration applied');
+  });
+  if (applied.length > 0) {
+    const facts = {
+      count: applied.length,
+      latest: applied.at(-1),
+      ms: Math.round(performance.now() - begun),
+    };
+    log.info(facts, 'migrations applied');
+  }
   return { database, modules: { buildApp: app.buildApp, openRuntime: runtimes.openRuntime } };
 }
 

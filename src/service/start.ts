@@ -1,4 +1,4 @@
-import { pino, type Logger } from 'pino';
+import type { Logger } from 'pino';
 import { ActiveEventKeys } from '../audit/events/active-keys.js';
 import { SeenHeads, seenHeadsFile } from '../audit/log/seen-heads.js';
 import type { ServiceContext } from '../context.js';
@@ -12,6 +12,7 @@ import { BoundedSet } from '../lib/bounded-set.js';
 import { Pace, PACE } from '../lib/pace.js';
 import { Cursors } from '../lib/cursor.js';
 import { now } from '../lib/instant.js';
+import { openLogDestination } from '../lib/log-destination.js';
 import { batchedByTurn, makeLog, withCopy } from '../lib/log.js';
 import { NO_METERS } from '../lib/meters.js';
 import { RecentTouches } from '../lib/recent-touches.js';
@@ -60,11 +61,17 @@ export interface Service {
   reload: (() => void) | undefined;
 }
 
-/** Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. */
-export async function startService(options: ServiceOptions): Promise<Service> {
+/**
+ * Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. `onStep`: gets a sentence for the operator
+ * before each step that may take seconds.
+ */
+export async function startService(
+  options: ServiceOptions,
+  onStep: (sentence: string) => void,
+): Promise<Service> {
   const metrics = await openMetricsFor(options);
   const telemetry = await openConfigured(options, metrics?.meters ?? NO_METERS);
-  const destination = batchedByTurn(pino.destination({ fd: 2, sync: true }));
+  const destination = batchedByTurn(await openLogDestination(options.logFormat));
   const log = makeLog(options.logLevel, withCopy(destination, telemetry?.addLine));
   const resources = new Resources(CLOSE_TIMEOUT_MS, (error) => log.error({ err: error }, 'closing failed'));
   const [draining, stopping] = [new AbortController(), new AbortController()];
@@ -80,7 +87,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   };
   try {
     const signals = { stopping: stopping.signal, draining: draining.signal };
-    const startup = { options, log, resources, metrics, telemetry, ...signals };
+    const startup = { options, onStep, log, resources, metrics, telemetry, ...signals };
     return { ...(await start(startup)), stop };
   } catch (error) {
     await close();
@@ -113,6 +120,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     reserveMib: options.diskReserveMib,
     hasOwnDatabase: database.server !== undefined,
   });
+  startup.onStep(`looking for the engine of sandboxes (--runtime ${options.runtime})`);
   const { runtime, fallback } = await openServedRuntime(startup, modules, pool, instance.id, volumes, disk);
   const changes = listenForChanges(database.address, (error) =>
     log.warn({ err: error }, 'the connection for notifications broke'),

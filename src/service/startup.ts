@@ -12,6 +12,7 @@ export interface ServiceOptions extends Config {
 /** The parts that every step of the start uses. */
 export interface Startup {
   options: ServiceOptions;
+  onStep: (sentence: string) => void;
   log: Logger;
   stopping: AbortSignal;
   draining: AbortSignal;

@@ -1,9 +1,19 @@
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { start } from '../support/cli.js';
+
+/** The scripts of `bin` run before the build, so they are no TypeScript. */
+async function load<F>(file: string, name: string): Promise<F> {
+  const module = (await import(pathToFileURL(join(PACKAGE_ROOT, 'bin', file)).href)) as Record<string, F>;
+  return module[name]!;
+}
+
+const isBuildOld = await load<(root: URL) => boolean>('build-age.js', 'isBuildOld');
+const findStale = await load<(root: URL) => string | undefined>('check-dependencies.js', 'findStale');
 
 let checkout: string;
 
@@ -35,30 +45,69 @@ describe('a checkout with dependencies that differ from its lock file', () => {
       out: '',
       err: 'sandkeep: the dependencies are not installed: run "npm install"\n',
     };
-    expect(await check('check-dependencies.js')).toEqual(none);
+    expect(await check('start.js')).toEqual(none);
     expect(await check('sandkeep')).toEqual(none);
     lock('node_modules/.package-lock.json', { 'node_modules/pg': { version: '8.20.0' } });
     const old = 'sandkeep: pg 8.23.1 is needed and is installed in version 8.20.0: run "npm install"\n';
-    expect(await check('check-dependencies.js')).toEqual({ code: 1, out: '', err: old });
+    expect(await check('start.js')).toEqual({ code: 1, out: '', err: old });
     lock('node_modules/.package-lock.json', {});
     const missing = 'sandkeep: pg 8.23.1 is needed and is not installed: run "npm install"\n';
-    expect(await check('check-dependencies.js')).toEqual({ code: 1, out: '', err: missing });
+    expect(await check('start.js')).toEqual({ code: 1, out: '', err: missing });
   });
 
-  test('is accepted without optional packages, and not checked without a lock file', async () => {
-    expect(await check('check-dependencies.js')).toEqual({ code: 0, out: '', err: '' });
+  test('is accepted without optional packages, and not checked without a lock file', () => {
+    const root = pathToFileURL(`${checkout}/`);
+    expect(findStale(root)).toBeUndefined();
     lock('package-lock.json', { ...wanted, 'node_modules/arm': { version: '1.0.0', optional: true } });
     lock('node_modules/.package-lock.json', wanted);
-    expect(await check('check-dependencies.js')).toEqual({ code: 0, out: '', err: '' });
+    expect(findStale(root)).toBeUndefined();
   });
 
   test('is reported in one line when the program was not built', async () => {
     const { code, err } = await check('sandkeep');
     expect([code, err]).toEqual([1, expect.stringMatching(/^sandkeep: [^\n]+: run "npm install"\n$/)]);
   });
+});
 
-  test('is reported before "npm start" builds', () => {
-    const { scripts } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'));
-    expect(scripts.start).toMatch(/^node bin\/check-dependencies\.js && npm run -s build && /);
+describe('the build that "npm start" serves', () => {
+  const SOURCES = [
+    'src/lib/page.ts',
+    'console/index.html',
+    'scripts/build.ts',
+    'tsconfig.json',
+    'package-lock.json',
+  ];
+  let root: URL;
+
+  function write(file: string, time: number): void {
+    const path = join(checkout, file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, '');
+    utimesSync(path, time, time);
+  }
+
+  beforeEach(() => {
+    root = pathToFileURL(`${checkout}/`);
+    for (const source of SOURCES) write(source, 1_000);
+    for (const folder of ['src', 'src/lib', 'console', 'scripts'])
+      utimesSync(join(checkout, folder), 1_000, 1_000);
+  });
+
+  test('is old when it was never made, and not when nothing changed since', () => {
+    expect(isBuildOld(root)).toBe(true);
+    write('dist/program.stamp', 2_000);
+    expect(isBuildOld(root)).toBe(false);
+  });
+
+  test.each(SOURCES)('is old after a change of %s', (source) => {
+    write('dist/program.stamp', 2_000);
+    write(source, 3_000);
+    expect(isBuildOld(root)).toBe(true);
+  });
+
+  test('is old after a source was deleted', () => {
+    write('dist/program.stamp', 2_000);
+    rmSync(join(checkout, 'src/lib/page.ts'));
+    expect(isBuildOld(root)).toBe(true);
   });
 });

@@ -281,9 +281,11 @@ describe('serve', () => {
       .split('\n')
       .map((line) => JSON.parse(line));
     expect(lines.filter(({ level, err: error }) => level > 30 || error)).toEqual([]);
-    const applied = lines.filter(({ msg }) => msg === 'migration applied');
-    expect(applied.map(({ migration }) => migration)).toEqual(readdirSync(join(PACKAGE_ROOT, 'migrations')));
-    expect(applied.every(({ ms }) => Number.isInteger(ms))).toBe(true);
+    const migrations = readdirSync(join(PACKAGE_ROOT, 'migrations'));
+    const applied = lines.filter(({ msg }) => msg === 'migrations applied');
+    expect(applied).toEqual([
+      expect.objectContaining({ count: migrations.length, latest: migrations.at(-1) }),
+    ]);
   }, 180_000);
 
   test('names a port in use, and how to choose another', async () => {

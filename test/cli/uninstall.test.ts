@@ -100,6 +100,7 @@ describeDocker('sandkeep uninstall', () => {
     await importImage('sandkeep/unused');
     await importImage('sandkeep/used');
     await importImage('somebody/elses');
+    await importImage('sandkeep/pulled');
     const other = await containerOfOther('other', 'sandkeep/used:1');
     const { volumes } = await inEngine();
     expect(volumes).toEqual([expect.stringMatching(/^sandkeep-init-[0-9a-f]{12}$/)]);
@@ -122,7 +123,8 @@ describeDocker('sandkeep uninstall', () => {
     expect(listed.out).toContain(`container  sandkeep-${made.body.id}-`);
     expect(listed.out).toContain('image      sandkeep/unused:1');
     expect(listed.out).toContain('sandkeep/used:1 stays: another installation uses it.');
-    for (const name of [shared, program]) {
+    // It has no mark of an installation.
+    for (const name of [shared, program, 'sandkeep/pulled:1']) {
       expect(listed.out).toContain(`${name} stays: another installation uses it.`);
     }
     expect(listed.out).not.toContain('somebody/elses');
@@ -143,18 +145,21 @@ describeDocker('sandkeep uninstall', () => {
       containers: ['/other', `/${shared}`, '/sharer'].toSorted(),
       networks: [OTHER],
       volumes: [shared],
-      images: [program, 'sandkeep/used:1', 'somebody/elses:1'],
+      images: [program, 'sandkeep/pulled:1', 'sandkeep/used:1', 'somebody/elses:1'].toSorted(),
     });
     expect(existsSync(join(dataDir, 'postgres'))).toBe(true);
     expect((await engine.docker.getImage(IMAGE).inspect()).Id).toBeTruthy();
 
     await sharer.remove();
-    expect(await uninstall('--yes')).toMatchObject({ code: 0, err: '' });
+    await other.remove();
+    const alone = await uninstall('--yes');
+    expect(alone).toMatchObject({ code: 0, err: '' });
+    expect(alone.out).toContain('image      sandkeep/pulled:1 (pulled)');
     expect(await inEngine()).toEqual({
-      containers: ['/other'],
+      containers: [],
       networks: [OTHER],
       volumes: [],
-      images: ['sandkeep/used:1', 'somebody/elses:1'],
+      images: ['somebody/elses:1'],
     });
 
     const again = await uninstall();
@@ -162,7 +167,6 @@ describeDocker('sandkeep uninstall', () => {
       0,
       expect.stringMatching(/^The Docker engine has nothing of the installation /),
     ]);
-    await other.remove();
   }, 300_000);
 
   test('refuses on an external database while a worker has its lease', async () => {

@@ -37,6 +37,22 @@ test.each(['process.exit(3)', 'throw new Error("unforeseen")', 'process.kill(pro
   },
 );
 
+test('text for people has one line for each message, and no message controls the terminal', async () => {
+  const module = (name: string) => new URL(`../../dist/src/lib/${name}.js`, import.meta.url).href;
+  const program = `
+    import { openLogDestination } from '${module('log-destination')}';
+    import { batchedByTurn, makeLog } from '${module('log')}';
+    const log = makeLog('info', batchedByTurn(await openLogDestination('text')));
+    log.info({ route: '/v1/\\u001b[2J' }, 'request answered');
+    log.error({ err: new Error('bad\\u001b]0;title\\u0007\\nsecond line') }, 'it failed');`;
+  const { stderr } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
+  expect(stderr).toMatch(/^\[\d\d:\d\d:\d\d\] INFO: request answered \{"route":"\/v1\/\\+u001b\[2J"\}\n/);
+  expect(stderr).toContain('ERROR: it failed');
+  expect(stderr).toContain('\\u001b]0;title\\u0007');
+  // oxlint-disable-next-line no-control-regex -- they must be absent
+  expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
+});
+
 function messagesOf(text: string): string[] {
   return text
     .split('\n')

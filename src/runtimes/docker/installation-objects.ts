@@ -2,6 +2,7 @@ import Docker from 'dockerode';
 import { INSTANCE_LABEL } from './container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
+import { listPulled } from './images/engine-image.js';
 import { isPauseContainer } from './network/pause-container.js';
 
 export interface EngineObject {
@@ -14,6 +15,8 @@ export interface RemovableObjects {
   networks: EngineObject[];
   volumes: EngineObject[];
   images: EngineObject[];
+  /** They have no mark of an installation. While the engine has containers of another installation, they stay. */
+  pulledImages: EngineObject[];
 }
 
 export interface InstallationObjects {
@@ -32,11 +35,12 @@ export async function findInstallationObjects(
   docker: Docker,
   instanceId: string,
 ): Promise<InstallationObjects> {
-  const [all, networks, { Volumes }, images] = await Promise.all([
+  const [all, networks, { Volumes }, images, pulled] = await Promise.all([
     docker.listContainers({ all: true }),
     docker.listNetworks({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } }),
     docker.listVolumes({ filters: { label: [INIT_LABEL] } }),
     docker.listImages({ filters: { label: [INIT_LABEL] } }),
+    listPulled(docker),
   ]);
   const isOurs = ({ Labels }: Docker.ContainerInfo) => Labels[INSTANCE_LABEL] === instanceId;
   // An image built on the shared image inherits its label, and so do its containers.
@@ -60,9 +64,15 @@ export async function findInstallationObjects(
   const [usedImages, unusedImages] = partition(
     images
       .filter(({ RepoTags }) => (RepoTags ?? []).every((tag) => tag.startsWith(OWN_IMAGES)))
+      // A pulled image may have the label of its author's choice.
+      .filter(({ Id }) => pulled.every(({ id }) => id !== Id))
       .map(({ Id, RepoTags }) => ({ id: Id, name: RepoTags?.[0] ?? Id })),
     ({ id }) => stays.has(id),
   );
+  // By name: the operator may have given another name to the same image.
+  const pulledNames = pulled.flatMap(({ id, names }) => names.map((name) => ({ id: name, name, of: id })));
+  const isShared = others.some(({ Labels }) => INSTANCE_LABEL in Labels);
+  const [usedPulled, unusedPulled] = partition(pulledNames, ({ of }) => isShared || stays.has(of));
   return {
     removable: {
       // Sandboxes before the pause containers whose network they join.
@@ -73,8 +83,9 @@ export async function findInstallationObjects(
       networks: networks.map(({ Id, Name }) => ({ id: Id, name: Name })),
       volumes,
       images: unusedImages,
+      pulledImages: unusedPulled.map(({ id, name }) => ({ id, name })),
     },
-    inUse: [...usedVolumes, ...usedImages],
+    inUse: [...usedVolumes, ...usedImages, ...usedPulled.map(({ id, name }) => ({ id, name }))],
   };
 }
 
@@ -82,13 +93,14 @@ const OWN_IMAGES = 'sandkeep/';
 
 export async function removeObjects(
   docker: Docker,
-  { containers, networks, volumes, images }: RemovableObjects,
+  { containers, networks, volumes, images, pulledImages }: RemovableObjects,
 ): Promise<void> {
   for (const { id } of containers) await removeContainer(docker, id);
   for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(NOT_FOUND));
   // A conflict: another installation has begun to use the volume or the image.
   for (const { id } of volumes) await docker.getVolume(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
-  for (const { id } of images) await docker.getImage(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
+  for (const { id } of [...images, ...pulledImages])
+    await docker.getImage(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
 }
 
 /** The engine waits ten seconds for the end of the processes. On a busy machine, hundreds of them take longer. */

@@ -148,7 +148,7 @@ test('when two services start with different keys one of them starts; later only
   const begin = (name: string) => {
     const flags = { databaseUrl: urlOf(address), dataDir: join(folder, name), port: '0' };
     const options = { ...flags, runtime: 'simulated', logLevel: 'error' };
-    return startService(loadConfig(OPTION_NAMES, options, {}).values);
+    return startService(loadConfig(OPTION_NAMES, options, {}).values, () => undefined);
   };
   try {
     const names = ['one', 'two'];
