@@ -1,13 +1,9 @@
-/**
- * Checks the words of comments, documents and test names: STYLE.md has the rules that a program can check. Also checks that comments
- * are at most a given share of the lines of `src`.
- */
+/** Checks the words of comments, documents and test names: STYLE.md has the rules that a program can check. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 
 const MAX_WORDS = 25;
-const MAX_COMMENT_SHARE = 0.06;
 
 /** Openers that hide the actor. Questions may begin with them. */
 const OPENER =
@@ -126,14 +122,6 @@ function paragraphsOf(file: string): Prose[] {
   return found;
 }
 
-/** The share of lines of `src` that are comments. */
-function commentShare(): number {
-  const files = filesBelow('src', '.ts');
-  const lines = files.flatMap((file) => linesOf(file).slice(0, -1));
-  const comments = lines.filter((line) => /^\s*(?:\/\/|\/\*|\*)/.test(line));
-  return comments.length / lines.length;
-}
-
 function filesBelow(folder: string, ending: string): string[] {
   return readdirSync(join(PACKAGE_ROOT, folder), { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith(ending))
@@ -154,9 +142,7 @@ const faults = wordFaults().filter(
   (fault) => only.length === 0 || only.some((path) => fault.startsWith(path)),
 );
 for (const fault of faults) console.error(fault);
-const share = commentShare();
-const shown = `comments are ${(share * 100).toFixed(1)} % of the lines of src`;
-if (share > MAX_COMMENT_SHARE) console.error(`${shown}, at most ${MAX_COMMENT_SHARE * 100} %`);
-else console.log(shown);
-if (faults.length > 0) console.error(`${faults.length} faults; STYLE.md has the rules`);
-if (faults.length > 0 || share > MAX_COMMENT_SHARE) process.exitCode = 1;
+if (faults.length > 0) {
+  console.error(`${faults.length} faults; STYLE.md has the rules`);
+  process.exitCode = 1;
+}
