@@ -35,6 +35,7 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
         orgId: sandboxId,
         sandboxId,
         runId: randomUUID(),
+        name: 'bench',
         spec: specOf(image, networkEnabled),
         secrets: { registry: null, values: {} },
       });

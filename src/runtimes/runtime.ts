@@ -55,6 +55,8 @@ export interface Run {
   orgId: string;
   sandboxId: string;
   runId: string;
+  /** The name of the sandbox, for people who look at the engine. */
+  name: string;
   spec: RunSpec;
   secrets: RunSecrets;
   /** The caps of its volumes in GiB, by their ids. Volumes without a cap are left out. */

@@ -120,7 +120,7 @@ describeDocker('sandkeep uninstall', () => {
       1,
       'sandkeep: nothing was removed: repeat the command with --yes\n',
     ]);
-    expect(listed.out).toContain(`container  sandkeep-${made.body.id}-`);
+    expect(listed.out).toContain(`container  sandkeep-kept-up-${made.body.id.slice(-8)} (`);
     expect(listed.out).toContain('image      sandkeep/unused:1');
     expect(listed.out).toContain('sandkeep/used:1 stays: another installation uses it.');
     // It has no mark of an installation.

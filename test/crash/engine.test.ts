@@ -173,8 +173,16 @@ async function compare(engine: OwnEngine, store: Stored[], engineKills: number):
   const wrong: string[] = [];
   const sandboxes = new Map(store.map((row) => [row.id, row]));
   const held = new Map<string, string>();
-  for (const { Id, Names } of await sandboxContainers(engine)) {
-    const [, sandboxId = '', runId = ''] = /^\/sandkeep-(.{36})-(.{36})-\w+$/.exec(Names[0] ?? '') ?? [];
+  for (const { Id, Names, Labels } of await sandboxContainers(engine)) {
+    const sandboxId = Labels['dev.sandkeep.sandbox'] ?? '';
+    // A later run than that of the creation is in the name.
+    const later = Names[0]?.split('.').at(-2);
+    const runId =
+      later === undefined
+        ? (Labels['dev.sandkeep.run'] ?? '')
+        : [0, 8, 12, 16, 20, 32]
+            .flatMap((end, at, ends) => (at === 0 ? [] : later.slice(ends[at - 1], end)))
+            .join('-');
     const row = sandboxes.get(sandboxId);
     if (!row || row.destroyed || held.has(sandboxId)) wrong.push(`${Names[0]} should not be`);
     held.set(sandboxId, runId);

@@ -134,6 +134,7 @@ describeDocker('runs of docker sandboxes', () => {
         'dev.sandkeep.instance': expect.any(String),
         'dev.sandkeep.label.own': 'label',
         'dev.sandkeep.org': client.org.id,
+        'dev.sandkeep.run': expect.any(String),
         'dev.sandkeep.sandbox': body.id,
       });
       await destroyAll(service, client);

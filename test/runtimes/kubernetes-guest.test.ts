@@ -48,7 +48,7 @@ const ORG = randomUUID();
 
 function runOf(spec: Partial<Run['spec']>): Run {
   return {
-    ...{ orgId: ORG, sandboxId: randomUUID(), runId: randomUUID() },
+    ...{ orgId: ORG, sandboxId: randomUUID(), runId: randomUUID(), name: 'guest' },
     secrets: { registry: null, values: {} },
     spec: {
       ...{ image: NODE_IMAGE, pullPolicy: 'never', vcpus: 1, memoryMib: 256, diskMib: null },

@@ -110,6 +110,7 @@ if (PARTS === undefined) {
         orgId: client.org.id,
         sandboxId: id,
         runId,
+        name: 'again',
         spec,
         secrets: { registry: null, values: {} },
       };

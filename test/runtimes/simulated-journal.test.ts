@@ -28,7 +28,7 @@ const HELD = { valid: true };
 const attach = () => new SimulatedRuntime(directory);
 
 function aRun(): Run {
-  const ids = { orgId: uuidv7(), sandboxId: uuidv7(), runId: uuidv7() };
+  const ids = { orgId: uuidv7(), sandboxId: uuidv7(), runId: uuidv7(), name: 'journal' };
   return { ...ids, spec: {} as Run['spec'], secrets: {} as Run['secrets'] };
 }
 

@@ -9,7 +9,7 @@ function annotationsOf(bandwidthMbits: number, more: Partial<RunSpec> = {}): Rec
     ...{ env: [], labels: {}, mounts: [], scripts: {}, patches: [], ...more },
   } as unknown as RunSpec;
   const run: Run = {
-    ...{ orgId: 'org', sandboxId: 'sandbox', runId: 'run', spec },
+    ...{ orgId: 'org', sandboxId: 'sandbox', runId: 'run', name: 'pod', spec },
     secrets: { registry: null, values: {} },
   };
   const { metadata } = podOf(run, {

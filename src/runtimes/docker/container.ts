@@ -10,6 +10,8 @@ import type { Bind } from './mounts/staging-directory.js';
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
 export const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
+/** The run that the container was created for. */
+export const RUN_LABEL = 'dev.sandkeep.run';
 /** Other programs on the machine react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'dev.sandkeep.label.';
 
@@ -27,7 +29,7 @@ const OOM_SCORE = 900;
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
 export function containerLabels(
-  { orgId, sandboxId, spec }: Run,
+  { orgId, sandboxId, runId, spec }: Run,
   { labels }: EngineImage,
   instanceId: string,
 ): Record<string, string> {
@@ -38,6 +40,7 @@ export function containerLabels(
     [INSTANCE_LABEL]: instanceId,
     [ORG_LABEL]: orgId,
     [SANDBOX_LABEL]: sandboxId,
+    [RUN_LABEL]: runId,
   };
 }
 

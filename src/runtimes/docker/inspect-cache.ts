@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import type { Holding } from '../runtime.js';
-import { isBaseline, parseContainerName, parseEngineTime } from './container-name.js';
+import { isBaseline, parseEngineTime, runOfContainer } from './container-name.js';
 import { ORG_LABEL } from './container.js';
 import { ignoreStatus, NOT_FOUND } from './errors.js';
 
@@ -53,8 +53,8 @@ export class InspectCache {
     } catch (error) {
       // The engine fails for this container only. Without a previous record the list fails: a missing run would count
       // as lost.
-      if (cached === undefined || parseContainerName(container.Names[0]!)?.runId !== cached.holding.runId)
-        throw error;
+      const runId = runOfContainer(container.Names[0]!, container.Labels)?.runId;
+      if (cached === undefined || runId !== cached.holding.runId) throw error;
       return cached;
     }
     if (!inspected) return undefined;
@@ -65,7 +65,7 @@ export class InspectCache {
 
   private async inspect(id: string): Promise<Inspected | undefined> {
     const inspected = await this.docker.getContainer(id).inspect().catch(ignoreStatus(NOT_FOUND));
-    const named = inspected && parseContainerName(inspected.Name);
+    const named = inspected && runOfContainer(inspected.Name, inspected.Config.Labels);
     if (!inspected || !named) return undefined;
     const { State } = inspected;
     const startedAt = parseEngineTime(State.StartedAt);

@@ -13,7 +13,7 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
-import { containerName, isBaseline, parseContainerName, parseEngineTime } from './container-name.js';
+import { isBaseline, nameOfNew, nameOfNext, parseEngineTime, runOfContainer } from './container-name.js';
 import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
 import { openControlGroup } from './control-group.js';
 import { createContainer } from './create-container.js';
@@ -292,9 +292,9 @@ export class DockerRuntime implements Runtime {
     const found = await this.findContainer(run.sandboxId);
     if (!found) return undefined;
     const container = this.docker.getContainer(found.Id);
-    const { Name, State, HostConfig } = await container.inspect();
+    const { Name, State, HostConfig, Config } = await container.inspect();
     const startedAt = parseEngineTime(State.StartedAt);
-    const named = parseContainerName(Name);
+    const named = runOfContainer(Name, Config.Labels);
     if (startedAt === null && hasFiles(run.spec)) {
       // A crash may have left it without some of its files.
       await container.remove({ force: true, v: true });
@@ -304,7 +304,7 @@ export class DockerRuntime implements Runtime {
     if (State.Running) throw new Error(`container ${found.Id} still has a run other than ${run.runId}`);
     const { processes = PROCESSES.default } = this.options;
     if (HostConfig.PidsLimit !== processes) await container.update({ PidsLimit: processes });
-    await container.rename({ name: containerName(run, startedAt) });
+    await container.rename({ name: nameOfNext(run, startedAt) });
     return container;
   }
 
@@ -349,7 +349,7 @@ export class DockerRuntime implements Runtime {
     const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
     await this.init.ensureVolume();
     const container = await createContainer(this.docker, {
-      name: containerName(run, null),
+      name: nameOfNew(run),
       Labels: containerLabels(run, image, this.instanceId),
       ...containerOptions({ ...run, spec: { ...run.spec, diskMib } }, image, {
         network,

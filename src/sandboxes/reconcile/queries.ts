@@ -135,19 +135,21 @@ export async function readRunSpec(
   orgId: string,
   id: string,
 ): Promise<{
+  name: string;
   run_spec: RunSpec;
   has_secrets: boolean;
   caps: Record<string, number>;
   most_runs: number | null;
 }> {
   const { rows } = await sql.query<{
+    name: string;
     run_spec: string;
     has_secrets: boolean;
     caps: Record<string, number> | null;
     most_runs: number | null;
   }>(
     prepared(
-      `select run_spec::text, exists (
+      `select s.name, run_spec::text, exists (
          select from sandbox_secrets x where x.org_id = s.org_id and x.sandbox_id = s.id) as has_secrets,
          (select json_object_agg(v.id, v.capacity_gib) from sandbox_volumes m
            join volumes v on v.org_id = m.org_id and v.id = m.volume_id
@@ -158,8 +160,8 @@ export async function readRunSpec(
       [orgId, id],
     ),
   );
-  const { run_spec, has_secrets, caps, most_runs } = rows[0]!;
-  return { run_spec: parseSpec(run_spec) as RunSpec, has_secrets, caps: caps ?? {}, most_runs };
+  const { name, run_spec, has_secrets, caps, most_runs } = rows[0]!;
+  return { name, run_spec: parseSpec(run_spec) as RunSpec, has_secrets, caps: caps ?? {}, most_runs };
 }
 
 /** Locks ephemeral sandboxes that ended before `before`. Skips locked sandboxes. */

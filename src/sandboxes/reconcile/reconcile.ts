@@ -207,13 +207,13 @@ export class Reconciler {
   ): Promise<void> {
     try {
       const found = await readRunSpec(this.ctx.pool, orgId, sandboxId);
-      const { run_spec: spec, has_secrets, caps, most_runs: mostRuns } = found;
+      const { name, run_spec: spec, has_secrets, caps, most_runs: mostRuns } = found;
       const secrets = has_secrets
         ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
         : NO_SECRETS;
       signal.throwIfAborted();
       const capsGib = new Map(Object.entries(caps));
-      const run = { orgId, sandboxId, runId, spec, secrets, capsGib, mostRuns };
+      const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns };
       await this.ctx.runtime.start(run, signal);
     } catch (error) {
       if (signal.aborted) return;
