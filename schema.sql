@@ -360,10 +360,12 @@ create table runs (
   idle_timeout_secs bigint,
   stop_reason text,
   wait_noted boolean not null default false,
+  command text,
   constraint runs_pkey PRIMARY KEY (org_id, id),
   constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
   constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),
   constraint runs_check2 CHECK (((end_reason IS NULL) OR (started_at IS NULL) OR (stopped_at IS NOT NULL))),
+  constraint runs_command_check CHECK ((command = ANY (ARRAY['stays'::text, 'ends_run'::text]))),
   constraint runs_disk_mib_check CHECK ((disk_mib >= 0)),
   constraint runs_idle_timeout_secs_check CHECK ((idle_timeout_secs >= 1)),
   constraint runs_max_duration_secs_check CHECK ((max_duration_secs >= 0)),
@@ -465,6 +467,8 @@ create table sandboxes (
   disk_mib integer not null default 0,
   next_run json,
   spec_format smallint,
+  stop_reason text,
+  stop_message text,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
@@ -473,6 +477,7 @@ create table sandboxes (
   constraint sandboxes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
   constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text]))),
+  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text]))),
   constraint sandboxes_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES workers(id)
 );
 CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);

@@ -12,16 +12,21 @@ export interface NewRun {
   disk_mib: number;
   max_duration_secs: number | null;
   idle_timeout_secs: number | null;
+  /** Null: it has no command. Missing in an admitted run that an earlier release stored. */
+  command?: RunCommand | null;
 }
+
+/** `ends_run`: the run ends with the command. */
+export type RunCommand = 'stays' | 'ends_run';
 
 export async function insertRun(target: WriteTarget, run: NewRun): Promise<void> {
   await write(
     target,
     (
       p,
-    ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs)
+    ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs, command)
      values (${p(run.org_id)}, ${p(run.id)}, ${p(run.sandbox_id)}, ${p(run.vcpus)}, ${p(run.memory_mib)}, ${p(run.disk_mib)},
-       ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)})`,
+       ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)}, ${p(run.command ?? null)})`,
   );
 }
 
@@ -46,6 +51,10 @@ export interface RunTimes {
   stopped_at: Instant | null;
   seen_at: Instant | null;
   end_reason: string | null;
+  stop_reason: string | null;
+  command: RunCommand | null;
+  max_duration_secs: number | null;
+  idle_timeout_secs: number | null;
 }
 
 /** The transaction has locked the sandboxes, so only `seen_at` may change. */
@@ -55,7 +64,8 @@ export async function readRunTimes(
 ): Promise<RunTimes[]> {
   const { rows } = await tx.query<RunTimes & Record<string, unknown>>(
     prepared(
-      `select r.org_id, r.id, r.started_at, r.stopped_at, r.seen_at, r.end_reason
+      `select r.org_id, r.id, r.started_at, r.stopped_at, r.seen_at, r.end_reason, r.stop_reason, r.command,
+         r.max_duration_secs::float8, r.idle_timeout_secs::float8
        from runs r
        join unnest($1::uuid[], $2::uuid[]) as t (org_id, id) on r.org_id = t.org_id and r.id = t.id`,
       [runs.map(({ orgId }) => orgId), runs.map(({ runId }) => runId)],

@@ -55,6 +55,8 @@ const RUNNING = {
   started_at: '2026-11-23T05:15:46.450275Z',
   stopped_at: null,
   status_reason: null,
+  stop_reason: null,
+  stop_message: null,
   runtime: 'docker',
 };
 

@@ -7,12 +7,14 @@ import type { Position } from '../lib/cursor.js';
 import { instantFromPostgres, type Instant } from '../lib/instant.js';
 import { textColumns } from './queries.js';
 import type { SandboxTextRow } from './spec/fields.js';
-import type { SandboxStatus } from './spec/schema.js';
+import type { SandboxStatus, StopReason } from './spec/schema.js';
 
 export interface SandboxFilter {
   labels: [key: string, value: string][];
   /** Any of these; empty: all statuses. */
   statuses: SandboxStatus[];
+  /** Any of these. Undefined, which is left out of cursors: all sandboxes. */
+  stopReasons?: StopReason[] | undefined;
   namePrefix: string | undefined;
   /** Both exclusive. */
   createdAfter: Instant | undefined;
@@ -75,7 +77,8 @@ export async function listSandboxes(
   const where = new Conditions();
   const [first, ...others] = filter.labels;
   // Another index than that of labels may be faster for these filters, so the planner chooses.
-  const passesOver = filter.statuses.length > 0 || filter.namePrefix !== undefined;
+  const passesOver =
+    filter.statuses.length > 0 || filter.stopReasons !== undefined || filter.namePrefix !== undefined;
   const isMerged = sideBySide && others.length > 0 && sort !== 'name' && !passesOver;
   const walked = first && sort !== 'name' ? { time: 'f.created_at', id: 'f.sandbox_id' } : undefined;
   const key = walked?.time ?? `s.${column}`;
@@ -96,6 +99,8 @@ export async function listSandboxes(
   // The index keeps the order for one status only.
   if (status !== undefined && more.length === 0) where.add((p) => `s.status = ${p(status)}::text`);
   if (more.length > 0) where.add((p) => `s.status = any (${p(filter.statuses)}::text[])`);
+  const { stopReasons } = filter;
+  if (stopReasons) where.add((p) => `s.stop_reason = any (${p(stopReasons)}::text[])`);
   const { namePrefix: prefix } = filter;
   // Bounds instead of `like`: an index finds them in a plan for any prefix.
   if (prefix !== undefined) {

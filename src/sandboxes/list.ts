@@ -15,11 +15,12 @@ import {
   type Sort,
 } from './list-queries.js';
 import { SANDBOX } from './spec/fields.js';
-import type { SandboxStatus } from './spec/schema.js';
+import type { SandboxStatus, StopReason } from './spec/schema.js';
 
 export interface ListSandboxesQuery {
   labels?: string;
   status?: SandboxStatus[];
+  stop_reason?: StopReason[];
   name_prefix?: string;
   created_after?: string;
   created_before?: string;
@@ -44,6 +45,7 @@ export async function list(
     // Contradicting labels of the request and of the key match no sandbox.
     labels: [...labels, ...Object.entries(access.labels)],
     statuses: [...new Set(query.status)].toSorted(),
+    stopReasons: query.stop_reason && [...new Set(query.stop_reason)].toSorted(),
     namePrefix: query.name_prefix,
     // The bounds are exclusive, so rounding to microseconds loses nothing.
     createdAfter: readUntil('created_after', query.created_after),
@@ -73,12 +75,16 @@ export async function list(
 async function wayOf(
   { reads }: Context,
   orgId: string,
-  { labels, statuses, namePrefix, createdAfter, createdBefore }: SandboxFilter,
+  { labels, statuses, stopReasons, namePrefix, createdAfter, createdBefore }: SandboxFilter,
   sort: Sort,
 ): Promise<{ labels: SandboxFilter['labels']; sideBySide: boolean; quick: boolean }> {
   // Labels and times follow the order of creation, not that of names.
   const crosses = labels.length > 0 || createdAfter !== undefined || createdBefore !== undefined;
-  const passesOver = statuses.length > 0 || namePrefix !== undefined || (crosses && sort === 'name');
+  const passesOver =
+    statuses.length > 0 ||
+    stopReasons !== undefined ||
+    namePrefix !== undefined ||
+    (crosses && sort === 'name');
   if (labels.length < 2) return { labels, sideBySide: false, quick: !passesOver };
   const counts = await countLabels(reads, orgId, labels);
   const byCount = labels.map((label, index) => ({ label, count: counts[index]! }));

@@ -1,7 +1,7 @@
 import type { EventActor } from '../audit/events/schema.js';
 import type { Limits } from '../quotas/limits.js';
 import { effectiveDuration } from '../quotas/reserve.js';
-import type { NewRun } from '../runs/queries.js';
+import type { NewRun, RunCommand } from '../runs/queries.js';
 import type { RunSpec } from '../runtimes/runtime.js';
 
 /** An admitted run that has no row yet: its needs and its actor. */
@@ -16,6 +16,12 @@ export function nextRunOf(spec: RunSpec, limits: Limits, actor: EventActor): Nex
     disk_mib: spec.diskMib ?? 0,
     max_duration_secs: effectiveDuration(limits, spec.maxDurationSecs),
     idle_timeout_secs: spec.idleTimeoutSecs,
+    command: commandOf(spec),
     actor,
   };
+}
+
+function commandOf({ cmd, endsWithCommand }: RunSpec): RunCommand | null {
+  if (cmd === null || cmd.length === 0) return null;
+  return endsWithCommand ? 'ends_run' : 'stays';
 }

@@ -217,6 +217,8 @@ interface SandboxChange {
   status?: SandboxStatus;
   status_reason?: SandboxRow['status_reason'];
   last_failure_message?: string | null;
+  stop_reason?: null;
+  stop_message?: null;
   run_id?: string;
   next_run?: NextRun | null;
   started_at?: Instant | null;

@@ -10,6 +10,8 @@ export interface Admitted {
   status: 'starting';
   status_reason: 'scheduling';
   last_failure_message: null;
+  stop_reason: null;
+  stop_message: null;
   run_id: string;
   next_run: null;
 }
@@ -29,7 +31,7 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
   return {
     admitted: {
       ...({ status: 'starting', status_reason: 'scheduling', last_failure_message: null } as const),
-      ...{ run_id: runId, next_run: null },
+      ...{ stop_reason: null, stop_message: null, run_id: runId, next_run: null },
     },
     run: { org_id: orgId, id: runId, sandbox_id: id, ...needs },
     event: {

@@ -18,7 +18,7 @@ import type { SandboxKey } from './queries.js';
 import { restart } from './restart.js';
 import { SandboxLookups, show } from './show.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './spec/fields.js';
-import { CreateSandboxRequest, SandboxStatus, UpdateSandboxRequest } from './spec/schema.js';
+import { CreateSandboxRequest, SandboxStatus, StopReason, UpdateSandboxRequest } from './spec/schema.js';
 import { CREATE_BODY_LIMIT } from './spec/size-limits.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
@@ -85,6 +85,10 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
             status: Repeatable(
               SandboxStatus,
               'Only sandboxes with this status. The parameter can be repeated.',
+            ),
+            stop_reason: Repeatable(
+              StopReason,
+              'Only sandboxes whose latest run ended for this reason. The parameter can be repeated.',
             ),
             name_prefix: Type.Optional(
               Type.String({

@@ -190,6 +190,8 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     started_at: null,
     stopped_at: null,
     status_reason: null,
+    stop_reason: null,
+    stop_message: null,
     runtime: null,
     ...fields,
   };

@@ -514,6 +514,8 @@ export type SandboxResponse = {
   started_at?: string | null;
   stopped_at?: string | null;
   status_reason?: SandboxStatusReason | null;
+  stop_reason?: SandboxStopReason | null;
+  stop_message?: string | null;
   runtime?: string | null;
 };
 
@@ -553,6 +555,18 @@ export type SandboxSpecResponse = {
 export type SandboxStatus = 'created' | 'starting' | 'running' | 'stopping' | 'stopped' | 'failed';
 
 export type SandboxStatusReason = 'scheduling' | 'insufficient_capacity';
+
+export type SandboxStopReason =
+  | 'requested'
+  | 'idle'
+  | 'max_duration'
+  | 'quota'
+  | 'command'
+  | 'oom'
+  | 'disk_full'
+  | 'engine'
+  | 'lost'
+  | 'start_failed';
 
 export type SandboxTransferRequest = { from: string; to: string };
 
@@ -763,6 +777,8 @@ export type WrittenSandboxResponse = {
   started_at?: string | null;
   stopped_at?: string | null;
   status_reason?: SandboxStatusReason | null;
+  stop_reason?: SandboxStopReason | null;
+  stop_message?: string | null;
   runtime?: string | null;
   warnings?: Warning[];
 };
@@ -804,6 +820,7 @@ export interface Operations {
       limit?: number;
       labels?: string;
       status?: SandboxStatus[];
+      stop_reason?: SandboxStopReason[];
       name_prefix?: string;
       created_after?: string;
       created_before?: string;

@@ -23,6 +23,9 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
       {sandbox.status === 'starting' && sandbox.status_reason != null && (
         <p class="panel">It waits: {sandbox.status_reason.replaceAll('_', ' ')}.</p>
       )}
+      {sandbox.status === 'stopped' && sandbox.stop_message != null && (
+        <p class="panel">It stopped: {sandbox.stop_message}.</p>
+      )}
       <section class="panel" aria-label="Facts">
         <Facts
           of={[

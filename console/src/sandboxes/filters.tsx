@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { SandboxStatus } from '../lib/api-types';
+import type { SandboxStatus, SandboxStopReason } from '../lib/api-types';
 import { formatLabels, parseLabels } from '../lib/labels';
 import { useUrlState } from '../lib/url-state';
 import { Field } from '../parts/field';
@@ -13,6 +13,18 @@ const STATUSES: Record<SandboxStatus, true> = {
   stopping: true,
   stopped: true,
   failed: true,
+};
+const REASONS: Record<SandboxStopReason, true> = {
+  requested: true,
+  idle: true,
+  max_duration: true,
+  quota: true,
+  command: true,
+  oom: true,
+  disk_full: true,
+  engine: true,
+  lost: true,
+  start_failed: true,
 };
 const TYPING_MS = 250;
 
@@ -55,6 +67,19 @@ export function Filters() {
             <option value="-created_at">newest first</option>
             <option value="created_at">oldest first</option>
             <option value="name">by name</option>
+          </select>
+        </Field>
+        <Field label="Stopped for">
+          <select
+            value={url.get('stop_reason')}
+            onChange={({ currentTarget }) => url.set({ stop_reason: currentTarget.value })}
+          >
+            <option value="">any reason</option>
+            {Object.keys(REASONS).map((reason) => (
+              <option key={reason} value={reason}>
+                {reason.replaceAll('_', ' ')}
+              </option>
+            ))}
           </select>
         </Field>
         <fieldset class="choices">

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call } from '../lib/api';
-import type { SandboxResponse, SandboxStatus } from '../lib/api-types';
+import type { SandboxResponse, SandboxStatus, SandboxStopReason } from '../lib/api-types';
 import { API_URL } from '../lib/base';
 import { Lazy } from '../lib/lazy';
 import { liveness, useLive, useWhileChanging } from '../lib/live';
@@ -27,9 +27,11 @@ const loadCreate = () => import('./create').then((module) => module.Create);
 function queryOf(url: UrlState) {
   const optional = (name: string) => url.get(name) || undefined;
   const statuses = url.all('status') as SandboxStatus[];
+  const reasons = url.all('stop_reason') as SandboxStopReason[];
   return {
     status: statuses.length === 0 ? undefined : statuses,
     labels: optional('labels'),
+    stop_reason: reasons.length === 0 ? undefined : reasons,
     name_prefix: optional('name_prefix'),
     created_after: optional('created_after'),
     created_before: optional('created_before'),
@@ -51,11 +53,14 @@ const COLUMNS: readonly Column<SandboxResponse>[] = [
   },
   {
     title: 'Status',
-    cell: ({ status, status_reason, last_failure_message }) => (
+    cell: ({ status, status_reason, stop_reason, stop_message, last_failure_message }) => (
       <>
         <Badge status={status} />
         {status === 'starting' && status_reason != null && (
           <small>{status_reason.replaceAll('_', ' ')}</small>
+        )}
+        {status === 'stopped' && stop_reason != null && (
+          <small title={stop_message ?? ''}>{stop_reason.replaceAll('_', ' ')}</small>
         )}
         {status === 'failed' && <small>{last_failure_message}</small>}
       </>
@@ -129,7 +134,10 @@ export function Sandboxes() {
               <button
                 type="button"
                 onClick={() =>
-                  url.set({ status: [], labels: '', name_prefix: '', created_after: '', created_before: '' })
+                  url.set({
+                    ...{ status: [], stop_reason: [], labels: '', name_prefix: '' },
+                    ...{ created_after: '', created_before: '' },
+                  })
                 }
               >
                 Remove the filters

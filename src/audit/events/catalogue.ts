@@ -1,6 +1,6 @@
 import { Type, type Static, type TProperties, type TSchema } from 'typebox';
 import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
-import { STATUSES } from '../../sandboxes/spec/schema.js';
+import { STATUSES, StopReason } from '../../sandboxes/spec/schema.js';
 import type { EventActor } from './schema.js';
 
 type ActorKind = EventActor['kind'];
@@ -41,6 +41,7 @@ const run = { ...sandbox, run_id: Nullable(Uuid) };
 const end = {
   ...run,
   reason,
+  stop_reason: Type.Optional(StopReason),
   message: Nullable(text),
   exit_code: Nullable(Type.Integer()),
   started_at: time,

@@ -12,6 +12,8 @@ export type ObservedSandbox = Pick<
   | 'status'
   | 'status_reason'
   | 'last_failure_message'
+  | 'stop_reason'
+  | 'stop_message'
   | 'run_id'
   | 'next_run'
   | 'removed_at'
@@ -26,7 +28,8 @@ export async function lockObserved(
 ): Promise<ObservedSandbox[]> {
   const { rows } = await tx.query<ObservedSandbox & Record<string, unknown>>(
     prepared(
-      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.run_id, s.next_run, s.removed_at, s.started_at,
+      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.stop_reason,
+         s.stop_message, s.run_id, s.next_run, s.removed_at, s.started_at,
          s.stopped_at, s.changed_at
        from sandboxes s
        join unnest($1::uuid[], $2::uuid[]) as o (org_id, id) on s.org_id = o.org_id and s.id = o.id
@@ -46,6 +49,7 @@ export async function writeObserved(
     target,
     (p) => `update sandboxes s
      set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
+       stop_reason = o.stop_reason, stop_message = o.stop_message,
        started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
        next_run = case when s.run_id = o.run_id then s.next_run end
      from unnest(
@@ -54,11 +58,13 @@ export async function writeObserved(
        ${p(sandboxes.map(({ status }) => status))}::text[],
        ${p(sandboxes.map(({ status_reason }) => status_reason))}::text[],
        ${p(sandboxes.map(({ last_failure_message }) => last_failure_message))}::text[],
+       ${p(sandboxes.map(({ stop_reason }) => stop_reason))}::text[],
+       ${p(sandboxes.map(({ stop_message }) => stop_message))}::text[],
        ${p(sandboxes.map(({ started_at }) => started_at))}::timestamptz[],
        ${p(sandboxes.map(({ stopped_at }) => stopped_at))}::timestamptz[],
        ${p(sandboxes.map(({ changed_at }) => changed_at))}::timestamptz[],
        ${p(sandboxes.map(({ run_id }) => run_id))}::uuid[]
-     ) as o (org_id, id, status, status_reason, last_failure_message, started_at, stopped_at, changed_at, run_id)
+     ) as o (org_id, id, status, status_reason, last_failure_message, stop_reason, stop_message, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
   );
 }

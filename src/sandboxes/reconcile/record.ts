@@ -13,6 +13,7 @@ import { deleteSecretsOf } from '../../secrets/queries.js';
 import { REGISTRY } from '../../secrets/secrets.js';
 import { admittedRun } from '../request-run.js';
 import { TRANSITIONS, type Occurrence } from '../state.js';
+import { stopCause } from '../stop-reason.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 
 export interface Observation {
@@ -138,6 +139,8 @@ function startOf(
     ...waited,
     status,
     status_reason: null,
+    stop_reason: null,
+    stop_message: null,
     started_at: startedAt,
     stopped_at: null,
     changed_at: at,
@@ -166,6 +169,7 @@ function endOf(
   // Without a recorded end, the time at which the run was last seen counts.
   const stoppedAt = latest(run.started_at, observation.stoppedAt ?? run.seen_at);
   const ended = outcome === 'stopped' || outcome === 'failed' ? outcome : null;
+  const cause = stopCause(run, reason, message);
   const event: RunEvent = {
     orgId: sandbox.org_id,
     type: ended === null ? 'sandbox_run_closed' : `sandbox_${ended}`,
@@ -179,7 +183,9 @@ function endOf(
       previous_status: sandbox.status,
       status: ended,
       reason,
-      message,
+      // The deletion has an event of its own.
+      ...(ended === null ? {} : { stop_reason: cause.stop_reason }),
+      message: ended === null ? message : cause.stop_message,
       exit_code: exit?.code ?? null,
       started_at: shortOrNull(run.started_at),
       stopped_at: shortOrNull(stoppedAt),
@@ -189,7 +195,14 @@ function endOf(
   const status =
     ended === null
       ? {}
-      : { status: ended, status_reason: null, last_failure_message: ended === 'failed' ? message : null };
+      : {
+          ...{
+            status: ended,
+            status_reason: null,
+            last_failure_message: ended === 'failed' ? message : null,
+          },
+          ...cause,
+        };
   // The request to stop was the last change of a sandbox that is stopping.
   const seconds = sandbox.status === 'stopping' ? secondsSince(microsOf(sandbox.changed_at), at) : undefined;
   return {

@@ -12,7 +12,7 @@ import {
   type RowOf,
   type TextRow,
 } from './field-kinds.js';
-import { SandboxSpec, SandboxStatus, SandboxStatusReason } from './schema.js';
+import { SandboxSpec, SandboxStatus, SandboxStatusReason, StopReason } from './schema.js';
 
 /** The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers. */
 export const SANDBOX_FIELDS = {
@@ -47,6 +47,21 @@ export const SANDBOX_FIELDS = {
     words<SandboxStatusReason>(),
     Type.Optional(
       Field(Nullable(SandboxStatusReason), 'The reason for which it is still `starting`, else null.'),
+    ),
+  ),
+  stop_reason: nullable(
+    words<StopReason>(),
+    Type.Optional(
+      Field(
+        Nullable(StopReason),
+        'An extension: why the latest run ended. Null: it has not ended, or it was imported.',
+      ),
+    ),
+  ),
+  stop_message: nullable(
+    text,
+    Type.Optional(
+      Nullable(Type.String({ description: 'An extension: `stop_reason` in a sentence for people.' })),
     ),
   ),
   runtime: nullable(

@@ -30,6 +30,18 @@ export const SandboxStatusReason = Words(['scheduling', 'insufficient_capacity']
 });
 export type SandboxStatusReason = Static<typeof SandboxStatusReason>;
 
+export const StopReason = Words(
+  [
+    ...(['requested', 'idle', 'max_duration', 'quota', 'command', 'oom', 'disk_full', 'engine'] as const),
+    ...(['lost', 'start_failed'] as const),
+  ],
+  {
+    title: 'SandboxStopReason',
+    description: 'Why the latest run ended. `docs/lifecycle.md` describes each reason.',
+  },
+);
+export type StopReason = Static<typeof StopReason>;
+
 const EnvVar = Named(
   'EnvVar',
   {

@@ -49,6 +49,8 @@ describe('create', () => {
       started_at: null,
       stopped_at: null,
       status_reason: null,
+      stop_reason: null,
+      stop_message: null,
       runtime: 'simulated',
       spec: {
         image: 'registry.example.com:5000/team/app:1.2@sha256:' + 'a'.repeat(64),
