@@ -39,6 +39,8 @@ import { sandboxFileRoutes } from './sandboxes/files/routes.js';
 import { forwardToEngines } from './sandboxes/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
+import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';
+import { unsupportedExamples } from './sandboxes/unsupported-examples.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
@@ -59,6 +61,7 @@ export function warmUp(): void {
 
 const EXAMPLES = {
   ...sandboxExamples,
+  ...unsupportedExamples,
   ...execExamples,
   ...sandboxFileExamples,
   ...terminalExamples,
@@ -130,6 +133,7 @@ export async function buildApp(
     });
     warnOfIgnoredFields(api);
     sandboxRoutes(api, ctx);
+    unsupportedRoutes(api);
     const turns = new Turns(ctx.pace);
     logRoutes(api, ctx, turns);
     const entrance = new Entrance(ctx);

@@ -191,6 +191,12 @@ export const CATALOGUE = {
     message: 'the host volume cannot be deleted',
     remedy: 'The host volume stays as long as its organization.',
   },
+  /** The official clients of 0.7 have a typed error for it. */
+  modification_unsupported: {
+    status: 409,
+    message: 'the specification of a sandbox cannot be changed',
+    remedy: 'Create another sandbox with the wanted specification. `PATCH` changes name, slug and labels.',
+  },
   invalid_state_transition: {
     status: 409,
     message: 'the sandbox is not in a status that allows this',

@@ -29,26 +29,34 @@ const OF_EVERY_OPERATION = [
  * also names the scope that it requires; without one the service does not start.
  */
 export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200: T } {
+  return { 200: ok, ...refusals(...errors) };
+}
+
+/** The answers of an authenticated operation that exists only to be refused. */
+export function refusals(...errors: ErrorName[]): Record<number, TSchema> {
   const all: ErrorName[] = [...OF_EVERY_OPERATION, ...errors];
   const byStatus = new Map<number, string[]>();
   for (const name of all) {
     const entry: { status: number; code?: string } = CATALOGUE[name];
     byStatus.set(entry.status, [...new Set([...(byStatus.get(entry.status) ?? []), entry.code ?? name])]);
   }
-  return {
-    200: ok,
-    ...Object.fromEntries(
-      [...byStatus].map(([status, codes]) => [
-        status,
-        { ...ErrorResponse, description: codes.map((code) => `\`${code}\``).join(', ') },
-      ]),
-    ),
-  };
+  return Object.fromEntries(
+    [...byStatus].map(([status, codes]) => [
+      status,
+      { ...ErrorResponse, description: codes.map((code) => `\`${code}\``).join(', ') },
+    ]),
+  );
 }
+
+const OF_EVERY_BODY = ['invalid_json', 'payload_too_large', 'unsupported_media_type'] as const;
 
 /** The same for an operation whose request may have a body. */
 export function answersToBody<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
-  return answers(ok, 'invalid_json', 'payload_too_large', 'unsupported_media_type', ...errors);
+  return answers(ok, ...OF_EVERY_BODY, ...errors);
+}
+
+export function refusalsOfBody(...errors: ErrorName[]) {
+  return refusals(...OF_EVERY_BODY, ...errors);
 }
 
 /** The same for an operation that takes an `Idempotency-Key`. */

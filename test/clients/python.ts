@@ -38,7 +38,9 @@ export const PYTHON: readonly Session[] = [
       ),
       python(
         'await (await Sandbox.get("web")).snapshot("one")',
-        serviceRefuses('FileNotFoundError: snapshot not found: POST /v1/snapshots: there is no such route'),
+        serviceRefuses(
+          'CloudHttpError: cloud HTTP 501: POST /v1/snapshots: this service has no snapshots: keep files in a volume, or build an image, and create sandboxes with it',
+        ),
       ),
       python('await Sandbox.remove("web")', works()),
       python(

@@ -11,9 +11,12 @@ export interface Classified {
   headers?: Record<string, string>;
   /** The code and message for an unknown resource, where they are not those of sandboxes. */
   absent?: [code: string, message: string];
+  /** The operation exists only to be refused, and looks nothing up. */
+  isUnsupported?: true;
 }
 
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
+const UNKNOWN_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55';
 const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
 
 // On the routes of files, clients read every other code as an unknown sandbox.
@@ -38,6 +41,8 @@ const inSandbox = (suffix: string, body?: unknown): Record<string, (victim: Fixt
       }),
     ]),
   );
+
+const unsupported = (path: string) => () => ({ path, isUnsupported: true as const });
 
 /** The operations that have an address by id and one by name. */
 const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classified>> = {
@@ -76,6 +81,26 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   start_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/start`, body: {} }),
   stop_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/stop`, body: {} }),
   restart_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/restart`, body: {} }),
+  plan_sandbox_modification: ({ sandbox }) => ({
+    path: `/v1/sandboxes/${sandbox.id}/modifications/plan`,
+    body: { secrets_remove: ['TOKEN'] },
+  }),
+  modify_sandbox: ({ sandbox }) => ({
+    path: `/v1/sandboxes/${sandbox.id}`,
+    body: { secrets: [{ name: 'TOKEN', value: 'canary' }] },
+  }),
+  create_snapshot: ({ sandbox }) => ({
+    ...unsupported('/v1/snapshots')(),
+    body: { kind: 'disk', sandbox_id: sandbox.id },
+  }),
+  list_snapshots: unsupported('/v1/snapshots'),
+  get_snapshot: unsupported(`/v1/snapshots/${UNKNOWN_ID}`),
+  delete_snapshot: unsupported(`/v1/snapshots/${UNKNOWN_ID}`),
+  get_snapshot_by_name: unsupported('/v1/snapshots/by-name/nightly'),
+  delete_snapshot_by_name: unsupported('/v1/snapshots/by-name/nightly'),
+  list_snapshot_candidates: unsupported('/v1/sandboxes/snapshot-candidates'),
+  list_snapshot_operations: unsupported('/v1/snapshot-operations'),
+  get_snapshot_operation: unsupported(`/v1/snapshot-operations/${UNKNOWN_ID}`),
   list_volumes: () => ({ path: '/v1/volumes' }),
   create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
   get_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),

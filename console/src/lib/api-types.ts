@@ -853,6 +853,12 @@ export interface Operations {
     body: UpdateSandboxRequest;
     answer: WrittenSandboxResponse;
   };
+  'PUT /v1/sandboxes/{sandbox_id}': {
+    path: { sandbox_id: string };
+    query: {};
+    body: Record<string, unknown>;
+    answer: undefined;
+  };
   'POST /v1/sandboxes/{sandbox_id}/start': {
     path: { sandbox_id: string };
     query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
@@ -906,6 +912,66 @@ export interface Operations {
     query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
     body: undefined;
     answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/modifications/plan': {
+    path: { sandbox_id: string };
+    query: {};
+    body: Record<string, unknown>;
+    answer: undefined;
+  };
+  'POST /v1/snapshots': {
+    path: {};
+    query: {};
+    body: Record<string, unknown>;
+    answer: undefined;
+  };
+  'GET /v1/snapshots': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: undefined;
+  };
+  'DELETE /v1/snapshots/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/snapshots/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'DELETE /v1/snapshots/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/snapshots/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/sandboxes/snapshot-candidates': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/snapshot-operations': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/snapshot-operations/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
   };
   'GET /v1/sandboxes/{sandbox_id}/logs': {
     path: { sandbox_id: string };

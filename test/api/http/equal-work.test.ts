@@ -34,7 +34,8 @@ test.each(
     .filter(({ path }) => path.includes('{'))
     .map(({ method, path, operation }) => [method, path, operation.operationId] as const),
 )('%s %s sends the same statements for a foreign object and for none', async (method, _, operationId) => {
-  const { path, ...request } = OPERATIONS[operationId]!(victim);
+  const { path, isUnsupported, ...request } = OPERATIONS[operationId]!(victim);
+  if (isUnsupported) return;
   const nowhere = path
     .replaceAll(END_OF_ID, () => randomUUID().slice(19))
     .replace(victim.sandbox.name, 'nobody');
