@@ -361,6 +361,7 @@ create table runs (
   stop_reason text,
   wait_noted boolean not null default false,
   command text,
+  wanted_until timestamp with time zone,
   constraint runs_pkey PRIMARY KEY (org_id, id),
   constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
   constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),

@@ -9,6 +9,7 @@ import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
 import { makeDiskGuard } from './sandboxes/disk-guard.js';
+import { giveUpUnwanted } from './sandboxes/placement/give-up.js';
 import { makePlacement } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
@@ -71,6 +72,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(enforcePools, SWEEP_EVERY_MS),
     job(compactAllCounts, COMPACT_COUNTS_EVERY_MS),
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
+    job(giveUpUnwanted, NOTE_WAITS_EVERY_MS),
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),

@@ -17,6 +17,13 @@ const LONGEST_TRANSACTION_SECS = 3_600;
 const MOST_CONNECTIONS = 0.9;
 const VERIFY_EVERY_SECS = 31 * 86_400;
 
+/** A placement takes a moment, so a start that has only begun to wait is no sign of a lack. */
+const LONGEST_PLACEMENT_SECS = 10;
+
+export function isShortOfRoom({ runs, reasons, oldest_secs }: InstallationState['waiting']): boolean {
+  return runs > 0 && ((reasons['insufficient_capacity'] ?? 0) > 0 || oldest_secs > LONGEST_PLACEMENT_SECS);
+}
+
 /** `findings`: of the keys and disks of this machine. */
 export function problemsOf(state: InstallationState, findings: readonly Finding[]): Problem[] {
   const { workers, waiting, event_log, webhooks, metering, database } = state;
@@ -91,6 +98,10 @@ export function problemsOf(state: InstallationState, findings: readonly Finding[
         const message = `no process acts on the engine of the worker ${name} for ${duration(-left)}: start its service, or run "sandkeep worker remove"`;
         return { severity: 'problem', message };
       }),
+    ...waiting.needs.map(({ words, runs }): Problem => {
+      const starts = runs === 1 ? '1 start waits' : `${runs} starts wait`;
+      return { severity: 'warning', message: `${starts} for room: ${words}` };
+    }),
     ...found.filter(([, holds]) => holds).map(([severity, , message]) => ({ severity, message })),
     ...findings
       .filter(({ state: each }) => each !== 'ok')

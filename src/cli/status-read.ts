@@ -19,7 +19,7 @@ import {
 } from '../metrics/state-queries.js';
 import { admittedMillis } from '../runs/run-id.js';
 import { readInstallation } from '../runtimes/queries.js';
-import { countWaiting, countWaitReasons } from '../sandboxes/placement/wait-queries.js';
+import { countWaiting, countWaitReasons, readWaitWords } from '../sandboxes/placement/wait-queries.js';
 import { sealingKeys } from '../secrets/queries.js';
 import { listWorkers, type WorkerRow } from '../workers/queries.js';
 import type { StoredInstallation } from './doctor-installation.js';
@@ -43,7 +43,13 @@ export interface InstallationState {
   sandboxes: Record<string, number>;
   organizations: OrgUse[];
   workers: WorkerUse[];
-  waiting: { runs: number; vcpus: number; oldest_secs: number; reasons: Record<string, number> };
+  waiting: {
+    runs: number;
+    vcpus: number;
+    oldest_secs: number;
+    reasons: Record<string, number>;
+    needs: { words: string; runs: number }[];
+  };
   event_log: LogState & { verification: VerificationState };
   webhooks: WebhookState;
   metering: { volumes: number; runs: number };
@@ -112,5 +118,6 @@ async function readWaiting(sql: Sql): Promise<InstallationState['waiting']> {
     vcpus: waiting.reduce((sum, { vcpus }) => sum + vcpus, 0),
     oldest_secs: first === null ? 0 : Math.max(0, (Date.now() - admittedMillis(first)) / 1_000),
     reasons: Object.fromEntries(reasons),
+    needs: await readWaitWords(sql),
   };
 }

@@ -1,6 +1,6 @@
 import { escapeControls } from '../lib/escape-controls.js';
 import { counted } from '../lib/counted.js';
-import { duration, type Problem } from './status-problems.js';
+import { duration, isShortOfRoom, type Problem } from './status-problems.js';
 import type { InstallationState, OrgUse, WorkerUse } from './status-read.js';
 import { table } from './table.js';
 
@@ -17,7 +17,7 @@ export interface Look {
 export function statusText(state: InstallationState, problems: readonly Problem[], look: Look): string {
   const { version, at, database, sandboxes, organizations, workers, waiting } = state;
   const broken = problems.filter(({ severity }) => severity === 'problem').length;
-  const word = broken === 0 ? paint('healthy', 32, look) : paint(counted(broken, 'problem'), 31, look);
+  const word = wordOf(broken, waiting, look);
   const counts = Object.entries(sandboxes).map(([status, count]) => `${count} ${status}`);
   const reasons = Object.entries(waiting.reasons).map(
     ([reason, runs]) => `${runs} ${reason.replaceAll('_', ' ')}`,
@@ -49,6 +49,12 @@ export function statusText(state: InstallationState, problems: readonly Problem[
       ),
     ),
   ].join('\n');
+}
+
+function wordOf(broken: number, waiting: InstallationState['waiting'], look: Look): string {
+  if (broken > 0) return paint(counted(broken, 'problem'), 31, look);
+  if (isShortOfRoom(waiting)) return paint('short of room', 33, look);
+  return paint('healthy', 32, look);
 }
 
 function verified({ oldest_secs: age, never }: InstallationState['event_log']['verification']): string {

@@ -5,7 +5,7 @@ import { databaseCommand, withDatabase } from './command.js';
 import { withConfig } from './config-options.js';
 import { inspectDisks } from './doctor-disks.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
-import { problemsOf } from './status-problems.js';
+import { isShortOfRoom, problemsOf } from './status-problems.js';
 import { readState } from './status-read.js';
 import { statusText } from './status-text.js';
 
@@ -49,11 +49,12 @@ async function show(options: StatusOptions, before = ''): Promise<void> {
   const { state, stored } = await withDatabase(options, 'status', (pool) => readState(pool, kind));
   const disks = databaseUrl === undefined ? await inspectDisks(options, undefined) : [];
   const problems = problemsOf(state, [{ check: 'keys', ...inspectKeys(options, stored) }, ...disks]);
-  const healthy = problems.every(({ severity }) => severity !== 'problem');
+  const broken = problems.some(({ severity }) => severity === 'problem');
+  const healthy = !broken && !isShortOfRoom(state.waiting);
   const isColoured = process.stdout.isTTY && process.stdout.hasColors();
   const text = json
     ? JSON.stringify({ healthy, problems, ...state })
     : statusText(state, problems, { isColoured });
   process.stdout.write(`${before}${text}\n`);
-  process.exitCode = healthy ? 0 : 1;
+  process.exitCode = broken ? 1 : 0;
 }

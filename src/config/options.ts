@@ -6,6 +6,7 @@ import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { DISK_WRITES } from '../runtimes/docker/disk-writes.js';
 import { PROCESSES } from '../runtimes/docker/process-limit.js';
+import { SHARED_CPU_MILLIS } from '../runtimes/shared-cpu.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
 import { KUBERNETES_OPTIONS } from './kubernetes-options.js';
@@ -207,7 +208,7 @@ export const OPTIONS = {
   capacityVcpus: {
     type: integer('a number of vCPUs', 1, 1_000_000),
     description: 'vCPUs of all running sandboxes together',
-    unset: 'four for each CPU of the machine',
+    unset: 'eight for each CPU of the machine',
   },
   capacityMemoryMib: {
     type: integer('a number of MiB', 1, 999_999_999),
@@ -235,6 +236,12 @@ export const OPTIONS = {
     type: integer('a number of processes', PROCESSES.least, PROCESSES.most),
     description: 'most processes and threads of a sandbox on Docker, from its next start on',
     default: PROCESSES.default,
+  },
+  sharedCpuMillis: {
+    type: integer('thousandths of a CPU', 0, SHARED_CPU_MILLIS.most),
+    description:
+      'CPU of a sandbox with vcpus 0, which takes no vCPU of the capacity, in thousandths; 0: such sandboxes are refused',
+    default: SHARED_CPU_MILLIS.default,
   },
   sandboxDiskWritesMib: {
     type: integer('a number of MiB', 0, DISK_WRITES.most),

@@ -22,6 +22,8 @@ export interface Keyed {
   readonly waits: boolean;
   /** Whether the stored response is final. */
   settled: boolean;
+  /** The answer is that of an earlier request. */
+  isReplay?: boolean;
   replayed(): void;
 }
 
@@ -44,6 +46,7 @@ export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unk
     waits: (request.query as { wait_for?: unknown }).wait_for !== undefined,
     settled: false,
     replayed: () => {
+      keyed.isReplay = true;
       void reply.header('idempotency-replayed', 'true');
       // A stored response contains its warnings.
       if (keyed.settled) request.warnings = [];

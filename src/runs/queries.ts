@@ -14,6 +14,8 @@ export interface NewRun {
   idle_timeout_secs: number | null;
   /** Null: it has no command. Missing in an admitted run that an earlier release stored. */
   command?: RunCommand | null;
+  /** Without a place it ends then, unless its caller still waits. Null, default: it waits until it is stopped. */
+  wanted_until?: Instant | null;
 }
 
 /** `ends_run`: the run ends with the command. */
@@ -24,9 +26,26 @@ export async function insertRun(target: WriteTarget, run: NewRun): Promise<void>
     target,
     (
       p,
-    ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs, command)
+    ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs, command,
+       wanted_until)
      values (${p(run.org_id)}, ${p(run.id)}, ${p(run.sandbox_id)}, ${p(run.vcpus)}, ${p(run.memory_mib)}, ${p(run.disk_mib)},
-       ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)}, ${p(run.command ?? null)})`,
+       ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)}, ${p(run.command ?? null)},
+       ${p(run.wanted_until ?? null)})`,
+  );
+}
+
+/** Another caller wants the run: until a later time, or (null) for good. A run that is wanted for good stays so. */
+export async function extendWanted(
+  target: WriteTarget,
+  orgId: string,
+  sandboxId: string,
+  until: Instant | null,
+): Promise<void> {
+  await write(
+    target,
+    (p) => `update runs set wanted_until = case when ${p(until)}::timestamptz is not null
+       then greatest(wanted_until, ${p(until)}::timestamptz) end
+     where org_id = ${p(orgId)} and sandbox_id = ${p(sandboxId)} and end_reason is null and wanted_until is not null`,
   );
 }
 

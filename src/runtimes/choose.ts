@@ -42,6 +42,7 @@ export interface RuntimeOptions {
   defaultDiskMib?: number | undefined;
   sandboxBandwidthMbits?: number | undefined;
   sandboxProcesses?: number | undefined;
+  sharedCpuMillis?: number | undefined;
   sandboxDiskWritesMib?: number | undefined;
   capacity?: Partial<Capacity>;
   /** Default: the docker runtime pulls no image, and the kubernetes runtime reads none. */
@@ -117,6 +118,7 @@ async function openKubernetes({
     probeImage: options.kubernetesProbeImage,
     nodeImages: options.kubernetesNodeImages ?? [],
     cpuOvercommit: options.kubernetesCpuOvercommit,
+    sharedCpuMillis: options.sharedCpuMillis,
     storage: {
       storageClass: options.kubernetesStorageClass,
       defaultMib: options.kubernetesVolumeMib,
@@ -140,6 +142,7 @@ export async function openDocker({
   defaultDiskMib,
   sandboxBandwidthMbits: bandwidthMbits,
   sandboxProcesses: processes,
+  sharedCpuMillis,
   sandboxDiskWritesMib: writesMibPerSecond,
   capacity = {},
   pulls,
@@ -148,12 +151,25 @@ export async function openDocker({
   const { DockerRuntime } = await import('./docker/runtime.js');
   return DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
-    ...{ volumes, capacity, defaultDiskMib, bandwidthMbits, processes, writesMibPerSecond, pulls },
+    ...{
+      volumes,
+      capacity,
+      defaultDiskMib,
+      bandwidthMbits,
+      processes,
+      sharedCpuMillis,
+      writesMibPerSecond,
+      pulls,
+    },
   });
 }
 
-function openSimulated({ dataDir, capacity = {}, simulated = {} }: RuntimeOptions): Runtime {
+function openSimulated({ dataDir, capacity = {}, sharedCpuMillis, simulated = {} }: RuntimeOptions): Runtime {
   const directory = join(dataDir, 'simulated');
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  return new SimulatedRuntime(directory, { ...simulated, capacity: { ...machineCapacity(), ...capacity } });
+  return new SimulatedRuntime(directory, {
+    ...simulated,
+    sharedCpuMillis,
+    capacity: { ...machineCapacity(), ...capacity },
+  });
 }

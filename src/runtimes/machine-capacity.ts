@@ -1,7 +1,8 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type { Capacity } from './runtime.js';
 
-export const CPU_OVERCOMMIT = 4;
+/** Most sandboxes are idle. The others share the CPUs by the weights of their vCPUs; memory cannot be shared so. */
+export const CPU_OVERCOMMIT = 8;
 
 export function machineCapacity(): Capacity {
   return {

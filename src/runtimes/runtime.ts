@@ -210,7 +210,14 @@ export interface Runtime {
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
   /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
-  readonly bounds: { vcpus: number; memoryMib: number; smallestMemoryMib: number; openFiles?: number };
+  readonly bounds: {
+    vcpus: number;
+    memoryMib: number;
+    smallestMemoryMib: number;
+    openFiles?: number;
+    /** A sandbox with `vcpus` 0 gets so much. 0: it is refused. */
+    sharedCpuMillis: number;
+  };
   /** Undefined: volumes are directories of this machine. */
   readonly volumes?: EngineVolumes | undefined;
 

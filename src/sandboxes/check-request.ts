@@ -63,7 +63,12 @@ function checkImage(reference: string): void {
 
 function checkResources({ resources = {} }: CreateSandboxRequest, { name, bounds }: Runtime): void {
   const { vcpus = 1, memory_mib = 512, disk_size_mib } = resources;
-  if (vcpus < 1) refuse('resources.vcpus', 'a sandbox needs at least 1 vCPU');
+  if (vcpus < 1 && bounds.sharedCpuMillis === 0) {
+    refuse(
+      'resources.vcpus',
+      'a sandbox needs at least 1 vCPU; the operator may allow 0 with --shared-cpu-millis',
+    );
+  }
   if (vcpus > bounds.vcpus) {
     refuse('resources.vcpus', `the ${name} runtime has ${bounds.vcpus} vCPUs for a sandbox at most`);
   }

@@ -5,6 +5,7 @@ import { violatedConstraint, type Sql } from '../db/pool.js';
 import type { WriteBatch } from '../db/write-batch.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
+import type { Instant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
 import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
@@ -24,12 +25,20 @@ import type { CreateSandboxRequest } from './spec/schema.js';
 
 const SLUG_ATTEMPTS = 5;
 
-/** Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. */
+interface StartChoice {
+  start: boolean;
+  wantedUntil?: Instant | null;
+}
+
+/**
+ * Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. `wantedUntil`: the run ends then if
+ * it still has no place. Null, default: it waits for one.
+ */
 export async function create(
   ctx: Context,
   caller: Writer,
   asked: CreateSandboxRequest,
-  { start }: { start: boolean },
+  when: StartChoice,
 ): Promise<SandboxResponse> {
   const labels = withKeyLabels(caller, asked.labels);
   const request = { ...asked, ...(labels ? { labels } : {}) };
@@ -39,7 +48,7 @@ export async function create(
     const slug = request.slug ?? makeSlug();
     try {
       return await inWrite(ctx, caller, (tx, batch) =>
-        insert(ctx, tx, batch, caller, { ...request, slug }, start),
+        insert(ctx, tx, batch, caller, { ...request, slug }, when),
       );
     } catch (error) {
       const constraint = violatedConstraint(error);
@@ -57,7 +66,7 @@ async function insert(
   batch: WriteBatch,
   caller: Writer,
   request: CreateSandboxRequest & { slug: string },
-  start: boolean,
+  { start, wantedUntil = null }: StartChoice,
 ): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   const id = newId();
@@ -94,7 +103,7 @@ async function insert(
     },
   });
   const admitted = start
-    ? await beginRun(batch, created, nextRunOf(runSpec, limits, actor), at)
+    ? await beginRun(batch, created, nextRunOf(runSpec, limits, actor, wantedUntil), at)
     : { run_id: null };
   const row = { ...created, ...admitted };
   const kept = { run_spec: runSpec, changed_at: at };

@@ -1,4 +1,5 @@
 import type { EventActor } from '../audit/events/schema.js';
+import type { Instant } from '../lib/instant.js';
 import type { Limits } from '../quotas/limits.js';
 import { effectiveDuration } from '../quotas/reserve.js';
 import type { NewRun, RunCommand } from '../runs/queries.js';
@@ -9,7 +10,12 @@ export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id'> {
   actor: EventActor;
 }
 
-export function nextRunOf(spec: RunSpec, limits: Limits, actor: EventActor): NextRun {
+export function nextRunOf(
+  spec: RunSpec,
+  limits: Limits,
+  actor: EventActor,
+  wantedUntil: Instant | null = null,
+): NextRun {
   return {
     vcpus: spec.vcpus,
     memory_mib: spec.memoryMib,
@@ -17,6 +23,7 @@ export function nextRunOf(spec: RunSpec, limits: Limits, actor: EventActor): Nex
     max_duration_secs: effectiveDuration(limits, spec.maxDurationSecs),
     idle_timeout_secs: spec.idleTimeoutSecs,
     command: commandOf(spec),
+    ...(wantedUntil === null ? {} : { wanted_until: wantedUntil }),
     actor,
   };
 }

@@ -7,6 +7,7 @@ import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkSize, reserve } from '../quotas/reserve.js';
+import { extendWanted } from '../runs/queries.js';
 import { nextRunOf, type NextRun } from './next-run.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign } from './refusals.js';
@@ -25,7 +26,10 @@ export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Pr
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].restart;
-    if (outcome === 'same') return presentSandbox(sandbox);
+    if (outcome === 'same') {
+      await extendWanted(batch, orgId, sandbox.id, null);
+      return presentSandbox(sandbox);
+    }
     if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox);
     const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
     const at = ctx.now();

@@ -158,8 +158,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         throw badParameter('wait_for', 'wait_for is valid only with start=true');
       }
       const caller = writerOf(request, reply);
-      return waiters.hold(contextOf(request), caller, wait, reply, () =>
-        create(contextOf(request), caller, request.body, { start: startNow }),
+      return waiters.hold(contextOf(request), caller, wait, reply, (wantedUntil) =>
+        create(contextOf(request), caller, request.body, { start: startNow, wantedUntil }),
       );
     },
   );
@@ -271,8 +271,10 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       },
       (request, reply) => {
         const caller = writerOf(request, reply);
-        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          start(contextOf(request), caller, keyOf(request), { queue: request.query.wait_for !== undefined }),
+        return waiters.hold(contextOf(request), caller, request.query, reply, (wantedUntil) =>
+          start(contextOf(request), caller, keyOf(request), {
+            ...{ queue: request.query.wait_for !== undefined, wantedUntil },
+          }),
         );
       },
     );

@@ -45,6 +45,8 @@ function causeOf(run: EndedRun, reason: string): [StopReason, string] {
       return ['oom', 'the sandbox ran out of memory'];
     case 'start_failed':
       return ['start_failed', 'the runtime refused to start it'];
+    case 'no_room_in_time':
+      return ['start_failed', 'no worker had room for it while its caller waited'];
     case 'lost':
     case 'worker_removed':
       return ['lost', 'the runtime has no record of its end'];

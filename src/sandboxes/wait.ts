@@ -5,8 +5,11 @@ import { ApiError, badParameter } from '../http/errors.js';
 import { whenOver } from '../http/when-over.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
+import { addMillis, type Instant } from '../lib/instant.js';
 import { makeConcurrencyLimit, type ConcurrencyLimit } from '../lib/concurrency-limit.js';
 import type { Settings } from '../settings.js';
+import { extendWanted } from '../runs/queries.js';
+import { giveUpStart } from './placement/give-up.js';
 import { getSandbox } from './queries.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
 
@@ -31,17 +34,17 @@ export class Waiters {
 
   /**
    * Runs `operation`, and waits for its sandbox if the request asks for it. A request without a free slot is refused before
-   * `operation`.
+   * `operation`, which gets the end of a wait for `running`: nobody wants the start after it.
    */
   async hold(
     ctx: Context,
     caller: Writer,
     query: WaitQuery,
     reply: FastifyReply,
-    operation: () => Promise<SandboxResponse>,
+    operation: (wantedUntil: Instant | null) => Promise<SandboxResponse>,
   ): Promise<SandboxResponse> {
     if (query.wait_for === undefined) {
-      if (query.wait_timeout === undefined) return operation();
+      if (query.wait_timeout === undefined) return operation(null);
       throw badParameter('wait_timeout', 'wait_timeout is valid only with wait_for');
     }
     const release = this.limit.acquire(caller.orgId);
@@ -58,18 +61,48 @@ export class Waiters {
     const gone = new AbortController();
     whenOver(reply, () => gone.abort());
     try {
-      const sandbox = await operation();
+      const millis = Math.min((query.wait_timeout ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
+      const wantedUntil = query.wait_for === 'running' ? addMillis(ctx.now(), millis) : null;
+      const sandbox = await operation(wantedUntil);
       if (caller.keyed?.settled) return sandbox;
+      if (caller.keyed?.isReplay && wantedUntil)
+        await extendWanted(ctx.pool, caller.orgId, sandbox.id, wantedUntil);
       endTurn(reply.request);
-      const { answer, pending } = await wait(ctx, caller, sandbox, query, gone.signal);
+      const awaited = await wait(ctx, caller, sandbox, { ...query, millis }, gone.signal);
+      const { pending } = awaited;
+      let { answer } = awaited;
       // A cut-off caller has no answer yet, so its retry waits again.
       const cutOff = pending && (gone.signal.aborted || ctx.stopping.aborted);
       if (cutOff && ctx.stopping.aborted) void reply.header('retry-after', '1');
-      return cutOff ? answer : await settle(ctx, caller, answer);
+      if (cutOff) return answer;
+      if (pending && wantedUntil) answer = await endWait(ctx, caller, answer, reply);
+      return await settle(ctx, caller, answer);
     } finally {
       release();
     }
   }
+}
+
+/** These clients fail a create or start that is not running at the end of the wait, whatever its answer says. */
+const GIVES_UP = /^microsandbox-sdk\//;
+
+/**
+ * The wait of a caller is over, and the caller is there to read the answer. A start without room goes on, because the caller can now
+ * poll or stop it; that of a client that gives up ends, and the answer has the reason.
+ */
+async function endWait(
+  ctx: Context,
+  { orgId, access }: Writer,
+  answer: SandboxResponse,
+  { request }: FastifyReply,
+): Promise<SandboxResponse> {
+  if (!GIVES_UP.test(request.headers['user-agent'] ?? '')) {
+    await extendWanted(ctx.pool, orgId, answer.id, null);
+    return answer;
+  }
+  await giveUpStart(ctx, orgId, answer.id);
+  const row = await getSandbox(ctx.pool, orgId, { id: answer.id, requiredLabels: access.labels });
+  return row ? presentSandbox(row) : answer;
 }
 
 /** Waits until the sandbox settles, the time is up, the client has left, or the service stops. Returns its current state. */
@@ -77,10 +110,9 @@ async function wait(
   ctx: Context,
   { orgId, access }: Writer,
   sandbox: SandboxResponse,
-  { wait_for, wait_timeout }: WaitQuery,
+  { wait_for, millis }: WaitQuery & { millis: number },
   gone: AbortSignal,
 ): Promise<{ answer: SandboxResponse; pending: boolean }> {
-  const millis = Math.min((wait_timeout ?? Infinity) * 1000, ctx.settings.waitBudgetMs);
   // On Node 20 the garbage collector drops an AbortSignal.timeout inside AbortSignal.any.
   const over = new AbortController();
   const budgetEnds = setTimeout(() => over.abort(), millis);

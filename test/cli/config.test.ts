@@ -51,7 +51,7 @@ describe('sandkeep config show', () => {
     const { out } = await run(['config', 'show', '--port', '3'], { env });
     expect(out).toMatch(/^port +3 +flag --port$/m);
     expect(out).toMatch(new RegExp(`^rate-limit +7 +file ${config}$`, 'm'));
-    expect(out).toMatch(/^capacity-vcpus +\(four for each CPU of the machine\) +default$/m);
+    expect(out).toMatch(/^capacity-vcpus +\(eight for each CPU of the machine\) +default$/m);
   });
 
   test('hides secrets from each source', async () => {

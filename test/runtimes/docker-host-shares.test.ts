@@ -41,8 +41,9 @@ describeDocker('a sandbox', () => {
   };
 
   test('has a share of the processor that grows with its vCPUs, and is smaller than that of a service', async () => {
-    const [one, two] = [await start('one', 1), await start('two', 2)];
-    expect([one.host.CpuShares, two.host.CpuShares]).toEqual([128, 256]);
+    const [one, two, none] = [await start('one', 1), await start('two', 2), await start('none', 0)];
+    expect([one, two, none].map(({ host }) => host.CpuShares)).toEqual([128, 256, 32]);
+    expect([one, none].map(({ host }) => host.NanoCpus)).toEqual([1e9, 0.25e9]);
   });
 
   test('is killed first when the machine has no memory, and a process in it cannot change that', async () => {

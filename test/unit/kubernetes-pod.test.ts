@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { podOf } from '../../src/runtimes/kubernetes/pod.js';
 import type { Run, RunSpec } from '../../src/runtimes/runtime.js';
 
-function annotationsOf(bandwidthMbits: number, more: Partial<RunSpec> = {}): Record<string, string> {
+function makePod(bandwidthMbits: number, more: Partial<RunSpec> = {}) {
   const spec: RunSpec = {
     ...{ image: 'busybox', pullPolicy: 'always', cmd: null, entrypoint: null, user: null, workdir: null },
     ...{ vcpus: 1, memoryMib: 128, diskMib: null, hostname: null, securityProfile: 'default' },
@@ -12,12 +12,22 @@ function annotationsOf(bandwidthMbits: number, more: Partial<RunSpec> = {}): Rec
     ...{ orgId: 'org', sandboxId: 'sandbox', runId: 'run', name: 'pod', spec },
     secrets: { registry: null, values: {} },
   };
-  const { metadata } = podOf(run, {
+  return podOf(run, {
     ...{ instanceId: 'instance', architecture: 'amd64', programs: { name: 'programs' } },
     ...{ pullSecret: undefined, runtimeClass: undefined, restrictedRuntimeClass: undefined },
-    ...{ defaultDiskMib: 0, nodeImages: [], access: 'ReadWriteOnce', cpuOvercommit: 1, bandwidthMbits },
+    ...{
+      defaultDiskMib: 0,
+      nodeImages: [],
+      access: 'ReadWriteOnce',
+      cpuOvercommit: 1,
+      sharedCpuMillis: 250,
+      bandwidthMbits,
+    },
   });
-  return metadata!.annotations!;
+}
+
+function annotationsOf(bandwidthMbits: number, more: Partial<RunSpec> = {}): Record<string, string> {
+  return makePod(bandwidthMbits, more).metadata!.annotations!;
 }
 
 describe('a Pod', () => {
@@ -32,6 +42,11 @@ describe('a Pod', () => {
     const more = { scripts: { hello: 'echo hello' }, labels: { 'a/b': 'two words' } };
     expect(Object.keys(annotationsOf(250, more))).toHaveLength(4);
     expect(Object.keys(annotationsOf(0, more))).toHaveLength(2);
+  });
+
+  test('without a vCPU has a ceiling, and takes no CPU of its node', () => {
+    const { limits, requests } = makePod(0, { vcpus: 0 }).spec!.containers[0]!.resources!;
+    expect([limits!['cpu'], requests!['cpu']]).toEqual(['250m', '0']);
   });
 
   test('names no bandwidth without a limit', () => {

@@ -17,6 +17,7 @@ test.each([
   ['crashed', 'engine', 'its process 1 was killed, and not by this service'],
   ['out_of_memory', 'oom', 'the sandbox ran out of memory'],
   ['start_failed', 'start_failed', 'the runtime refused to start it'],
+  ['no_room_in_time', 'start_failed', 'no worker had room for it while its caller waited'],
   ['lost', 'lost', 'the runtime has no record of its end'],
   ['worker_removed', 'lost', 'the runtime has no record of its end'],
   ['evicted', 'engine', 'its engine ended it'],

@@ -13,15 +13,19 @@ const MIB = 1024 ** 2;
 
 export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
   const { spec } = sandbox;
+  const waits = sandbox.status === 'starting' && sandbox.status_reason != null;
   return (
     <>
-      {sandbox.last_failure_message != null && (
+      {sandbox.last_failure_message != null && !waits && (
         <p class={sandbox.status === 'failed' ? 'panel fault' : 'panel'}>
           Latest failure: {sandbox.last_failure_message}
         </p>
       )}
-      {sandbox.status === 'starting' && sandbox.status_reason != null && (
-        <p class="panel">It waits: {sandbox.status_reason.replaceAll('_', ' ')}.</p>
+      {waits && (
+        <p class="panel">
+          It waits: {sandbox.status_reason?.replaceAll('_', ' ')}
+          {sandbox.last_failure_message != null && `: ${sandbox.last_failure_message}`}.
+        </p>
       )}
       {sandbox.status === 'stopped' && sandbox.stop_message != null && (
         <p class="panel">It stopped: {sandbox.stop_message}.</p>

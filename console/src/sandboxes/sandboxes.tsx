@@ -57,7 +57,7 @@ const COLUMNS: readonly Column<SandboxResponse>[] = [
       <>
         <Badge status={status} />
         {status === 'starting' && status_reason != null && (
-          <small>{status_reason.replaceAll('_', ' ')}</small>
+          <small>{last_failure_message ?? status_reason.replaceAll('_', ' ')}</small>
         )}
         {status === 'stopped' && stop_reason != null && (
           <small title={stop_message ?? ''}>{stop_reason.replaceAll('_', ' ')}</small>

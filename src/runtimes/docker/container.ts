@@ -6,6 +6,7 @@ import { DEFAULT_PATH, INIT_PROGRAM, initArguments, signalNumber } from '../gues
 import type { GuestInit } from './guest-init.js';
 import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
+import { cpuMillis } from '../shared-cpu.js';
 
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
 export const ORG_LABEL = 'dev.sandkeep.org';
@@ -52,6 +53,7 @@ export function containerOptions(
     init,
     runtimeClass,
     processes,
+    sharedCpuMillis,
     writes,
     controlGroup,
     binds,
@@ -60,11 +62,13 @@ export function containerOptions(
     init: GuestInit;
     runtimeClass: string | undefined;
     processes: number;
+    sharedCpuMillis: number;
     writes: { disks: readonly string[]; mibPerSecond: number };
     controlGroup: string | undefined;
     binds: readonly Bind[];
   },
 ): ContainerCreateOptions {
+  const millis = cpuMillis(spec.vcpus, sharedCpuMillis);
   return {
     // Its tag could lead to another image by now.
     Image: image.id,
@@ -85,10 +89,10 @@ export function containerOptions(
     // A shell or interpreter without a script would end without standard input.
     OpenStdin: true,
     HostConfig: {
-      NanoCpus: spec.vcpus * 1e9,
+      NanoCpus: millis * 1e6,
       Memory: spec.memoryMib * MIB,
       MemorySwap: spec.memoryMib * MIB,
-      CpuShares: Math.max(SMALLEST_SHARES, Math.round(spec.vcpus * SHARES_PER_VCPU)),
+      CpuShares: Math.max(SMALLEST_SHARES, Math.round((millis * SHARES_PER_VCPU) / 1_000)),
       PidsLimit: processes,
       ...(writes.mibPerSecond === 0
         ? {}

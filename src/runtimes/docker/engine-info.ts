@@ -5,6 +5,7 @@ import { v5 as uuidv5 } from 'uuid';
 import type { Slots } from '../../lib/concurrency-limit.js';
 import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
+import { SHARED_CPU_MILLIS } from '../shared-cpu.js';
 import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
 
 export interface EngineInfo extends CapabilityInfo {
@@ -39,11 +40,15 @@ export function startSlots(cpus: number): Slots {
   return { total, each: total - 1 };
 }
 
-export function boundsOf(info: EngineInfo, runtimeClass?: string): Runtime['bounds'] {
+export function boundsOf(
+  info: EngineInfo,
+  runtimeClass?: string,
+  sharedCpuMillis = SHARED_CPU_MILLIS.default,
+): Runtime['bounds'] {
   const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
   return {
     // The engine refuses less than 6 MiB.
-    ...{ vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6 },
+    ...{ vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6, sharedCpuMillis },
     ...(onThisKernel ? { openFiles: Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')) } : {}),
   };
 }

@@ -62,6 +62,7 @@ export interface DockerOptions {
   /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
   bandwidthMbits?: number | undefined;
   processes?: number | undefined;
+  sharedCpuMillis?: number | undefined;
   writesMibPerSecond?: number | undefined;
   /** Such as `runsc`. Default: the engine's default. */
   runtimeClass?: string | undefined;
@@ -131,7 +132,7 @@ export class DockerRuntime implements Runtime {
       info.Name,
       info.DockerRootDir,
       { ...capacityOf(info), ...options.capacity },
-      boundsOf(info, options.runtimeClass),
+      boundsOf(info, options.runtimeClass, options.sharedCpuMillis),
       info.ServerVersion,
       init,
       detected,
@@ -356,6 +357,7 @@ export class DockerRuntime implements Runtime {
         init: this.init,
         runtimeClass,
         processes,
+        sharedCpuMillis: this.bounds.sharedCpuMillis,
         writes: { disks: this.disks, mibPerSecond },
         controlGroup: this.controlGroup,
         binds,

@@ -54,7 +54,7 @@ export class Nodes {
   }
 
   /** The largest sandbox that one node can hold. */
-  get bounds(): Runtime['bounds'] {
+  get bounds(): Omit<Runtime['bounds'], 'sharedCpuMillis'> {
     const nodes = this.usable();
     const most = (amounts: number[]) => Math.floor(Math.max(0, ...amounts));
     return {

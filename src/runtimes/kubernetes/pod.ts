@@ -41,6 +41,7 @@ export interface PodOptions {
   nodeImages: readonly string[];
   access: AccessChoice;
   cpuOvercommit: number;
+  sharedCpuMillis: number;
   bandwidthMbits: number;
 }
 
@@ -105,7 +106,9 @@ function bandwidthAnnotations(mbits: number): Record<string, string> {
 }
 
 function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeMount[]): V1Container {
-  const amounts = { cpu: String(spec.vcpus), memory: `${spec.memoryMib}Mi` };
+  const { vcpus } = spec;
+  const cpu = vcpus === 0 ? `${options.sharedCpuMillis}m` : String(vcpus);
+  const amounts = { cpu, memory: `${spec.memoryMib}Mi` };
   const diskMib = spec.diskMib ?? (options.defaultDiskMib > 0 ? options.defaultDiskMib : null);
   const limit = diskMib === null ? {} : { 'ephemeral-storage': `${diskMib}Mi` };
   // A default size bounds the disk, and reserves nothing.
@@ -129,7 +132,7 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
     stdin: true,
     resources: {
       limits: { ...amounts, ...limit },
-      requests: { ...amounts, cpu: cpuRequest(spec.vcpus, options.cpuOvercommit), ...request },
+      requests: { ...amounts, cpu: cpuRequest(vcpus, options.cpuOvercommit), ...request },
     },
     securityContext: {
       privileged: false,
@@ -143,6 +146,8 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
 }
 
 function cpuRequest(vcpus: number, overcommit: number): string {
+  // A request of nothing has the smallest weight, and takes no room of a node.
+  if (vcpus === 0) return '0';
   return overcommit === 1 ? String(vcpus) : `${Math.max(1, Math.round((vcpus * 1_000) / overcommit))}m`;
 }
 

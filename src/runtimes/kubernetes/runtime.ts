@@ -16,6 +16,7 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
+import { SHARED_CPU_MILLIS } from '../shared-cpu.js';
 import { mayReadSummaries, readActivity } from './activity.js';
 import { Claims, type StorageOptions } from './claims.js';
 import { openCluster, type Cluster, type ClusterAddress } from './client.js';
@@ -55,6 +56,7 @@ export interface KubernetesOptions extends ClusterAddress {
   registry?: RegistryReach | undefined;
   /** How many times the vCPUs of a node its sandboxes can be limited to. Default: 1. */
   cpuOvercommit?: number | undefined;
+  sharedCpuMillis?: number | undefined;
   storage?: StorageOptions;
   capacity?: Partial<Capacity>;
   /** For sandboxes without a disk size. 0: no bound. */
@@ -198,7 +200,8 @@ export class KubernetesRuntime implements Runtime {
   }
 
   get bounds(): Runtime['bounds'] {
-    return this.nodes.bounds;
+    const { sharedCpuMillis = SHARED_CPU_MILLIS.default } = this.options;
+    return { ...this.nodes.bounds, sharedCpuMillis };
   }
 
   async takeOver(): Promise<void> {
@@ -360,6 +363,7 @@ export class KubernetesRuntime implements Runtime {
         restrictedRuntimeClass,
         access: this.volumes?.access ?? 'ReadWriteOnce',
         cpuOvercommit,
+        sharedCpuMillis: this.bounds.sharedCpuMillis,
         bandwidthMbits,
       },
     });

@@ -1,3 +1,4 @@
+import { SHARED_CPU_MILLIS } from '../shared-cpu.js';
 import { ApiError } from '../../http/errors.js';
 import { EventEmitter, on } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -25,6 +26,7 @@ export interface SimulatedOptions {
   stopMs?: number;
   failStart?: (run: Run) => string | undefined;
   capacity?: Partial<Capacity>;
+  sharedCpuMillis?: number | undefined;
   /** Keeps the whole history for comparison with the store. Default: false. */
   keepJournal?: boolean;
 }
@@ -36,7 +38,7 @@ export class SimulatedRuntime implements Runtime {
   readonly name = 'simulated';
   readonly description = 'simulated: NOTHING RUNS and nothing is isolated; only the records are real';
   readonly capabilities = new Set(CAPABILITIES);
-  readonly bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1 };
+  readonly bounds: Runtime['bounds'];
   readonly diskPath = undefined;
   readonly machine = hostname();
   readonly engineId: string;
@@ -52,6 +54,8 @@ export class SimulatedRuntime implements Runtime {
     private readonly options: SimulatedOptions = {},
   ) {
     this.engineId = readOrCreateId(join(directory, 'engine-id'));
+    const { sharedCpuMillis = SHARED_CPU_MILLIS.default } = options;
+    this.bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1, sharedCpuMillis };
     this.capacity = { ...CAPACITY, ...options.capacity };
   }
 

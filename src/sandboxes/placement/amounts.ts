@@ -7,7 +7,8 @@ export interface Amounts {
 
 export function fits(needs: Amounts, room: Amounts): boolean {
   return (
-    needs.vcpus <= room.vcpus &&
+    // A sandbox that shares the CPU fits beside any number, also where the capacity was lowered below its use.
+    (needs.vcpus === 0 || needs.vcpus <= room.vcpus) &&
     needs.memoryMib <= room.memoryMib &&
     (room.diskMib === null || (needs.diskMib ?? 0) <= room.diskMib)
   );

@@ -33,6 +33,8 @@ export interface Assigned {
   /** The worker of each placed run. */
   placed: Map<string, string>;
   noRoom: string[];
+  /** The room that the pass leaves on each worker. */
+  free: ReadonlyMap<string, Amounts>;
 }
 
 interface Turn extends OrgQueue {
@@ -125,7 +127,7 @@ export function assignRuns(workers: readonly Candidate[], queues: readonly OrgQu
     assign(oldest.turn, oldest.run, true);
   }
   for (let turn; (turn = nextTurn(turns, total));) assign(turn, turn.runs.shift()!, false);
-  return { placed, noRoom };
+  return { placed, noRoom, free };
 }
 
 function shareOf({ used, weight }: Turn, total: Amounts, more?: Amounts): number {

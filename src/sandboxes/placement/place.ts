@@ -8,6 +8,7 @@ import { placeRuns } from '../../runs/queries.js';
 import type { Term } from '../../workers/lease.js';
 import { listWorkers, type WorkerRow } from '../../workers/queries.js';
 import { assignRuns, type Candidate, type OrgQueue, type WaitingRun } from './assign.js';
+import { explainNoRoom } from './explain-no-room.js';
 import {
   HEAD_RUNS,
   isAnyWaiting,
@@ -27,19 +28,26 @@ const WEIGHT = 1;
 /** `PASS_RUNS` are read at most once in this time, because most runs of a long queue find no room again. */
 export const READ_MANY_EVERY_MS = 1_000;
 
+/** The figures of a run that is already told to wait are renewed at most once in this time, for so many runs. */
+const RENEW_WORDS_EVERY_MS = 5_000;
+const MOST_RENEWED = 200;
+
 /** Makes the job that places waiting runs. The announcement of placed runs starts the next pass, which places more. */
 export function makePlacement(ctx: Context): (term: Term, now?: number) => Promise<void> {
   let readMany = -Infinity;
+  let renewed = -Infinity;
   return async function placeWaiting(term, now = performance.now()) {
     if (!(await isAnyWaiting(ctx.pool, ctx.runtime.name))) return;
     const isMany = now - readMany >= READ_MANY_EVERY_MS;
     if (isMany) readMany = now;
-    await place(ctx, term, isMany ? PASS_RUNS : HEAD_RUNS);
+    const renews = isMany && now - renewed >= RENEW_WORDS_EVERY_MS;
+    if (renews) renewed = now;
+    await place(ctx, term, isMany ? PASS_RUNS : HEAD_RUNS, renews ? MOST_RENEWED : 0);
   };
 }
 
 /** Places waiting runs on the live workers, in turns of the organizations. The lock keeps room from being given twice. */
-async function place(ctx: Context, term: Term, count: number): Promise<void> {
+async function place(ctx: Context, term: Term, count: number, mostRenewed: number): Promise<void> {
   const runtime = ctx.runtime.name;
   const began = performance.now();
   const counts = await inTransaction(ctx.pool, async (tx) => {
@@ -50,10 +58,8 @@ async function place(ctx: Context, term: Term, count: number): Promise<void> {
     const at = ctx.now();
     const queues = await readOrgQueues(tx, queued, workerIds, at);
     const candidates = workers.map(toCandidate);
-    const { placed, noRoom } = assignRuns(
-      ctx.runtime.placesRuns ? candidates.map(withoutLimits) : candidates,
-      queues,
-    );
+    const workersForRuns = ctx.runtime.placesRuns ? candidates.map(withoutLimits) : candidates;
+    const { placed, noRoom, free } = assignRuns(workersForRuns, queues);
     // After the queue, because the lock on the lease blocks its renewal.
     await term.assertHeld(tx);
     const locked = await lockWaiting(
@@ -64,12 +70,15 @@ async function place(ctx: Context, term: Term, count: number): Promise<void> {
     const runs = locked.map((run) => ({ ...run, workerId: placed.get(run.runId)! }));
     await placeSandboxes(tx, await placeRuns(tx, runs), at);
     const short = new Set(noRoom);
-    await markInsufficientCapacity(
-      tx,
-      runtime,
-      queued.filter(({ runId, isMarked }) => !isMarked && short.has(runId)),
-      at,
-    );
+    let left = mostRenewed;
+    const untold = queued.flatMap((run) => {
+      if (!short.has(run.runId) || (run.isMarked && left <= 0)) return [];
+      const words = explainNoRoom(run, workersForRuns, free);
+      if (run.isMarked && run.words === words) return [];
+      if (run.isMarked) left -= 1;
+      return [{ ...run, words }];
+    });
+    await markInsufficientCapacity(tx, runtime, untold, at);
     await announceChanges(
       tx,
       locked.map(({ sandboxId }) => sandboxId),

@@ -39,16 +39,22 @@ const waiting = (runs = '', own = '', limit = '') => `(
   ) r
   ${startingSandbox(own)}`;
 
-/** These runs: one probe of the index for each. */
+/** The runs of $3 in organizations of $2: one probe of the index for each. */
 const waitingAmong = (
-  orgIds: string,
-  runIds: string,
-  own = '',
-) => `unnest(${orgIds}::uuid[], ${runIds}::uuid[]) as w (org_id, run_id)
+  more: { columns: string; names: string; own: string } = { columns: '', names: '', own: '' },
+) => `unnest($2::uuid[], $3::uuid[]${more.columns}) as w (org_id, run_id${more.names})
   cross join lateral (
     select * from runs where org_id = w.org_id and id = w.run_id and ${WAITS} ${SEPARATE}
   ) r
-  ${startingSandbox(own)}`;
+  ${startingSandbox(more.own)}`;
+
+/** These runs with words of $5, without those that say so already: a row that is read here is locked. */
+const UNTOLD = waitingAmong({
+  columns: ', $5::text[]',
+  names: ', words',
+  own: `and (own.status_reason is distinct from 'insufficient_capacity'
+      or own.last_failure_message is distinct from w.words)`,
+});
 
 /** The organizations with waiting runs, with one probe of the index for each, however many runs wait. */
 const WAITING_ORGS = `recursive waiting_orgs as (
@@ -73,6 +79,8 @@ export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {
   orgId: string;
   /** Its sandbox says `insufficient_capacity`. */
   isMarked: boolean;
+  /** The words that it shows about its wait. */
+  words: string | null;
 }
 
 /**
@@ -94,12 +102,13 @@ export async function readQueues(
     disk_mib: number;
     capabilities: string[] | null;
     is_marked: boolean;
+    words: string | null;
   }>(
     `with ${WAITING_ORGS}
      select q.* from waiting_orgs w
      cross join lateral (
        select r.org_id, r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as capabilities,
-         s.status_reason is not distinct from 'insufficient_capacity' as is_marked
+         s.status_reason is not distinct from 'insufficient_capacity' as is_marked, s.last_failure_message as words
        from ${waiting('and org_id = w.org_id', 'and (own.worker_id is null or own.worker_id = any ($2::uuid[]))', 'limit $5')}
        limit greatest($4, $3 / (select count(org_id) from waiting_orgs))
      ) q
@@ -118,6 +127,7 @@ export async function readQueues(
     capabilities: row.capabilities ?? [],
     pinnedTo: row.worker_id,
     isMarked: row.is_marked,
+    words: row.words,
   }));
 }
 
@@ -176,7 +186,7 @@ export async function lockWaiting(
 ): Promise<{ orgId: string; runId: string; sandboxId: string }[]> {
   if (runs.length === 0) return [];
   const { rows } = await tx.query<{ org_id: string; run_id: string; sandbox_id: string }>(
-    `select r.org_id, r.id as run_id, s.id as sandbox_id from ${waitingAmong('$2', '$3')}
+    `select r.org_id, r.id as run_id, s.id as sandbox_id from ${waitingAmong()}
      order by r.org_id, r.id
      for update of s skip locked`,
     [runtime, ...keysOf(runs)],
@@ -188,7 +198,8 @@ export async function lockWaiting(
 export async function placeSandboxes(tx: Sql, placed: readonly PlacedRun[], at: Instant): Promise<void> {
   if (placed.length === 0) return;
   await tx.query(
-    `update sandboxes s set worker_id = p.worker_id, disk_mib = p.disk_mib, status_reason = null, changed_at = $5
+    `update sandboxes s set worker_id = p.worker_id, disk_mib = p.disk_mib, status_reason = null,
+       last_failure_message = null, changed_at = $5
      from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[]) as p (org_id, id, worker_id, disk_mib)
      where s.org_id = p.org_id and s.id = p.id`,
     [
@@ -201,20 +212,19 @@ export async function placeSandboxes(tx: Sql, placed: readonly PlacedRun[], at: 
   );
 }
 
-/** Writes `insufficient_capacity` for these runs, where it is not written yet. */
+/** Writes `insufficient_capacity` and its words for these runs, where they are not written yet. */
 export async function markInsufficientCapacity(
   tx: Sql,
   runtime: string,
-  runs: readonly RunKey[],
+  runs: readonly (RunKey & { words: string })[],
   at: Instant,
 ): Promise<void> {
   if (runs.length === 0) return;
   await tx.query(
-    `update sandboxes set status_reason = 'insufficient_capacity', changed_at = $4
-     where (org_id, id) in (
-       select s.org_id, s.id
-       from ${waitingAmong('$2', '$3', "and own.status_reason is distinct from 'insufficient_capacity'")}
-       for update of s skip locked)`,
-    [runtime, ...keysOf(runs), at],
+    `update sandboxes u set status_reason = 'insufficient_capacity', last_failure_message = m.words, changed_at = $4
+     from (
+       select s.org_id, s.id, w.words from ${UNTOLD} for update of s skip locked) m
+     where u.org_id = m.org_id and u.id = m.id`,
+    [runtime, ...keysOf(runs), at, runs.map(({ words }) => words)],
   );
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../../db/pool.js';
+import type { Instant } from '../../lib/instant.js';
 import { firstIdOf } from '../../runs/run-id.js';
 
 /** `worker_id`: the worker with the disks of the sandboxes; null: any worker. */
@@ -30,6 +31,20 @@ export async function countWaitReasons(sql: Sql): Promise<{ reason: string | nul
     `select s.status_reason as reason, count(*) as runs
      from runs r join sandboxes s on ${WAITING_SANDBOX}
      where ${WAITS} group by s.status_reason order by 2 desc`,
+  );
+  return rows;
+}
+
+const MOST_WORDS = 5;
+
+/** The most frequent reasons of waiting starts, in words with figures. */
+export async function readWaitWords(sql: Sql): Promise<{ words: string; runs: number }[]> {
+  const { rows } = await sql.query<{ words: string; runs: number }>(
+    `select s.last_failure_message as words, count(*) as runs
+     from runs r join sandboxes s on ${WAITING_SANDBOX}
+     where ${WAITS} and s.last_failure_message is not null
+     group by 1 order by 2 desc, 1 limit $1`,
+    [MOST_WORDS],
   );
   return rows;
 }
@@ -92,6 +107,33 @@ export async function lockLongWaits(
      order by r.org_id, r.id
      for update of s skip locked`,
     [runtime, firstIdOf(beforeMillis), limit],
+  );
+  return rows;
+}
+
+export interface Unwanted {
+  org_id: string;
+  sandbox_id: string;
+  run_id: string;
+  words: string | null;
+}
+
+/** Locks sandboxes whose waiting runs nobody wants. Skips locked ones. `words`: null before a placement has considered it. */
+export async function lockUnwanted(
+  tx: Sql,
+  {
+    before,
+    most,
+    only,
+  }: { before: Instant; most: number; only?: { orgId: string; sandboxId: string } | undefined },
+): Promise<Unwanted[]> {
+  const { rows } = await tx.query<Unwanted & Record<string, unknown>>(
+    `select r.org_id, r.sandbox_id, r.id as run_id, s.last_failure_message as words
+     from runs r join sandboxes s on ${WAITING_SANDBOX}
+     where ${WAITS} and r.wanted_until <= $1 ${only ? 'and r.org_id = $3 and r.sandbox_id = $4' : ''}
+     order by r.org_id, r.id limit $2
+     for update of s skip locked`,
+    [before, most, ...(only ? [only.orgId, only.sandboxId] : [])],
   );
   return rows;
 }

@@ -26,7 +26,12 @@ export const SANDBOX_FIELDS = {
   last_failure_message: nullable(
     text,
     Type.Optional(
-      Nullable(Type.String({ description: 'The reason for the latest failure. Null: there was none.' })),
+      Nullable(
+        Type.String({
+          description:
+            'The reason for the latest failure, or for its wait for room while it is `starting`. Null: there is none.',
+        }),
+      ),
     ),
   ),
   spec: nullable(

@@ -54,7 +54,13 @@ const EnvVar = Named(
 const Resources = Named(
   'CloudSandboxResources',
   {
-    vcpus: Type.Optional(Int32({ default: 1, description: 'The number of virtual CPUs.' })),
+    vcpus: Type.Optional(
+      Int32({
+        default: 1,
+        description:
+          'The number of virtual CPUs. 0: it shares the CPU, with a small weight and ceiling, and uses no vCPU-seconds.',
+      }),
+    ),
     memory_mib: Type.Optional(Int32({ default: 512, description: 'The memory of the guest in MiB.' })),
     disk_size_mib: Type.Optional(
       Nullable(Int32({ description: 'The size of the writable disk in MiB. Null: no limit.' })),

@@ -98,7 +98,12 @@ test('a queued start with its reason already recorded is neither written nor loc
   const tellAll = () =>
     inTransaction(service.ctx.pool, (tx) =>
       readQueues(tx, 'simulated', [worker]).then((queue) =>
-        markInsufficientCapacity(tx, 'simulated', queue, now()),
+        markInsufficientCapacity(
+          tx,
+          'simulated',
+          queue.map((run) => ({ ...run, words: 'no room' })),
+          now(),
+        ),
       ),
     );
   // The transactions that last wrote or locked each row.
