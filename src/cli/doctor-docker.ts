@@ -2,17 +2,19 @@ import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { explainConnectionError, type ConnectionProblem } from '../runtimes/docker/connection-error.js';
 import { VolumeStore } from '../volumes/storage/store.js';
+import { systemResolvers } from '../runtimes/docker/network/resolvers.js';
+import { resolversFinding } from './doctor-resolvers.js';
 import type { Finding } from './doctor-finding.js';
 import { installCommand, type HostSystem } from './doctor-system.js';
 
 export type DockerOptions = Pick<
   Config,
-  'dockerSocket' | 'dockerNetwork' | 'dockerRuntime' | 'dataDir' | 'volumesDir'
+  'dockerSocket' | 'dockerNetwork' | 'dockerRuntime' | 'dockerResolvers' | 'dataDir' | 'volumesDir'
 >;
 
 /** `isRequired`: no other runtime can take the place of Docker. */
 export async function checkDocker(
-  { dockerSocket, dockerNetwork, dockerRuntime, dataDir, volumesDir }: DockerOptions,
+  { dockerSocket, dockerNetwork, dockerRuntime, dockerResolvers, dataDir, volumesDir }: DockerOptions,
   { system, isRequired }: { system: HostSystem; isRequired: boolean },
 ): Promise<{ findings: Finding[]; diskPath?: string | undefined }> {
   const check = 'docker';
@@ -36,7 +38,11 @@ export async function checkDocker(
           remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs`,
         };
     return {
-      findings: [hasAll ? engine : { ...engine, remedy }, quota],
+      findings: [
+        hasAll ? engine : { ...engine, remedy },
+        quota,
+        ...(dockerNetwork === 'none' ? [] : [resolversFinding(systemResolvers(), dockerResolvers ?? [])]),
+      ],
       diskPath: runtime.diskPath,
     };
   } catch (error) {

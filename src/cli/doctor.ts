@@ -21,7 +21,14 @@ import { hostSystem, type HostSystem } from './doctor-system.js';
 import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
-  ...(['runtime', 'dockerSocket', 'dockerNetwork', 'dockerRuntime', 'volumesDir'] as const),
+  ...([
+    'runtime',
+    'dockerSocket',
+    'dockerNetwork',
+    'dockerRuntime',
+    'dockerResolvers',
+    'volumesDir',
+  ] as const),
   ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
   'kubernetesNetwork',
   ...(['secretKeys', 'secretKeysFile', 'diskReserveMib', 'tlsCert', 'tlsKey', 'forwardCa'] as const),

@@ -5,6 +5,7 @@ import { LOG_FORMATS } from '../lib/log-destination.js';
 import { LOG_LEVELS } from '../lib/log.js';
 import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
 import { DISK_WRITES } from '../runtimes/docker/disk-writes.js';
+import { isUsable } from '../runtimes/docker/network/resolvers.js';
 import { PROCESSES } from '../runtimes/docker/process-limit.js';
 import { SHARED_CPU_MILLIS } from '../runtimes/shared-cpu.js';
 import { RUNTIME_CHOICES } from '../runtimes/runtime.js';
@@ -179,6 +180,13 @@ export const OPTIONS = {
     type: text('<name>', 'the name of a runtime of the engine'),
     description: 'runtime of the Docker engine for the containers, such as runsc',
     unset: "the engine's own",
+  },
+  dockerResolvers: {
+    type: list('<addresses>', 'IPv4 addresses separated by commas, none of them a loopback', (address) =>
+      isUsable(address) ? address : undefined,
+    ),
+    description: 'resolvers that sandboxes on Docker ask, from their next start on',
+    unset: 'those of the machine that have IPv4',
   },
   dockerAllow: {
     type: list('<groups>', `${GUARDED_GROUPS.join(', ')}, or both separated by a comma`, (word) =>

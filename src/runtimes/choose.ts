@@ -20,6 +20,7 @@ export interface RuntimeOptions {
   dockerSocket: string;
   dockerNetwork?: string | undefined;
   dockerRuntime?: string | undefined;
+  dockerResolvers?: readonly string[] | undefined;
   dockerAllow?: readonly GuardedGroup[] | undefined;
   kubeconfig?: string | undefined;
   kubernetesContext?: string | undefined;
@@ -137,6 +138,7 @@ export async function openDocker({
   dockerSocket,
   dockerNetwork,
   dockerRuntime,
+  dockerResolvers: resolvers,
   dockerAllow = [],
   volumes,
   defaultDiskMib,
@@ -160,6 +162,7 @@ export async function openDocker({
       sharedCpuMillis,
       writesMibPerSecond,
       pulls,
+      resolvers,
     },
   });
 }

@@ -83,7 +83,10 @@ test('texts of the engine reach callers in the words of the service alone', () =
       '--storage-opt is supported only for overlay over xfs',
       'the engine cannot limit the disk: leave resources.disk_size_mib out',
     ],
-    [`write ${root}/x: no space left on device`, 'the disk of the machine is full: try again later'],
+    [
+      `write ${root}/x: no space left on device`,
+      'the disk of the sandbox has no room for its patches and scripts, or that of the machine is full: ask for a larger disk, or try again later',
+    ],
     ['Conflict. The container name "/other" is already in use by container "0123"', general],
     [`${prefix}something else in ${root}`, general],
   ];

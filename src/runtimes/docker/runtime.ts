@@ -13,6 +13,7 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
+import { noRoomWords } from '../no-room.js';
 import { isBaseline, nameOfNew, nameOfNext, parseEngineTime, runOfContainer } from './container-name.js';
 import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
 import { openControlGroup } from './control-group.js';
@@ -50,13 +51,14 @@ import type { GuardedGroup } from './network/compile-policy.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { PROCESSES } from './process-limit.js';
+import { RoomRetries } from './room-retries.js';
 import { explainStartFailure } from './start-failure.js';
 
 export interface DockerOptions {
   socketPath: string;
   /** A bridge network of the engine, or `none`. Default: one of the installation's own. */
   network?: string | undefined;
-  resolvers?: readonly string[];
+  resolvers?: readonly string[] | undefined;
   /** Guarded groups that policies may open. Default: none. */
   allow?: readonly GuardedGroup[];
   /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
@@ -83,6 +85,7 @@ export class DockerRuntime implements Runtime {
   private readonly disks: readonly string[];
   private readonly inspections: InspectCache;
   private readonly guests: DockerGuests;
+  private readonly retries = new RoomRetries();
   private readonly measuring = new Map<string, Promise<number | undefined>>();
 
   private constructor(
@@ -163,6 +166,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
+    this.retries.check(run.runId);
     const unclaim = await this.networks.claim(run.sandboxId);
     try {
       const prepared = await this.prepare(run);
@@ -175,6 +179,7 @@ export class DockerRuntime implements Runtime {
       if (!release) throw new Error('the engine is busy with other starts');
       try {
         await this.startPrepared(run, prepared, image, signal);
+        this.retries.succeeded(run.runId);
       } finally {
         release();
       }
@@ -183,6 +188,8 @@ export class DockerRuntime implements Runtime {
       // Without an answer, or while the engine is busy, a retry may succeed. Other errors are permanent.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
+      const noRoom = noRoomWords('docker', engineMessage(error));
+      if (noRoom !== undefined) throw this.retries.note(run.runId, noRoom);
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
     } finally {
       this.images.release(run);
@@ -196,6 +203,7 @@ export class DockerRuntime implements Runtime {
     const container = this.docker.getContainer(found.Id);
     const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
     await ending.catch(ignoreStatus(NOT_MODIFIED, NOT_FOUND, CONFLICT));
+    this.retries.freed();
   }
 
   async destroy(sandboxId: string): Promise<void> {
@@ -209,6 +217,7 @@ export class DockerRuntime implements Runtime {
           .catch(ignoreStatus(...ALREADY_REMOVED));
       }
       await this.networks.remove(sandboxId);
+      this.retries.freed();
     } finally {
       unclaim();
     }
@@ -363,7 +372,11 @@ export class DockerRuntime implements Runtime {
         binds,
       }),
     });
-    await populateContainer(container, run.spec);
+    await populateContainer(container, run.spec).catch((error: unknown) => {
+      // The disk of the sandbox is full, which no wait mends.
+      if (!/no space left|quota exceeded/.test(engineMessage(error))) throw error;
+      throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
+    });
     return container;
   }
 

@@ -30,7 +30,10 @@ const FAILURES: [said: RegExp, words: string | ((match: RegExpExecArray) => stri
     'the engine cannot give the resources that the sandbox asks for',
   ],
   [/--storage-opt/, 'the engine cannot limit the disk: leave resources.disk_size_mib out'],
-  [/no space left on device/, 'the disk of the machine is full: try again later'],
+  [
+    /no space left on device|quota exceeded/,
+    'the disk of the sandbox has no room for its patches and scripts, or that of the machine is full: ask for a larger disk, or try again later',
+  ],
   [/^No such image/, 'the image was removed from this machine during the start: start again'],
 ];
 

@@ -16,6 +16,7 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
+import { noRoomWords } from '../no-room.js';
 import { SHARED_CPU_MILLIS } from '../shared-cpu.js';
 import { mayReadSummaries, readActivity } from './activity.js';
 import { Claims, type StorageOptions } from './claims.js';
@@ -232,15 +233,12 @@ export class KubernetesRuntime implements Runtime {
     try {
       await (policies ? policies.around(run, startPod) : startPod());
     } catch (error) {
-      if (/(?:exceeded|status unknown for) quota/.test(clusterMessage(error))) {
-        throw new NoRoomError(clusterMessage(error), { cause: error });
-      }
+      const noRoom = noRoomWords('kubernetes', clusterMessage(error));
       // Somebody may have deleted it.
       this.namespaces.forget(namespace);
+      if (noRoom !== undefined) throw new NoRoomError(noRoom, { cause: error });
       if (!REFUSALS.has(statusOf(error) ?? 0)) throw error;
-      const words = `the cluster refused the Pod: ${clusterMessage(error)}`;
-      if (words.includes('being terminated')) throw new NoRoomError(words, { cause: error });
-      throw new StartRefusedError(words, { cause: error });
+      throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
     }
   }
 

@@ -1,11 +1,10 @@
 import type Docker from 'dockerode';
-import { isIPv4 } from 'node:net';
 import { StartRefusedError, type Capability, type Run } from '../../runtime.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { NOT_FOUND, statusOf } from '../errors.js';
 import type { ResolverConfig } from '../files/resolver-files.js';
 import { compilePolicy } from './compile-policy.js';
-import { hostAddresses, systemResolvers } from './host-addresses.js';
+import { hostAddresses } from './host-addresses.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
 import { loadRules } from './nftables.js';
 import {
@@ -23,6 +22,7 @@ import {
 } from './pause-container.js';
 import { PUBLIC_PROFILE } from './public-profile.js';
 import { neededRepair } from './repair.js';
+import { systemResolvers } from './resolvers.js';
 
 interface JoinedNetwork {
   mode: string;
@@ -95,7 +95,7 @@ export class SandboxNetworks {
         'the network of the sandbox was removed: delete the sandbox and create it again',
       );
     }
-    const resolvers = options.resolvers ?? systemResolvers();
+    const resolvers = options.resolvers ?? systemResolvers().addresses;
     if (!found) {
       const network = options.name ?? (await this.ensureNetwork());
       await createPauseContainer({ ...options, sandboxId, hostname, network });
@@ -115,8 +115,7 @@ export class SandboxNetworks {
       resolverConfig: {
         hostname,
         addresses: pause.links.map((link) => link.split('/')[0]!),
-        // A sandbox without IPv6 would wait for the others.
-        resolvers: resolvers.filter(isIPv4),
+        resolvers,
       },
     };
   }

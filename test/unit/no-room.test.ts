@@ -1,0 +1,85 @@
+import { expect, test } from 'vitest';
+import { explainStartFailure } from '../../src/runtimes/docker/start-failure.js';
+import { NO_ROOM, noRoomWords } from '../../src/runtimes/no-room.js';
+
+/** Answers of Docker 20 to 29, runc and Kubernetes, as they were seen or as their sources write them. */
+const ANSWERS: ['docker' | 'kubernetes', answer: string, words: string][] = [
+  [
+    'docker',
+    'failed to create endpoint sandkeep-net-1 on network sandkeep-2: adding interface veth0a1b2c3 to bridge br-4d5e failed: exchange full',
+    'the network of the engine is full',
+  ],
+  [
+    'docker',
+    "failed to set up container networking: no available IPv4 addresses on this network's address pools: sandkeep-2 (4d5e)",
+    'has no free address',
+  ],
+  [
+    'docker',
+    'could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network',
+    'no range of addresses',
+  ],
+  ['docker', 'all predefined address pools have been fully subnetted', 'no range of addresses'],
+  [
+    'docker',
+    'OCI runtime create failed: runc create failed: unable to apply cgroup configuration: mkdir /sys/fs/cgroup/sandkeep/0a1b: no space left on device',
+    'no control group left',
+  ],
+  [
+    'docker',
+    'error creating overlay mount to /var/lib/docker/overlay2/0a1b/merged: no space left on device',
+    'the disk of the machine is full',
+  ],
+  ['docker', 'mkdir /var/lib/docker/overlay2/0a1b-init: disk quota exceeded', 'disk quota of the engine'],
+  [
+    'docker',
+    'failed to create shim task: fork/exec /usr/bin/runc: cannot allocate memory: unknown',
+    'no memory',
+  ],
+  [
+    'docker',
+    'failed to start shim: fork/exec /usr/bin/containerd-shim-runc-v2: resource temporarily unavailable',
+    'limit of processes',
+  ],
+  ['docker', 'failed to create shim task: pipe2: too many open files', 'no file descriptor'],
+  ['docker', 'open /proc/1/ns/net: too many open files in system', 'no file descriptor'],
+  [
+    'docker',
+    'failed to add the host (veth0a1b) <=> sandbox (veth1b2c) pair interfaces: no buffer space available',
+    'no buffers left',
+  ],
+  [
+    'kubernetes',
+    'pods "sandkeep-0a1b" is forbidden: exceeded quota: small, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4',
+    'exceeded quota: small',
+  ],
+  ['kubernetes', 'pods "a" is forbidden: status unknown for quota: small', 'status unknown for quota'],
+  [
+    'kubernetes',
+    'pods "a" is forbidden: unable to create new content in namespace b because it is being terminated',
+    'being terminated',
+  ],
+];
+
+test.each(ANSWERS)('%s without room says: %s', (engine, answer, words) => {
+  expect(noRoomWords(engine, answer)).toContain(words);
+});
+
+test('every row of the table has an answer', () => {
+  for (const row of NO_ROOM) {
+    expect(
+      ANSWERS.some(
+        ([engine, answer]) =>
+          engine === row.engine &&
+          noRoomWords(engine, answer)?.includes(row.words ?? '') === true &&
+          row.said.test(answer.replace(/: unknown$/, '')),
+      ),
+    ).toBe(true);
+  }
+});
+
+test('an answer that quotes the request is no lack of room', () => {
+  const quoted = 'exec: "exchange full": executable file not found in $PATH';
+  expect(noRoomWords('docker', quoted)).toBeUndefined();
+  expect(explainStartFailure(quoted)).toMatch(/^the engine refused/);
+});
