@@ -2,6 +2,10 @@
  * The output of the command on its way to the engine. The engine spends processor time and disk on every byte and line,
  * so a bucket of tokens limits their rate. A command that writes faster waits in its write; nothing is lost.
  *
+ * Engines divide a longer line at 16 KiB, give all parts one time, and store a character on the border as two damaged
+ * ones. Process 1 therefore ends a part before that, at a character, with CUT and a line break. A line that ends with
+ * CUT itself gets both once more, so readers of the log remove each CUT before a line break, with the line break.
+ *
  * The command has pipes of process 1, and process 1 has the pipes of the engine. PR_SET_DUMPABLE closes /proc/1/fd to
  * the processes of the sandbox.
  */
@@ -20,19 +24,27 @@
 #define PR_SET_DUMPABLE 4
 #define STREAMS 2
 #define PIECE 4096
+/* LONGEST_PART with the rest of a character, CUT and a line break fits into the 16 KiB of an engine. */
+#define CUT 0x1f
+#define LONGEST_PART (16 * 1024 - 8)
+#define CHARACTER_REST 3
+/* Every second byte may be a line break after CUT. */
+#define PIECE_ROOM (2 * PIECE + 8)
 /* The engine's record of a line is about this much longer than the line. */
 #define LINE_TOKENS 128
 /* How long the last output may wait for the engine. */
 #define DRAIN_LIMIT (5 * SECOND)
 #define LONGEST_REFILL (100 * SECOND)
 
-/* `from`: the read end of the pipe of the command, or 0. `to`: the engine's pipe. */
+/* `from`: the read end of the pipe of the command, or 0. `to`: the engine's pipe. `part`: the bytes of the part of a line. */
 struct relay {
   int from;
   int to;
   u32 begin;
   u32 end;
-  u8 data[PIECE];
+  u32 part;
+  u8 last;
+  u8 data[PIECE_ROOM];
 };
 
 static struct relay relays[STREAMS];
@@ -97,19 +109,43 @@ static int flush(struct relay *relay) {
   return 1;
 }
 
-/* Returns the number of bytes. */
+static void put(struct relay *relay, u8 byte) {
+  relay->data[relay->end++] = byte;
+  relay->last = byte;
+  relay->part++;
+  bucket.tokens--;
+  if (byte != '\n') return;
+  relay->last = 0;
+  relay->part = 0;
+  bucket.tokens -= LINE_TOKENS;
+}
+
+static void cut(struct relay *relay) {
+  put(relay, CUT);
+  put(relay, '\n');
+}
+
+/* Bytes that are no text may have any number of rests, so that their parts end too. */
+static int is_full(const struct relay *relay, u8 next) {
+  int in_character = (next & 0xc0) == 0x80 && relay->part < LONGEST_PART + CHARACTER_REST;
+  return relay->part >= LONGEST_PART && !in_character;
+}
+
+/* Returns the number of bytes that the command wrote. */
 static long take(struct relay *relay, u64 most) {
-  long n = call(__NR_read, relay->from, relay->data, most < PIECE ? most : PIECE, 0);
+  static u8 input[PIECE];
+  long n = call(__NR_read, relay->from, input, most < PIECE ? most : PIECE, 0);
   if (n == -EAGAIN) return 0;
   if (n <= 0) {
     close_relay(relay);
     return 0;
   }
   relay->begin = 0;
-  relay->end = n;
-  bucket.tokens -= n;
-  for (long i = 0; i < n; i++)
-    if (relay->data[i] == '\n') bucket.tokens -= LINE_TOKENS;
+  relay->end = 0;
+  for (long i = 0; i < n; i++) {
+    if (input[i] == '\n' ? relay->last == CUT : is_full(relay, input[i])) cut(relay);
+    put(relay, input[i]);
+  }
   return n;
 }
 

@@ -182,17 +182,27 @@ export interface Activity {
 export const LOG_SOURCES = ['stdout', 'stderr', 'output', 'system'] as const;
 export type LogSource = (typeof LOG_SOURCES)[number];
 
-/** A line with its line break, or a part of a long line. */
+/** `nanos`: since 1970. `bytes`: of the stream with this time, up to the position. Infinity: all with this time. */
+export interface LogPosition {
+  nanos: bigint;
+  bytes: number;
+}
+
+/** A line with its line break, or a part of a long line. `position`: its end. */
 export interface LogChunk {
   source: LogSource;
   ts: string;
   text: string;
+  position: LogPosition;
 }
+
+/** The streams that a reader can continue. */
+export const LOG_STREAMS = ['stdout', 'stderr', 'system'] as const;
+export type LogStream = (typeof LOG_STREAMS)[number];
 
 export interface LogQuery {
   sources: ReadonlySet<LogSource>;
-  /** In nanoseconds since 1970, exclusive. */
-  after: { stdout?: bigint; stderr?: bigint };
+  after: Partial<Record<LogStream, LogPosition>>;
 }
 
 export interface Runtime {

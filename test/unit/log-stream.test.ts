@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { FRAME_BYTES, nanosOf, readLogStream } from '../../src/runtimes/docker/log-stream.js';
+import { FRAME_BYTES, readLogStream } from '../../src/runtimes/docker/log-stream.js';
+import { nanosOf } from '../../src/runtimes/log-times.js';
 import type { LogQuery } from '../../src/runtimes/runtime.js';
 
 const TS = '2026-01-31T12:00:00.123456789Z';
@@ -100,7 +101,7 @@ test('frames of other sources, before the position, without a time or without te
     Buffer.from([1, 0, 0, 0, 0, 0, 0, 0]),
     frame(1, Buffer.from('r\n')),
   ];
-  const after = { stdout: nanosOf(TS) - 1n };
+  const after = { stdout: { nanos: nanosOf(TS) - 1n, bytes: Infinity } };
   const texts = await textsOf([Buffer.concat(frames)], { sources: new Set(['stdout']), after });
   expect(texts).toEqual({ stdout: 'later\n', stderr: '' });
 });

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { PassThrough } from 'node:stream';
-import { nanosOf } from '../docker/log-stream.js';
-import type { LogChunk, LogQuery } from '../runtime.js';
+import { LogText } from '../log-text.js';
+import type { LogChunk, LogPosition, LogQuery } from '../runtime.js';
 import type { Cluster } from './client.js';
 import { CONTAINER, type Place } from './names.js';
 
@@ -24,7 +24,7 @@ export async function* followLog(
   const stream = new PassThrough();
   // The library tells nobody of a connection that breaks.
   stream.once('pipe', (answer) => answer.once('error', (error) => stream.destroy(error)));
-  const since = after.stdout === undefined ? {} : { sinceTime: secondOf(after.stdout) };
+  const since = after.stdout === undefined ? {} : { sinceTime: secondOf(after.stdout.nanos) };
   const request = await new library.Log(config).log(namespace, pod, CONTAINER, stream, {
     ...{ follow: true, timestamps: true },
     ...since,
@@ -33,22 +33,32 @@ export async function* followLog(
   signal.addEventListener('abort', stop, { once: true });
   if (signal.aborted) stop();
   try {
-    const lines = new LogLines(after.stdout ?? 0n);
-    for await (const chunk of stream) yield lines.of(chunk as Buffer);
+    yield* readPodLog(stream as AsyncIterable<Buffer>, after.stdout);
   } finally {
     signal.removeEventListener('abort', stop);
     stop();
   }
 }
 
+/** A chunk is parsed while its lines are read, which must be before the next chunk. */
+export async function* readPodLog(
+  chunks: AsyncIterable<Buffer>,
+  after: LogPosition | undefined,
+): AsyncIterable<Iterable<LogChunk>> {
+  const lines = new LogLines(after);
+  for await (const chunk of chunks) yield lines.of(chunk);
+}
+
 /** Lines begin with a time and a space. */
 class LogLines {
-  private readonly decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  private readonly text: LogText;
   private incomplete: Buffer = Buffer.alloc(0);
   /** The time of a line whose begin was passed on. */
   private ts: string | undefined;
 
-  constructor(private readonly after: bigint) {}
+  constructor(after: LogPosition | undefined) {
+    this.text = new LogText('stdout', after);
+  }
 
   *of(chunk: Buffer): Iterable<LogChunk> {
     const data = this.incomplete.length === 0 ? chunk : Buffer.concat([this.incomplete, chunk]);
@@ -60,10 +70,10 @@ class LogLines {
       const space = data.indexOf(SPACE, at);
       const begin = this.ts === undefined && space >= 0 && space < to ? space + 1 : at;
       const ts = this.ts ?? data.toString('latin1', at, begin - 1);
-      const text = this.decoder.decode(data.subarray(begin, to), { stream: true });
+      const line = this.text.read(ts, data, begin, to, end > 0);
       this.ts = end === 0 ? ts : undefined;
       at = to;
-      if (nanosOf(ts) > this.after && text !== '') yield { source: 'stdout', ts, text };
+      if (line) yield line;
     }
     this.incomplete = data.subarray(at);
   }

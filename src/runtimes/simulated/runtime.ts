@@ -19,6 +19,7 @@ import {
   type Run,
   type Runtime,
 } from '../runtime.js';
+import { nanosOf } from '../log-times.js';
 import { SimulatedJournal } from './journal.js';
 
 export interface SimulatedOptions {
@@ -32,6 +33,8 @@ export interface SimulatedOptions {
 }
 
 const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
+
+const SYSTEM_TEXT = 'this sandbox is simulated: nothing runs in it, so it writes nothing\n';
 
 /** Keeps the records and times of sandboxes, but runs no processes. */
 export class SimulatedRuntime implements Runtime {
@@ -115,7 +118,7 @@ export class SimulatedRuntime implements Runtime {
 
   async *logs(
     sandboxId: string,
-    { sources }: LogQuery,
+    { sources, after }: LogQuery,
     signal: AbortSignal,
   ): AsyncIterable<Iterable<LogChunk>> {
     const runId = this.holdings.get(sandboxId)?.runId;
@@ -127,8 +130,12 @@ export class SimulatedRuntime implements Runtime {
     const changes = on(this.changes, 'change', { signal });
     try {
       if (!runs()) return;
-      const text = 'this sandbox is simulated: nothing runs in it, so it writes nothing\n';
-      if (sources.has('system')) yield [{ source: 'system', ts: shortInstant(now()), text }];
+      const begun = this.holdings.get(sandboxId)?.startedAt ?? now();
+      const position = { nanos: nanosOf(begun), bytes: SYSTEM_TEXT.length };
+      // One line a run, which a reader that continues has.
+      const isNew = after.system === undefined || after.system.nanos < position.nanos;
+      if (sources.has('system') && isNew)
+        yield [{ source: 'system', ts: shortInstant(begun), text: SYSTEM_TEXT, position }];
       while (runs()) await changes.next();
     } catch (error) {
       if (!signal.aborted) throw error;

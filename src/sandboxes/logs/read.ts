@@ -5,7 +5,6 @@ import { ApiError } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { Turns } from '../../lib/turns.js';
-import { nanosOf } from '../../runtimes/docker/log-stream.js';
 import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
 import type { Settings } from '../../settings.js';
 import { MovedAwayError } from '../forward.js';
@@ -149,7 +148,7 @@ function renderSome(lines: Iterator<LogChunk>, reached: LogCursor): string {
   return text;
 }
 
-function render({ source, ts, text }: LogChunk, reached: LogCursor): string {
-  if (source === 'stdout' || source === 'stderr') reached[source] = nanosOf(ts);
+function render({ source, ts, text, position }: LogChunk, reached: LogCursor): string {
+  if (source !== 'output') reached[source] = position;
   return `event: log\nid: ${encodeCursor(reached)}\ndata: ${JSON.stringify({ source, ts, text })}\n\n`;
 }

@@ -60,7 +60,7 @@ export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
           scope: 'sandboxes:read',
           summary: 'Follow the log of a sandbox',
           description:
-            'Sends server-sent events, from the first line that is kept. Each event `log` has `{"source","ts","text"}` as its data. The event `end` follows the end of the run. A stream without it is not complete; continue with `last-event-id`.',
+            'Sends server-sent events, from the first line that is kept. Each event `log` has `{"source","ts","text"}` as its data: a line, or a part of a line above 16 KiB. The event `end` follows the end of the run. A stream without it is not complete; continue with `last-event-id`.',
           tags: ['sandboxes'],
           ...{ params, querystring, headers: FollowHeaders },
           response: {

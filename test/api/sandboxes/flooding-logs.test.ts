@@ -26,11 +26,13 @@ class FloodingRuntime extends SimulatedRuntime {
   }
 }
 
+const position = { nanos: 1n, bytes: 1 };
+
 function* someLines(): Iterable<LogChunk> {
   for (let count = 0; count < 1_000; count += 1) {
     for (const begun = performance.now(); performance.now() - begun < LINE_MS;);
     lines += 1;
-    yield { source: 'stdout', ts: '2026-01-31T12:00:00.123456789Z', text: 'y\n' };
+    yield { source: 'stdout', ts: '2026-01-31T12:00:00.123456789Z', text: 'y\n', position };
   }
 }
 

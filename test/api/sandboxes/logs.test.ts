@@ -46,7 +46,13 @@ describe('logs of simulated sandboxes', () => {
       expect((await events.next()).value).toEqual({ comment: 'nothing new' });
       await events.return(undefined);
     }
-    const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs?sources=stdout,stderr,output`);
+    const path = `/v1/sandboxes/${body.id}/logs?${ALL}`;
+    const first = (await openEvents(client, path)).events;
+    await first.next();
+    const { id } = (await first.next()).value;
+    await first.return(undefined);
+    // A reader that continues has the line.
+    const { events } = await openEvents(client, path, { headers: { 'last-event-id': id } });
     await events.next();
     await client.post(`/v1/sandboxes/${body.id}/stop`, {});
     expect(await allEvents(events)).toEqual([{ event: 'end', data: {} }]);
@@ -264,21 +270,27 @@ describeDocker('logs of containers', () => {
     }
   });
 
-  test('keep the characters of lines that the engine splits', async () => {
+  test('keep the characters of long lines, and continue after any part of them', async () => {
     const id = await runToItsEnd(
       'long',
-      `s=; i=0; while [ $i -lt 12 ]; do s="$s$s€ü🙂x"; i=$((i+1)); done; echo "$s"`,
+      // Lines of 20,000 emoji and 100,000 letters, a line that ends as process 1 ends parts, and bytes that are no text.
+      `printf x; yes 🙂 | head -n 20000 | tr -d '\\n'; echo; printf 'a\\037\\n\\037\\n'
+       yes a | head -n 100000 | tr -d '\\n'; echo; yes "$(printf '\\200\\377')" | head -n 20000 | tr -d '\\n'; echo END`,
     );
     const events = await allEvents(await follow(id));
-    const text = events
-      .filter(({ event }) => event === 'log')
-      .map(({ data }) => data.text)
-      .join('');
-    expect(events.length).toBeGreaterThan(2);
-    // The log file of the engine may lack a character that the engine split. The service passes its bytes on
-    // unchanged.
-    expect(text.replaceAll('\ufffd', '').replaceAll(/[€ü🙂x]/gu, '')).toBe('\n');
-    expect(text.length).toBeGreaterThan(20_000);
+    const textOf = (some: ServerEvent[]) =>
+      some
+        .filter(({ event }) => event === 'log')
+        .map(({ data }) => data.text)
+        .join('');
+    const expected = `x${'🙂'.repeat(20_000)}\na\x1f\n\x1f\n${'a'.repeat(100_000)}\n${'\ufffd'.repeat(40_000)}END\n`;
+    expect(textOf(events) === expected).toBe(true);
+    expect(events.length).toBeGreaterThan(14);
+    for (const [index, { id: last }] of events.slice(0, -1).entries()) {
+      const rest = await allEvents(await follow(id, '', { 'last-event-id': last! }));
+      expect(rest.length).toBe(events.length - index - 1);
+      expect(textOf(rest) === textOf(events.slice(index + 1)), `after event ${index}`).toBe(true);
+    }
   });
 
   test('end when the sandbox is stopped or deleted during a follow', async () => {
