@@ -470,6 +470,7 @@ create table sandboxes (
   spec_format smallint,
   stop_reason text,
   stop_message text,
+  command json,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),

@@ -127,6 +127,7 @@ static void start_command(Channel *c, const Command *command) {
   int given[3] = {-1, -1, -1}, report = -1;
   u8 step;
   long failed = open_streams(c, command, given, &report, &step);
+  c->kills_before = oom_kills();
   if (failed >= 0) {
     step = STEP_FORK;
     failed = fork_process();
@@ -195,7 +196,7 @@ static void report_start(Channel *c, long error, u8 step) {
 
 static void finish_if_over(Channel *c) {
   if (c->state != RUNNING || c->pid != 0 || c->out >= 0 || c->err >= 0) return;
-  send_number(c->id, EXITED, (u32)c->status);
+  send_exit(c->id, (u32)c->status, c->oom);
   forget(c);
 }
 
@@ -216,6 +217,7 @@ static void reap(void) {
       Channel *c = &channels[i];
       if (c->state == FREE || c->pid != (int)ended) continue;
       c->status = exit_code(status);
+      c->oom = (u8)oom_killed(c->status, c->kills_before);
       c->pid = 0;
       c->exited_at = now();
       finish_if_over(c);

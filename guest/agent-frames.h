@@ -49,6 +49,12 @@ static void send_number(u32 id, u8 type, u32 value) {
   send_outgoing(id, type, 4);
 }
 
+static void send_exit(u32 id, u32 code, u8 oom) {
+  put32(outgoing + HEADER, code);
+  outgoing[HEADER + 4] = oom;
+  send_outgoing(id, EXITED, 5);
+}
+
 static void send_failure(u32 id, u8 step, long error) {
   outgoing[HEADER] = step;
   put32(outgoing + HEADER + 1, (u32)-error);

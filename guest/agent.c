@@ -48,7 +48,7 @@
 #define STARTED 129
 #define STDOUT 130 /* also the data of connections */
 #define STDERR 131
-#define EXITED 132
+#define EXITED 132 /* the code (u32), and whether it ran out of memory (u8, oom.h) */
 #define FAILED 133
 #define CONSUMED 134
 #define STDIN_FAILED 135
@@ -74,6 +74,7 @@
 #define WNOHANG 1
 #define UTIME_OMIT 0x3ffffffe
 
+#include "oom.h"
 #include "agent-frames.h"
 #include "agent-users.h"
 
@@ -93,6 +94,8 @@ typedef struct {
   int pid;   /* 0 when it was reaped, or never was */
   int group; /* the process group, for signals */
   int status;
+  long kills_before; /* for lack of memory */
+  u8 oom;
   u64 exited_at; /* in milliseconds */
   u64 lingered;  /* bytes of output after the command ended */
   int tty;
@@ -267,7 +270,7 @@ static void close_channel(Channel *c) {
   enum State was = c->state;
   forget(c);
   if (was == WORKING) answer(c->id, -ECANCELED, 0);
-  else if (was == STARTING || was == RUNNING) send_number(c->id, EXITED, 128 + SIGKILL);
+  else if (was == STARTING || was == RUNNING) send_exit(c->id, 128 + SIGKILL, (u8)oom_killed(128 + SIGKILL, c->kills_before));
   else send_outgoing(c->id, CLOSED, 0);
 }
 
@@ -412,6 +415,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   u64 unblocked = 1UL << (SIGPIPE - 1) | 1UL << (SIGXFSZ - 1), blocked = unblocked | 1UL << (SIGCHLD - 1);
   call(__NR_rt_sigprocmask, SIG_SETMASK, &blocked, 0, sizeof blocked);
   wake_on_exit();
+  open_oom_counts();
   first_directory = (int)call(__NR_openat, AT_FDCWD, ".", O_PATH | O_CLOEXEC, 0);
   call(__NR_chdir, "/", 0, 0, 0);
   send_outgoing(0, READY, 0);

@@ -2,7 +2,7 @@
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--append-path=DIRECTORY]
- *        [-- COMMAND [ARGUMENT...]]
+ *        [--record=HYPHENS] [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
  *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
  *   init --check         exits at once, which shows that the engine can run it
@@ -10,7 +10,7 @@
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
- * (init-output.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
+ * (init-output.h). With --record it keeps the end of COMMAND there (init-record.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that remain.
@@ -20,6 +20,7 @@
 #include "execute.h"
 #include "init-listen.h"
 #include "init-output.h"
+#include "init-record.h"
 #include "init-volumes.h"
 
 #define HANGUP_AFTER SECOND
@@ -125,6 +126,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
     const char *most = after(*argument, "--output-burst=");
     const char *file = after(*argument, "--await=");
     const char *added = after(*argument, "--append-path=");
+    const char *kept = after(*argument, "--record=");
     const char *port = after(*argument, "--listen=");
     const char *volume = after(*argument, "--open=");
     if (number)
@@ -137,6 +139,10 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       awaited = file;
     else if (added)
       directory = added;
+    else if (kept && length(kept) == RECORD_ROOM)
+      record = (char *)kept;
+    else if (kept)
+      continue;
     else if (port && listen_on(parse(port)) < 0)
       leave(EXIT_NOT_LISTENING);
     else if (port)
@@ -174,6 +180,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   int signals = call(__NR_signalfd4, -1, &ALL, sizeof ALL, O_CLOEXEC);
   /* A process of the sandbox could write to the engine by way of /proc/1/fd. */
   for (int output = 1; !command && output <= STREAMS; output++) call(__NR_close, output, 0, 0, 0);
+  if (command) open_oom_counts();
   int pending = command != 0;
   long child = 0;
   int code = 0;
@@ -184,10 +191,12 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   for (;;) {
     if (pending && !stopping && (!awaited || call(__NR_faccessat, AT_FDCWD, awaited, 0, 0) == 0)) {
       pending = 0;
+      kills_before = oom_kills();
       child = spawn(command, environment, rate, burst);
       if (child < 0) {
         code = refused(command[0], child);
         child = 0;
+        record_end(code << 8, until_exit);
         if (until_exit) leave(code);
       }
     }
@@ -207,6 +216,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       if (ended != child) continue;
       code = exit_code(status);
       child = 0;
+      if (!stopping) record_end(status, until_exit);
       if (until_exit && !stopping) finish(code);
     }
 

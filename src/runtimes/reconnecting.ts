@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { CommandState } from './guest/command-end.js';
 import { startLoop, type Loop } from '../lib/loop.js';
 import {
   EngineUnavailableError,
@@ -119,6 +120,10 @@ export class ReconnectingRuntime implements Runtime {
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     return this.inner.activity(sandboxIds);
+  }
+
+  async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
+    return (await this.inner.commandStates?.(sandboxIds)) ?? new Map<string, CommandState>();
   }
 
   async makeRoom(): Promise<void> {

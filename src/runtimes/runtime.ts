@@ -1,3 +1,4 @@
+import type { CommandState } from './guest/command-end.js';
 import type { Guest } from './guest/guest.js';
 import { ApiError } from '../http/errors.js';
 import type { Integer } from '../lib/exact-json.js';
@@ -249,6 +250,11 @@ export interface Runtime {
   readonly listsSome?: boolean;
   /** Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
+  /**
+   * The commands of running sandboxes, as far as they can be told without work in the sandbox. The agent tells the others. Default:
+   * none of them.
+   */
+  commandStates?(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>>;
   /** Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read to its end. */
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>>;
   /** The bytes that the own disk of a sandbox takes, if known. Expensive: the engine walks through it. */

@@ -219,6 +219,7 @@ interface SandboxChange {
   last_failure_message?: string | null;
   stop_reason?: null;
   stop_message?: null;
+  command?: null;
   run_id?: string;
   next_run?: NextRun | null;
   started_at?: Instant | null;

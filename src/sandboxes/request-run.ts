@@ -12,6 +12,7 @@ export interface Admitted {
   last_failure_message: null;
   stop_reason: null;
   stop_message: null;
+  command: null;
   run_id: string;
   next_run: null;
 }
@@ -31,7 +32,7 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
   return {
     admitted: {
       ...({ status: 'starting', status_reason: 'scheduling', last_failure_message: null } as const),
-      ...{ stop_reason: null, stop_message: null, run_id: runId, next_run: null },
+      ...{ stop_reason: null, stop_message: null, command: null, run_id: runId, next_run: null },
     },
     run: { org_id: orgId, id: runId, sandbox_id: id, ...needs },
     event: {

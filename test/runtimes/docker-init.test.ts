@@ -131,7 +131,7 @@ describeDocker('process 1 of a sandbox', () => {
     expect((await container.inspect()).State.Running).toBe(true);
     await container.stop({ t: 60 });
     expect((await container.inspect()).State.ExitCode).toBe(0);
-    expect(await logOf(container)).toBe('done\n');
+    expect(await logOf(container)).toBe('done\nsandkeep: the command ended with code 7\n');
   });
 
   test.each([

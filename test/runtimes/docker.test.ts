@@ -207,10 +207,11 @@ describeDocker('the docker runtime', () => {
     });
     await built.remove();
     const requested = { runtime: { cmd: ['sh', '-c', 'echo once; exit 3'] } };
+    const LAST = 'once\nsandkeep: the command ended with code 3\n';
     for (const [name, part, printed] of [
       ['image-command', { image }, ''],
-      ['own-command', requested, 'once\n'],
-      ['own-command-of-that-image', { image, ...requested }, 'once\n'],
+      ['own-command', requested, LAST],
+      ['own-command-of-that-image', { image, ...requested }, LAST],
       [
         'no-such-command',
         { runtime: { cmd: ['/no/such'] } },

@@ -192,6 +192,7 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     status_reason: null,
     stop_reason: null,
     stop_message: null,
+    command: null,
     runtime: null,
     ...fields,
   };

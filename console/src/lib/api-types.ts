@@ -243,6 +243,7 @@ export type ExecResult = {
   stderr: string;
   truncated: boolean;
   timed_out: boolean;
+  oom_killed?: boolean | null;
   duration_ms: number;
 };
 
@@ -422,6 +423,14 @@ export type Rule = {
   protocols?: Protocol[];
 };
 
+export type SandboxCommand = {
+  status: 'running' | 'exited' | 'killed' | 'stopped' | 'unknown';
+  exit_code: number | null;
+  signal: number | null;
+  oom_killed: boolean | null;
+  ended_at: string | null;
+};
+
 export type SandboxDailyUsage = {
   day: string;
   sandbox_id: string;
@@ -516,6 +525,7 @@ export type SandboxResponse = {
   status_reason?: SandboxStatusReason | null;
   stop_reason?: SandboxStopReason | null;
   stop_message?: string | null;
+  command?: SandboxCommand | null;
   runtime?: string | null;
 };
 
@@ -779,6 +789,7 @@ export type WrittenSandboxResponse = {
   status_reason?: SandboxStatusReason | null;
   stop_reason?: SandboxStopReason | null;
   stop_message?: string | null;
+  command?: SandboxCommand | null;
   runtime?: string | null;
   warnings?: Warning[];
 };

@@ -12,6 +12,8 @@ interface SandboxFacts {
   reason?: string;
   message?: string | null;
   exit_code?: number | null;
+  signal?: number | null;
+  oom_killed?: boolean | null;
   started_at?: string | null;
   stopped_at?: string | null;
 }

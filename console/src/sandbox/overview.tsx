@@ -1,19 +1,20 @@
 import { actorOf } from '../lib/actor';
-import type { SandboxResponse } from '../lib/api-types';
+import type { EventResponse, SandboxResponse } from '../lib/api-types';
 import { bytes } from '../lib/bytes';
 import { CodeLines, Copy } from '../parts/copy';
 import { Facts } from '../parts/facts';
 import { Loaded } from '../parts/loaded';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
-import { useHistory } from './history';
-import { inWords } from './words';
+import { factsOf, useHistory } from './history';
+import { commandInWords, inWords } from './words';
 
 const MIB = 1024 ** 2;
 
 export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
   const { spec } = sandbox;
   const waits = sandbox.status === 'starting' && sandbox.status_reason != null;
+  const ended = commandInWords(sandbox.command);
   return (
     <>
       {sandbox.last_failure_message != null && !waits && (
@@ -25,6 +26,13 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
         <p class="panel">
           It waits: {sandbox.status_reason?.replaceAll('_', ' ')}
           {sandbox.last_failure_message != null && `: ${sandbox.last_failure_message}`}.
+        </p>
+      )}
+      {sandbox.status === 'running' && ended !== undefined && (
+        <p class={sandbox.command?.exit_code === 0 ? 'panel' : 'panel fault'}>
+          <span>
+            The sandbox runs, but {ended}: <Time at={sandbox.command?.ended_at} />.
+          </span>
         </p>
       )}
       {sandbox.status === 'stopped' && sandbox.stop_message != null && (
@@ -70,7 +78,8 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
 function Timeline({ sandbox }: { sandbox: SandboxResponse }) {
   const events = useHistory(sandbox, [
     ...['sandbox_created', 'sandbox_start_requested', 'sandbox_start_queued', 'sandbox_start_waiting'],
-    ...['sandbox_started', 'sandbox_stop_requested', 'sandbox_stopped', 'sandbox_failed', 'sandbox_renamed'],
+    ...['sandbox_started', 'sandbox_command_ended', 'sandbox_stop_requested', 'sandbox_stopped'],
+    ...['sandbox_failed', 'sandbox_renamed'],
   ]);
   return (
     <section class="panel" aria-labelledby="timeline">
@@ -79,7 +88,7 @@ function Timeline({ sandbox }: { sandbox: SandboxResponse }) {
         {({ data }) => (
           <ol class="timeline">
             {data.map((event) => (
-              <li key={event.id} class={event.event_type === 'sandbox_failed' ? 'bad' : ''}>
+              <li key={event.id} class={isBad(event) ? 'bad' : ''}>
                 <span>{inWords(event)}</span>
                 <small>
                   <Time at={event.timestamp} /> by {actorOf(event)}
@@ -91,4 +100,9 @@ function Timeline({ sandbox }: { sandbox: SandboxResponse }) {
       </Loaded>
     </section>
   );
+}
+
+function isBad(event: EventResponse): boolean {
+  if (event.event_type === 'sandbox_command_ended') return factsOf(event).exit_code !== 0;
+  return event.event_type === 'sandbox_failed';
 }

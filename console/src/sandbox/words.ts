@@ -1,4 +1,4 @@
-import type { EventResponse } from '../lib/api-types';
+import type { EventResponse, SandboxCommand } from '../lib/api-types';
 import { factsOf } from './history';
 
 const WORDS: Record<string, string> = {
@@ -7,6 +7,7 @@ const WORDS: Record<string, string> = {
   sandbox_start_queued: 'Start waits in a queue',
   sandbox_start_waiting: 'Start waits for a worker with room',
   sandbox_started: 'Started',
+  sandbox_command_ended: 'Command ended',
   sandbox_stop_requested: 'Stop requested',
   sandbox_stopped: 'Stopped',
   sandbox_failed: 'Failed',
@@ -24,12 +25,22 @@ const PLAIN = new Set(['', 'requested', 'run_started']);
 
 /** The event as a sentence, with its reason and its failure. */
 export function inWords(event: EventResponse): string {
-  const { reason, message, exit_code } = factsOf(event);
+  const { reason, message, exit_code, signal, oom_killed } = factsOf(event);
   const facts = [
     PLAIN.has(reason ?? '') ? undefined : reason?.replaceAll('_', ' '),
+    signal == null ? undefined : `killed by signal ${signal}`,
     exit_code == null ? undefined : `exit code ${exit_code}`,
+    oom_killed === true ? 'out of memory' : undefined,
     message ?? undefined,
   ].filter((fact) => fact !== undefined);
   const title = WORDS[event.event_type] ?? event.event_type.replaceAll('_', ' ');
   return facts.length === 0 ? title : `${title}: ${facts.join(', ')}`;
+}
+
+/** Undefined while the command runs, or when nothing is known of its end. */
+export function commandInWords(command: SandboxCommand | null | undefined): string | undefined {
+  if (command?.status !== 'exited' && command?.status !== 'killed') return undefined;
+  if (command.oom_killed === true) return 'its command ran out of memory and was killed';
+  if (command.signal !== null) return `its command was killed by signal ${command.signal}`;
+  return `its command ended with code ${command.exit_code}`;
 }

@@ -10,7 +10,10 @@ type FormField = (typeof fields)[number] & {
 type Body = Record<string, unknown>;
 
 /** These come first. The others are in a section that opens. */
-const FIRST = new Set(['name', 'image.reference', 'resources.vcpus', 'resources.memory_mib', 'labels']);
+const FIRST = new Set([
+  ...['name', 'image.reference', 'resources.vcpus', 'resources.memory_mib', 'labels'],
+  ...['runtime.cmd', 'lifecycle.ends_with_command'],
+]);
 
 export function CreateForm({ value, change }: { value: Body; change: (value: Body) => void }) {
   const inputOf = (field: FormField) => (

@@ -15,6 +15,7 @@ import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
+import { commandInWords } from '../sandbox/words';
 import { BulkActions } from './bulk-actions';
 import { Filters } from './filters';
 import { sortOf } from './sort';
@@ -53,12 +54,13 @@ const COLUMNS: readonly Column<SandboxResponse>[] = [
   },
   {
     title: 'Status',
-    cell: ({ status, status_reason, stop_reason, stop_message, last_failure_message }) => (
+    cell: ({ status, status_reason, stop_reason, stop_message, last_failure_message, command }) => (
       <>
         <Badge status={status} />
         {status === 'starting' && status_reason != null && (
           <small>{last_failure_message ?? status_reason.replaceAll('_', ' ')}</small>
         )}
+        {status === 'running' && <small>{commandInWords(command)}</small>}
         {status === 'stopped' && stop_reason != null && (
           <small title={stop_message ?? ''}>{stop_reason.replaceAll('_', ' ')}</small>
         )}

@@ -168,6 +168,19 @@ export const CATALOGUE = {
     'The runtime started the sandbox. A stop or a deletion requested earlier keeps its status.',
     { ...run, ...transition, started_at: time },
   ),
+  sandbox_command_ended: event(
+    'sandbox',
+    SYSTEM,
+    'The command of a sandbox ended, and the sandbox runs on. Written once for each run.',
+    {
+      ...run,
+      status: text,
+      exit_code: Nullable(Type.Integer()),
+      signal: Nullable(Type.Integer()),
+      oom_killed: Nullable(Type.Boolean()),
+      ended_at: time,
+    },
+  ),
   sandbox_stop_requested: event(
     'sandbox',
     ANYONE,
@@ -229,6 +242,7 @@ export const CATALOGUE = {
       ...session,
       reason,
       exit_code: Nullable(Type.Integer()),
+      oom_killed: Type.Optional(Nullable(Type.Boolean())),
       duration_ms: count,
       bytes_in: Nullable(count),
       bytes_out: Nullable(count),

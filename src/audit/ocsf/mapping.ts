@@ -90,6 +90,7 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_start_queued: entity('Start Request'),
   sandbox_start_waiting: entity('Start Wait', LOW),
   sandbox_started: entity(10),
+  sandbox_command_ended: entity('Command End', LOW),
   sandbox_stop_requested: entity('Stop Request'),
   sandbox_stopped: entity(11),
   sandbox_failed: entity(11, { ...MEDIUM, isFailure: true }),

@@ -6,6 +6,8 @@ import { ignoreStatus, NOT_FOUND } from './errors.js';
 
 interface Inspected {
   fingerprint: string;
+  /** The number of process 1 on the machine of the engine. */
+  pid: number;
   holding: Holding;
 }
 
@@ -19,15 +21,16 @@ export class InspectCache {
     this.entries.clear();
   }
 
-  containersOf(sandboxIds: readonly string[]): { id: string; sandboxId: string }[] {
+  containersOf(sandboxIds: readonly string[]): { id: string; sandboxId: string; pid: number }[] {
     const wanted = new Set(sandboxIds);
     return [...this.entries].flatMap(
       ([
         id,
         {
+          pid,
           holding: { sandboxId },
         },
-      ]) => (wanted.has(sandboxId) ? [{ id, sandboxId }] : []),
+      ]) => (wanted.has(sandboxId) ? [{ id, sandboxId, pid }] : []),
     );
   }
 
@@ -60,7 +63,7 @@ export class InspectCache {
     if (!inspected) return undefined;
     // Another state in the list means that the container changed in between.
     const settled = inspected.fingerprint === fingerprint && inspected.holding.state !== 'prepared';
-    return { fingerprint: settled ? fingerprint : '', holding: inspected.holding };
+    return { ...inspected, fingerprint: settled ? fingerprint : '' };
   }
 
   private async inspect(id: string): Promise<Inspected | undefined> {
@@ -75,6 +78,7 @@ export class InspectCache {
     const exited = started && !State.Running;
     return {
       fingerprint: `${inspected.Name} ${State.Status}`,
+      pid: State.Pid,
       holding: {
         ...ids,
         state: !started ? 'prepared' : exited ? 'exited' : 'running',

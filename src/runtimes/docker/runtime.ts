@@ -2,6 +2,7 @@ import Docker from 'dockerode';
 import { makeFairQueue, type FairQueue } from '../../lib/fair-queue.js';
 import { sleep } from '../../lib/sleep.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
+import type { CommandState } from '../guest/command-end.js';
 import {
   StartRefusedError,
   type Activity,
@@ -16,6 +17,7 @@ import {
 import { noRoomWords } from '../no-room.js';
 import { isBaseline, nameOfNew, nameOfNext, parseEngineTime, runOfContainer } from './container-name.js';
 import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
+import { readHostRecord } from './command-lines.js';
 import { openControlGroup } from './control-group.js';
 import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
@@ -242,6 +244,15 @@ export class DockerRuntime implements Runtime {
       return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
     return new Map((await Promise.all(measurements)).flat());
+  }
+
+  async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
+    const states = new Map<string, CommandState>();
+    for (const { id, sandboxId, pid } of this.inspections.containersOf(sandboxIds)) {
+      const state = pid > 0 ? await readHostRecord(id, pid) : undefined;
+      if (state !== undefined) states.set(sandboxId, state);
+    }
+    return states;
   }
 
   async makeRoom(): Promise<void> {

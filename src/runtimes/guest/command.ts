@@ -23,6 +23,8 @@ const STEPS: Record<number, FailureKind> = {
   6: 'other',
   7: 'bad_args',
 };
+/** See guest/oom.h. An agent of an earlier release does not say. */
+const OOM_KILLED: Record<number, boolean> = { 0: false, 1: true };
 const EXEC_STEP = 6;
 const EXEC_KINDS: Record<number, FailureKind> = {
   2: 'not_found',
@@ -85,7 +87,8 @@ export function commandReceiver(
     else if (type === ANSWER.stdout) listener.output('stdout', payload);
     else if (type === ANSWER.stderr) listener.output('stderr', payload);
     else if (type === ANSWER.inputFailed) listener.inputFailed(readNumber(payload));
-    else if (type === ANSWER.exited) listener.exited(readNumber(payload) & 0xff);
+    else if (type === ANSWER.exited)
+      listener.exited(readNumber(payload) & 0xff, OOM_KILLED[payload[4] ?? -1] ?? null);
     else if (type === ANSWER.failed) listener.failed(failureOf(args[0], cwd, payload));
     return type === ANSWER.exited || type === ANSWER.failed;
   };

@@ -57,8 +57,11 @@ export interface CommandFailure {
 export interface CommandListener {
   started(pid: number): void;
   output(stream: 'stdout' | 'stderr', data: Buffer): void;
-  /** 128 + the number of the signal that ended the command. */
-  exited(code: number): void;
+  /**
+   * `code`: 128 + the number of the signal that ended the command. `oomKilled`: it was killed because the sandbox had no memory left;
+   * null: unknown.
+   */
+  exited(code: number, oomKilled: boolean | null): void;
   failed(failure: CommandFailure): void;
   /** The command does not read its input any more. */
   inputFailed(errno: number): void;

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { basename, join } from 'node:path';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
+import { EMPTY_RECORD } from './record-option.js';
 
 /** Process 1 of every sandbox, and the agent: where they are in it, and how process 1 is called. See `guest/`. */
 
@@ -68,6 +69,7 @@ export function initArguments(options: InitOptions): string[] {
     `--output-burst=${output.burst}`,
     ...(awaited === undefined ? [] : [`--await=${awaited}`]),
     ...(appendedPath === undefined ? [] : [`--append-path=${appendedPath}`]),
+    EMPTY_RECORD,
     ...['--', ...command],
   ];
 }

@@ -8,6 +8,7 @@ import { writeFileAtomicallySync } from '../../lib/atomic-file.js';
 import { now, shortInstant, type Instant } from '../../lib/instant.js';
 import { sleep } from '../../lib/sleep.js';
 import { newId } from '../../lib/uuid.js';
+import type { CommandEnd, CommandState } from '../guest/command-end.js';
 import {
   CAPABILITIES,
   StartRefusedError,
@@ -49,6 +50,7 @@ export class SimulatedRuntime implements Runtime {
 
   private holdings = new Map<string, Holding>();
   private readonly cpuMicros = new Map<string, number>();
+  private readonly commandEnds = new Map<string, CommandEnd>();
   private readonly changes = new EventEmitter().setMaxListeners(0);
   private journal: SimulatedJournal | undefined;
 
@@ -84,6 +86,7 @@ export class SimulatedRuntime implements Runtime {
     if (signal.aborted) return;
     const failure = this.options.failStart?.(run);
     if (failure !== undefined) throw new StartRefusedError(failure);
+    this.commandEnds.delete(run.sandboxId);
     this.put({ ...ids, state: 'running', startedAt: now(), finishedAt: null, exit: null });
   }
 
@@ -149,6 +152,11 @@ export class SimulatedRuntime implements Runtime {
     return Promise.resolve(new Map(held.map((id) => [id, { cpuMicros: this.cpuMicros.get(id) ?? 0 }])));
   }
 
+  async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
+    const states = sandboxIds.map((id) => [id, this.commandEnds.get(id) ?? 'running'] as const);
+    return Promise.resolve(new Map(states));
+  }
+
   async makeRoom(): Promise<void> {}
 
   async diskUse(): Promise<number | undefined> {
@@ -159,6 +167,12 @@ export class SimulatedRuntime implements Runtime {
     this.journal?.close();
     this.journal = undefined;
     return Promise.resolve();
+  }
+
+  /** Ends the command of a sandbox, which runs on. */
+  endCommand(sandboxId: string, end: CommandEnd): void {
+    this.commandEnds.set(sandboxId, end);
+    this.changes.emit('change');
   }
 
   work(sandboxId: string, micros: number): void {

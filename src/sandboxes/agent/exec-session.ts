@@ -119,7 +119,7 @@ export class ExecSession implements Session {
         this.link.send(this.id, `core.exec.${stream}`, { data }, grant);
       },
       inputFailed: (errno) => this.warn('the command does not read its input', errno),
-      exited: (code) => this.exit(code, 'exited'),
+      exited: (code, oomKilled) => this.exit(code, 'exited', oomKilled),
       failed: (failure) => {
         if (!this.hasStarted) this.fail(failure);
         // Only a sandbox that stopped ends a command in this way.
@@ -128,10 +128,10 @@ export class ExecSession implements Session {
     };
   }
 
-  private exit(code: number, reason: string): void {
+  private exit(code: number, reason: string, oomKilled: boolean | null = null): void {
     if (this.isOver) return;
     this.isOver = true;
-    this.record?.end({ exitCode: code, reason });
+    this.record?.end({ exitCode: code, reason, oomKilled });
     this.link.finish(this.id, 'core.exec.exited', { code });
   }
 

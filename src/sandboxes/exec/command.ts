@@ -10,6 +10,7 @@ const SIGKILL = 9;
 
 interface Outcome {
   exitCode: number;
+  oomKilled: boolean | null;
   timedOut: boolean;
   durationMs: number;
 }
@@ -44,17 +45,20 @@ export async function beginCommand(
   const begun = performance.now();
   const timers: NodeJS.Timeout[] = [];
   let [hasStarted, timedOut] = [false, false];
-  let settle!: { exited: (code: number) => void; failed: (error: ApiError, reason: string) => void };
+  let settle!: {
+    exited: (code: number, oomKilled: boolean | null) => void;
+    failed: (error: ApiError, reason: string) => void;
+  };
   const outcome = new Promise<Outcome>((resolve, reject) => {
-    const over = (exitCode: number | null, reason: string) => {
+    const over = (exitCode: number | null, reason: string, oomKilled: boolean | null = null) => {
       timers.forEach(clearTimeout);
       ended.removeEventListener('abort', abandon);
-      record.end({ exitCode, reason });
+      record.end({ exitCode, reason, oomKilled });
     };
     settle = {
-      exited(exitCode) {
-        over(exitCode, timedOut ? 'timed_out' : 'exited');
-        resolve({ exitCode, timedOut, durationMs: Math.round(performance.now() - begun) });
+      exited(exitCode, oomKilled) {
+        over(exitCode, timedOut ? 'timed_out' : 'exited', oomKilled);
+        resolve({ exitCode, oomKilled, timedOut, durationMs: Math.round(performance.now() - begun) });
       },
       failed(error, reason) {
         over(null, reason);
@@ -73,7 +77,7 @@ export async function beginCommand(
       listener.output(stream, data);
     },
     inputFailed: () => undefined,
-    exited: (code) => settle.exited(code),
+    exited: (code, oomKilled) => settle.exited(code, oomKilled),
     failed(failure) {
       // Only a sandbox that stopped ends a command in this way.
       const isGone = hasStarted || guest.gone.aborted;

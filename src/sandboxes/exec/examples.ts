@@ -9,6 +9,7 @@ const command = {
     stderr: '',
     truncated: false,
     timed_out: false,
+    oom_killed: false,
     duration_ms: 4,
   },
 };

@@ -40,7 +40,7 @@ const response = {
   ),
   200: {
     description:
-      'The end of the command with its output, or server-sent events: `started` with `pid`, `stdout` and `stderr` with `text` or `base64`, then `exited` with `exit_code`, `timed_out` and `duration_ms`, or `failed` with `error`.',
+      'The end of the command with its output, or server-sent events: `started` with `pid`, `stdout` and `stderr` with `text` or `base64`, then `exited` with `exit_code`, `timed_out`, `oom_killed` and `duration_ms`, or `failed` with `error`.',
     content: {
       'application/json': { schema: ExecResult },
       'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) },

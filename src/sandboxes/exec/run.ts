@@ -30,7 +30,7 @@ export async function run(visit: Visit, request: ExecRequest, inTurn: InTurn): P
     timeoutMs,
   );
   void write(input).then(() => command.end());
-  const { exitCode, timedOut, durationMs } = await outcome;
+  const { exitCode, oomKilled, timedOut, durationMs } = await outcome;
   const encoding = request.output_encoding === 'base64' ? 'base64' : 'utf8';
   return {
     exit_code: exitCode,
@@ -38,6 +38,7 @@ export async function run(visit: Visit, request: ExecRequest, inTurn: InTurn): P
     stderr: await outputText(kept.stderr, encoding, inTurn),
     truncated,
     timed_out: timedOut,
+    oom_killed: oomKilled,
     duration_ms: durationMs,
   };
 }

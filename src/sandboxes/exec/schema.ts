@@ -85,6 +85,14 @@ export const ExecResult = Named(
     stderr: Type.String({ description: 'The standard error, in the form of `output_encoding`.' }),
     truncated: Type.Boolean({ description: 'Whether output beyond `max_output_bytes` was dropped.' }),
     timed_out: Type.Boolean({ description: 'Whether the service killed the program after `timeout_secs`.' }),
+    oom_killed: Type.Optional(
+      Nullable(
+        Type.Boolean({
+          description:
+            'Whether the program was killed because the sandbox had no memory left. Null: the control group does not say.',
+        }),
+      ),
+    ),
     duration_ms: Int64({ description: 'The time from the start to the end, in milliseconds.' }),
   },
   'The end of a command, and its output.',

@@ -38,11 +38,13 @@ export async function stream(
 
   async function finish(): Promise<void> {
     try {
-      const { exitCode, timedOut, durationMs } = await outcome;
+      const { exitCode, oomKilled, timedOut, durationMs } = await outcome;
       for (const name of ['stdout', 'stderr'] as const) {
         events.push(name, () => encoders[name](undefined, true));
       }
-      events.push('exited', () => ({ exit_code: exitCode, timed_out: timedOut, duration_ms: durationMs }));
+      events.push('exited', () => ({
+        ...{ exit_code: exitCode, timed_out: timedOut, oom_killed: oomKilled, duration_ms: durationMs },
+      }));
     } catch (error) {
       const { body } = error instanceof ApiError ? error : new ApiError('internal_error');
       events.push('failed', () => body);

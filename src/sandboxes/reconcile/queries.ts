@@ -16,13 +16,16 @@ export interface ReconcileRow {
   startedAt: Instant | null;
   /** Null: nobody asked the run to end. */
   stopReason: string | null;
+  /** The command of the run has no end in the store. */
+  commandRuns: boolean;
   wanted: Omit<Wanted, 'quiet'>;
 }
 
 export type SandboxRef = { orgId: string; sandboxId: string };
 
 /** The same columns in each branch, so that `union` removes duplicates. */
-const CANDIDATE = 's.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at';
+const CANDIDATE =
+  "s.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at, s.command ->> 'status' as command_status";
 
 const UNSETTLED = `runtime is not null and destroyed_at is null
        and (removed_at is not null or status in ('starting', 'running', 'stopping'))`;
@@ -96,6 +99,7 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
     run_id: string | null;
     run_started: boolean;
     run_open: boolean;
+    command_runs: boolean;
   }>(
     prepared(
       `with candidates as (${candidates})
@@ -103,7 +107,8 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
        r.max_duration_secs::float8, r.idle_timeout_secs::float8,
        r.stop_reason, coalesce(r.worker_id = $1, false) as placed,
        r.started_at, r.started_at is not null as run_started,
-       r.id is not null and r.end_reason is null as run_open
+       r.id is not null and r.end_reason is null as run_open,
+       coalesce(s.command_status = 'running' and r.command = 'stays', false) as command_runs
      from candidates s
      left join lateral (select * from runs r where r.org_id = s.org_id and r.id = s.run_id ${SEPARATE}) r on true
      order by s.changed_at`,
@@ -118,6 +123,7 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
     idleTimeoutSecs: row.idle_timeout_secs,
     stopReason: row.stop_reason,
     startedAt: row.started_at,
+    commandRuns: row.command_runs,
     wanted: {
       status: row.status,
       removed: row.removed,

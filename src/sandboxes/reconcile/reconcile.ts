@@ -11,6 +11,7 @@ import { lockSandbox } from '../queries.js';
 import { hasOpenCommand } from '../sessions/queries.js';
 import { requestStop, type StopReason } from '../stop.js';
 import { RuntimeCalls } from './runtime-calls.js';
+import { CommandWatch, type FoundCommand } from './command-watch.js';
 import { decide, type Step } from './decide.js';
 import { IdleClocks } from './idle-clocks.js';
 import {
@@ -20,6 +21,7 @@ import {
   type ReconcileRow,
   type SandboxRef,
 } from './queries.js';
+import { recordCommands } from './record-command.js';
 import { recordObservations, type Observation, type RunChange } from './record.js';
 import { markDestroyed, writeRoomNotices, type RoomNotice } from './record-queries.js';
 import { PassScope } from './scope.js';
@@ -50,6 +52,8 @@ export class Reconciler {
   private readonly idle = new IdleClocks();
   private idleLook: Promise<unknown> | undefined;
   private readonly scope = new PassScope();
+  private readonly commands: CommandWatch;
+  private term: Term | undefined;
 
   constructor(
     private readonly ctx: Context,
@@ -57,6 +61,7 @@ export class Reconciler {
     private readonly again: () => void,
   ) {
     this.calls = new RuntimeCalls(ctx, again);
+    this.commands = new CommandWatch(ctx, (found) => this.writeCommands(found));
   }
 
   /** Sandboxes that the next pass visits. Undefined: any may have changed. */
@@ -110,6 +115,8 @@ export class Reconciler {
       ctx.tracing?.record({ name: 'reconcile', kind: 'internal', ...times, attributes });
     }
     this.lookForIdle(term, [...scope.timed.values()]);
+    this.term = term;
+    this.commands.begin([...scope.timed.values()]);
     // The store does not know the others: a destroy may have been killed after its last write.
     for (const orphan of holdings.values()) {
       scope.keepUnsettled(orphan.sandboxId);
@@ -134,7 +141,7 @@ export class Reconciler {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.calls.close(), this.idleLook]);
+    await Promise.all([this.calls.close(), this.idleLook, this.commands.close()]);
   }
 
   /** True while a call is in flight. Aborts a start that is no longer wanted. */
@@ -163,7 +170,10 @@ export class Reconciler {
       case 'start':
         return this.calls.begin(term, row, step, (signal) => this.start(term, row, runId, signal));
       case 'stop':
-        return this.calls.begin(term, row, step, () => ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs));
+        return this.calls.begin(term, row, step, async () => {
+          await this.commands.beforeStop(row);
+          await ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs);
+        });
       case 'kill':
         return this.calls.begin(term, row, step, async () => {
           await ctx.runtime.stop(sandboxId, 0);
@@ -230,6 +240,13 @@ export class Reconciler {
         message: error.message,
       });
     }
+  }
+
+  private async writeCommands(found: readonly FoundCommand[]): Promise<void> {
+    const { term } = this;
+    if (!term?.valid) return;
+    const refs = found.map((one) => ({ ...one, orgId: one.row.orgId, sandboxId: one.row.sandboxId }));
+    await this.write(term, refs, async (tx, batch) => recordCommands(this.ctx, tx, batch));
   }
 
   private async record(term: Term, observation: Observation): Promise<void> {

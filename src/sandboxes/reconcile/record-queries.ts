@@ -14,6 +14,7 @@ export type ObservedSandbox = Pick<
   | 'last_failure_message'
   | 'stop_reason'
   | 'stop_message'
+  | 'command'
   | 'run_id'
   | 'next_run'
   | 'removed_at'
@@ -29,7 +30,7 @@ export async function lockObserved(
   const { rows } = await tx.query<ObservedSandbox & Record<string, unknown>>(
     prepared(
       `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.stop_reason,
-         s.stop_message, s.run_id, s.next_run, s.removed_at, s.started_at,
+         s.stop_message, s.command, s.run_id, s.next_run, s.removed_at, s.started_at,
          s.stopped_at, s.changed_at
        from sandboxes s
        join unnest($1::uuid[], $2::uuid[]) as o (org_id, id) on s.org_id = o.org_id and s.id = o.id
@@ -49,7 +50,7 @@ export async function writeObserved(
     target,
     (p) => `update sandboxes s
      set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
-       stop_reason = o.stop_reason, stop_message = o.stop_message,
+       stop_reason = o.stop_reason, stop_message = o.stop_message, command = o.command,
        started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
        next_run = case when s.run_id = o.run_id then s.next_run end
      from unnest(
@@ -60,11 +61,12 @@ export async function writeObserved(
        ${p(sandboxes.map(({ last_failure_message }) => last_failure_message))}::text[],
        ${p(sandboxes.map(({ stop_reason }) => stop_reason))}::text[],
        ${p(sandboxes.map(({ stop_message }) => stop_message))}::text[],
+       ${p(sandboxes.map(({ command }) => command && JSON.stringify(command)))}::json[],
        ${p(sandboxes.map(({ started_at }) => started_at))}::timestamptz[],
        ${p(sandboxes.map(({ stopped_at }) => stopped_at))}::timestamptz[],
        ${p(sandboxes.map(({ changed_at }) => changed_at))}::timestamptz[],
        ${p(sandboxes.map(({ run_id }) => run_id))}::uuid[]
-     ) as o (org_id, id, status, status_reason, last_failure_message, stop_reason, stop_message, started_at, stopped_at, changed_at, run_id)
+     ) as o (org_id, id, status, status_reason, last_failure_message, stop_reason, stop_message, command, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
   );
 }

@@ -11,6 +11,7 @@ import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } fr
 import type { Exit } from '../../runtimes/runtime.js';
 import { deleteSecretsOf } from '../../secrets/queries.js';
 import { REGISTRY } from '../../secrets/secrets.js';
+import { commandAfterRun, RUNNING_COMMAND } from '../command-state.js';
 import { admittedRun } from '../request-run.js';
 import { TRANSITIONS, type Occurrence } from '../state.js';
 import { stopCause } from '../stop-reason.js';
@@ -141,6 +142,7 @@ function startOf(
     status_reason: null,
     stop_reason: null,
     stop_message: null,
+    command: run.command === null ? null : RUNNING_COMMAND,
     started_at: startedAt,
     stopped_at: null,
     changed_at: at,
@@ -202,6 +204,9 @@ function endOf(
             last_failure_message: ended === 'failed' ? message : null,
           },
           ...cause,
+          command: commandAfterRun(sandbox.command, run, {
+            ...{ exit: exit ?? null, stoppedAt, wasAsked: run.stop_reason !== null },
+          }),
         };
   // The request to stop was the last change of a sandbox that is stopping.
   const seconds = sandbox.status === 'stopping' ? secondsSince(microsOf(sandbox.changed_at), at) : undefined;

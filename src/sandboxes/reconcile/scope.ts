@@ -7,7 +7,7 @@ const ALL_EVERY_MS = 60_000;
 /** Between the time of a change and its commit. A pass over all finds later ones. */
 const COMMIT_LAG_MS = 10_000;
 
-/** A running sandbox that ends at a time, or when it is idle. */
+/** A running sandbox that ends at a time, or when it is idle, or whose command may end. */
 export interface Timed {
   row: ReconcileRow;
   held: Holding | undefined;
@@ -77,9 +77,9 @@ export class PassScope {
   }
 
   visited(row: ReconcileRow, held: Holding | undefined, isSettled: boolean): void {
-    const { orgId, sandboxId, changedAt, wanted, maxDurationSecs, idleTimeoutSecs } = row;
+    const { orgId, sandboxId, changedAt, wanted, maxDurationSecs, idleTimeoutSecs, commandRuns } = row;
     this.known.set(sandboxId, { orgId, changedAt });
-    const isTimed = maxDurationSecs !== null || idleTimeoutSecs !== null;
+    const isTimed = maxDurationSecs !== null || idleTimeoutSecs !== null || commandRuns;
     if (isTimed && wanted.status === 'running' && !wanted.removed) this.timed.set(sandboxId, { row, held });
     else this.timed.delete(sandboxId);
     if (!isSettled) this.unsettled.add(sandboxId);

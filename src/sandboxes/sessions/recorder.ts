@@ -23,7 +23,8 @@ export interface SessionRecord {
   sent(bytes: number): void;
   /** Counts a change to the files of the sandbox. */
   written(): void;
-  end(outcome: { exitCode: number | null; reason: string }): void;
+  /** `oomKilled`: null or missing, unknown. */
+  end(outcome: { exitCode: number | null; reason: string; oomKilled?: boolean | null }): void;
 }
 
 export interface SessionSubject {
@@ -124,12 +125,13 @@ export class SessionRecorder {
         this.touch();
       },
       written: () => (writes += 1),
-      end: ({ exitCode, reason }) => {
+      end: ({ exitCode, reason, oomKilled }) => {
         if (isOver) return;
         isOver = true;
         this.touch();
         const payload = {
           ...{ reason, exit_code: exitCode, duration_ms: Math.round(performance.now() - begun) },
+          ...(exitCode === null ? {} : { oom_killed: oomKilled ?? null }),
           ...{ bytes_in: received, bytes_out: sent, file_writes: writes },
         };
         const at = this.ctx.now();
@@ -158,6 +160,7 @@ function commandLine(args: readonly string[]): Pick<SessionDetails, 'command' | 
 export interface SessionEnd {
   reason: string;
   exit_code: number | null;
+  oom_killed?: boolean | null;
   duration_ms: number;
   bytes_in: number | null;
   bytes_out: number | null;

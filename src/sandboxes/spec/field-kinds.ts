@@ -49,6 +49,14 @@ export const instant = kind<Instant>({
   json: (column) => `"${shortFromPostgres(String(column))}"`,
 });
 
+/** JSON as `store` writes it, which the column keeps. */
+export const object = <Shape>(): Kind<Shape> =>
+  kind<Shape>({
+    textColumn: (name) => `s.${name}::text as ${name}`,
+    store: (stored) => JSON.stringify(stored),
+    json: String,
+  });
+
 /** The text of a specification that is longer than a read allows. */
 export const OMITTED = '';
 

@@ -4,6 +4,7 @@ import {
   flag,
   instant,
   nullable,
+  object,
   OMITTED,
   shapeOf,
   specification,
@@ -12,7 +13,7 @@ import {
   type RowOf,
   type TextRow,
 } from './field-kinds.js';
-import { SandboxSpec, SandboxStatus, SandboxStatusReason, StopReason } from './schema.js';
+import { SandboxCommand, SandboxSpec, SandboxStatus, SandboxStatusReason, StopReason } from './schema.js';
 
 /** The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers. */
 export const SANDBOX_FIELDS = {
@@ -67,6 +68,15 @@ export const SANDBOX_FIELDS = {
     text,
     Type.Optional(
       Nullable(Type.String({ description: 'An extension: `stop_reason` in a sentence for people.' })),
+    ),
+  ),
+  command: nullable(
+    object<SandboxCommand>(),
+    Type.Optional(
+      Field(
+        Nullable(SandboxCommand),
+        'An extension: the command of the latest run. Null: it has none, or has not started.',
+      ),
     ),
   ),
   runtime: nullable(

@@ -1,5 +1,6 @@
 import { Type, type Static } from 'typebox';
 import {
+  DateTime,
   Field,
   Int32,
   Int64,
@@ -41,6 +42,33 @@ export const StopReason = Words(
   },
 );
 export type StopReason = Static<typeof StopReason>;
+
+export const SandboxCommand = Named(
+  'SandboxCommand',
+  {
+    status: Words(['running', 'exited', 'killed', 'stopped', 'unknown'], {
+      description:
+        '`exited`: it ended by itself. `killed`: a signal ended it. `stopped`: it ended with its sandbox. `unknown`: the sandbox is of an earlier release, which keeps no record.',
+    }),
+    exit_code: Nullable(
+      Type.Integer({
+        format: 'int32',
+        description: 'The exit code. 128 and the number of a signal that ended it.',
+      }),
+    ),
+    signal: Nullable(
+      Type.Integer({ format: 'int32', description: 'The number of the signal that ended it.' }),
+    ),
+    oom_killed: Nullable(
+      Type.Boolean({
+        description: 'Whether it was killed because the sandbox had no memory left. Null: unknown.',
+      }),
+    ),
+    ended_at: Field(Nullable(DateTime), 'The time of its end, by the clock of the machine of the sandbox.'),
+  },
+  'The command of the latest run. A sandbox runs on after it, unless `lifecycle.ends_with_command` is set.',
+);
+export type SandboxCommand = Static<typeof SandboxCommand>;
 
 const EnvVar = Named(
   'EnvVar',

@@ -36,6 +36,7 @@ describeDocker('commands over HTTP', () => {
     const { body } = await sh('echo out; echo err >&2; exit 3');
     expect(body).toEqual({
       ...{ exit_code: 3, stdout: 'out\n', stderr: 'err\n', truncated: false, timed_out: false },
+      oom_killed: false,
       duration_ms: expect.any(Number),
     });
     const named = await inside.client.post('/v1/sandboxes/by-name/box/exec', {
@@ -196,7 +197,7 @@ describeDocker('commands over HTTP', () => {
     await inside.client.post(`/v1/sandboxes/${box}/exec`, body);
     expect(await inside.endOf(box, 'exited')).toEqual({
       ...{ session_id: expect.any(String), sandbox_id: box, name: 'recorded', kind: 'exec', user: null },
-      ...{ program: 'cat', argument_count: 2, reason: 'exited', exit_code: 0 },
+      ...{ program: 'cat', argument_count: 2, reason: 'exited', exit_code: 0, oom_killed: false },
       ...{ duration_ms: expect.any(Number), bytes_in: 7, bytes_out: 7, file_writes: 0 },
     });
   });

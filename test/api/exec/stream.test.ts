@@ -31,7 +31,7 @@ describeDocker('the event stream of a command', () => {
     expect([textOf(all, 'stdout'), textOf(all, 'stderr')]).toEqual(['out\n', 'err\n']);
     expect(all.at(-1)).toEqual({
       event: 'exited',
-      data: { exit_code: 7, timed_out: false, duration_ms: expect.any(Number) },
+      data: { exit_code: 7, timed_out: false, oom_killed: false, duration_ms: expect.any(Number) },
     });
   });
 

@@ -51,6 +51,7 @@ describe('create', () => {
       status_reason: null,
       stop_reason: null,
       stop_message: null,
+      command: null,
       runtime: 'simulated',
       spec: {
         image: 'registry.example.com:5000/team/app:1.2@sha256:' + 'a'.repeat(64),
