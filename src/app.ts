@@ -15,7 +15,8 @@ import { healthRoutes } from './http/health.js';
 import { landingRoute } from './http/landing.js';
 import { registerOpenapi } from './http/openapi.js';
 import type { App } from './http/route.js';
-import { makeServer, refuseOtherMethods } from './http/server.js';
+import { OtherMethods } from './http/other-methods.js';
+import { makeServer } from './http/server.js';
 import { traceRequests } from './http/trace-requests.js';
 import { routeUpgrades } from './http/upgrade.js';
 import { validatorOf } from './http/validation.js';
@@ -92,20 +93,17 @@ export async function buildApp(
 ): Promise<App> {
   const { tracing } = ctx;
   let authentication: Authentication | undefined;
+  const others = new OtherMethods();
   const app = makeServer(ctx.log, ctx.settings, {
     ...ctx,
+    others,
     ownerOf: (request) => authentication?.ownerOf(request),
     observe(server) {
       if (tracing) traceRequests(server, tracing);
       observe?.(server);
     },
   });
-  const routes = new Map<string, Set<string>>();
-  app.addHook('onRoute', ({ url, method }) => {
-    const methods = routes.get(url) ?? new Set();
-    for (const name of [method].flat()) methods.add(name);
-    routes.set(url, methods);
-  });
+  others.watch(app);
 
   admitFairly(app, ctx.pace, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
   await registerOpenapi(app, EXAMPLES);
@@ -159,7 +157,7 @@ export async function buildApp(
       await consolePages(open, ctx.settings, ctx.log);
     });
   }
-  refuseOtherMethods(app, routes);
+  others.refuse(app);
   routeUpgrades(app, ctx.settings);
   await app.ready();
   return app;

@@ -1,3 +1,4 @@
+import { stringifyExact } from '../lib/exact-json.js';
 import type { Turns } from '../lib/turns.js';
 
 const ITEMS_OF_STEP = 100;
@@ -35,7 +36,7 @@ function* textOf(fields: object): Generator<string, void> {
 function* textOfList(items: readonly unknown[]): Generator<string, void> {
   yield '[';
   for (let start = 0; start < items.length; start += ITEMS_OF_STEP) {
-    const text = JSON.stringify(items.slice(start, start + ITEMS_OF_STEP)).slice(1, -1);
+    const text = stringifyExact(items.slice(start, start + ITEMS_OF_STEP)).slice(1, -1);
     yield start > 0 ? `,${text}` : text;
   }
   yield ']';

@@ -19,6 +19,7 @@ const OF_EVERY_OPERATION = [
   'insufficient_scope',
   'address_not_allowed',
   'rate_limited',
+  'headers_too_large',
   'internal_error',
   'not_ready',
   'storage_full',

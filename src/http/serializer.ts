@@ -29,13 +29,16 @@ function compile(schema: object): Serializer {
 }
 
 /**
- * Replaces a choice between an object and null with `nullable`. For a choice the library would validate the value, and its
- * validator accepts no bigint as an integer.
+ * Replaces a choice between an object or an integer and null with `nullable`. For a choice the library would validate the value,
+ * and it accepts no bigint as an integer.
  */
 function withoutChoices(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withoutChoices);
   if (typeof schema !== 'object' || schema === null) return schema;
-  const { anyOf, ...rest } = schema as { anyOf?: { type?: unknown }[] };
+  const { anyOf, type, ...rest } = schema as { anyOf?: { type?: unknown }[]; type?: unknown };
+  if (Array.isArray(type) && type.length === 2 && type[0] === 'integer' && type[1] === 'null') {
+    return withoutChoices({ ...rest, type: 'integer', nullable: true });
+  }
   if (anyOf?.length === 2 && anyOf[0]!.type === 'object' && anyOf[1]!.type === 'null') {
     return withoutChoices({ ...rest, ...anyOf[0], nullable: true });
   }

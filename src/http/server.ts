@@ -9,13 +9,14 @@ import Fastify, {
 } from 'fastify';
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { STATUS_CODES, type IncomingMessage } from 'node:http';
+import { METHODS, STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { gaveUp, isDiskFull, isUnreachable, Overloaded, Unconfirmed } from '../db/pool.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
+import { stringifyExact } from '../lib/exact-json.js';
 import { sleep } from '../lib/sleep.js';
 import { endTurn } from './admission.js';
 import { BeginQueue } from './begin-queue.js';
@@ -24,6 +25,7 @@ import { Connections } from './connections.js';
 import { dropBody } from './drop-body.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
+import type { OtherMethods } from './other-methods.js';
 import { RefusalDelays } from './refusal-delays.js';
 import type { App } from './route.js';
 import { closeOthers } from './listen.js';
@@ -50,6 +52,8 @@ declare module 'fastify' {
 export const BODY_LIMIT = 256 * 1024;
 /** The time that a client of broken HTTP has to read the answer. */
 const LAST_WORD_MS = 2_000;
+/** The bytes in which the request line of an unknown method is looked for. */
+const MAX_REQUEST_LINE = 2_048;
 /** The pipelined requests of one connection that may be in progress. */
 export const MOST_OF_CONNECTION = 100;
 export const HEADERS_TIMEOUT_MS = 15_000;
@@ -65,7 +69,6 @@ const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
 } as const;
-const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE'] as const;
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 export interface ServerSettings {
@@ -85,12 +88,14 @@ export interface ServerParts {
   draining?: AbortSignal | undefined;
   /** The organization of a request whose key was valid lately. */
   ownerOf?: (request: IncomingMessage) => string | undefined;
+  /** Undefined: a method that a path does not take is 404. */
+  others?: OtherMethods;
 }
 
 export function makeServer(
   log: FastifyBaseLogger,
   { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath }: ServerSettings,
-  { observe, certificate, draining, ownerOf }: ServerParts = {},
+  { observe, certificate, draining, ownerOf, others }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
@@ -120,7 +125,7 @@ export function makeServer(
       void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
       answerWith(toApiError(error, request), request, reply);
     },
-    clientErrorHandler: answerBrokenRequest,
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, others, basePath),
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   const closeHandshakes = certificate && expectTls(app.server, certificate, answerPlainHttp);
@@ -208,7 +213,7 @@ export function makeServer(
       throw new ApiError('expectation_failed', undefined, null, { headers: { connection: 'close' } });
     }
     // Refused before the body is read.
-    if (request.is404) throw new ApiError('route_not_found');
+    if (request.is404) throw others?.refusalOf(request) ?? new ApiError('route_not_found');
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
@@ -280,24 +285,6 @@ function hurry({ raw, routeOptions }: FastifyRequest, reply: FastifyReply, milli
   });
 }
 
-/** Answers the other methods of every known path with 405 and `Allow`. Call it when all routes are registered. */
-export function refuseOtherMethods(app: App, routes: ReadonlyMap<string, ReadonlySet<string>>): void {
-  for (const [url, methods] of [...routes]) {
-    // The files of the API reference.
-    if (url.startsWith('/docs')) continue;
-    const allow = [...methods].toSorted().join(', ');
-    app.route({
-      method: METHODS.filter((method) => !methods.has(method)),
-      url,
-      schema: { hide: true },
-      // Refused before the body is read.
-      onRequest: async () =>
-        Promise.reject(new ApiError('method_not_allowed', undefined, null, { headers: { allow } })),
-      handler: () => undefined,
-    });
-  }
-}
-
 /** Node caches randomness for these ids: 0.4 microseconds, instead of 8 for version 7. */
 function requestIdOf(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
@@ -364,11 +351,16 @@ function answerWith(refusal: ApiError, request: FastifyRequest, reply: FastifyRe
     .type('application/json; charset=utf-8')
     // A string skips the schema of the route.
     .serializer((body: unknown) => body as string)
-    .send(JSON.stringify(refusal.body));
+    .send(stringifyExact(refusal.body));
 }
 
 /** Answers broken, oversized or slow HTTP, which never becomes a request, with the envelope. */
-function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void {
+function answerBrokenRequest(
+  error: NodeJS.ErrnoException & { rawPacket?: unknown },
+  socket: Socket,
+  others?: OtherMethods,
+  basePath = '',
+): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
@@ -378,8 +370,23 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void
       ? new ApiError('headers_too_large')
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? new ApiError('request_timeout')
-        : new ApiError('invalid_request', 'this is not an HTTP/1.1 request');
+        : (error.code === 'HPE_INVALID_METHOD' && refusalOfMethod(error.rawPacket, others, basePath)) ||
+          new ApiError('invalid_request', 'this is not an HTTP/1.1 request');
   endWith(socket, refusal);
+}
+
+const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?\n/;
+
+/** The parser of Node 20 does not know QUERY, which later ones do. A pipelined request before it has a method that the parser knows. */
+function refusalOfMethod(
+  packet: unknown,
+  others: OtherMethods | undefined,
+  basePath: string,
+): ApiError | undefined {
+  const [, method = '', target = ''] =
+    REQUEST_LINE.exec(Buffer.isBuffer(packet) ? packet.toString('latin1', 0, MAX_REQUEST_LINE) : '') ?? [];
+  if (method === '' || METHODS.includes(method)) return undefined;
+  return others?.refusalOf({ method, url: withoutBase(target, basePath) });
 }
 
 function answerPlainHttp(socket: Socket): void {
@@ -390,7 +397,7 @@ function answerPlainHttp(socket: Socket): void {
 }
 
 function endWith(socket: Duplex, refusal: ApiError): void {
-  const body = JSON.stringify(refusal.body);
+  const body = stringifyExact(refusal.body);
   socket.end(
     [
       `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,

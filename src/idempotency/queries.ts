@@ -4,6 +4,9 @@ import { parseExactBelow, stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { Keyed } from './keyed.js';
 
+/** The fields of answers whose integers may exceed 2^53 - 1. */
+const EXACT_FIELDS = ['rlimits', 'capacity_bytes'];
+
 export const KEY_CONSTRAINT = 'idempotency_keys_pkey';
 
 /** Violates KEY_CONSTRAINT if the key exists. Waits while another transaction has inserted the key and not ended. */
@@ -43,7 +46,10 @@ export async function getStored(sql: Sql, orgId: string, key: string): Promise<S
   );
   const stored = rows[0];
   return (
-    stored && { ...stored, answer: stored.answer === null ? null : parseExactBelow('rlimits', stored.answer) }
+    stored && {
+      ...stored,
+      answer: stored.answer === null ? null : parseExactBelow(EXACT_FIELDS, stored.answer),
+    }
   );
 }
 

@@ -3,6 +3,18 @@ import { randomUUID } from 'node:crypto';
 /** An integer of JSON: a bigint if a number would be rounded. */
 export type Integer = number | bigint;
 
+/** The product, exact. */
+export function exactProduct(factor: number, other: number): Integer {
+  const product = factor * other;
+  return Number.isSafeInteger(product) ? product : BigInt(factor) * BigInt(other);
+}
+
+/** A number where it is exact. */
+export function exactInteger(value: bigint): Integer {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
 /** Precedes the digits of a number that passes through JSON.parse or JSON.stringify as a string. Senders cannot guess it. */
 const MARK = `${randomUUID()}:`;
 const MARKED_INTEGER = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
@@ -23,17 +35,20 @@ export function parseExact(text: string, parse: (text: string) => unknown = JSON
   return marked === text ? parse(text) : fromMarks(parse(marked), BigInt);
 }
 
-/** `parseExact`, but rounds integers outside of every `key`: serializers of free-form objects accept no bigint. */
-export function parseExactBelow(key: string, text: string): unknown {
+/** `parseExact`, but rounds integers outside of every one of the keys: serializers of free-form objects accept no bigint. */
+export function parseExactBelow(keys: readonly string[], text: string): unknown {
   const value = parseExact(text);
-  return hasBigint(value) ? roundedOutside(key, value) : value;
+  return hasBigint(value) ? roundedOutside(keys, value) : value;
 }
 
-function roundedOutside(key: string, value: unknown): unknown {
-  if (Array.isArray(value)) return value.map((item) => roundedOutside(key, item));
+function roundedOutside(keys: readonly string[], value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item) => roundedOutside(keys, item));
   if (typeof value !== 'object' || value === null) return rounded(value);
   return Object.fromEntries(
-    Object.entries(value).map(([name, item]) => [name, name === key ? item : roundedOutside(key, item)]),
+    Object.entries(value).map(([name, item]) => [
+      name,
+      keys.includes(name) ? item : roundedOutside(keys, item),
+    ]),
   );
 }
 

@@ -1,5 +1,16 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Field, Int32, Int64, Named, Nullable, StringMap, Uuid, Words } from '../http/schema.js';
+import {
+  DateTime,
+  Field,
+  Int32,
+  Int64,
+  Named,
+  Nullable,
+  StringMap,
+  Uint64,
+  Uuid,
+  Words,
+} from '../http/schema.js';
 
 const VolumeType = Words(['block'], {
   title: 'VolumeType',
@@ -24,7 +35,7 @@ export const VolumeResponse = Named(
     }),
     labels: StringMap({ description: 'The labels of the volume.' }),
     capacity_bytes: Type.Optional(
-      Nullable(Int64({ description: 'The cap of the volume in bytes. Null: it has none.' })),
+      Nullable(Uint64({ description: 'The cap of the volume in bytes. Null: it has none.' })),
     ),
     used_bytes: Type.Optional(
       Nullable(

@@ -1,4 +1,5 @@
 import { ApiError } from '../../http/errors.js';
+import { exactInteger } from '../../lib/exact-json.js';
 import { GuestFileError, type FileStat, type GuestFiles } from '../../runtimes/guest/guest.js';
 import { canonical, timeOf } from '../../volumes/files/entry.js';
 import { VolumePathError } from '../../volumes/storage/guest-path.js';
@@ -44,8 +45,8 @@ export function present(path: string, stat: FileStat): SandboxFile {
   return {
     path,
     kind: kindOf(stat),
-    // A guest may invent any size; JSON has no larger exact integers.
-    size: Math.min(Number(stat.size), Number.MAX_SAFE_INTEGER),
+    // A sparse file of a tmpfs may have 2^63 - 1 bytes, and a guest may invent any size.
+    size: exactInteger(stat.size),
     mode: stat.mode & 0o7777,
     uid: stat.uid,
     gid: stat.gid,

@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Field, Int64, Named, Nullable, Words } from '../../http/schema.js';
+import { DateTime, Field, Int64, Named, Nullable, Uint64, Words } from '../../http/schema.js';
 
 export const SandboxFile = Named(
   'SandboxFile',
@@ -9,7 +9,7 @@ export const SandboxFile = Named(
       title: 'SandboxFileKind',
       description: 'The kind of the entry. A symbolic link is not followed.',
     }),
-    size: Int64({ description: 'The size in bytes.' }),
+    size: Uint64({ description: 'The size in bytes.' }),
     mode: Int64({ description: 'The permission bits as a number, such as 420 for `rw-r--r--`.' }),
     uid: Int64({ description: 'The user id of the owner.' }),
     gid: Int64({ description: 'The group id of the owner.' }),

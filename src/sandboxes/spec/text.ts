@@ -24,5 +24,5 @@ export function shownSpec(text: string, format: number | null): string {
 
 /** Parses a specification or a runtime's specification. Its limits may exceed the exact integers of a number. */
 export function parseSpec(text: string): unknown {
-  return parseExactBelow('rlimits', text);
+  return parseExactBelow(['rlimits'], text);
 }

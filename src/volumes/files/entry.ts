@@ -1,4 +1,4 @@
-import type { Stats } from 'node:fs';
+import type { BigIntStats, Stats } from 'node:fs';
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
@@ -54,11 +54,16 @@ export function canonical(path: string): string {
   return `/${splitPath(path).join('/')}`;
 }
 
-export function present(path: string, stats: Stats): VolumeFile {
+/** `again`: reads the properties once more, for a sparse file beyond the exact range of a number. */
+export async function present(
+  path: string,
+  stats: Stats,
+  again: () => Promise<BigIntStats>,
+): Promise<VolumeFile> {
   return {
     path,
     kind: stats.isDirectory() ? 'directory' : 'file',
-    size: stats.size,
+    size: Number.isSafeInteger(stats.size) ? stats.size : (await again()).size,
     mode: stats.mode & 0o7777,
     uid: stats.uid,
     gid: stats.gid,

@@ -88,8 +88,9 @@ function textOf(name: Buffer): string | undefined {
 
 async function entryOf(directory: FileHandle, name: string, path: string): Promise<VolumeFile | undefined> {
   try {
-    const stats = await lstat(fdPath(directory, name));
-    return isServed(stats) ? present(path, stats) : undefined;
+    const place = fdPath(directory, name);
+    const stats = await lstat(place);
+    return isServed(stats) ? await present(path, stats, () => lstat(place, { bigint: true })) : undefined;
   } catch (error) {
     // Removed since the directory was read.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;

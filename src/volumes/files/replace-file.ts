@@ -3,6 +3,7 @@ import { constants, type Stats } from 'node:fs';
 import { lstat, open, readdir, rename, unlink, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
+import { exactProduct } from '../../lib/exact-json.js';
 import type { VolumeRow } from '../queries.js';
 import type { Account } from '../storage/cap-ledger.js';
 import { Growth } from '../storage/growth.js';
@@ -110,7 +111,7 @@ async function openAccount(
 
 export function overCap({ capacity_gib }: VolumeRow): ApiError {
   return new ApiError('storage_full', 'the volume has no room for it under its cap', {
-    capacity_bytes: capacity_gib! * GIB,
+    capacity_bytes: exactProduct(capacity_gib!, GIB),
   });
 }
 

@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Field, Int64, Named, Nullable, Words } from '../../http/schema.js';
+import { DateTime, Field, Named, Nullable, Uint64, Words } from '../../http/schema.js';
 
 const unsigned = { type: 'integer', format: 'int64', minimum: 0 } as const;
 
@@ -11,7 +11,7 @@ export const VolumeFile = Named(
       title: 'VolumeFileKind',
       description: 'Whether the entry is a file or a directory.',
     }),
-    size: Int64({ description: 'The size in bytes.' }),
+    size: Uint64({ description: 'The size in bytes.' }),
     mode: Type.Unsafe<number>({
       ...unsigned,
       description: 'The permission bits as a number, such as 420 for `rw-r--r--`.',

@@ -13,8 +13,11 @@ export async function stat(
   await findVolume(ctx, target);
   return translateErrors(async () => {
     const { handle, stats } = await openEntry(ctx, target, path);
-    await handle.close();
-    return { metadata: present(canonical(path), stats) };
+    try {
+      return { metadata: await present(canonical(path), stats, () => handle.stat({ bigint: true })) };
+    } finally {
+      await handle.close();
+    }
   });
 }
 

@@ -267,7 +267,7 @@ describe('routes and protocol', () => {
 
   test.each([
     ['not HTTP at all', 'HELO example.com\r\n\r\n', 400, 'invalid_request'],
-    ['an unknown method', 'BREW /v1/sandboxes HTTP/1.1\r\nhost: x\r\n\r\n', 400, 'invalid_request'],
+    ['an unknown method', 'BREW /v1/sandboxes HTTP/1.1\r\nhost: x\r\n\r\n', 405, 'method_not_allowed'],
     [
       'headers above the limit',
       `GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(20_000)}\r\n\r\n`,

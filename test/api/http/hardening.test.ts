@@ -89,16 +89,12 @@ describe('every error has the envelope', () => {
     ['TRACE of an unknown route', `TRACE /nowhere HTTP/1.1\r\n${HOST}${END}`, 404, 'route_not_found'],
     [
       'a method that nothing here takes',
-      `PROPFIND /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`,
+      `PROPFIND /nowhere HTTP/1.1\r\n${HOST}${END}`,
       404,
       'route_not_found',
     ],
-    [
-      'a method that HTTP does not have',
-      `BREW /v1/sandboxes HTTP/1.1\r\n${HOST}${END}`,
-      400,
-      'invalid_request',
-    ],
+    ['an unknown method of no path', `BREW coffee HTTP/1.1\r\n${HOST}${END}`, 404, 'route_not_found'],
+    ['an unknown method of no HTTP', `BREW /v1/sandboxes\r\n${END}`, 400, 'invalid_request'],
     ['CONNECT', `CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`, 501, 'not_supported'],
     ['OPTIONS of the server', `OPTIONS * HTTP/1.1\r\n${HOST}${END}`, 405, 'method_not_allowed'],
     [
@@ -220,6 +216,22 @@ test('a client that hangs up causes no error: at once, with a key bound to netwo
   await sleep(500);
   expect(service.logs.filter((line) => line.includes('request failed'))).toEqual([]);
 });
+
+test.each(['QUERY', 'PROPFIND', 'PURGE', 'LINK', 'BREW', 'TRACE'])(
+  '%s names the methods of the path',
+  async (method) => {
+    for (const [path, allow] of [
+      ['/v1/sandboxes?limit=1', 'GET, HEAD, POST'],
+      ['/v1/sandboxes/by-name/web', 'DELETE, GET, HEAD, PATCH'],
+      ['/v1/volumes/default', 'GET, HEAD'],
+      ['/healthz', 'GET, HEAD'],
+    ]) {
+      const text = await talk(`${method} ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+      expect(text).toMatch(/^HTTP\/1.1 405 /);
+      expect(text.split('\r\n')).toContain(`allow: ${allow}`);
+    }
+  },
+);
 
 test('headers above the size limit are refused before authentication', async () => {
   const text = await talk(`GET / HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(17_000)}\r\n\r\n`);

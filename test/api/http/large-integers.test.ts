@@ -1,8 +1,19 @@
 import fc from 'fast-check';
+import { execFileSync } from 'node:child_process';
+import { lstatSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { longJson } from '../../../src/http/long-json.js';
+import { serializerOf } from '../../../src/http/serializer.js';
 import { parseLine } from '../../../src/import/parse.js';
 import { parseExact, stringifyExact } from '../../../src/lib/exact-json.js';
+import { Pace, PACE } from '../../../src/lib/pace.js';
+import { Turns } from '../../../src/lib/turns.js';
+import type { FileStat } from '../../../src/runtimes/guest/guest.js';
 import type { Run } from '../../../src/runtimes/runtime.js';
+import { present as presentInSandbox } from '../../../src/sandboxes/files/entry.js';
+import { present } from '../../../src/volumes/files/entry.js';
+import { VolumeFileStat } from '../../../src/volumes/files/schema.js';
 import type { Client } from '../../support/client.js';
 import { BARE_SPEC, line } from '../../support/import-lines.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -10,6 +21,50 @@ import { smallRequest } from '../../support/sandbox-requests.js';
 
 const SOFT = '9007199254740993';
 const UNLIMITED = '18446744073709551615';
+
+describe('bytes above 2^53 - 1', () => {
+  test('the cap of a volume is exact in every answer', async () => {
+    const service = await startTestService({ worker: false });
+    const client = await service.newOrg();
+    const headers = { 'idempotency-key': 'largest' };
+    const body = { name: 'largest', capacity_gib: 2_147_483_647 };
+    const created = await client.request('POST', '/v1/volumes', { body, headers });
+    const path = `/v1/volumes/${created.body.id}`;
+    for (const { status, text } of [
+      created,
+      await client.request('POST', '/v1/volumes', { body, headers }),
+      await client.get('/v1/volumes'),
+      await client.get(path),
+      await client.patch(path, { labels: { team: 'ml' } }),
+      await client.delete(path).then(() => client.post(`${path}/restore`)),
+    ]) {
+      expect([status, /"capacity_bytes":\d+/.exec(text)?.[0]], text).toEqual([
+        200,
+        `"capacity_bytes":${2_147_483_647n * 2n ** 30n}`,
+      ]);
+    }
+    await service.close();
+  });
+
+  test('the size of a sparse file is exact in its volume and in its sandbox', async () => {
+    // A tmpfs takes files of 2^63 - 1 bytes.
+    const directory = mkdtempSync('/dev/shm/sandkeep-sparse-');
+    const file = join(directory, 'sparse');
+    const size = 2n ** 62n + 1n;
+    execFileSync('truncate', ['-s', String(size), file]);
+    const stats = lstatSync(file, { bigint: true });
+    const inVolume = await present('/sparse', lstatSync(file), () => Promise.resolve(stats));
+    const inSandbox = presentInSandbox('/sparse', {
+      ...{ mode: 0o100644, uid: 0, gid: 0, size: stats.size, mtime: 0n, atime: 0n },
+    } as FileStat);
+    rmSync(directory, { recursive: true });
+    for (const entry of [inVolume, inSandbox]) {
+      const text = await longJson(new Turns(new Pace(PACE)), 'org', { entries: [entry] });
+      expect(text.toString()).toContain(`"size":${size},`);
+    }
+    expect(serializerOf(VolumeFileStat)({ metadata: inVolume })).toContain(`"size":${size},`);
+  });
+});
 
 describe('limits above 2^53 - 1', () => {
   let service: TestService;
