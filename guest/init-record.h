@@ -91,8 +91,9 @@ static void record_end(int status, int until_exit) {
   enum OomKilled oom = oom_killed(code, kills_before);
   write_record(code, signal, oom);
   drain();
-  /* The end of a run has the code of the command that ends it, and not the signal. */
-  if (!until_exit || signal) say_end(code, signal, oom);
+  /* The log of a command that succeeds has its output alone, as clients expect. The end of a run has the code of the command that
+     ends it, and not the signal. */
+  if (until_exit ? signal : code) say_end(code, signal, oom);
 }
 
 #endif

@@ -52,10 +52,10 @@ function causeOf(run: EndedRun, reason: string): [StopReason, string] {
       return ['lost', 'the runtime has no record of its end'];
     case 'completed':
       if (endsWithCommand) return ['command', 'its command ended with code 0'];
-      return ['engine', 'its process 1 got a signal to end, which this service did not send'];
+      return ['engine', 'its process 1 got a signal to end, and no stop was requested'];
     case 'crashed':
       if (endsWithCommand) return ['command', 'its command failed'];
-      return ['engine', 'its process 1 was killed, and not by this service'];
+      return ['engine', 'its process 1 was killed, and no stop was requested'];
     default:
       // The reasons of a cluster, such as `evicted`.
       return ['engine', 'its engine ended it'];

@@ -1,5 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { now } from '../../src/lib/instant.js';
+import type { SimulatedRuntime } from '../../src/runtimes/simulated/runtime.js';
 import type { Client } from '../support/client.js';
 import { startTestService, type TestService } from '../support/service.js';
 import {
@@ -224,6 +226,38 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('link', { name: 'other' }).waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'quoted' }).waitFor();
     expect(await page.getByLabel('Labels').inputValue()).toBe('note="a, b"');
+  });
+
+  test('a batch is made in the main form, and the ends of commands and runs are shown', async () => {
+    const { page } = visitor;
+    const simulated = service.runtime as SimulatedRuntime;
+    await signInBrowser(page, client.key, '/console/?create=form');
+    await page.getByLabel('name (required)').fill('batch');
+    // The section of the other fields stays closed.
+    await page.getByLabel('runtime cmd').fill('["work"]');
+    await page.getByLabel('lifecycle ends with command').selectOption('yes');
+    await page.getByRole('button', { name: 'Create', exact: true }).last().click();
+    await page.getByRole('heading', { level: 1, name: 'batch' }).waitFor();
+    const { body } = await client.get('/v1/sandboxes/by-name/batch');
+    expect(body.spec).toMatchObject({ runtime: { cmd: ['work'] }, lifecycle: { ends_with_command: true } });
+
+    const serves = { name: 'serves', image: IMAGE, runtime: { cmd: ['serve'] } };
+    const { id } = (await client.post('/v1/sandboxes', serves, { start: true, wait_for: 'running' })).body;
+    const idle = await create('idle', {}, true);
+    await page.goto('/console/');
+    await page.getByRole('row', { name: 'serves' }).getByText('running').waitFor();
+    simulated.endCommand(id, { exitCode: 137, signal: 9, outOfMemory: true, endedAt: now() });
+    await page.getByRole('row', { name: 'serves' }).getByText('ran out of memory').waitFor();
+    await client.post(`/v1/sandboxes/${idle}/stop`, {}, { wait_for: 'stopped' });
+    await page.getByRole('row', { name: 'idle' }).getByText('requested').waitFor();
+    await page.getByLabel('Stopped for').selectOption('requested');
+    await page.getByRole('link', { name: 'serves' }).waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'idle' }).click();
+    await page.getByText('It stopped: a caller stopped it.').waitFor();
+    await page.goto(`/console/sandboxes/${id}`);
+    await page.getByText('The sandbox runs, but its command ran out of memory and was killed').waitFor();
+    await page.getByText('Command ended: killed by signal 9, exit code 137, out of memory').waitFor();
+    await expectPresentable(page, 'sandbox-command-ended');
   });
 
   test('scripts in names of labels are text', async () => {

@@ -92,6 +92,26 @@ describeKubernetes('the kubernetes runtime', () => {
     expect(new Date(body.started_at).getTime()).toBe(seconds(recorded) + 1_000);
   });
 
+  test('records the end of a command while the Pod runs on, and a lack of memory', async () => {
+    const { body: made } = await client.post(
+      '/v1/sandboxes',
+      request('ended', { runtime: command('sh', '-c', 'sleep 2; exit 7') }),
+      running,
+    );
+    expect(made.command).toMatchObject({ status: 'running', ended_at: null });
+    const { body } = await until(
+      () => client.get(`/v1/sandboxes/${made.id}`),
+      (answer) => answer.body.command.status !== 'running',
+    );
+    const end = { status: 'exited', exit_code: 7, signal: null, oom_killed: false };
+    expect(body).toMatchObject({ status: 'running', command: end });
+    expect(Date.parse(body.command.ended_at)).toBeGreaterThan(Date.parse(body.started_at));
+    const query = { resource_id: made.id, event_type: 'sandbox_command_ended' };
+    expect((await client.get('/v1/events', query)).body.data).toMatchObject([{ payload: end }]);
+    const eats = 'a=xxxxxxxxxxxxxxxx; while :; do a=$a$a; done';
+    expect(await sh(made.id, eats)).toMatchObject({ exit_code: 137, oom_killed: true });
+  });
+
   test('follows the log until the end of the command, and records its exit code', async () => {
     const script = 'echo one; echo two >&2; sleep 1; exit 3';
     const { body } = await client.post(

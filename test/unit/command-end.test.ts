@@ -32,6 +32,8 @@ test('a command line that is no such record ends no command', () => {
     `3 0 0 ${MICROS}. 1`,
   ])
     expect(readCommandLine(record(text)), text).toBe('unknown');
+  const command = bytes(INIT_PROGRAM, '--stop-signal=15', '--', 'sh', `--record=3 0 0 ${MICROS}.-----`);
+  expect(readCommandLine(command)).toBe('unknown');
   const far = bytes(INIT_PROGRAM, 'x'.repeat(5_000), `--record=3 0 0 ${MICROS}.-----`);
   expect(readCommandLine(far)).toBe('unknown');
 });

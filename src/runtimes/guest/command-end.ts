@@ -33,7 +33,9 @@ const READ_ONLY = {
 export function readCommandLine(bytes: Buffer): CommandState | undefined {
   const words = bytes.subarray(0, RECORD_BYTES).toString('latin1').split('\0');
   if (words[0] !== INIT_PROGRAM) return undefined;
-  const record = words.find((word) => word.startsWith(RECORD_OPTION))?.slice(RECORD_OPTION.length);
+  // The words of the command follow the options.
+  const options = words.includes('--') ? words.slice(0, words.indexOf('--')) : [];
+  const record = options.find((word) => word.startsWith(RECORD_OPTION))?.slice(RECORD_OPTION.length);
   if (record === undefined) return 'unknown';
   if (RUNNING.test(record)) return 'running';
   const [, code, signal, oom, micros] = RECORD.exec(record) ?? [];
