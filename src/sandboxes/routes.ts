@@ -19,6 +19,7 @@ import { restart } from './restart.js';
 import { SandboxLookups, show } from './show.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './spec/fields.js';
 import { CreateSandboxRequest, SandboxStatus, StopReason, UpdateSandboxRequest } from './spec/schema.js';
+import { showToSdk } from './spec/sdk-form.js';
 import { CREATE_BODY_LIMIT } from './spec/size-limits.js';
 import { start } from './start.js';
 import { stop } from './stop.js';
@@ -67,6 +68,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
   app.get(
     '/v1/sandboxes',
     {
+      onSend: showToSdk,
       schema: {
         operationId: 'list_sandboxes',
         scope: 'sandboxes:read',
@@ -122,6 +124,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     '/v1/sandboxes',
     {
       preValidation: [acceptFlatSource, acceptByteLists],
+      onSend: showToSdk,
       bodyLimit: CREATE_BODY_LIMIT,
       config: { byteLists: true },
       schema: {
@@ -193,6 +196,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     app.get(
       path,
       {
+        onSend: showToSdk,
         schema: {
           operationId: get,
           scope: 'sandboxes:read',
@@ -228,6 +232,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     app.patch(
       path,
       {
+        onSend: showToSdk,
         schema: {
           operationId: `update${suffix}`,
           scope: 'sandboxes:write',
@@ -251,6 +256,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     app.post(
       `${path}/start`,
       {
+        onSend: showToSdk,
         schema: {
           operationId: `start${suffix}`,
           scope: 'sandboxes:write',
@@ -282,6 +288,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     app.post(
       `${path}/stop`,
       {
+        onSend: showToSdk,
         schema: {
           operationId: `stop${suffix}`,
           scope: 'sandboxes:write',
@@ -306,6 +313,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     app.post(
       `${path}/restart`,
       {
+        onSend: showToSdk,
         schema: {
           operationId: `restart${suffix}`,
           scope: 'sandboxes:write',

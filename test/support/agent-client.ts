@@ -37,10 +37,13 @@ export class AgentClient {
   static async open(
     { url, key }: Pick<Client, 'url' | 'key'>,
     sandboxId: string,
-    tls: { ca?: string } = {},
+    { userAgent, ...tls }: { ca?: string; userAgent?: string } = {},
   ): Promise<AgentClient> {
     const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/sandboxes/${sandboxId}/agent`, {
-      headers: { authorization: `Bearer ${key}` },
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...(userAgent === undefined ? {} : { 'user-agent': userAgent }),
+      },
       perMessageDeflate: false,
       ...tls,
     });

@@ -15,6 +15,7 @@ import {
 import { ExecSession } from './exec-session.js';
 import { FileSession } from './file-session.js';
 import { BadPayload } from './payload.js';
+import type { ClientDefaults } from './sdk-defaults.js';
 import type { Link, Session } from './session.js';
 import type { SessionRecorder } from '../sessions/recorder.js';
 import { TcpSession } from './tcp-session.js';
@@ -79,6 +80,7 @@ export class AgentChannel implements Link {
     private readonly pipe: Pipe,
     readonly recorder: SessionRecorder,
     readonly log: Logger,
+    readonly clientDefaults: ClientDefaults,
     private readonly share: Share,
   ) {
     this.files = new ConnectionFiles(guest, () => this.room());

@@ -14,6 +14,7 @@ import {
   readTexts,
   readUint64,
 } from './payload.js';
+import type { ClientDefaults } from './sdk-defaults.js';
 import { refusalOf, type Link, type Session } from './session.js';
 
 /** The output of a command that may be under way to the client, in bytes. */
@@ -35,7 +36,7 @@ export class ExecSession implements Session {
     private readonly id: number,
     { payload, size }: Envelope,
   ) {
-    const spec = readCommand(payload, link.window(WINDOW));
+    const spec = readCommand(payload, link.clientDefaults, link.window(WINDOW));
     this.started = this.start(spec);
     void this.started.finally(link.hold(size));
   }
@@ -149,14 +150,18 @@ export class ExecSession implements Session {
   }
 }
 
-function readCommand(payload: Payload, credit: number): CommandSpec {
+function readCommand(payload: Payload, defaults: ClientDefaults, credit: number): CommandSpec {
+  const named = (name: keyof ClientDefaults) => {
+    const value = readOptionalText(payload, name);
+    return value === defaults[name] ? null : value;
+  };
   const [program, args] = [readText(payload, 'cmd'), readTexts(payload, 'args')];
   if (program === '') throw new BadPayload('"cmd" is empty');
   return {
     args: [program, ...args],
     env: readTexts(payload, 'env'),
-    cwd: readOptionalText(payload, 'cwd'),
-    user: readOptionalText(payload, 'user'),
+    cwd: named('cwd'),
+    user: named('user'),
     terminal: readFlag(payload, 'tty')
       ? { rows: readSize(payload, 'rows'), cols: readSize(payload, 'cols') }
       : null,

@@ -10,6 +10,7 @@ import { ByteBudget } from '../../lib/byte-budget.js';
 import type { Turns } from '../../lib/turns.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
+import { clientDefaultsOf } from './sdk-defaults.js';
 
 const MIB = 1024 * 1024;
 /** The memory of all channels. */
@@ -39,12 +40,13 @@ export function agentRoute(app: App, entrance: Entrance, turns: Turns, log: Logg
       if (!wantsWebSocket(request.raw)) {
         throw new ApiError('invalid_request', 'this address takes a WebSocket: send an upgrade request');
       }
+      const defaults = await clientDefaultsOf(request, visit.sandboxId);
       void reply.hijack();
       let channel: AgentChannel | undefined;
       acceptWebSocket(
         request.raw,
         (socket) => {
-          channel = new AgentChannel(visit.guest, pipeOf(socket), visit.recorder, log, {
+          channel = new AgentChannel(visit.guest, pipeOf(socket), visit.recorder, log, defaults, {
             work: (steps) => turns.run(orgId, steps),
             hold: (bytes) => memory.add(orgId, bytes),
             isOverBudget: () => memory.isOver(orgId),

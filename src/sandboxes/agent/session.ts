@@ -4,6 +4,7 @@ import type { Guest } from '../../runtimes/guest/guest.js';
 import type { SessionRecorder } from '../sessions/recorder.js';
 import type { ConnectionFiles } from './connection-files.js';
 import type { Envelope } from './envelope.js';
+import type { ClientDefaults } from './sdk-defaults.js';
 
 /** One exchange on a channel. The first frame has made it; the later ones with its id arrive here. */
 export interface Session {
@@ -19,6 +20,7 @@ export interface Link {
   readonly files: ConnectionFiles;
   readonly recorder: SessionRecorder;
   readonly log: Logger;
+  readonly clientDefaults: ClientDefaults;
   /** Sends a message of a session. `sent` is called when it has left the process. */
   send(id: number, type: string, payload: object, sent?: () => void): void;
   /** Sends the last message of a session. */

@@ -3,15 +3,18 @@ import { VERSION } from '../../../src/lib/version.js';
 import { encodeEnvelope } from '../../../src/sandboxes/agent/envelope.js';
 import { AgentClient } from '../../support/agent-client.js';
 import { SENT } from '../../support/captured-frames.js';
-import { describeDocker, execIn } from '../../support/docker.js';
+import { describeDocker, execIn, makeBusybox } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
 import { until } from '../../support/polling.js';
+
+const WITH_WORKDIR = 'sandkeep-test:workdir';
 
 describeDocker('commands on the agent channel', () => {
   let inside: Inside;
   let id: string;
   let agent: AgentClient;
   beforeAll(async () => {
+    makeBusybox(WITH_WORKDIR, { change: 'WORKDIR /etc' });
     inside = await startInside();
     id = await inside.start('box');
   });
@@ -51,6 +54,25 @@ describeDocker('commands on the agent channel', () => {
         ...{ stdout: expect.stringContaining('\r\n30 100\r\n'), last: { payload: { code: 5 } } },
       });
     }
+  });
+
+  test('take what an official SDK fills in for "none named", and a directory or user that was named', async () => {
+    const own = await inside.start('own', { runtime: { workdir: '/tmp', user: '1000:1000' } });
+    const bare = await inside.start('bare', { image: { type: 'oci', reference: WITH_WORKDIR } });
+    const shown = async (userAgent: string, sandboxId: string, more: object) => {
+      const client = await AgentClient.open(inside.client, sandboxId, { userAgent });
+      const { stdout, last } = await client.outcome(client.sh('pwd; busybox id -u', more));
+      client.close();
+      return last.payload.message ?? stdout;
+    };
+    const [sdk, other] = ['microsandbox-sdk/0.7.11', 'another/1.0'];
+    // A user without CAP_SETUID cannot ask for any user, also not for its own.
+    expect(await shown(sdk, own, { cwd: '/tmp', user: '1000:1000' })).toBe('/tmp\n1000\n');
+    expect(await shown(sdk, own, { cwd: '/', user: null })).toBe('/\n1000\n');
+    expect(await shown(sdk, own, { cwd: null, user: 'root' })).toContain('Operation not permitted');
+    expect(await shown(sdk, bare, { cwd: '/' })).toBe('/etc\n0\n');
+    expect(await shown(sdk, bare, { cwd: '/.' })).toBe('/\n0\n');
+    expect(await shown(other, bare, { cwd: '/' })).toBe('/\n0\n');
   });
 
   test('tell the process id first, and the exit after all output', async () => {
