@@ -17,6 +17,7 @@ export interface Schema {
   default?: unknown;
   minimum?: number;
   'x-no-effect'?: string;
+  'x-not-offered'?: string;
 }
 
 interface Operation {

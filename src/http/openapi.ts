@@ -3,6 +3,7 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyRequest } from 'fastify';
 import { addExamples, type Examples } from './examples.js';
 import type { App } from './route.js';
+import { RESTRICTIONS } from './schema.js';
 
 const DESCRIPTION = `REST API of Sandkeep, the self-hosted control plane for sandboxes and volumes.
 
@@ -14,7 +15,8 @@ The enumerations \`status\` and \`status_reason\` of sandboxes and \`kind\` and 
 **Errors.** Every 4xx and 5xx answer has the body of \`ErrorResponse\`. Every answer has an \`x-request-id\`.
 
 **Warnings.** An answer to a POST, PATCH or PUT has \`warnings\` when fields of the body were ignored: unknown ones and those without
-effect here. With the header \`Prefer: handling=strict\` such a request is refused with \`invalid_request\`.
+effect here. Unknown fields that would restrict something or give something (network, resources, limits, mounts, lifetimes, secrets)
+are always refused with \`invalid_request\`. With the header \`Prefer: handling=strict\` such a request is refused with \`invalid_request\`.
 
 **Scopes.** Each operation names the scope that a key needs for it under \`security\`. An operation without a scope accepts
 every key. \`write\` includes \`read\` of the same kind; \`org:admin\` includes every scope.
@@ -101,7 +103,8 @@ function withComponents<T extends { paths?: object; components?: object }>(
     if (Array.isArray(value)) return value.map(visit);
     if (typeof value !== 'object' || value === null) return value;
     const node: Json = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, visit(item)]));
-    const { title, $comment: description, ...schema } = node;
+    // Callers read the rule of restrictions in the descriptions.
+    const { title, $comment: description, [RESTRICTIONS]: _, ...schema } = node;
     if (typeof title !== 'string' || !isSchema(schema)) return node;
     schemas[title] ??= schema;
     const reference = { $ref: `#/components/schemas/${title}` };

@@ -3,9 +3,31 @@ import type { Integer } from '../lib/exact-json.js';
 
 const INT32_MAX = 2_147_483_647;
 
+/** The keyword of `Restrictions`. */
+export const RESTRICTIONS = 'x-restrictions';
+
+/**
+ * The fields of a request that limit something or give something. No request may get less or more than it asked for. So an
+ * unknown field is refused in one of `fields`, where its name is like one in them, or has one of `words`.
+ */
+export interface Restrictions {
+  readonly fields: readonly string[];
+  /** In the singular, of restrictions that other services have. */
+  readonly words: readonly string[];
+}
+
 /** An object whose title makes it a component of the OpenAPI document, referred to by that name. */
-export function Named<T extends TProperties>(title: string, properties: T, description?: string) {
-  return Type.Object(properties, { title, ...(description === undefined ? {} : { description }) });
+export function Named<T extends TProperties>(
+  title: string,
+  properties: T,
+  description?: string,
+  options: { [RESTRICTIONS]?: Restrictions } = {},
+) {
+  return Type.Object(properties, {
+    title,
+    ...(description === undefined ? {} : { description }),
+    ...options,
+  });
 }
 
 /** Describes one field. A component has a description of its own, so the field's goes into `$comment`, which validators ignore. */
@@ -76,6 +98,19 @@ export const NO_EFFECT = 'x-no-effect';
 export function NoEffect<T extends TSchema>(schema: T, reason: string) {
   const description = `Accepted without effect: ${reason}.`;
   return Type.Unsafe<Static<T>>({ ...schema, [NO_EFFECT]: reason, description });
+}
+
+/** The keyword that marks a field as refused, and says why. */
+export const NOT_OFFERED = 'x-not-offered';
+
+/** A field of the contract that this service does not have: null and `{}` ask for nothing, anything else is refused. */
+export function NotOffered<T extends TSchema>(schema: T, reason: string) {
+  return Type.Unsafe<Static<T>>({ ...schema, [NOT_OFFERED]: reason, description: `Refused: ${reason}.` });
+}
+
+/** For the options of `Named`. */
+export function restricting(restrictions: Restrictions) {
+  return { [RESTRICTIONS]: restrictions };
 }
 
 export function StringMap(options: { description?: string } = {}) {

@@ -25,7 +25,19 @@ export function serializerOf(schema: object): Serializer {
 }
 
 function compile(schema: object): Serializer {
-  return build(withoutChoices(schema) as object) as Serializer;
+  return build(inOrder(withoutChoices(schema) as Properties)) as Serializer;
+}
+
+interface Properties {
+  properties?: object;
+  required?: string[];
+}
+
+/** The library writes required fields first. A schema whose first field is optional means its own order. */
+function inOrder(schema: Properties): object {
+  const [first] = Object.keys(schema.properties ?? {});
+  if (first === undefined || (schema.required ?? []).includes(first)) return schema;
+  return { ...schema, required: [] };
 }
 
 /**

@@ -7,10 +7,15 @@ import { shortened, suggestion } from '../lib/nearest.js';
 import { findUnstorable } from '../lib/storable-text.js';
 import { UUID_PATTERN } from '../lib/uuid.js';
 import { ApiError } from './errors.js';
-import { NO_EFFECT } from './schema.js';
+import { formTexts, sampleText, variantNames } from './sample.js';
+import { NO_EFFECT, NOT_OFFERED, RESTRICTIONS } from './schema.js';
 
 /** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
-const common = { strict: true, strictRequired: false, discriminator: true, allowUnionTypes: true } as const;
+const common = {
+  ...{ strict: true, strictRequired: false, discriminator: true, allowUnionTypes: true },
+  // An error has its schema, from which the message shows the shape that is wanted.
+  verbose: true,
+} as const;
 
 /** For bodies, without coercion. */
 const strict = withFormats(new Ajv(common));
@@ -23,6 +28,8 @@ function withFormats(ajv: Ajv): Ajv {
   ajv.addFormat('uuid', UUID_PATTERN);
   ajv.addFormat('password', true);
   ajv.addKeyword(NO_EFFECT);
+  ajv.addKeyword(NOT_OFFERED);
+  ajv.addKeyword(RESTRICTIONS);
   return ajv;
 }
 
@@ -99,8 +106,13 @@ function mostSpecific(errors: ErrorObject[]): ErrorObject {
     error.instancePath.split('/').length > deepest.instancePath.split('/').length ? error : deepest,
   );
   const there = candidates.filter(({ instancePath }) => instancePath === best.instancePath);
-  const branches = new Set(there.flatMap(({ schemaPath }) => /\/anyOf\/\d+/.exec(schemaPath)?.[0] ?? []));
-  return (branches.size > 1 && there.find(({ keyword }) => keyword === 'anyOf')) || best;
+  return there.find((error) => error.keyword === 'anyOf' && formsOf(error).length > 1) ?? best;
+}
+
+/** The forms of a choice, without null. */
+function formsOf({ parentSchema }: ErrorObject): { type?: unknown }[] {
+  const { anyOf = [] } = (parentSchema ?? {}) as { anyOf?: { type?: unknown }[] };
+  return anyOf.filter(({ type }) => type !== 'null');
 }
 
 /** `/mounts/0/guest` as `mounts[0].guest`; of a missing or unknown property, the path to where it would stand. */
@@ -125,7 +137,7 @@ function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
   const { keyword, params } = error;
   switch (keyword) {
     case 'required':
-      return `${path} is required`;
+      return explainMissing(error, path);
     case 'additionalProperties':
       if (inBody) return `there is no field "${path}"; ${suggestion(path, known)}`;
       return known.length === 0
@@ -136,7 +148,7 @@ function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
     case 'const':
       return `${path} must be ${JSON.stringify(params['allowedValue'])}`;
     case 'discriminator':
-      return `${path} must name one of the known variants`;
+      return `${path} must be one of ${variantNames(error.parentSchema ?? {}, params['tag'] as string).join(', ')}`;
     case 'format':
       return params['format'] === 'uuid'
         ? `${path} must be a UUID`
@@ -145,8 +157,33 @@ function explain(error: ErrorObject, inBody: boolean, known: string[]): string {
       return `${path} must not be empty`;
     case 'anyOf':
     case 'oneOf':
-      return `${path} has none of the forms it can have; see /docs`;
+      return `${path} has none of its forms: ${formTexts(error.parentSchema ?? {}).join(', ')}`;
+    case 'type':
+      return explainType(error, path || (inBody ? 'the body' : 'the query'));
     default:
       return `${path || (inBody ? 'the body' : 'the query')} ${error.message ?? 'is not valid'}`;
   }
+}
+
+function explainMissing({ params, parentSchema = {} }: ErrorObject, path: string): string {
+  const name = params['missingProperty'] as string;
+  const { discriminator, properties } = parentSchema as {
+    discriminator?: { propertyName: string };
+    properties?: Record<string, { type?: unknown }>;
+  };
+  if (discriminator?.propertyName === name)
+    return `${path} is required: one of ${variantNames(parentSchema, name).join(', ')}`;
+  const missing = properties?.[name];
+  const sample = missing?.type === 'object' ? sampleText(missing) : undefined;
+  return sample === undefined ? `${path} is required` : `${path} is required, such as ${sample}`;
+}
+
+const KINDS: Record<string, string> = { object: 'an object', array: 'a list', integer: 'a whole number' };
+
+function explainType({ params, parentSchema }: ErrorObject, path: string): string {
+  const types = [params['type'] as string | string[]].flat().flatMap((type) => type.split(','));
+  const wanted = types.map((type) => KINDS[type] ?? (type === 'null' ? type : `a ${type}`)).join(' or ');
+  const isOpen = types.includes('object') || types.includes('array');
+  const sample = isOpen && parentSchema ? sampleText(parentSchema) : undefined;
+  return `${path} must be ${wanted}${sample === undefined ? '' : `, such as ${sample}`}`;
 }

@@ -34,7 +34,10 @@ const PREFER = Type.String({
 
 const METHODS = new Set(['POST', 'PATCH', 'PUT']);
 
-/** Adds warnings of ignored fields to every write that is registered later; `Prefer: handling=strict` refuses them. */
+/**
+ * Adds warnings of ignored fields to every write that is registered later; `Prefer: handling=strict` refuses them. Unknown fields
+ * that would restrict or give something are always refused.
+ */
 export function warnOfIgnoredFields(app: App): void {
   const written = new WeakMap<object, TObject>();
   app.decorateRequest('warnings', null);
@@ -59,21 +62,21 @@ export function warnOfIgnoredFields(app: App): void {
 
 function addHooks(route: RouteOptions, body: object): void {
   route.preHandler = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => {
-    const warnings = ignoredFields(body, request.body);
+    const { ignored: warnings, refused } = ignoredFields(body, request.body);
     request.warnings = warnings;
     const handling = handlingOf(request.headers['prefer']);
     if (handling !== undefined) void reply.header('preference-applied', `handling=${handling}`);
-    const [first] = warnings;
-    done(handling === 'strict' && first ? refusal(first, warnings) : undefined);
+    const reason = refused ?? (handling === 'strict' ? warnings[0] : undefined);
+    done(reason && refusal(reason, warnings));
   };
   route.preSerialization = (request: FastifyRequest, reply: FastifyReply, payload, done) => {
     done(null, reply.statusCode === 200 ? withWarnings(payload, request.warnings ?? []) : payload);
   };
 }
 
-/** Adds the warnings to an answer, as it is sent and stored. A stored answer has its own. */
+/** Adds the warnings to an answer, as it is sent and stored: first, because a long answer hides its end. A stored answer has its own. */
 export function withWarnings<T>(answer: T, warnings: readonly IgnoredField[]): T {
-  return warnings.length === 0 ? answer : { ...answer, warnings };
+  return warnings.length === 0 ? answer : { warnings, ...answer };
 }
 
 function refusal({ field, message, nearest }: IgnoredField, warnings: readonly IgnoredField[]): ApiError {
@@ -83,7 +86,7 @@ function refusal({ field, message, nearest }: IgnoredField, warnings: readonly I
 function withWarningsSchema(answer: TObject): TObject {
   const { title, description } = answer as { title?: string; description?: string };
   return Type.Object(
-    { ...answer.properties, warnings: Type.Optional(Warnings) },
+    { warnings: Type.Optional(Warnings), ...answer.properties },
     {
       ...(title === undefined ? {} : { title: `Written${title}` }),
       ...(description === undefined ? {} : { description }),

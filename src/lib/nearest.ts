@@ -4,19 +4,32 @@ import { distance } from 'fastest-levenshtein';
 const MAX_LENGTH = 100;
 
 /**
- * The known name of which `name` is probably a misspelling. A third of the letters may differ, or the unit at the end may be missing
- * (`memory` for `memory_mib`). Case is ignored. The first of equally close names wins.
+ * The known name of which `name` is probably a misspelling. A quarter of the letters may be wrong, or two in the wrong order. The
+ * words around it may be missing: `memory` for `memory_mib`, `timeout` for `idle_timeout_secs`. Case and the plural are ignored. The
+ * first of equally close names wins.
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   if (name.length > MAX_LENGTH) return undefined;
   const asked = name.toLowerCase();
-  const most = Math.ceil(name.length / 3);
+  // The only letter of a name is all of it.
+  const most = name.length < 3 ? 0 : Math.max(Math.floor(name.length / 4), 1);
   const ranked = known
-    .map((candidate) => ({ candidate, edits: distance(asked, candidate.toLowerCase()) }))
-    // If every letter of a short name differs, the names are unrelated.
-    .filter(({ candidate, edits }) => edits <= most && edits < Math.min(name.length, candidate.length))
+    .map((candidate) => ({ candidate, edits: editsBetween(asked, candidate.toLowerCase()) }))
+    .filter(({ edits }) => edits <= most)
     .toSorted((a, b) => a.edits - b.edits);
-  return ranked[0]?.candidate ?? known.find((candidate) => candidate.toLowerCase().startsWith(`${asked}_`));
+  return (
+    ranked[0]?.candidate ?? known.find((candidate) => `_${candidate.toLowerCase()}`.includes(`_${asked}_`))
+  );
+}
+
+function editsBetween(asked: string, candidate: string): number {
+  const edits = Math.min(distance(asked, candidate), distance(asked, candidate.replace(/s$/, '')));
+  // An exchange of two letters is two edits.
+  return edits === 2 && sorted(asked) === sorted(candidate) ? 1 : edits;
+}
+
+function sorted(letters: string): string {
+  return letters.split('').toSorted().join('');
 }
 
 /** The beginning of a name that a caller chose, for messages. */

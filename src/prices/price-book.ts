@@ -101,7 +101,7 @@ function unknownName(errors: readonly ErrorObject[]): string | undefined {
 }
 
 function hint(message: string): string {
-  return /pattern|must be string/.test(message)
+  return /pattern|must be a string/.test(message)
     ? `${message} (amounts are text such as "0.0504", at most 9 digits before the point and 12 after it; the currency is three capital letters)`
     : message;
 }

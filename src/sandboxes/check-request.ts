@@ -2,14 +2,14 @@ import { ApiError } from '../http/errors.js';
 import { isUint64 } from '../http/schema.js';
 import { isCidr } from '../lib/cidr.js';
 import { checkLabels } from '../lib/labels.js';
-import { suggestion } from '../lib/nearest.js';
 import type { Runtime } from '../runtimes/runtime.js';
 import { checkSize } from './check-size.js';
 import { unmetRequirement } from './required-capabilities.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import { parseImageReference } from './spec/image-reference.js';
 import type { MountRequest } from './spec/mount-schema.js';
-import { DESTINATION_KEYS, type SecretEntry } from './spec/network-schema.js';
+import { DESTINATION_FORMS_TEXT, DESTINATION_KEYS } from './spec/network-schema.js';
+import type { SecretEntry } from './spec/secret-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 import { MAX_DOMAIN, MAX_PATH_BYTES, MOST } from './spec/size-limits.js';
 
@@ -30,7 +30,7 @@ export function checkRequest(request: CreateSandboxRequest, runtime: Runtime): v
   checkMounts(request.mounts ?? []);
   checkPatches(request);
   checkPolicy(request);
-  for (const [index, entry] of (request.network?.secrets?.entries ?? []).entries()) checkSecret(entry, index);
+  checkSecrets(request);
   checkLifecycle(request);
 
   const unmet = unmetRequirement(request, runtime);
@@ -239,7 +239,7 @@ function checkDestinationKeys(destination: object, field: string): void {
   const keys = Object.keys(destination);
   const unknown = keys.find((key) => !DESTINATION_KEYS.includes(key));
   if (unknown !== undefined) {
-    const message = `there is no destination by "${unknown}"; ${suggestion(unknown, DESTINATION_KEYS)}`;
+    const message = `there is no destination by "${unknown}"; there are ${DESTINATION_FORMS_TEXT}, and "any"`;
     refuse(`${field}.${unknown}`, message);
   }
   if (keys.length > 1) {
@@ -247,8 +247,27 @@ function checkDestinationKeys(destination: object, field: string): void {
   }
 }
 
-function checkSecret(entry: SecretEntry, index: number): void {
-  const field = `network.secrets.entries[${index}]`;
+function checkSecrets({ network }: CreateSandboxRequest): void {
+  const { entries = [], ...ofAll } = network?.secrets ?? {};
+  checkOneAction(ofAll, 'network.secrets');
+  for (const [index, entry] of entries.entries()) checkSecret(entry, `network.secrets.entries[${index}]`);
+}
+
+/** Clients before and after 0.7 have names of their own for one question, which has one answer. */
+function checkOneAction(
+  { on_violation, violation_action }: Pick<SecretEntry, 'on_violation' | 'violation_action'>,
+  field: string,
+): void {
+  if (on_violation == null || violation_action == null) return;
+  refuse(`${field}.violation_action`, 'on_violation and violation_action exclude each other');
+}
+
+function checkSecret(entry: SecretEntry, field: string): void {
+  checkOneAction(entry, field);
+  if (entry.injection !== undefined && entry.substitution != null)
+    refuse(`${field}.substitution`, 'injection and substitution exclude each other');
+  if (entry.substitution?.headers === false && (entry.substitution.header_fields ?? []).length > 0)
+    refuse(`${field}.substitution.header_fields`, 'header_fields needs headers: true');
   checkEnvKey(entry.env_var, `${field}.env_var`);
   if (
     entry.placeholder === '' ||

@@ -2,7 +2,7 @@ import { isSubnetOfAny } from '../lib/cidr.js';
 import { GROUPS } from '../lib/special-addresses.js';
 import { blocksEverything, isOnlyDns, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
 import type { Requirement } from './requirement.js';
-import type { NetworkPolicy, NetworkRequest } from './spec/network-schema.js';
+import { DESTINATION_FORMS_TEXT, type NetworkPolicy, type NetworkRequest } from './spec/network-schema.js';
 
 type Rule = NonNullable<NetworkPolicy['rules']>[number];
 
@@ -13,6 +13,7 @@ export function networkRequirements({
   enabled = true,
   policy,
   max_connections,
+  max_udp_connections,
   secrets,
   ports,
   tls,
@@ -35,6 +36,11 @@ export function networkRequirements({
       capability: 'connection_limit',
       field: 'network.max_connections',
       what: 'limit the number of connections',
+    },
+    (max_udp_connections ?? 0) > 0 && {
+      capability: 'connection_limit',
+      field: 'network.max_udp_connections',
+      what: 'limit the number of UDP flows',
     },
     (secrets?.entries ?? []).length > 0 && {
       capability: 'secrets',
@@ -76,6 +82,7 @@ function domainRequirement({ destination }: Rule, index: number): Requirement | 
       capability: 'network_domains',
       field: `network.policy.rules[${index}].destination.${kind}`,
       what: 'tell domains apart',
+      remedy: `a destination is "any" or one of ${DESTINATION_FORMS_TEXT}; name it by cidr or group here`,
     }
   );
 }

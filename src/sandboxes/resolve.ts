@@ -4,7 +4,7 @@ import { withBase64 } from './file-patches.js';
 import { requiredCapabilities } from './required-capabilities.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
 import type { MountRequest, SandboxMount } from './spec/mount-schema.js';
-import type { SecretEntry } from './spec/network-schema.js';
+import { showSecrets } from './spec/show-secrets.js';
 import type { CreateSandboxRequest, SandboxSpec } from './spec/schema.js';
 
 type Rlimit = SandboxSpec['rlimits'][number];
@@ -90,11 +90,10 @@ export function resolve(
         ports: network.ports ?? [],
         trust_host_cas: false,
         max_connections: network.max_connections ?? null,
+        ...(network.max_udp_connections ? { max_udp_connections: network.max_udp_connections } : {}),
         policy: networkPolicy,
         ...(network.tls == null ? {} : { tls: network.tls }),
-        secrets: (network.secrets?.entries ?? []).map((entry) =>
-          showSecret(entry, network.secrets?.on_violation ?? undefined),
-        ),
+        secrets: showSecrets(network.secrets ?? {}),
       },
     },
   };
@@ -138,31 +137,6 @@ function sharingOf(mount: Extract<MountRequest, { type: 'bind' | 'named' }>) {
     stat_virtualization: mount.stat_virtualization ?? ('strict' as const),
     host_permissions: mount.host_permissions ?? ('private' as const),
   };
-}
-
-/** The value, its source and its vault path are left out. */
-function showSecret(entry: SecretEntry, fallback: SecretEntry['on_violation']) {
-  const { headers = true, basic_auth = true, query_params = false, body = false } = entry.injection ?? {};
-  const onViolation = entry.on_violation ?? fallback;
-  return {
-    env_var: entry.env_var,
-    placeholder: entry.placeholder,
-    allowed_hosts: (entry.allowed_hosts ?? []).map(showHost),
-    injection: { headers, basic_auth, query_params, body },
-    ...(onViolation == null ? {} : { on_violation: showViolation(onViolation) }),
-  };
-}
-
-type Host = NonNullable<SecretEntry['allowed_hosts']>[number];
-
-function showHost(host: Host) {
-  return host.type === 'any' ? { type: host.type } : { type: host.type, value: host.value };
-}
-
-function showViolation(action: NonNullable<SecretEntry['on_violation']>) {
-  return action.type === 'passthrough'
-    ? { type: action.type, hosts: action.hosts.map(showHost) }
-    : { type: action.type };
 }
 
 /** Requests have `nofile` and `qcow2`, answers `Nofile` and `Qcow2`. */

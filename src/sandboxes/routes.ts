@@ -17,6 +17,8 @@ import { list } from './list.js';
 import type { SandboxKey } from './queries.js';
 import { restart } from './restart.js';
 import { SandboxLookups, show } from './show.js';
+import { acceptContractWords } from './spec/contract-words.js';
+import { acceptEnvMap } from './spec/env-schema.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './spec/fields.js';
 import { CreateSandboxRequest, SandboxStatus, StopReason, UpdateSandboxRequest } from './spec/schema.js';
 import { showToSdk } from './spec/sdk-form.js';
@@ -123,7 +125,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
   app.post(
     '/v1/sandboxes',
     {
-      preValidation: [acceptFlatSource, acceptByteLists],
+      preValidation: [acceptFlatSource, acceptByteLists, acceptEnvMap, acceptContractWords],
       onSend: showToSdk,
       bodyLimit: CREATE_BODY_LIMIT,
       config: { byteLists: true },

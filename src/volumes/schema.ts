@@ -6,6 +6,7 @@ import {
   Int64,
   Named,
   Nullable,
+  restricting,
   StringMap,
   Uint64,
   Uuid,
@@ -49,6 +50,15 @@ export const VolumeResponse = Named(
 );
 export type VolumeResponse = Static<typeof VolumeResponse>;
 
+/** A volume without the cap or the protection that its owner asked for would be another one. */
+const RESTRICTIONS = {
+  fields: ['capacity_gib', 'storage'],
+  words: [
+    ...['capacity', 'size', 'quota', 'limit', 'max', 'ttl', 'expire', 'retention', 'readonly', 'encrypted'],
+    ...['encryption', 'permission', 'policy', 'replica', 'snapshot', 'backup'],
+  ],
+};
+
 export const CreateVolumeRequest = Named(
   'CreateVolumeRequest',
   {
@@ -63,6 +73,7 @@ export const CreateVolumeRequest = Named(
     storage: Type.Optional(Field(Nullable(VolumeType), 'The kind of storage. Default: `block`.')),
   },
   'The volume to create.',
+  restricting(RESTRICTIONS),
 );
 export type CreateVolumeRequest = Static<typeof CreateVolumeRequest>;
 
@@ -82,5 +93,6 @@ export const UpdateVolumeRequest = Named(
     ),
   },
   'The changes to a volume.',
+  restricting(RESTRICTIONS),
 );
 export type UpdateVolumeRequest = Static<typeof UpdateVolumeRequest>;

@@ -45,13 +45,14 @@ export type CloudHostPattern =
 export type CloudNetworkSpec = {
   enabled?: boolean;
   max_connections?: number | null;
+  max_udp_connections?: number | null;
   policy?: NetworkPolicy | null;
   secrets?: CloudSecretsConfig | null;
   ports?: PublishedPortSpec[] | null;
   tls?: TlsConfig | null;
   strict?: unknown;
-  dns?: unknown;
-  interface?: unknown;
+  dns?: Record<string, unknown> | null;
+  interface?: Record<string, unknown> | null;
   trust_host_cas?: unknown;
 };
 
@@ -111,11 +112,19 @@ export type CloudSecretEntry = {
   source?: { type: 'env'; var: string } | { type: 'store'; reference: string };
   allowed_hosts?: CloudHostPattern[];
   injection?: SecretInjection;
+  substitution?: SecretSubstitution | null;
+  passthrough_hosts?: CloudHostPattern[] | null;
+  violation_action?: CloudViolationAction | null;
   on_violation?: CloudViolationAction | null;
   require_tls_identity?: boolean;
 };
 
-export type CloudSecretsConfig = { entries?: CloudSecretEntry[]; on_violation?: CloudViolationAction | null };
+export type CloudSecretsConfig = {
+  entries?: CloudSecretEntry[];
+  on_violation?: CloudViolationAction | null;
+  passthrough_hosts?: CloudHostPattern[] | null;
+  violation_action?: CloudViolationAction | null;
+};
 
 export type CloudViolationAction =
   | { type: 'block' | 'block_and_log' | 'block_and_terminate' }
@@ -163,7 +172,7 @@ export type CreateSandboxRequest = {
   slug?: string | null;
   resources?: CloudSandboxResources;
   runtime?: CloudSandboxRuntimeOptions;
-  env?: EnvVar[];
+  env?: EnvVarRequest[] | Record<string, string>;
   labels?: Record<string, string>;
   rlimits?: CloudRlimit[];
   mounts?: CloudVolumeMount[];
@@ -204,6 +213,8 @@ export type DnsConfig = { nameservers?: string[]; query_timeout_ms?: number; reb
 
 export type EnvVar = { key: string; value: string };
 
+export type EnvVarRequest = { key: string; value: string };
+
 export type ErrorResponse = {
   error: { code: string; message: string; details?: Record<string, unknown> | null };
 };
@@ -227,7 +238,7 @@ export type EventResponse = {
 export type ExecRequest = {
   cmd: string;
   args?: string[];
-  env?: Record<string, string>;
+  env?: EnvVarRequest[] | Record<string, string>;
   cwd?: string | null;
   user?: string | null;
   stdin?: string;
@@ -498,6 +509,7 @@ export type SandboxNetworkResponse = {
   dns?: DnsConfig | null;
   interface?: InterfaceOverrides | null;
   max_connections?: number | null;
+  max_udp_connections?: number;
   policy?: NetworkPolicy | null;
   secrets?: SandboxSecretResponse[];
   tls?: TlsConfig | null;
@@ -548,6 +560,7 @@ export type SandboxSecretResponse = {
   allowed_hosts: Record<string, unknown>[];
   injection: Record<string, unknown>;
   on_violation?: Record<string, unknown>;
+  require_tls_identity?: boolean;
 };
 
 export type SandboxSpecResponse = {
@@ -595,6 +608,13 @@ export type SecretInjection = {
   body?: boolean;
 };
 
+export type SecretSubstitution = {
+  headers?: boolean;
+  header_fields?: string[];
+  query?: boolean;
+  body?: boolean;
+};
+
 export type SecurityProfile = 'default' | 'restricted';
 
 export type StatVirtualization = 'strict' | 'relaxed' | 'off';
@@ -606,7 +626,7 @@ export type StorageDailyUsage = { day: string; volume_id: string; mib_seconds: n
 export type TerminalRequest = {
   cmd?: string;
   args?: string[];
-  env?: Record<string, string>;
+  env?: EnvVarRequest[] | Record<string, string>;
   cwd?: string | null;
   user?: string | null;
   rows?: number;
@@ -772,9 +792,10 @@ export type WebhookWithSecret = {
   secret: string;
 };
 
-export type WrittenMessageResponse = { message: string; warnings?: Warning[] };
+export type WrittenMessageResponse = { warnings?: Warning[]; message: string };
 
 export type WrittenSandboxResponse = {
+  warnings?: Warning[];
   id: string;
   org_id: string;
   name: string;
@@ -791,10 +812,10 @@ export type WrittenSandboxResponse = {
   stop_message?: string | null;
   command?: SandboxCommand | null;
   runtime?: string | null;
-  warnings?: Warning[];
 };
 
 export type WrittenVolumeResponse = {
+  warnings?: Warning[];
   id: string;
   kind: VolumeKind;
   name?: string | null;
@@ -805,10 +826,10 @@ export type WrittenVolumeResponse = {
   used_bytes?: number | null;
   created_at: string;
   updated_at: string;
-  warnings?: Warning[];
 };
 
 export type WrittenWebhookDelivery = {
+  warnings?: Warning[];
   id: string;
   webhook_id: string;
   event_id: string;
@@ -820,7 +841,6 @@ export type WrittenWebhookDelivery = {
   created_at: string;
   settled_at: string | null;
   results: WebhookAttempt[];
-  warnings?: Warning[];
 };
 
 export interface Operations {
@@ -1016,37 +1036,37 @@ export interface Operations {
   };
   'GET /v1/sandboxes/{sandbox_id}/files': {
     path: { sandbox_id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: SandboxFileList;
   };
   'DELETE /v1/sandboxes/{sandbox_id}/files': {
     path: { sandbox_id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: MessageResponse;
   };
   'GET /v1/sandboxes/{sandbox_id}/files/stat': {
     path: { sandbox_id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: SandboxFileStat;
   };
   'GET /v1/sandboxes/{sandbox_id}/files/exists': {
     path: { sandbox_id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: SandboxFileExists;
   };
   'GET /v1/sandboxes/{sandbox_id}/files/content': {
     path: { sandbox_id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: undefined;
   };
   'PUT /v1/sandboxes/{sandbox_id}/files/content': {
     path: { sandbox_id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: MessageResponse;
   };
@@ -1070,37 +1090,37 @@ export interface Operations {
   };
   'GET /v1/sandboxes/by-name/{name}/files': {
     path: { name: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: SandboxFileList;
   };
   'DELETE /v1/sandboxes/by-name/{name}/files': {
     path: { name: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: MessageResponse;
   };
   'GET /v1/sandboxes/by-name/{name}/files/stat': {
     path: { name: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: SandboxFileStat;
   };
   'GET /v1/sandboxes/by-name/{name}/files/exists': {
     path: { name: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: SandboxFileExists;
   };
   'GET /v1/sandboxes/by-name/{name}/files/content': {
     path: { name: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: undefined;
   };
   'PUT /v1/sandboxes/by-name/{name}/files/content': {
     path: { name: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: MessageResponse;
   };
@@ -1329,37 +1349,37 @@ export interface Operations {
   };
   'GET /v1/volumes/{id}/files': {
     path: { id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: VolumeFileList;
   };
   'DELETE /v1/volumes/{id}/files': {
     path: { id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: MessageResponse;
   };
   'GET /v1/volumes/{id}/files/stat': {
     path: { id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: VolumeFileStat;
   };
   'GET /v1/volumes/{id}/files/exists': {
     path: { id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: VolumeFileExists;
   };
   'GET /v1/volumes/{id}/files/content': {
     path: { id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: undefined;
   };
   'PUT /v1/volumes/{id}/files/content': {
     path: { id: string };
-    query: {};
+    query: { path?: string };
     body: undefined;
     answer: MessageResponse;
   };

@@ -6,14 +6,14 @@ import type { ExecRequest } from './schema.js';
 type Fields = Pick<ExecRequest, 'args' | 'env' | 'cwd' | 'user'> & { cmd: string };
 
 /** `credit`: the bytes of output that may arrive before the first grant. */
-export function commandOf({ cmd, args = [], env = {}, cwd, user }: Fields, credit: number): CommandSpec {
-  const badName = Object.keys(env).find((name) => name === '' || name.includes('='));
-  if (badName !== undefined) {
-    throw badField('env', 'the name of an environment variable must not be empty or contain "="');
+export function commandOf({ cmd, args = [], env = [], cwd, user }: Fields, credit: number): CommandSpec {
+  const bad = env.findIndex(({ key }) => key === '' || key.includes('='));
+  if (bad !== -1) {
+    throw badField(`env[${bad}].key`, 'the name of an environment variable must not be empty or contain "="');
   }
   return {
     args: [cmd, ...args],
-    env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+    env: env.map(({ key, value }) => `${key}=${value}`),
     ...{ cwd: cwd ?? null, user: user ?? null, terminal: null, rlimits: [], credit },
   };
 }

@@ -18,6 +18,7 @@ import { makeConcurrencyLimit } from '../../lib/concurrency-limit.js';
 import type { Turns } from '../../lib/turns.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
+import { acceptEnvMap } from '../spec/env-schema.js';
 import { badField } from './read-command.js';
 import { run } from './run.js';
 import { EXEC_BODY_LIMIT, ExecRequest, ExecResult, STORED_OUTPUT_BYTES } from './schema.js';
@@ -106,6 +107,7 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
       `${base}/exec`,
       {
         bodyLimit: EXEC_BODY_LIMIT,
+        preValidation: acceptEnvMap,
         schema: {
           operationId: `exec_sandbox${suffix}`,
           scope: 'sandboxes:exec',

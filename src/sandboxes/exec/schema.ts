@@ -1,5 +1,6 @@
 import { Type, type Static } from 'typebox';
-import { Int64, Named, Nullable, StringMap, Words } from '../../http/schema.js';
+import { Int64, Named, Nullable, Words } from '../../http/schema.js';
+import { envRequest } from '../spec/env-schema.js';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -22,9 +23,9 @@ export const commandFields = {
     }),
   ),
   env: Type.Optional(
-    StringMap({
-      description: 'Environment variables by name. They are added to those of the sandbox, or replace them.',
-    }),
+    envRequest(
+      'Environment variables: a map, or a list of entries. They are added to those of the sandbox, or replace them.',
+    ),
   ),
   cwd: Type.Optional(
     Nullable(Type.String({ description: 'The working directory. Default: that of the sandbox.' })),

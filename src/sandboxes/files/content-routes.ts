@@ -7,7 +7,7 @@ import { acceptFiles, Bytes, OCTETS } from '../../http/upload.js';
 import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { PathHeaders } from '../../volumes/files/path-header.js';
+import { PathHeaders, PathQuery } from '../../volumes/files/path-header.js';
 import type { Address } from '../address.js';
 import { read } from './read.js';
 import { pathOf, REFUSALS, routeOptions, WRITE_REFUSALS, type Enter } from './route-options.js';
@@ -25,7 +25,7 @@ export function contentRoutes(app: App, address: Address, enter: Enter): void {
         operationId: `read_sandbox_file${suffix}`,
         summary: 'Read a file of a sandbox',
         description: 'Sends the bytes of one file.',
-        ...{ ...routeOptions(address), headers: PathHeaders },
+        ...{ ...routeOptions(address), headers: PathHeaders, querystring: PathQuery },
         response: {
           ...answers(Bytes, ...REFUSALS),
           200: { description: 'The bytes of the file.', content: { [OCTETS]: { schema: Bytes } } },
@@ -33,7 +33,7 @@ export function contentRoutes(app: App, address: Address, enter: Enter): void {
       },
     },
     async (request, reply) => {
-      const path = pathOf(request.headers);
+      const path = pathOf(request);
       const { content, size } = await read(await enter(request, reply), path);
       // A browser must not run stored content under this origin.
       void reply.headers({ 'x-content-type-options': 'nosniff', 'content-disposition': 'attachment' });
@@ -53,13 +53,14 @@ export function contentRoutes(app: App, address: Address, enter: Enter): void {
           description:
             'The body is the content of the file, with any content-type or none. Missing directories are made. An existing file is replaced in one step and keeps its owner and permissions. A new file belongs to the user of the sandbox.',
           ...routeOptions(address),
+          querystring: PathQuery,
           headers: Type.Object({ ...PathHeaders.properties, ...WriteHeaders.properties }),
           body: { content: { [OCTETS]: { schema: Bytes } } },
           response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
         },
       },
       async (request, reply) => {
-        const path = pathOf(request.headers);
+        const path = pathOf(request);
         const visit = await enter(request, reply);
         return inUpload(
           contextOf(request),

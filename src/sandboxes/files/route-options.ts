@@ -19,8 +19,8 @@ export function routeOptions({ params }: Address) {
   return { scope: 'sandboxes:exec', tags: ['sandboxes'], params } as const;
 }
 
-export function pathOf(headers: { 'x-msb-file-path': string }): string {
-  return readPath(headers, 'invalid_sandbox_path');
+export function pathOf(request: Parameters<typeof readPath>[0]): string {
+  return readPath(request, 'invalid_sandbox_path');
 }
 
 export type Enter = (request: FastifyRequest, reply: FastifyReply) => Promise<Visit>;

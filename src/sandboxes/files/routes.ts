@@ -9,7 +9,7 @@ import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import type { Turns } from '../../lib/turns.js';
-import { PathHeaders, RemoveHeaders } from '../../volumes/files/path-header.js';
+import { PathHeaders, PathQuery, RemoveHeaders } from '../../volumes/files/path-header.js';
 import { ADDRESSES, type Address } from '../address.js';
 import type { Entrance } from '../sessions/entrance.js';
 import { contentRoutes } from './content-routes.js';
@@ -41,7 +41,7 @@ export function sandboxFileRoutes(app: App, entrance: Entrance, turns: Turns): v
 function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): void {
   const { suffix } = address;
   const base = `${address.base}/files`;
-  const common = { ...routeOptions(address), headers: PathHeaders };
+  const common = { ...routeOptions(address), headers: PathHeaders, querystring: PathQuery };
 
   app.get(
     base,
@@ -56,7 +56,7 @@ function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): 
       },
     },
     async (request, reply) => {
-      const path = pathOf(request.headers);
+      const path = pathOf(request);
       const entries = await withFiles(await enter(request, reply), (session) => list(session, path));
       return sendJson(reply, await longJson(turns, callerOf(request).orgId, { entries }));
     },
@@ -74,7 +74,7 @@ function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): 
       },
     },
     async (request, reply) => {
-      const path = pathOf(request.headers);
+      const path = pathOf(request);
       return withFiles(await enter(request, reply), (session) => stat(session, path));
     },
   );
@@ -92,7 +92,7 @@ function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): 
       },
     },
     async (request, reply) => {
-      const path = pathOf(request.headers);
+      const path = pathOf(request);
       return withFiles(await enter(request, reply), (session) => exists(session, path));
     },
   );
@@ -119,7 +119,7 @@ function writingRoutes(app: App, address: Address, enter: Enter): void {
         summary: 'Remove a file or directory of a sandbox',
         description:
           'Removes a file or an empty directory. With `x-msb-file-recursive: true` it removes a directory with everything in it.',
-        ...{ ...common, headers: RemoveHeaders },
+        ...{ ...common, headers: RemoveHeaders, querystring: PathQuery },
         response: answersToBody(
           MessageResponse,
           ...REFUSALS,
@@ -129,7 +129,7 @@ function writingRoutes(app: App, address: Address, enter: Enter): void {
       },
     },
     (request, reply) => {
-      const path = pathOf(request.headers);
+      const path = pathOf(request);
       const recursive = request.headers['x-msb-file-recursive'] === 'true';
       return write(request, reply, (session) => remove(session, path, { recursive }));
     },

@@ -7,10 +7,12 @@ import {
   Int64,
   Named,
   NoEffect,
+  NotOffered,
   Nullable,
-  Variants,
   Words,
 } from '../../http/schema.js';
+import { formTexts } from '../../http/sample.js';
+import { SecretsConfig } from './secret-schema.js';
 import { MOST } from './size-limits.js';
 
 const Action = Words(['allow', 'deny'], {
@@ -34,10 +36,22 @@ const DestinationGroup = Words(
 );
 
 const DESTINATION_FORMS = [
-  Type.Object({ cidr: Type.String({ description: 'An IP address or a CIDR block.' }) }),
-  Type.Object({ domain: Type.String({ minLength: 1, description: 'A domain, without its subdomains.' }) }),
   Type.Object({
-    domain_suffix: Type.String({ minLength: 1, description: 'A domain with all its subdomains.' }),
+    cidr: Type.String({ description: 'An IP address or a CIDR block.', examples: ['203.0.113.0/24'] }),
+  }),
+  Type.Object({
+    domain: Type.String({
+      minLength: 1,
+      description: 'A domain, without its subdomains.',
+      examples: ['api.example.com'],
+    }),
+  }),
+  Type.Object({
+    domain_suffix: Type.String({
+      minLength: 1,
+      description: 'A domain with all its subdomains.',
+      examples: ['example.com'],
+    }),
   }),
   Type.Object({ group: DestinationGroup }),
 ] as const;
@@ -45,6 +59,8 @@ const DESTINATION_FORMS = [
 export const DESTINATION_KEYS: readonly string[] = DESTINATION_FORMS.flatMap(({ properties }) =>
   Object.keys(properties),
 );
+
+export const DESTINATION_FORMS_TEXT = formTexts({ anyOf: DESTINATION_FORMS }).join(', ');
 
 const Destination = Type.Union([Words(['any'], { description: 'Every address.' }), ...DESTINATION_FORMS], {
   title: 'Destination',
@@ -190,112 +206,8 @@ const TlsConfig = Named(
 
 // Requests:
 
-const HostPattern = Variants(
-  'type',
-  [
-    Type.Object({
-      type: Type.Literal('exact', { description: 'One host.' }),
-      value: Type.String({ minLength: 1, description: 'The name of the host.' }),
-    }),
-    Type.Object({
-      type: Type.Literal('wildcard', { description: 'A domain with all its subdomains.' }),
-      value: Type.String({ minLength: 1, description: 'The pattern, such as `*.example.com`.' }),
-    }),
-    Type.Object({ type: Type.Literal('any', { description: 'Every host.' }) }),
-  ],
-  { title: 'CloudHostPattern', description: 'The hosts that a secret may be sent to.' },
-);
-
-const SecretInjection = Named(
-  'SecretInjection',
-  {
-    headers: Type.Optional(
-      Type.Boolean({ default: true, description: 'Whether the placeholder is replaced in headers.' }),
-    ),
-    basic_auth: Type.Optional(
-      Type.Boolean({
-        default: true,
-        description: 'Whether the placeholder is replaced in Basic credentials.',
-      }),
-    ),
-    query_params: Type.Optional(
-      Type.Boolean({ default: false, description: 'Whether the placeholder is replaced in the query.' }),
-    ),
-    body: Type.Optional(
-      Type.Boolean({ default: false, description: 'Whether the placeholder is replaced in the body.' }),
-    ),
-  },
-  'The parts of a request in which the secret replaces its placeholder.',
-);
-
-const ViolationAction = Variants(
-  'type',
-  [
-    Type.Object({
-      type: Words(['block', 'block_and_log', 'block_and_terminate'], {
-        description: 'The request is blocked. It can be logged, or end the sandbox.',
-      }),
-    }),
-    Type.Object({
-      type: Type.Literal('passthrough', { description: 'The placeholder is sent as it is to these hosts.' }),
-      hosts: Type.Array(HostPattern, {
-        maxItems: MOST.hosts,
-        description: 'The hosts that get the placeholder.',
-      }),
-    }),
-  ],
-  {
-    title: 'CloudViolationAction',
-    description: 'The reaction to a placeholder that is sent to a host that is not allowed.',
-  },
-);
-
-const SecretEntry = Named(
-  'CloudSecretEntry',
-  {
-    env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),
-    placeholder: Type.String({ description: 'The text that stands for the secret in the guest.' }),
-    value: Type.Optional(
-      Type.String({ description: 'The secret. It is never stored in clear and never returned.' }),
-    ),
-    source: Type.Optional(
-      Field(
-        Nullable(
-          Variants('type', [
-            Type.Object({
-              type: Type.Literal('env', { description: 'An environment variable of the client.' }),
-              var: Type.String({ description: 'The name of the variable.' }),
-            }),
-            Type.Object({
-              type: Type.Literal('store', { description: 'A store of secrets.' }),
-              reference: Type.String({ description: 'The place in the store.' }),
-            }),
-          ]),
-        ),
-        'A place outside the request that has the secret. The service refuses it; send `value`.',
-      ),
-    ),
-    allowed_hosts: Type.Optional(
-      Type.Array(HostPattern, {
-        maxItems: MOST.hosts,
-        description: 'The hosts that the secret may be sent to. At least one.',
-      }),
-    ),
-    injection: Type.Optional(SecretInjection),
-    on_violation: Type.Optional(
-      Field(Nullable(ViolationAction), 'The reaction to a violation with this secret. Null: that of all.'),
-    ),
-    require_tls_identity: Type.Optional(
-      Type.Boolean({
-        default: true,
-        description: 'Whether the secret is sent only to hosts with a verified certificate.',
-      }),
-    ),
-  },
-  'A secret that replaces its placeholder on the way out of the guest.',
-);
-
-export const UNKNOWN_FIELDS = 'Unknown fields are ignored and named in the `warnings` of the answer.';
+export const UNKNOWN_FIELDS =
+  'Unknown fields are named in the `warnings` of the answer. Those that would restrict the sandbox or give it something are refused.';
 
 export const NetworkRequest = Named(
   'CloudNetworkSpec',
@@ -306,6 +218,9 @@ export const NetworkRequest = Named(
     max_connections: Type.Optional(
       Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
     ),
+    max_udp_connections: Type.Optional(
+      Nullable(Int64({ description: 'The most UDP flows at once. Null and 0: no limit.' })),
+    ),
     policy: Type.Optional(
       Field(
         Nullable(NetworkPolicy),
@@ -313,26 +228,7 @@ export const NetworkRequest = Named(
       ),
     ),
     secrets: Type.Optional(
-      Field(
-        Nullable(
-          Named(
-            'CloudSecretsConfig',
-            {
-              entries: Type.Optional(
-                Type.Array(SecretEntry, { maxItems: MOST.secrets, description: 'The secrets.' }),
-              ),
-              on_violation: Type.Optional(
-                Field(
-                  Nullable(ViolationAction),
-                  'The reaction to a violation with any secret. Default: `block_and_log`.',
-                ),
-              ),
-            },
-            'The secrets that are injected into requests of the guest.',
-          ),
-        ),
-        'The secrets that are injected into requests of the guest. Null: none.',
-      ),
+      Field(Nullable(SecretsConfig), 'The secrets that are injected into requests of the guest. Null: none.'),
     ),
     ports: Type.Optional(
       Nullable(
@@ -346,16 +242,15 @@ export const NetworkRequest = Named(
     strict: Type.Optional(
       NoEffect(Type.Unknown(), 'the rules of a policy are always enforced as they stand'),
     ),
-    dns: Type.Optional(NoEffect(Type.Unknown(), 'sandboxes use the resolvers of their machine')),
-    interface: Type.Optional(NoEffect(Type.Unknown(), 'the runtime gives out addresses')),
+    dns: Type.Optional(NotOffered(Nullable(AnyObject()), 'sandboxes use the resolvers of their machine')),
+    interface: Type.Optional(NotOffered(Nullable(AnyObject()), 'the runtime gives out addresses')),
     trust_host_cas: Type.Optional(
       NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only'),
     ),
   },
-  `The network of a sandbox. ${UNKNOWN_FIELDS}`,
+  'The network of a sandbox. Unknown fields are refused.',
 );
 export type NetworkRequest = Static<typeof NetworkRequest>;
-export type SecretEntry = Static<typeof SecretEntry>;
 
 // Answers:
 
@@ -367,6 +262,9 @@ const SandboxSecret = Named(
     allowed_hosts: Type.Array(AnyObject(), { description: 'The hosts that the secret may be sent to.' }),
     injection: AnyObject({ description: 'The parts of a request in which the secret is injected.' }),
     on_violation: Type.Optional(AnyObject({ description: 'The reaction to a violation.' })),
+    require_tls_identity: Type.Optional(
+      Type.Boolean({ description: 'An extension: false if the secret is also sent to unverified hosts.' }),
+    ),
   },
   'A secret, without its value and the place where the value is kept.',
 );
@@ -427,6 +325,9 @@ export const SandboxNetwork = Named(
     ),
     max_connections: Type.Optional(
       Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
+    ),
+    max_udp_connections: Type.Optional(
+      Int64({ description: 'An extension: the most UDP flows at once. Absent: no limit.' }),
     ),
     policy: Type.Optional(
       Field(Nullable(NetworkPolicy), 'The traffic that the sandbox may have. Null: the public profile.'),

@@ -7,14 +7,17 @@ import {
   Named,
   NoEffect,
   Nullable,
+  restricting,
   StringMap,
   Uint64,
   Uuid,
   Variants,
   Words,
 } from '../../http/schema.js';
+import { envRequest } from './env-schema.js';
 import { MountRequest, SandboxMount } from './mount-schema.js';
 import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
+import { RESTRICTIONS } from './restrictions.js';
 import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from './size-limits.js';
 
 export const STATUSES = ['created', 'starting', 'running', 'stopping', 'stopped', 'failed'] as const;
@@ -354,7 +357,10 @@ export const CreateSandboxRequest = Named(
       'CloudRootfsSource',
       {
         type: Type.Literal('oci', { description: 'The kind of the source. There are only OCI images.' }),
-        reference: Type.String({ description: 'The reference of the OCI image, such as `python:3.12`.' }),
+        reference: Type.String({
+          description: 'The reference of the OCI image, such as `python:3.12`.',
+          examples: ['python:3.12'],
+        }),
       },
       'The image that a sandbox starts from. Instead of it, the body may have `source` with `oci`, and `reference`.',
     ),
@@ -387,10 +393,9 @@ export const CreateSandboxRequest = Named(
       ),
     ),
     env: Type.Optional(
-      Type.Array(EnvVar, {
-        maxItems: MOST.env,
-        description: 'The environment variables of the guest. Of two entries with one key the last applies.',
-      }),
+      envRequest(
+        'The environment variables of the guest: a list of entries, or a map. Of two entries with one key the last applies.',
+      ),
     ),
     labels: Type.Optional(StringMap({ description: 'The labels of the sandbox. Default: none.' })),
     rlimits: Type.Optional(
@@ -463,6 +468,7 @@ export const CreateSandboxRequest = Named(
     ),
   },
   `The sandbox to create. All fields but \`patches\` have ${MAX_SPEC_BYTES} bytes of JSON at most, and the body ${CREATE_BODY_LIMIT}. ${UNKNOWN_FIELDS}`,
+  restricting(RESTRICTIONS),
 );
 export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
 
@@ -480,5 +486,6 @@ export const UpdateSandboxRequest = Named(
     ),
   },
   'The changes to a sandbox. Fields that are left out stay.',
+  restricting({ ...RESTRICTIONS, fields: [] }),
 );
 export type UpdateSandboxRequest = Static<typeof UpdateSandboxRequest>;

@@ -11,7 +11,7 @@ const serializeSpec = serializerOf(SandboxSpec);
  * sandboxes; `npm run bench -- --only "list 20"` prints the current time. Any other text may have fields that callers must
  * not see, and may lack defaults.
  */
-export const SPEC_FORMAT = 1;
+export const SPEC_FORMAT = 2;
 
 export function encodeSpec(spec: unknown): string {
   return serializeSpec(spec);

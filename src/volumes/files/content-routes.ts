@@ -8,7 +8,7 @@ import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import type { EnterFiles } from './file-slots.js';
-import { PathHeaders, readPath } from './path-header.js';
+import { PathHeaders, PathQuery, readPath } from './path-header.js';
 import { read } from './read.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
 import { write } from './write.js';
@@ -24,7 +24,7 @@ export function contentRoutes(app: App, enter: EnterFiles): void {
         scope: 'volumes:read',
         summary: 'Read a file of a volume',
         description: 'Sends the bytes of one file.',
-        ...{ tags, params, headers: PathHeaders },
+        ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: {
           ...answers(Bytes, ...REFUSALS),
           200: { description: 'The bytes of the file.', content: { [OCTETS]: { schema: Bytes } } },
@@ -36,7 +36,7 @@ export function contentRoutes(app: App, enter: EnterFiles): void {
       const { content, size } = await read(
         contextOf(request),
         targetOf(request),
-        readPath(request.headers),
+        readPath(request),
         abandoned,
       );
       // A browser must not run stored content under this origin.
@@ -59,6 +59,7 @@ export function contentRoutes(app: App, enter: EnterFiles): void {
           ...{
             tags,
             params,
+            querystring: PathQuery,
             headers: Type.Object({ ...PathHeaders.properties, ...WriteHeaders.properties }),
           },
           body: { content: { [OCTETS]: { schema: Bytes } } },
@@ -72,7 +73,7 @@ export function contentRoutes(app: App, enter: EnterFiles): void {
           contextOf(request),
           (digest) => writerOf(request, reply, digest),
           (onComplete) =>
-            write(contextOf(request), targetOf(request), readPath(request.headers), {
+            write(contextOf(request), targetOf(request), readPath(request), {
               body: request.body as Readable | undefined,
               length: length === undefined ? undefined : Number(length),
               abandoned,

@@ -1,14 +1,28 @@
-import { Type } from 'typebox';
-import { ApiError, type ErrorName } from '../../http/errors.js';
+import { Type, type Static } from 'typebox';
+import { ApiError, badParameter, type ErrorName } from '../../http/errors.js';
 import { Words } from '../../http/schema.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 
 export const PathHeaders = Type.Object({
-  'x-msb-file-path': Type.String({
-    description:
-      'The path as base64url of its UTF-8, such as `YS9iLnR4dA` for `a/b.txt`. Every path begins at the top of the volume, or of the sandbox.',
-  }),
+  'x-msb-file-path': Type.Optional(
+    Type.String({
+      description:
+        'The path as base64url of its UTF-8, such as `YS9iLnR4dA` for `a/b.txt`. Every path begins at the top of the volume, or of the sandbox. The query can have the path instead.',
+    }),
+  ),
 });
+
+export const PathQuery = Type.Object(
+  {
+    path: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description: 'The path as text, such as `a/b.txt`, in place of the header `x-msb-file-path`.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 export const RemoveHeaders = Type.Object({
   ...PathHeaders.properties,
@@ -23,10 +37,28 @@ export const RemoveHeaders = Type.Object({
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
+type Refusal = 'invalid_volume_path' | 'invalid_sandbox_path';
+
+/** The path of a file from the query or the header of a request. */
 export function readPath(
-  { 'x-msb-file-path': header }: { 'x-msb-file-path': string },
-  refusal: 'invalid_volume_path' | 'invalid_sandbox_path' = 'invalid_volume_path',
+  {
+    headers: { 'x-msb-file-path': header },
+    query: { path },
+  }: { headers: Static<typeof PathHeaders>; query: Static<typeof PathQuery> },
+  refusal: Refusal = 'invalid_volume_path',
 ): string {
+  if (path !== undefined && header !== undefined) {
+    throw badParameter('path', 'path and x-msb-file-path exclude each other: send one of them');
+  }
+  if (path !== undefined) return path;
+  if (header === undefined) {
+    const message = 'the request names no path: send ?path=/a/b.txt, or its base64url in x-msb-file-path';
+    throw badParameter('path', message);
+  }
+  return decoded(header, refusal);
+}
+
+function decoded(header: string, refusal: Refusal): string {
   const digits = header.replace(/={1,2}$/, '');
   const bytes = Buffer.from(digits, 'base64url');
   // Node ignores invalid digits and excess bits.

@@ -13,7 +13,7 @@ import { copy } from './copy.js';
 import { makeFileSlots } from './file-slots.js';
 import { list } from './list.js';
 import { makeDirectory } from './mkdir.js';
-import { PathHeaders, readPath, RemoveHeaders } from './path-header.js';
+import { PathHeaders, PathQuery, readPath, RemoveHeaders } from './path-header.js';
 import { remove } from './remove.js';
 import { rename } from './rename.js';
 import { BASE, params, REFUSALS, tags, targetOf, WRITE_REFUSALS } from './route-options.js';
@@ -38,14 +38,14 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         summary: 'List a directory of a volume',
         description:
           'Returns the entries of a directory, at most 50,000. Links, devices, pipes, sockets and names that are not UTF-8 are not shown.',
-        ...{ tags, params, headers: PathHeaders },
+        ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: answers(VolumeFileList, ...REFUSALS),
       },
     },
     async (request, reply) => {
       const abandoned = await enter('list', request, reply);
       const target = targetOf(request);
-      const entries = await list(contextOf(request), target, readPath(request.headers), abandoned);
+      const entries = await list(contextOf(request), target, readPath(request), abandoned);
       return sendJson(reply, await longJson(turns, target.orgId, { entries }));
     },
   );
@@ -59,7 +59,7 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         summary: 'Remove a file or directory of a volume',
         description:
           'Removes a file or an empty directory. With `x-msb-file-recursive: true` it removes a directory with everything in it.',
-        ...{ tags, params, headers: RemoveHeaders },
+        ...{ tags, params, headers: RemoveHeaders, querystring: PathQuery },
         response: answersToBody(
           MessageResponse,
           ...REFUSALS,
@@ -72,7 +72,7 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
     async (request, reply) => {
       const abandoned = await enter('work', request, reply);
       const recursive = request.headers['x-msb-file-recursive'] === 'true';
-      const path = readPath(request.headers);
+      const path = readPath(request);
       return inFileWrite(contextOf(request), writerOf(request, reply), () =>
         remove(contextOf(request), targetOf(request), path, { recursive, abandoned }),
       );
@@ -87,11 +87,11 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         scope: 'volumes:read',
         summary: 'Get the properties of a file or directory of a volume',
         description: 'Returns the kind, size, permissions, owner and times of one path.',
-        ...{ tags, params, headers: PathHeaders },
+        ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: answers(VolumeFileStat, ...REFUSALS),
       },
     },
-    (request) => stat(contextOf(request), targetOf(request), readPath(request.headers)),
+    (request) => stat(contextOf(request), targetOf(request), readPath(request)),
   );
 
   app.get(
@@ -102,11 +102,11 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         scope: 'volumes:read',
         summary: 'Ask whether a path exists in a volume',
         description: 'Answers 200 in both cases; `exists` tells them apart.',
-        ...{ tags, params, headers: PathHeaders },
+        ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: answers(VolumeFileExists, ...REFUSALS),
       },
     },
-    (request) => exists(contextOf(request), targetOf(request), readPath(request.headers)),
+    (request) => exists(contextOf(request), targetOf(request), readPath(request)),
   );
 
   contentRoutes(app, enter);

@@ -57,7 +57,7 @@ describe('request bodies', () => {
     ['labels.', change((r) => (r.labels = { '': 'x' }))],
     ['labels.service.x', change((r) => (r.labels = { 'service.x': 'x' }))],
     ['labels.a', change((r) => (r.labels = { a: 1 }))],
-    ['rlimits[0].resource', change((r) => (r.rlimits[0].resource = 'Nofile'))],
+    ['rlimits[0].resource', change((r) => (r.rlimits[0].resource = 'Files'))],
     ['rlimits[0].soft', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 1 }]))],
     ['rlimits[0].hard', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 2 ** 70 }]))],
     ['rlimits[0].hard', change((r) => (r.rlimits = [{ resource: 'cpu', soft: 2, hard: 1.5 }]))],
@@ -135,7 +135,7 @@ describe('request bodies', () => {
   ];
   test.each(cases)('a sandbox with a bad %s is refused by that name', async (field, body) => {
     const { status, body: answer } = await client.post('/v1/sandboxes', body);
-    expect([status, answer.error?.details]).toEqual([400, { field }]);
+    expect([status, answer.error?.details]).toEqual([400, expect.objectContaining({ field })]);
     expect(['invalid_request', 'invalid_sandbox_config']).toContain(answer.error.code);
     expect(answer.error.message.length).toBeGreaterThan(10);
   });

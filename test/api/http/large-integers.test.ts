@@ -107,17 +107,10 @@ describe('limits above 2^53 - 1', () => {
     expect(given.map(({ spec }) => spec.rlimits)).toEqual([[limit]]);
   });
 
-  test('are ignored in an unknown field of a secret', async () => {
-    const secrets = {
-      entries: [{ env_var: 'A', placeholder: '$A', value: 'x', allowed_hosts: [{ type: 'any' }] }],
-      on_violation: { type: 'block', extra: 'here' },
-    };
-    const body = JSON.stringify({ ...smallRequest('unknown'), network: { secrets } });
+  test('are ignored in an unknown field', async () => {
+    const body = JSON.stringify({ ...smallRequest('unknown'), runtime: { extra: 'here' } });
     const created = await create(body.replace('"here"', SOFT));
-    expect([created.status, created.body.spec?.network.secrets[0].on_violation], created.text).toEqual([
-      200,
-      { type: 'block' },
-    ]);
+    expect([created.status, created.body.warnings?.[0].field], created.text).toEqual([200, 'runtime.extra']);
   });
 
   test('are exact in a repeated answer; a request that differs in the last digit is another request', async () => {

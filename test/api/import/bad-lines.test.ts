@@ -45,7 +45,7 @@ describe('bad lines', () => {
     ['not an object', () => '[1]', 'is not a JSON object'],
     ['null', () => 'null', 'is not a JSON object'],
     ['a word', () => '"org"', 'is not a JSON object'],
-    ['no kind', () => '{}', 'kind is required'],
+    ['no kind', () => '{}', 'kind is required: one of org, sandbox, run, volume, accrual, event'],
     ['an unknown kind', () => ({ kind: 'snapshot' }), /^kind /],
     ['a kind of another type', () => ({ kind: 7 }), /^kind /],
     ['a missing field', (org) => without(line.sandbox(org), 'slug'), 'slug is required'],
@@ -93,7 +93,7 @@ describe('bad lines', () => {
       (org) => line.event(org, { timestamp: '9999-12-31T23:59:59-01:00' }),
       /^timestamp must be /,
     ],
-    ['a number where a time is due', (org) => line.event(org, { timestamp: 5 }), /^timestamp must be string/],
+    ['a number where a time is due', (org) => line.event(org, { timestamp: 5 }), /^timestamp must be a /],
     [
       'an unknown status',
       (org) => line.sandbox(org, { status: 'paused' }),
@@ -105,7 +105,7 @@ describe('bad lines', () => {
       (org) => line.sandbox(org, { name: 'n'.repeat(501) }),
       /^name must NOT have more than 500/,
     ],
-    ['a spec without its parts', (org) => line.sandbox(org, { spec: {} }), /^spec\.\w+ is required$/],
+    ['a spec without its parts', (org) => line.sandbox(org, { spec: {} }), /^spec\.\w+ is required/],
     [
       'a mount of another type',
       (org) => line.sandbox(org, spec({ mounts: [{ type: 'Nfs', guest: '/', options: {} }] })),
@@ -114,7 +114,7 @@ describe('bad lines', () => {
     [
       'a label that is no string',
       (org) => line.sandbox(org, spec({ labels: { a: 1 } })),
-      'spec.labels.a must be string',
+      'spec.labels.a must be a string',
     ],
     [
       'a label that no index holds',
@@ -126,7 +126,7 @@ describe('bad lines', () => {
       (org) => line.event(org, { actor: { kind: 'system', code: 'x'.repeat(3_000), label: 'x' } }),
       /^the actor is longer than 2000 bytes/,
     ],
-    ['a fraction of a CPU', (_org, sandbox) => line.run(sandbox, { vcpus: 0.5 }), /^vcpus must be integer/],
+    ['a fraction of a CPU', (_org, sandbox) => line.run(sandbox, { vcpus: 0.5 }), /^vcpus must be a /],
     [
       'too many CPUs',
       (_org, sandbox) => line.run(sandbox, { vcpus: 2 ** 31 }),
@@ -177,7 +177,7 @@ describe('bad lines', () => {
     [
       'a number that is too large to be one',
       (org) => JSON.stringify(line.accrual(line.volume(org))).replace(':100', ':1e999'),
-      /^used_mib must be number/,
+      /^used_mib must be a /,
     ],
     [
       'a host volume with a name',

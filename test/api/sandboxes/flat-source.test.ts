@@ -44,3 +44,62 @@ test('another source is refused, and so is a missing reference', async () => {
   const wrong = await client.post('/v1/sandboxes', { name: 'other', source: 'oci', reference: 7 });
   expect(wrong.status).toBe(400);
 });
+
+test('the policies of secrets that clients from 0.7 send are kept to the letter', async () => {
+  const host = { type: 'exact', value: 'api.example.com' };
+  const entry = { value: 'x', placeholder: '$P', allowed_hosts: [host] };
+  const entries = [
+    {
+      ...entry,
+      env_var: 'A',
+      substitution: { headers: true, header_fields: ['authorization'], query: true, body: false },
+      passthrough_hosts: [host],
+      violation_action: { type: 'block_and_terminate' },
+      require_tls_identity: false,
+    },
+    { ...entry, env_var: 'B', passthrough_hosts: [], substitution: { headers: false } },
+  ];
+  const secrets = { entries, violation_action: { type: 'block' }, passthrough_hosts: [{ type: 'any' }] };
+  const request = { name: 'secretive', source: 'oci', reference: 'busybox', network: { secrets } };
+  const { status, body, text } = await client.post('/v1/sandboxes', request);
+  expect([status, body.warnings], text).toEqual([200, undefined]);
+  const shown = { placeholder: '$P', allowed_hosts: [host] };
+  expect(body.spec.network.secrets).toEqual([
+    {
+      ...shown,
+      env_var: 'A',
+      injection: {
+        ...{ headers: true, basic_auth: true, query_params: true, body: false },
+        header_fields: ['authorization'],
+      },
+      on_violation: { type: 'block_and_terminate', passthrough_hosts: [host] },
+      require_tls_identity: false,
+    },
+    {
+      ...shown,
+      env_var: 'B',
+      injection: { headers: false, basic_auth: false, query_params: false, body: false },
+      on_violation: { type: 'block' },
+    },
+  ]);
+  const both = { ...entries[0], injection: {} };
+  const refused = await client.post('/v1/sandboxes', {
+    ...request,
+    ...{ name: 'both', network: { secrets: { entries: [both] } } },
+  });
+  expect(refused.body.error.details).toEqual({ field: 'network.secrets.entries[0].substitution' });
+});
+
+test('a limit of UDP flows is kept where it is recorded; none and zero are no limit', async () => {
+  for (const [limit, shown] of [
+    [7, 7],
+    [0, undefined],
+    [null, undefined],
+  ]) {
+    const network = { max_udp_connections: limit };
+    const { body, text } = await client.post('/v1/sandboxes', {
+      ...{ name: `udp-${limit}`, source: 'oci', reference: 'busybox', network },
+    });
+    expect(body.spec?.network.max_udp_connections, text).toBe(shown);
+  }
+});

@@ -166,7 +166,7 @@ describe('create', () => {
     const { status, text } = await client.post('/v1/sandboxes', {
       ...smallRequest('unknown-keys'),
       surprise: 'canary',
-      network: { enabled: true, strict: true, surprise: 'canary' },
+      network: { enabled: true, strict: true },
       runtime: { surprise: 'canary' },
     });
     expect(status).toBe(200);

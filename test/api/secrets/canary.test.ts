@@ -22,13 +22,15 @@ test('secrets of a request appear in no answer, event, log or trace, and nowhere
       return answer;
     };
     const request = fullRequest('secretive', 'data') as any;
-    request.network.secrets.vault_path = 'canary-unknown';
-    request.network.secrets.entries[0].vault_path = 'canary-unknown';
+    request.vault_path = 'canary-unknown';
     const made = await send('POST', '/v1/sandboxes', request, 'start=true&wait_for=running');
     expect(made.body.status).toBe('running');
     // Refusals of every kind, with the secret in the request.
     await send('POST', '/v1/sandboxes', request);
     await send('POST', '/v1/sandboxes', { ...request, name: '' });
+    const { secrets } = request.network;
+    const unknown = { ...request.network, secrets: { ...secrets, vault_path: 'canary-unknown' } };
+    await send('POST', '/v1/sandboxes', { ...request, network: unknown });
     await send('POST', '/v1/sandboxes', { ...request, registry: { ...request.registry, username: 1 } });
     await send(
       'POST',

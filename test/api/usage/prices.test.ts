@@ -161,7 +161,7 @@ describe('a price book', () => {
 
   test.each([
     ['', 'not valid JSON'],
-    ['[]', 'must be object'],
+    ['[]', 'the body must be an object'],
     ['{"currency":"EUR"}', 'prices is required'],
     ['{"currency":"eur","prices":{}}', 'currency must match pattern'],
     [

@@ -82,7 +82,7 @@ test('the path header is base64url, with or without padding; anything else is re
   expect([...codeOf(missing), missing.body.error.details]).toEqual([
     400,
     'invalid_request',
-    { parameter: 'x-msb-file-path' },
+    { parameter: 'path' },
   ]);
   const recursive = await client.request('DELETE', volume.base, {
     headers: { 'x-msb-file-path': encode('ab'), 'x-msb-file-recursive': 'yes' },
