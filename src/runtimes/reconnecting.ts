@@ -118,6 +118,10 @@ export class ReconnectingRuntime implements Runtime {
     }
   }
 
+  unanswered(): ReturnType<NonNullable<Runtime['unanswered']>> {
+    return this.connected?.unanswered?.() ?? new Map();
+  }
+
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     return this.inner.activity(sandboxIds);
   }

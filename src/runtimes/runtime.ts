@@ -125,8 +125,8 @@ export interface Holding {
   orgId: string;
   sandboxId: string;
   runId: string;
-  /** `starting`: the engine has accepted the run, and starts it without another call. */
-  state: 'prepared' | 'starting' | 'running' | 'exited';
+  /** `starting`: the engine has accepted the run, and starts it without another call. `unknown`: it does not answer for this one. */
+  state: 'prepared' | 'starting' | 'running' | 'exited' | 'unknown';
   startedAt: Instant | null;
   finishedAt: Instant | null;
   exit: Exit | null;
@@ -248,6 +248,8 @@ export interface Runtime {
   list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]>;
   /** It can list some sandboxes, and `watch` yields the ids of those that changed. Default: false. */
   readonly listsSome?: boolean;
+  /** The sandboxes for which the engine does not answer a call, and for how long. Default: it answers for all. */
+  unanswered?(): ReadonlyMap<string, { call: string; ms: number }>;
   /** Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /**

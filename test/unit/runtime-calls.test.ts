@@ -1,7 +1,9 @@
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import type { Context } from '../../src/context.js';
 import { CALLS_AT_ONCE, RuntimeCalls, type CallKind } from '../../src/sandboxes/reconcile/runtime-calls.js';
 import type { Term } from '../../src/workers/lease.js';
+
+afterEach(() => void vi.useRealTimers());
 
 const term = { valid: true, signal: new AbortController().signal } as Term;
 
@@ -42,5 +44,31 @@ test('kills on a cluster do not wait for each other', async () => {
   }
   expect(calls.underWay.size).toBe(100);
   end();
+  await calls.close();
+});
+
+test('removals that hang take no places of others, and are bounded', async () => {
+  vi.useFakeTimers();
+  const meters = { runtimeCalled: () => undefined };
+  const calls = new RuntimeCalls({ runtime: {}, meters } as unknown as Context, () => undefined);
+  let end: () => void = () => undefined;
+  const ending = new Promise<void>((resolve) => (end = resolve));
+  let begun = 0;
+  const begin = (orgId: string, sandboxId: string) =>
+    calls.begin(term, { orgId, sandboxId }, 'destroy', async () => {
+      begun += 1;
+      return ending;
+    });
+  for (let round = 0; round < 40; round += 1) {
+    for (let index = 0; index < 4; index += 1) begin('attacker', `${round} ${index}`);
+    vi.advanceTimersByTime(15_000);
+  }
+  expect(begun).toBe(64);
+  begin('other', 'removed at once');
+  expect(begun).toBe(65);
+  end();
+  await calls.close();
+  begin('attacker', 'again');
+  expect(begun).toBe(66);
   await calls.close();
 });

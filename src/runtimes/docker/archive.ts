@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
-import { NOT_FOUND, statusOf } from './errors.js';
+import { NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 
 export type Entry =
   | { name: string; type: 'file'; mode: number; content: Buffer; uid?: number; gid?: number }
@@ -44,7 +44,12 @@ export async function writeEntries(container: Docker.Container, entries: readonl
   await container.putArchive(await buffer(archive), { path: '/', noOverwriteDirNonDir: 'true' });
 }
 
-export async function statPath(container: Docker.Container, path: string): Promise<PathStat | undefined> {
+/** `fails`: statuses that are an error here. */
+export async function statPath(
+  container: Docker.Container,
+  path: string,
+  { fails = [] }: { fails?: readonly number[] } = {},
+): Promise<PathStat | undefined> {
   try {
     const answer = (await container.infoArchive({ path })) as {
       headers: Record<string, string | undefined>;
@@ -56,7 +61,8 @@ export async function statPath(container: Docker.Container, path: string): Promi
     return { type: typeOf(mode), mode: mode & 0o777, size, target: linkTarget };
   } catch (error) {
     // The engine answers 500 when a parent is not a directory. Any other cause fails the later write.
-    if ([NOT_FOUND, 500].includes(statusOf(error) ?? 0)) return undefined;
+    const status = statusOf(error) ?? 0;
+    if ([NOT_FOUND, SERVER_ERROR].includes(status) && !fails.includes(status)) return undefined;
     throw error;
   }
 }

@@ -3,6 +3,7 @@ import { AgentPool } from '../guest/agent-pool.js';
 import { GuestAgent } from '../guest/agent.js';
 import { AGENT_PROGRAM } from '../guest/programs.js';
 import { attachedStream } from './engine-stream.js';
+import { checkAccountFiles } from './files/account-files.js';
 
 /** The agents in the containers of an engine, started by an exec of the engine. */
 export class DockerGuests extends AgentPool {
@@ -11,8 +12,12 @@ export class DockerGuests extends AgentPool {
   }
 }
 
+const targetOf = ({ Destination }: { Destination: string }): string => Destination;
+
 async function startAgent(container: Docker.Container): Promise<GuestAgent> {
-  const { Config } = await container.inspect();
+  const { Config, Mounts } = await container.inspect();
+  // For these the engine itself opens the files at each exec. At a pipe it would wait with a thread, beyond the end of the sandbox.
+  if (Config.User) await checkAccountFiles(container, Mounts.map(targetOf));
   // As the user of the sandbox: the engine gives no capabilities to another one.
   const exec = await container.exec({
     Cmd: [AGENT_PROGRAM],

@@ -41,6 +41,7 @@ import {
   statusOf,
   UNAVAILABLE,
 } from './errors.js';
+import { checkAccountFiles } from './files/account-files.js';
 import { hasFiles, populateContainer } from './files/populate-container.js';
 import { GuestInit } from './guest-init.js';
 import { DockerGuests } from './guests.js';
@@ -55,6 +56,7 @@ import { SandboxNetworks } from './network/sandbox-networks.js';
 import { PROCESSES } from './process-limit.js';
 import { RoomRetries } from './room-retries.js';
 import { explainStartFailure } from './start-failure.js';
+import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
 
 export interface DockerOptions {
   socketPath: string;
@@ -86,6 +88,9 @@ export class DockerRuntime implements Runtime {
 
   private readonly disks: readonly string[];
   private readonly inspections: InspectCache;
+  private readonly calls = new UnansweredCalls();
+  /** The images whose users the engine can read. */
+  private readonly checkedImages = new Set<string>();
   private readonly guests: DockerGuests;
   private readonly retries = new RoomRetries();
   private readonly measuring = new Map<string, Promise<number | undefined>>();
@@ -110,7 +115,7 @@ export class DockerRuntime implements Runtime {
     private readonly controlGroup: string | undefined,
   ) {
     this.disks = disksOf([diskPath, options.volumes.root]);
-    this.inspections = new InspectCache(docker);
+    this.inspections = new InspectCache(docker, this.calls);
     this.guests = new DockerGuests(untimed);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
@@ -179,10 +184,13 @@ export class DockerRuntime implements Runtime {
         gone: signal,
       });
       if (!release) throw new Error('the engine is busy with other starts');
+      // A start that hangs costs the engine nothing, and must not take the places of others.
+      const hangs = setTimeout(release, USUAL_START_MS);
       try {
-        await this.startPrepared(run, prepared, image, signal);
+        await this.calls.track(run.sandboxId, 'start', this.startPrepared(run, prepared, image, signal));
         this.retries.succeeded(run.runId);
       } finally {
+        clearTimeout(hangs);
         release();
       }
     } catch (error) {
@@ -204,7 +212,7 @@ export class DockerRuntime implements Runtime {
     if (!found) return;
     const container = this.docker.getContainer(found.Id);
     const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
-    await ending.catch(ignoreStatus(NOT_MODIFIED, NOT_FOUND, CONFLICT));
+    await this.calls.track(sandboxId, 'stop', ending).catch(ignoreStatus(NOT_MODIFIED, NOT_FOUND, CONFLICT));
     this.retries.freed();
   }
 
@@ -213,10 +221,8 @@ export class DockerRuntime implements Runtime {
     try {
       const found = await this.findContainer(sandboxId);
       if (found) {
-        await this.docker
-          .getContainer(found.Id)
-          .remove({ force: true, v: true })
-          .catch(ignoreStatus(...ALREADY_REMOVED));
+        const removing = this.docker.getContainer(found.Id).remove({ force: true, v: true });
+        await this.calls.track(sandboxId, 'removal', removing).catch(ignoreStatus(...ALREADY_REMOVED));
       }
       await this.networks.remove(sandboxId);
       this.retries.freed();
@@ -231,15 +237,26 @@ export class DockerRuntime implements Runtime {
       filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
     });
     this.networks.repair(containers);
+    this.calls.keepOnly(new Set(containers.map(({ Labels }) => Labels[SANDBOX_LABEL] ?? '')));
     return this.inspections.list(containers.filter((container) => !isPauseContainer(container)));
+  }
+
+  unanswered(): Map<string, Unanswered> {
+    return this.calls.all();
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     const measurements = this.inspections.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
-      const stats = await this.docker
+      // A call that hangs must not hold up the others.
+      const options = {
+        stream: false,
+        'one-shot': true,
+        abortSignal: AbortSignal.timeout(STATS_MS),
+      } as const;
+      const stats = (await this.docker
         .getContainer(id)
-        .stats({ stream: false, 'one-shot': true })
-        .catch(() => undefined);
+        .stats(options as unknown as { stream: false })
+        .catch(() => undefined)) as Docker.ContainerStats | undefined;
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
@@ -350,11 +367,30 @@ export class DockerRuntime implements Runtime {
       const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
       if (signal.aborted) return;
       await mounts.attach(resolverConfig);
+      await this.checkAccounts(run, container, prepared ? undefined : image);
       await container.start();
       await this.networks.confirm(run, container);
     } finally {
       await mounts.release();
     }
+  }
+
+  /** A disk without patches and mounts of the caller has the files of its image. */
+  private async checkAccounts(
+    { spec }: Run,
+    container: Docker.Container,
+    fresh: EngineImage | undefined,
+  ): Promise<void> {
+    const isPlain = fresh !== undefined && spec.patches.length === 0 && spec.mounts.length === 0;
+    if (isPlain && this.checkedImages.has(fresh.id)) return;
+    const { Mounts } = await container.inspect();
+    await checkAccountFiles(
+      container,
+      Mounts.map(({ Destination }) => Destination),
+    );
+    if (!isPlain) return;
+    if (this.checkedImages.size >= CHECKED_IMAGES) this.checkedImages.clear();
+    this.checkedImages.add(fresh.id);
   }
 
   private async create(
@@ -403,3 +439,7 @@ export class DockerRuntime implements Runtime {
 /** Longer than the longest grace period of a stop. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const LONGEST_WAIT_MS = 3_600_000;
+/** A start in the engine takes less, also while the engine starts many. */
+const USUAL_START_MS = 15_000;
+const STATS_MS = 5_000;
+const CHECKED_IMAGES = 10_000;

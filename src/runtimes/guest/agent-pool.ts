@@ -1,8 +1,12 @@
+import { sleep } from '../../lib/sleep.js';
 import type { GuestAgent } from './agent.js';
 import type { Guest } from './guest.js';
 
 /** An agent that nobody has used for so long ends, in milliseconds. */
 const IDLE_MS = 60_000;
+
+/** A container runtime reads /etc/passwd of the sandbox at the start of each command, and waits where that is a pipe. */
+const LONGEST_START_MS = 20_000;
 
 interface Agent {
   guest: Promise<GuestAgent>;
@@ -29,9 +33,18 @@ export class AgentPool {
       isReleased = true;
       agent.users -= 1;
       if (agent.users > 0) return;
-      agent.idle = setTimeout(() => void agent.guest.then((guest) => guest.close()), IDLE_MS).unref();
+      agent.idle = setTimeout(
+        () => void agent.guest.then((guest) => guest.close()).catch(() => undefined),
+        IDLE_MS,
+      ).unref();
     };
-    return { guest: await agent.guest, release };
+    try {
+      return { guest: await inTime(agent.guest), release };
+    } catch (error) {
+      // It stays: each start that hangs occupies the engine, which must get no second one of the container.
+      release();
+      throw error;
+    }
   }
 
   close(): void {
@@ -57,5 +70,18 @@ export class AgentPool {
     };
     void agent.guest.then(onOpened, forget);
     return agent;
+  }
+}
+
+async function inTime<Opened>(opening: Promise<Opened>): Promise<Opened> {
+  const over = new AbortController();
+  const late = sleep(LONGEST_START_MS, over.signal).then(() => {
+    throw new Error(`the engine has not answered the start of the agent for ${LONGEST_START_MS / 1_000} s`);
+  });
+  late.catch(() => undefined);
+  try {
+    return await Promise.race([opening, late]);
+  } finally {
+    over.abort();
   }
 }

@@ -30,6 +30,9 @@ export type Step =
 
 /** Compares the wanted state with the held one. Level-triggered: the next pass finds a lost or repeated step again. */
 export function decide(wanted: Wanted, held: Holding | undefined): Step {
+  // A step would hang like the call that the engine does not answer.
+  if (held?.state === 'unknown') return 'nothing';
+
   const current = held !== undefined && held.runId === wanted.runId;
 
   // First, because other steps may delete the engine's record of the end.

@@ -23,8 +23,9 @@ import {
 } from './queries.js';
 import { recordCommands } from './record-command.js';
 import { recordObservations, type Observation, type RunChange } from './record.js';
-import { markDestroyed, writeRoomNotices, type RoomNotice } from './record-queries.js';
+import { markDestroyed, writeRoomNotices, writeUnanswered, type RoomNotice } from './record-queries.js';
 import { PassScope } from './scope.js';
+import { UnansweredNotices } from './unanswered-notices.js';
 
 /** The precision of the end of a run whose container disappeared with its record. */
 const TOUCH_INTERVAL_MS = 10_000;
@@ -44,6 +45,7 @@ interface Seen {
  */
 export class Reconciler {
   private readonly calls: RuntimeCalls;
+  private readonly unanswered: UnansweredNotices;
   /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
   /** The words of the engine about starts that wait for room in it, by run. */
@@ -62,6 +64,7 @@ export class Reconciler {
   ) {
     this.calls = new RuntimeCalls(ctx, again);
     this.commands = new CommandWatch(ctx, (found) => this.writeCommands(found));
+    this.unanswered = new UnansweredNotices(ctx);
   }
 
   /** Sandboxes that the next pass visits. Undefined: any may have changed. */
@@ -87,6 +90,7 @@ export class Reconciler {
     const rows = await this.readRows(ids, holdings);
     if (ids === undefined) await this.touch(rows, holdings);
     await this.noteRoom(term, ids, rows, holdings);
+    await this.noteUnanswered(term, rows);
     const seen: Seen = { observations: [], destroyed: [] };
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
@@ -386,6 +390,11 @@ export class Reconciler {
     for (const { wanted } of rows) this.noRoom.delete(wanted.runId ?? '');
     for (const [runId, words] of kept) if (words !== undefined) this.noRoom.set(runId, words);
     for (const { runId, noRoom } of starting) if (noRoom !== null) this.noRoom.set(runId, noRoom);
+  }
+
+  private async noteUnanswered(term: Term, rows: readonly ReconcileRow[]): Promise<void> {
+    const changed = this.unanswered.changed(rows);
+    if (changed.length > 0) await this.inTerm(term, (tx) => writeUnanswered(tx, changed, this.ctx.now()));
   }
 
   private async writeRoom(term: Term, notices: readonly RoomNotice[]): Promise<void> {

@@ -99,6 +99,27 @@ export async function writeRoomNotices(sql: Sql, notices: readonly RoomNotice[],
   );
 }
 
+/** Shows for which of these sandboxes the engine does not answer. `words` null: it answers again. */
+export async function writeUnanswered(
+  sql: Sql,
+  notices: readonly { orgId: string; sandboxId: string; words: string | null }[],
+  at: Instant,
+): Promise<void> {
+  await sql.query(
+    prepared(
+      `update sandboxes s set last_failure_message = n.words, changed_at = $4
+       from unnest($1::uuid[], $2::uuid[], $3::text[]) as n (org_id, id, words)
+       where s.org_id = n.org_id and s.id = n.id and s.status in ('starting', 'stopping')`,
+      [
+        notices.map(({ orgId }) => orgId),
+        notices.map(({ sandboxId }) => sandboxId),
+        notices.map(({ words }) => words),
+        at,
+      ],
+    ),
+  );
+}
+
 /** The worker holds nothing of these removed sandboxes. */
 export async function markDestroyed(
   sql: Sql,

@@ -134,10 +134,9 @@ function startOf(
       started_at: shortInstant(startedAt),
     },
   };
-  // While it waited, the message had the reason.
-  const waited = sandbox.status_reason === 'insufficient_capacity' ? { last_failure_message: null } : {};
   const change = {
-    ...waited,
+    // While it waited, the message had the reason.
+    last_failure_message: null,
     status,
     status_reason: null,
     stop_reason: null,

@@ -1,5 +1,6 @@
 import type { Context } from '../../context.js';
 import type { Slots } from '../../lib/concurrency-limit.js';
+import { sleep } from '../../lib/sleep.js';
 import { NoRoomError } from '../../runtimes/runtime.js';
 import type { Term } from '../../workers/lease.js';
 import { traceCall } from './trace-call.js';
@@ -17,6 +18,15 @@ export const CALLS_AT_ONCE: Record<CallKind, Slots> = {
   kill: { total: 16, each: 8 },
   destroy: { total: 8, each: 4 },
 };
+
+/**
+ * A kill or a removal that takes longer hangs in the engine, on a lock of its container: it counts no more against the limits. So many
+ * of an organization may hang.
+ */
+const HANGS_AFTER_MS = 15_000;
+const MOST_HANGING = 64;
+/** At the end of the service. Calls that hang are then as those of a killed process. */
+const LONGEST_CLOSE_MS = 20_000;
 
 /** Kills and removals on a cluster wait for its nodes, which work at the same time. */
 const TIMES_ON_CLUSTER = 16;
@@ -72,19 +82,38 @@ export class RuntimeCalls {
     const { total, each } = this.limitOf(kind);
     const own = this.counts.get(`${kind} ${orgId}`) ?? 0;
     if (own >= Math.min(each, total - (this.counts.get(kind) ?? 0))) return;
+    if ((this.counts.get(`hanging ${orgId}`) ?? 0) >= MOST_HANGING) return;
     const controller = new AbortController();
     const signal = AbortSignal.any([controller.signal, term.signal]);
-    this.count(kind, orgId, 1);
-    const done = this.run({ orgId, sandboxId }, kind, work(signal)).finally(() =>
-      this.count(kind, orgId, -1),
-    );
+    let counted: CallKind | 'hanging' = kind;
+    const countAs = (next: typeof counted | undefined) => {
+      this.count(counted, orgId, -1);
+      if (next === undefined) return;
+      counted = next;
+      this.count(counted, orgId, 1);
+    };
+    this.count(counted, orgId, 1);
+    const hangs =
+      kind === 'kill' || kind === 'destroy'
+        ? setTimeout(() => {
+            countAs('hanging');
+            this.again();
+          }, HANGS_AFTER_MS).unref()
+        : undefined;
+    const done = this.run({ orgId, sandboxId }, kind, work(signal)).finally(() => {
+      clearTimeout(hangs);
+      countAs(undefined);
+    });
     this.busy.set(sandboxId, { kind, controller, done });
   }
 
-  /** Aborts the starts that wait for an image, and waits for all calls. */
+  /** Aborts the starts that wait for an image, and waits for all calls that the engine answers. */
   async close(): Promise<void> {
     for (const { controller } of this.busy.values()) controller.abort();
-    await Promise.allSettled([...this.busy.values()].map(({ done }) => done));
+    const ended = new AbortController();
+    const all = Promise.allSettled([...this.busy.values()].map(({ done }) => done));
+    await Promise.race([all, sleep(LONGEST_CLOSE_MS, ended.signal)]);
+    ended.abort();
   }
 
   private limitOf(kind: CallKind): Slots {
@@ -94,7 +123,7 @@ export class RuntimeCalls {
     return { total: total * times, each: each * times };
   }
 
-  private count(kind: CallKind, orgId: string, change: number): void {
+  private count(kind: CallKind | 'hanging', orgId: string, change: number): void {
     for (const key of [kind, `${kind} ${orgId}`]) {
       const count = (this.counts.get(key) ?? 0) + change;
       if (count === 0) this.counts.delete(key);

@@ -2,6 +2,8 @@ import type Docker from 'dockerode';
 import { ALREADY_REMOVED, ignoreStatus } from '../errors.js';
 import { listPulled } from './engine-image.js';
 
+const REMOVAL_MS = 60_000;
+
 interface Unused {
   names: string[];
   orgId: string;
@@ -39,9 +41,10 @@ export class UnusedImages {
       unused.splice(unused.indexOf(next), 1);
       for (const name of next.names) {
         if (isNeeded(name)) continue;
+        // The engine asks every container whether it runs with the image, and waits for one that hangs.
         await this.docker
           .getImage(name)
-          .remove()
+          .remove({ abortSignal: AbortSignal.timeout(REMOVAL_MS) })
           .catch(ignoreStatus(...ALREADY_REMOVED));
         this.uses.delete(name);
       }
