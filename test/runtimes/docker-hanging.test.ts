@@ -109,8 +109,8 @@ describeDocker('a sandbox for which the engine would hang', () => {
       ['a directory', 'rm -f /etc/group; mkdir /etc/group', 'is a directory'],
       [
         'a pipe that a mount of the service hides',
-        'mv /.sandkeep /moved; mkdir /.sandkeep; ln -s /etc /.sandkeep/bin; rm -f /etc/passwd; mkfifo /etc/passwd',
-        'a mount cannot be placed',
+        'mv /.sandkeep /moved; mkdir -p /.sandkeep/bin; ln -s /etc/passwd /.sandkeep/bin/init; rm -f /etc/passwd; mkfifo /etc/passwd',
+        'is hidden by the mount at /.sandkeep/bin/init',
       ],
       [
         'a pipe that a mount of the caller hides',

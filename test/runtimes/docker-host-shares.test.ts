@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
@@ -15,13 +16,14 @@ const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 describeDocker('a sandbox', () => {
   let service: TestService;
   let client: Client;
+  let stranger: Client;
   beforeAll(async () => {
     makeImage();
     service = await startTestService(onDocker());
-    client = await service.newOrg();
+    [client, stranger] = [await service.newOrg(), await service.newOrg()];
   });
   afterAll(async () => {
-    await destroyAll(service, client);
+    await destroyAll(service, client, stranger);
     await service.close();
   });
 
@@ -55,4 +57,37 @@ describeDocker('a sandbox', () => {
     if (((BigInt(`0x${bounding}`) >> CAP_SYS_RESOURCE) & 1n) === 0n) return;
     expect(await execIn(id, 'sh', '-c', attempt)).toMatch(/900\s*$/);
   });
+
+  test('shares no inode with a sandbox of another organization', async () => {
+    const request = smallRequest('stranger', {
+      ...{ image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      resources: { vcpus: 1, memory_mib: 64 },
+    });
+    const { body } = await stranger.post('/v1/sandboxes', request, running);
+    const { State } = await (await containerOf(body.id))!.inspect();
+    const own = await start('watcher', 1);
+    // The same file of the kernel has one lock, and one list of inotify watches.
+    const shared = PATHS.filter((path) => {
+      const [here, there] = [`/proc/${own.pid}/root${path}`, `/proc/${State.Pid}/root${path}`];
+      const attempt = spawnSync('flock', ['--nonblock', here, 'flock', '--nonblock', there, 'true']);
+      const alone = spawnSync('flock', ['--nonblock', there, 'true']);
+      expect([path, alone.status]).toEqual([path, 0]);
+      return attempt.status !== 0;
+    });
+    expect(shared).toEqual([]);
+    const mounts = readFileSync(`/proc/${own.pid}/mountinfo`, 'utf8').split('\n');
+    for (const program of ['init', 'agent']) {
+      const line = mounts.find((mount) => mount.includes(` /.sandkeep/bin/${program} `));
+      expect(line).toMatch(/ \/\.sandkeep\/bin\/\w+ ro,/);
+    }
+  });
 });
+
+/** Files and directories of each mount of a sandbox. Lower files of the image are the same file on the disk of the engine. */
+const PATHS = [
+  ...['/', '/bin', '/bin/busybox', '/etc', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'],
+  ...['/.sandkeep', '/.sandkeep/bin', '/.sandkeep/bin/init', '/.sandkeep/bin/agent'],
+  ...['/dev', '/dev/null', '/dev/zero', '/dev/urandom', '/dev/pts', '/dev/shm', '/dev/mqueue'],
+  ...['/proc', '/proc/meminfo', '/proc/sys/kernel/hostname', '/proc/loadavg'],
+  ...['/sys', '/sys/kernel', '/sys/fs/cgroup'],
+];

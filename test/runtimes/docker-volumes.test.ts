@@ -378,7 +378,7 @@ describeDocker('volumes in containers', () => {
     const victim = `
       import { StagingDirectory } from '${PACKAGE_ROOT}/dist/src/runtimes/docker/mounts/staging-directory.js';
       import { VolumeStore } from '${PACKAGE_ROOT}/dist/src/volumes/storage/store.js';
-      const room = new StagingDirectory('${room}', new VolumeStore('${service.volumesDir}'), undefined);
+      const room = new StagingDirectory('${room}', new VolumeStore('${service.volumesDir}'), new Map(), undefined);
       const mounts = [{ ...${JSON.stringify(mounts[0])}, volumeId: '${volume.id}' }];
       const staged = await room.stage({ orgId: '${client.org.id}', sandboxId: '${id}', spec: { mounts } });
       await staged.attach();

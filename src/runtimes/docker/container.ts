@@ -111,7 +111,7 @@ export function containerOptions(
       Tmpfs: tmpfsOf(spec),
       // With `ReadOnly` the engine would replace the mount flags of the source.
       Mounts: [
-        init.mount,
+        ...(hasPrograms(binds) ? [] : [init.mount]),
         ...binds.map(({ source, target, readonly = false }) => ({
           ...{ Type: 'bind' as const, Source: source, Target: target, ReadOnly: readonly },
           BindOptions: { Propagation: 'rprivate' as const },
@@ -124,6 +124,11 @@ export function containerOptions(
       LogConfig: { Type: 'json-file', Config: LOG_LIMITS },
     } satisfies HostConfig,
   };
+}
+
+/** Without them a sandbox needs the volume of the programs. */
+export function hasPrograms(binds: readonly Bind[]): boolean {
+  return binds.some(({ target }) => target === INIT_PROGRAM);
 }
 
 function envOf({ env, scripts }: RunSpec, { path }: EngineImage): string[] {

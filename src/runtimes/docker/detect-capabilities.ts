@@ -32,8 +32,14 @@ export async function detectCapabilities(
   {
     instanceId,
     volumes,
+    programs,
     runtimeClass,
-  }: { instanceId: string; volumes: VolumeStore; runtimeClass: string | undefined },
+  }: {
+    instanceId: string;
+    volumes: VolumeStore;
+    programs: ReadonlyMap<string, Buffer>;
+    runtimeClass: string | undefined;
+  },
 ): Promise<DetectedCapabilities> {
   checkRuntimeClass(info, runtimeClass);
   const directory = stagingDirectoryOf(instanceId);
@@ -56,7 +62,7 @@ export async function detectCapabilities(
   if (seccomp === undefined || seccomp.includes('unconfined')) {
     missing.push('NO SECCOMP FILTER: the engine is set to none');
   }
-  return { capabilities, mounts: new StagingDirectory(directory, volumes, noMounts), missing };
+  return { capabilities, mounts: new StagingDirectory(directory, volumes, programs, noMounts), missing };
 }
 
 /** The hash keeps the id of the installation out of the guest's mount table. */

@@ -18,12 +18,15 @@ export const INIT_LABEL = 'dev.sandkeep.init';
 
 const ATTEMPTS = 3;
 
-/** Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they mount its volume read-only. */
+/**
+ * Process 1 of every container, from `guest/init.c`. Sandboxes cannot change it: they have files of their own, mounted read-only. Where the
+ * engine does not see mounts of the service, they share a read-only volume.
+ */
 export class GuestInit {
   readonly image: string;
   /** Also the name of the filler container. */
   readonly volume: string;
-  private readonly programs: ReadonlyMap<string, Buffer>;
+  readonly programs: ReadonlyMap<string, Buffer>;
   private filling: Promise<void> | undefined;
 
   constructor(

@@ -90,14 +90,13 @@ export class InspectCache {
       .track(sandboxId, 'inspection', this.inspect(Id))
       .catch(() => 'unknown' as const);
     const waited = new AbortController();
-    const late = sleep(WAIT_MS, waited.signal).then(() => {
-      if (waited.signal.aborted) return;
-      this.hanging.add(Id);
-      void inspecting.finally(() => this.hanging.delete(Id));
-    });
-    const found = await Promise.race([inspecting, late.then(() => 'unknown' as const)]);
+    const late = sleep(WAIT_MS, waited.signal).then(() => 'late' as const);
+    const found = await Promise.race([inspecting, late]);
     waited.abort();
-    return found;
+    if (found !== 'late') return found;
+    this.hanging.add(Id);
+    void inspecting.finally(() => this.hanging.delete(Id));
+    return 'unknown';
   }
 
   private async inspect(id: string): Promise<Inspected | undefined> {

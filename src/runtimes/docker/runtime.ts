@@ -16,8 +16,14 @@ import {
 } from '../runtime.js';
 import { noRoomWords } from '../no-room.js';
 import { isBaseline, nameOfNew, nameOfNext, parseEngineTime, runOfContainer } from './container-name.js';
-import { containerLabels, containerOptions, INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
 import { readHostRecord } from './command-lines.js';
+import {
+  containerLabels,
+  containerOptions,
+  hasPrograms,
+  INSTANCE_LABEL,
+  SANDBOX_LABEL,
+} from './container.js';
 import { openControlGroup } from './control-group.js';
 import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
@@ -131,7 +137,12 @@ export class DockerRuntime implements Runtime {
     const init = new GuestInit(docker, info.Architecture);
     await init.ensureVolume();
     const detected = await detectCapabilities(docker, info, {
-      ...{ instanceId, volumes: options.volumes, runtimeClass: options.runtimeClass },
+      ...{
+        instanceId,
+        volumes: options.volumes,
+        programs: init.programs,
+        runtimeClass: options.runtimeClass,
+      },
     });
     return new DockerRuntime(
       docker,
@@ -248,15 +259,14 @@ export class DockerRuntime implements Runtime {
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
     const measurements = this.inspections.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
       // A call that hangs must not hold up the others.
-      const options = {
-        stream: false,
-        'one-shot': true,
-        abortSignal: AbortSignal.timeout(STATS_MS),
-      } as const;
-      const stats = (await this.docker
+      const options = Object.assign(
+        { stream: false as const, 'one-shot': true },
+        { abortSignal: AbortSignal.timeout(STATS_MS) },
+      );
+      const stats = await this.docker
         .getContainer(id)
-        .stats(options as unknown as { stream: false })
-        .catch(() => undefined)) as Docker.ContainerStats | undefined;
+        .stats(options)
+        .catch(() => undefined);
       const nanos = stats?.cpu_stats.cpu_usage.total_usage;
       return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
     });
@@ -404,7 +414,7 @@ export class DockerRuntime implements Runtime {
     checkDiskLimit(run.spec, image);
     const sized = defaultDiskMib > 0 && this.capabilities.has('disk_size');
     const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
-    await this.init.ensureVolume();
+    if (!hasPrograms(binds)) await this.init.ensureVolume();
     const container = await createContainer(this.docker, {
       name: nameOfNew(run),
       Labels: containerLabels(run, image, this.instanceId),

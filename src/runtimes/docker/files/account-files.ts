@@ -3,7 +3,7 @@ import { posix } from 'node:path';
 import { StartRefusedError } from '../../runtime.js';
 import { statPath, type PathStat } from '../archive.js';
 import { SERVER_ERROR, statusOf } from '../errors.js';
-import { PROGRAMS_DIRECTORY } from '../../guest/programs.js';
+import { AGENT_PROGRAM, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../guest/programs.js';
 import { RESOLVER_FILES } from './resolver-files.js';
 
 /**
@@ -11,7 +11,10 @@ import { RESOLVER_FILES } from './resolver-files.js';
  * their end. At a named pipe it waits for ever, with the lock of the container. It also keeps all matching lines in memory.
  */
 const ACCOUNT_FILES = ['/etc/passwd', '/etc/group'] as const;
-const SERVICE_TARGETS: readonly string[] = [...RESOLVER_FILES, PROGRAMS_DIRECTORY];
+const SERVICE_TARGETS: ReadonlySet<string> = new Set([
+  ...RESOLVER_FILES,
+  ...[PROGRAMS_DIRECTORY, INIT_PROGRAM, AGENT_PROGRAM],
+]);
 const DIRECTORY = '/etc';
 /** The agent reads as much of them. */
 const LARGEST_BYTES = 1024 * 1024;
@@ -35,17 +38,24 @@ export async function checkAccountFiles(
 }
 
 async function check(container: Docker.Container, targets: readonly string[]): Promise<void> {
-  const directory = await stat(container, DIRECTORY);
+  // Mounts share most of their parents.
+  const known = new Map<string, Promise<PathStat | undefined>>();
+  const stat: Stat = async (path) => {
+    const asked = known.get(path) ?? statPath(container, path, { fails: [SERVER_ERROR] });
+    known.set(path, asked);
+    return asked;
+  };
+  const directory = await stat(DIRECTORY);
   if (directory && directory.type !== 'directory') throw refusal(DIRECTORY, 'is not a directory');
   const places: string[] = [];
-  for (const target of targets) places.push(await placeOf(container, target));
+  for (const target of targets) places.push(await placeOf(target, stat));
   for (const file of ACCOUNT_FILES) {
     let place: string = file;
-    let found = directory && (await stat(container, file));
+    let found = directory && (await stat(file));
     if (found?.type === 'symlink') {
       // The engine has followed every link of the target.
       place = posix.join('/', found.target);
-      found = await stat(container, place);
+      found = await stat(place);
     }
     const hiding = places.findIndex((point) => place === point || place.startsWith(`${trimmed(point)}/`));
     if (hiding !== -1) throw refusal(file, `is hidden by the mount at ${targets[hiding]}`);
@@ -55,14 +65,16 @@ async function check(container: Docker.Container, targets: readonly string[]): P
   }
 }
 
+type Stat = (path: string) => Promise<PathStat | undefined>;
+
 /** The place of a mount, behind the links on its path. */
-async function placeOf(container: Docker.Container, target: string): Promise<string> {
+async function placeOf(target: string, stat: Stat): Promise<string> {
   let done = '/';
   const parts = target.split('/').filter((part) => part !== '');
   for (let steps = 0; parts.length > 0; steps += 1) {
     if (steps === MAX_STEPS) throw refusal(DIRECTORY, `cannot be told from the mount at ${target}`);
     const next = posix.join(done, parts.shift()!);
-    const found = await stat(container, next);
+    const found = await stat(next);
     done = found?.type === 'symlink' ? posix.join('/', found.target) : next;
   }
   return done;
@@ -71,16 +83,12 @@ async function placeOf(container: Docker.Container, target: string): Promise<str
 /** The engine places every mount for a stat. Its error has no words: a link of the sandbox may lead a mount to a place that does not fit. */
 function explain(error: unknown, targets: readonly string[]): unknown {
   if (statusOf(error) !== SERVER_ERROR) return error;
-  const own = targets.filter((target) => !SERVICE_TARGETS.includes(target));
+  const own = targets.filter((target) => !SERVICE_TARGETS.has(target));
   const place = own.length === 0 ? targets : own;
   return new StartRefusedError(
     `a mount cannot be placed at ${place.join(' or ')}: check that mounts[].guest is a directory, or for a file a file`,
     { cause: error },
   );
-}
-
-async function stat(container: Docker.Container, path: string): Promise<PathStat | undefined> {
-  return statPath(container, path, { fails: [SERVER_ERROR] });
 }
 
 function trimmed(path: string): string {

@@ -47,6 +47,11 @@ export class StagingDirectory {
   constructor(
     private readonly directory: string,
     private readonly volumes: VolumeStore,
+    /**
+     * The programs of the service by their paths in a sandbox. Each start gets files of its own: sandboxes with the same inodes would see each
+     * other by inotify, and could talk by locks.
+     */
+    private readonly programs: ReadonlyMap<string, Buffer>,
     readonly unavailable: string | undefined,
   ) {}
 
@@ -72,6 +77,7 @@ export class StagingDirectory {
     }
     // A mount of the user replaces the file.
     const resolverFiles = RESOLVER_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
+    const { programs } = this;
     const current = join(this.directory, sandboxId);
     const next = `${current}.new`;
     const sources: Source[] = [];
@@ -86,6 +92,7 @@ export class StagingDirectory {
       // Empty: the engine nests mounts by path, which a guest with access to a volume could redirect.
       await createMountPoints(current, sources);
       await writeResolverFiles(current, resolverFiles);
+      await writePrograms(current, programs);
     } catch (error) {
       await release();
       throw error;
@@ -98,6 +105,12 @@ export class StagingDirectory {
           target: file,
           readonly: true,
         })),
+        // `readonly` also makes them executable where the directory is not: the engine replaces the flags of the mount.
+        ...[...programs.keys()].map((program) => ({
+          source: join(current, posix.basename(program)),
+          target: program,
+          readonly: true,
+        })),
       ],
       async attach(config) {
         const targets = [...spec.mounts.map(({ guest }) => guest), ...resolverFiles];
@@ -107,6 +120,7 @@ export class StagingDirectory {
         await detachAndRemove(next);
         await createMountPoints(next, sources);
         await writeResolverFiles(next, resolverFiles, config);
+        await writePrograms(next, programs);
         for (const [index, { mount, handle }] of sources.entries()) {
           await bindMount(handle, join(next, String(index)), mountFlagsOf(mount));
         }
@@ -183,6 +197,14 @@ async function writeResolverFiles(
     await writeFile(path, config === undefined ? '' : resolverFileContent(file, config));
     // The umask must not keep guest users from reading them.
     await chmod(path, 0o644);
+  }
+}
+
+async function writePrograms(directory: string, programs: ReadonlyMap<string, Buffer>): Promise<void> {
+  for (const [program, content] of programs) {
+    const path = join(directory, posix.basename(program));
+    await writeFile(path, content);
+    await chmod(path, 0o555);
   }
 }
 
