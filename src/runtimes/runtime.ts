@@ -199,7 +199,7 @@ export interface LogChunk {
 
 /** The streams that a reader can continue. */
 export const LOG_STREAMS = ['stdout', 'stderr', 'system'] as const;
-export type LogStream = (typeof LOG_STREAMS)[number];
+type LogStream = (typeof LOG_STREAMS)[number];
 
 export interface LogQuery {
   sources: ReadonlySet<LogSource>;

@@ -9,7 +9,6 @@ import { parseLine } from '../../../src/import/parse.js';
 import { parseExact, stringifyExact } from '../../../src/lib/exact-json.js';
 import { Pace, PACE } from '../../../src/lib/pace.js';
 import { Turns } from '../../../src/lib/turns.js';
-import type { FileStat } from '../../../src/runtimes/guest/guest.js';
 import type { Run } from '../../../src/runtimes/runtime.js';
 import { present as presentInSandbox } from '../../../src/sandboxes/files/entry.js';
 import { present } from '../../../src/volumes/files/entry.js';
@@ -56,7 +55,7 @@ describe('bytes above 2^53 - 1', () => {
     const inVolume = await present('/sparse', lstatSync(file), () => Promise.resolve(stats));
     const inSandbox = presentInSandbox('/sparse', {
       ...{ mode: 0o100644, uid: 0, gid: 0, size: stats.size, mtime: 0n, atime: 0n },
-    } as FileStat);
+    });
     rmSync(directory, { recursive: true });
     for (const entry of [inVolume, inSandbox]) {
       const text = await longJson(new Turns(new Pace(PACE)), 'org', { entries: [entry] });
