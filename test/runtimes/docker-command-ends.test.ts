@@ -174,6 +174,18 @@ describeDocker('the end of the command of a docker sandbox', () => {
     expect(restarted.body.command).toEqual({ status: 'running', ...NO_END, ended_at: null });
   });
 
+  test('is found by the agent where the engine is another machine', async () => {
+    const { runtime } = service;
+    const outside = runtime.commandStates!.bind(runtime);
+    try {
+      runtime.commandStates = () => Promise.resolve(new Map());
+      const { id } = await make('elsewhere', 'exit 6');
+      expect((await ended(id)).command).toMatchObject({ status: 'exited', exit_code: 6, oom_killed: false });
+    } finally {
+      runtime.commandStates = outside;
+    }
+  });
+
   test('that comes right before a stop is recorded all the same', async () => {
     const { id } = await make('late', 'while [ ! -e /tmp/end ]; do sleep 0.05; done; exit 9');
     await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', 'touch /tmp/end; sleep 0.2'] });
