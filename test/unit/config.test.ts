@@ -29,7 +29,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const TEXTS = [
   ...['1', '2', '3', '/first', '/second', '/third', 'true', 'false', 'on'],
   ...['auto', 'docker', 'simulated', 'debug', 'warn', 'error', 'probe', 'trusted'],
-  ...['shared', 'each-organization'],
+  ...['shared', 'each-organization', 'json', 'text'],
   ...['ReadWriteOnce', 'ReadWriteMany', 'advisory', 'enforced', 'api', 'worker', '600', '660'],
   ...['http/protobuf', 'http/json', 'otlp', 'none', 'always_on', 'always_off', '0.5', 'a=1', 'a=1,b=2'],
   ...['10.0.0.0/8', '10.1.0.0/16,192.168.1.1', '::1', 'host', 'metadata', 'host,metadata', ''],
