@@ -49,6 +49,16 @@ export async function extendWanted(
   );
 }
 
+export async function everRan(sql: Sql, orgId: string, sandboxId: string): Promise<boolean> {
+  const { rows } = await sql.query<{ ran: boolean }>(
+    `select exists (
+       select from runs where org_id = $1 and sandbox_id = $2 and started_at is not null
+     ) as ran`,
+    [orgId, sandboxId],
+  );
+  return rows[0]!.ran;
+}
+
 /** The first reason stays. */
 export async function setStopReason(
   target: WriteTarget,

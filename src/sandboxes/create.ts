@@ -19,6 +19,7 @@ import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
 import { refuseTaken } from './refusals.js';
 import { beginRun } from './request-run.js';
+import { removeFailed } from './replace-failed.js';
 import { resolve, secretsOf } from './resolve.js';
 import { presentSandbox, SANDBOX, type SandboxResponse } from './spec/fields.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
@@ -44,14 +45,23 @@ export async function create(
   const request = { ...asked, ...(labels ? { labels } : {}) };
   refuseMounts(caller, request);
   checkRequest(request, ctx.runtime);
+  let replaces = false;
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
     try {
-      return await inWrite(ctx, caller, (tx, batch) =>
-        insert(ctx, tx, batch, caller, { ...request, slug }, when),
-      );
+      return await inWrite(ctx, caller, async (tx, batch) => {
+        if (replaces) await removeFailed(tx, caller, request.name, ctx.now());
+        return insert(ctx, tx, batch, caller, { ...request, slug }, when);
+      });
     } catch (error) {
       const constraint = violatedConstraint(error);
+      // Both may belong to one failed sandbox.
+      const wasNamed =
+        constraint === 'sandboxes_name' || (constraint === 'sandboxes_slug' && request.slug != null);
+      if (wasNamed && !replaces) {
+        replaces = true;
+        continue;
+      }
       // The service made this slug, so it makes another one.
       if (constraint === 'sandboxes_slug' && request.slug == null && attempt < SLUG_ATTEMPTS) continue;
       refuseTaken(constraint, { name: request.name, slug });

@@ -26,27 +26,30 @@ export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Pr
   return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
-    await removeSandbox(batch, sandbox, 'sandbox_destroyed', actor, ctx.now());
+    await removeSandbox(batch, sandbox, 'requested', actor, ctx.now());
     return { message: `the sandbox "${sandbox.name}" is deleted` };
   });
 }
 
+/** `replaced`: a create took the name of a sandbox that had failed before it ever ran. */
+type RemovalReason = 'requested' | 'replaced' | 'ephemeral_ended';
+
 export async function removeSandbox(
   target: EventTarget,
   { org_id: orgId, id, name, slug, status, run_id, run_spec }: LockedSandbox,
-  type: 'sandbox_destroyed' | 'sandbox_removed',
+  reason: RemovalReason,
   actor: EventActor,
   at: Instant,
 ): Promise<void> {
   await recordEvent(target, {
     orgId,
-    type,
+    type: reason === 'ephemeral_ended' ? 'sandbox_removed' : 'sandbox_destroyed',
     actor,
     resourceId: id,
     at,
     payload: {
       ...{ sandbox_id: id, name, slug, run_id, previous_status: status, status: null },
-      reason: type === 'sandbox_destroyed' ? 'requested' : 'ephemeral_ended',
+      reason,
     },
   });
   await deleteSandboxRelations(target, orgId, id);

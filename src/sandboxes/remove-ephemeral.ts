@@ -14,7 +14,7 @@ export async function removeLingering(ctx: Context, signal: AbortSignal): Promis
     removed = await inTransaction(ctx.pool, async (tx) => {
       const at = ctx.now();
       const due = await lockLingering(tx, addMillis(at, -ctx.settings.ephemeralLingerMs), BATCH);
-      for (const sandbox of due) await removeSandbox(tx, sandbox, 'sandbox_removed', RECONCILER, at);
+      for (const sandbox of due) await removeSandbox(tx, sandbox, 'ephemeral_ended', RECONCILER, at);
       return due.length;
     });
   } while (removed === BATCH && !signal.aborted);

@@ -12,6 +12,7 @@ import { extendWanted } from '../runs/queries.js';
 import { giveUpStart } from './placement/give-up.js';
 import { getSandbox } from './queries.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
+import { isOfSdk } from './spec/sdk-form.js';
 
 /** A fallback: notifications wake all waiters, and so does a new notification connection. */
 const LOOK_EVERY_MS = 15_000;
@@ -83,12 +84,10 @@ export class Waiters {
   }
 }
 
-/** These clients fail a create or start that is not running at the end of the wait, whatever its answer says. */
-const GIVES_UP = /^microsandbox-sdk\//;
-
 /**
  * The wait of a caller is over, and the caller is there to read the answer. A start without room goes on, because the caller can now
- * poll or stop it; that of a client that gives up ends, and the answer has the reason.
+ * poll or stop it. An official SDK fails a create or start that is not running now, whatever the answer says: its start ends, and the
+ * answer has the reason.
  */
 async function endWait(
   ctx: Context,
@@ -96,7 +95,7 @@ async function endWait(
   answer: SandboxResponse,
   { request }: FastifyReply,
 ): Promise<SandboxResponse> {
-  if (!GIVES_UP.test(request.headers['user-agent'] ?? '')) {
+  if (!isOfSdk(request)) {
     await extendWanted(ctx.pool, orgId, answer.id, null);
     return answer;
   }

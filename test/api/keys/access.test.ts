@@ -93,6 +93,14 @@ describe('a key narrowed to a label', () => {
     mine = (await ml.post('/v1/sandboxes', { ...smallRequest('trainer'), labels: { stage: 'a' } })).body;
   });
 
+  test('does not take the name of a failed sandbox without the labels', async () => {
+    const { id } = (await client.post('/v1/sandboxes', smallRequest('broken'))).body;
+    await service.ctx.pool.query(`update sandboxes set status = 'failed' where id = $1`, [id]);
+    expectError(await ml.post('/v1/sandboxes', smallRequest('broken')), 409, 'name_already_exists');
+    expect((await client.get(`/v1/sandboxes/${id}`)).status).toBe(200);
+    await client.delete(`/v1/sandboxes/${id}`);
+  });
+
   test('creates only sandboxes with it', async () => {
     expect(mine.spec.labels).toEqual({ stage: 'a', team: 'ml' });
     const refused = await ml.post('/v1/sandboxes', { ...smallRequest('x'), labels: { team: 'web' } });

@@ -26,6 +26,8 @@ export function checkAsker(asker: Asker, store: Store): string[] {
   for (const event of events) {
     const { event_type: type, resource_id: id } = event;
     if (type === 'sandbox_start_requested' && (startsWith.delete(id) || queued.delete(id))) continue;
+    // A create removes a sandbox of the name that never ran. The event of the creation follows.
+    if (isReplaced(event)) continue;
     const fits = (asked: Asked, at: number) =>
       (asked.late || at > position) && !used.has(asked) && leaves(asked, event);
     const surely = asker.asked.findIndex((asked, at) => asked.id === id && fits(asked, at));
@@ -61,11 +63,16 @@ function checkAcknowledged({ org, asked }: Asker, events: StoredEvent[], store: 
   for (const name of new Set(deletes.map(({ target }) => Object.values(target)[0]!))) {
     const acknowledged = deletes.filter(({ target }) => Object.values(target)[0] === name).length;
     const done = events.filter(
-      ({ event_type, payload }) => event_type === 'sandbox_destroyed' && payload.name === name,
+      (event) =>
+        event.event_type === 'sandbox_destroyed' && event.payload.name === name && !isReplaced(event),
     ).length;
     if (done < acknowledged) wrong.push(`${acknowledged} deletions of ${name} acknowledged, ${done} done`);
   }
   return wrong;
+}
+
+function isReplaced({ event_type: type, payload }: StoredEvent): boolean {
+  return type === 'sandbox_destroyed' && payload.reason === 'replaced';
 }
 
 function leaves({ operation, target, outcome, late, id }: Asked, event: StoredEvent): boolean {
