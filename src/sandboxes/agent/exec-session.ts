@@ -1,6 +1,7 @@
 import type { Buffer } from 'node:buffer';
 import { Serial } from '../../lib/serial.js';
 import type { Command, CommandFailure, CommandListener, CommandSpec } from '../../runtimes/guest/guest.js';
+import { initialSize, resize } from '../terminal/size.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope, Payload } from './envelope.js';
 import {
@@ -79,7 +80,7 @@ export class ExecSession implements Session {
     if (type === 'core.exec.stdin') this.write(readBytes(payload, 'data'));
     else if (type === 'core.exec.resize') {
       const [rows, cols] = [readSize(payload, 'rows'), readSize(payload, 'cols')];
-      this.control((command) => command.resize(rows, cols));
+      this.control((command) => resize(command, rows, cols));
     } else if (type === 'core.exec.signal') {
       const number = readInteger(payload, 'signal', 1, 64);
       this.control((command) => command.signal(number));
@@ -163,7 +164,7 @@ function readCommand(payload: Payload, defaults: ClientDefaults, credit: number)
     cwd: named('cwd'),
     user: named('user'),
     terminal: readFlag(payload, 'tty')
-      ? { rows: readSize(payload, 'rows'), cols: readSize(payload, 'cols') }
+      ? initialSize(readSize(payload, 'rows'), readSize(payload, 'cols'))
       : null,
     rlimits: readMaps(payload, 'rlimits').map((limit) => ({
       resource: readText(limit, 'resource'),

@@ -1,16 +1,15 @@
 import { Type, type Static } from 'typebox';
 import { DateTime, Field, Named } from '../../http/schema.js';
 import { commandFields } from '../exec/schema.js';
-
-export const MAX_SIZE = 65_535;
+import { DEFAULT_SIZE, LARGEST } from './size.js';
 
 function size(what: string, initial: number) {
   return Type.Optional(
     Type.Integer({
-      minimum: 1,
-      maximum: MAX_SIZE,
+      minimum: 0,
+      maximum: LARGEST,
       default: initial,
-      description: `The ${what} of the terminal.`,
+      description: `The ${what} of the terminal. 0, as of a hidden part of a page: the default.`,
     }),
   );
 }
@@ -21,8 +20,8 @@ export const TerminalRequest = Type.Object(
       Type.String({ minLength: 1, description: 'The program of the terminal. Default: `/bin/sh`.' }),
     ),
     ...commandFields,
-    rows: size('rows', 24),
-    cols: size('columns', 80),
+    rows: size('rows', DEFAULT_SIZE.rows),
+    cols: size('columns', DEFAULT_SIZE.cols),
   },
   { title: 'TerminalRequest', description: 'The terminal that a ticket opens.', additionalProperties: false },
 );

@@ -5,7 +5,8 @@ import { Serial } from '../../lib/serial.js';
 import { beginCommand, type VisitCommand } from '../exec/command.js';
 import { commandOf } from '../exec/read-command.js';
 import type { Visit } from '../sessions/entrance.js';
-import { MAX_SIZE, type TerminalRequest } from './schema.js';
+import { initialSize, resize } from './size.js';
+import type { TerminalRequest } from './schema.js';
 
 /** The output that may be under way to the client, in bytes. */
 const WINDOW = 256 * 1024;
@@ -18,7 +19,7 @@ const TOO_BIG = 1009;
 export async function serve(
   socket: WebSocket,
   visit: Visit,
-  { rows = 24, cols = 80, ...request }: TerminalRequest,
+  { rows, cols, ...request }: TerminalRequest,
 ): Promise<void> {
   const tell = (message: object) => socket.send(JSON.stringify(message));
   socket.on('close', () => visit.leave());
@@ -28,7 +29,7 @@ export async function serve(
     const spec = commandOf({ cmd: '/bin/sh', ...request }, WINDOW);
     const terminal: VisitCommand = await beginCommand(
       visit,
-      { ...spec, terminal: { rows, cols } },
+      { ...spec, terminal: initialSize(rows, cols) },
       {
         output: (_, data) => socket.send(data, { binary: true }, () => terminal.command.grant(data.length)),
       },
@@ -61,7 +62,7 @@ function receive(socket: WebSocket, { command, write }: VisitCommand): void {
       });
     } else {
       const size = resizeOf(data.toString());
-      if (size) command.resize(size.rows, size.cols);
+      if (size) resize(command, size.rows, size.cols);
       else socket.close(POLICY_VIOLATION, 'a text message must be {"type":"resize","rows":24,"cols":80}');
     }
   });
@@ -75,9 +76,9 @@ function resizeOf(text: string): { rows: number; cols: number } | undefined {
     return undefined;
   }
   const { type, rows, cols } = (message ?? {}) as { type?: unknown; rows?: unknown; cols?: unknown };
-  return type === 'resize' && isSize(rows) && isSize(cols) ? { rows, cols } : undefined;
+  return type === 'resize' && isNumber(rows) && isNumber(cols) ? { rows, cols } : undefined;
 }
 
-function isSize(value: unknown): value is number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MAX_SIZE;
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
 }

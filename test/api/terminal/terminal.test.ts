@@ -34,6 +34,9 @@ describeDocker('a terminal over a WebSocket', () => {
     await shows(terminal, '33 99');
     await shows(terminal, 'üü\r\n/tmp');
     terminal.socket.send(JSON.stringify({ type: 'resize', rows: 12, cols: 34 }));
+    // A hidden part of a page has no size, and others have fractions of rows.
+    terminal.socket.send('{"type":"resize","rows":0,"cols":0}');
+    terminal.socket.send('{"type":"resize","rows":-1,"cols":50}');
     terminal.socket.send(Buffer.from('busybox stty size; exit 7\n'));
     expect(await terminal.closed).toBe(1000);
     expect(terminal.text()).toContain('12 34');
@@ -43,6 +46,16 @@ describeDocker('a terminal over a WebSocket', () => {
       program: '/bin/sh',
       exit_code: 7,
     });
+  });
+
+  test('has the default size instead of none, and whole rows and columns', async () => {
+    const terminal = await open({ rows: 0, cols: 0 });
+    terminal.socket.send(Buffer.from('busybox stty size\n'));
+    await shows(terminal, '24 80');
+    terminal.socket.send('{"type":"resize","rows":30.9,"cols":100.7}');
+    terminal.socket.send(Buffer.from('busybox stty size; exit\n'));
+    await terminal.closed;
+    expect(terminal.text()).toContain('30 100');
   });
 
   test('opens once for each ticket, also when two open at the same time', async () => {
@@ -112,8 +125,8 @@ describeDocker('a terminal over a WebSocket', () => {
     for (const [message, code] of [
       ['not json', 1008],
       ['null', 1008],
-      ['{"type":"resize","rows":0,"cols":1}', 1008],
-      ['{"type":"resize","rows":1.5,"cols":1}', 1008],
+      ['{"type":"resize","rows":"24","cols":1}', 1008],
+      ['{"type":"resize","cols":1}', 1008],
       [Buffer.alloc(64 * 1024 + 1), 1009],
     ] as const) {
       const terminal = await open();
@@ -161,7 +174,7 @@ describeDocker('a terminal over a WebSocket', () => {
     const { body } = await inside.client.post('/v1/keys', { name: 'w', scopes: ['sandboxes:write'] });
     const refused = await inside.client.request('POST', path, { body: {}, key: body.key });
     expect(refused.body.error.code).toBe('insufficient_scope');
-    for (const bad of [{ rows: 0 }, { cols: 70_000 }, { cmd: '' }, { env: { '': 'x' } }, { stdin: 'x' }]) {
+    for (const bad of [{ rows: -1 }, { cols: 70_000 }, { cmd: '' }, { env: { '': 'x' } }, { stdin: 'x' }]) {
       expect((await inside.client.post(path, bad)).status).toBe(400);
     }
   });
