@@ -5,6 +5,10 @@
  * A command is over when it has ended and its output has. Processes that it left behind may hold the output open: they get LINGER
  * milliseconds, and the agent sends what the pipes hold by then.
  */
+/* The flags of a command. Only a control plane that has read FEATURES sends the second. */
+#define HAS_TTY 1
+#define MAY_LEAVE_CWD 2 /* its working directory is a default: without it, the command runs in the root directory */
+#define FEATURES 1 /* knows MAY_LEAVE_CWD */
 #define ARGUMENTS_MAX 16384
 #define LIMITS_MAX 32
 #define LINGER 1000
@@ -25,6 +29,7 @@ typedef struct {
 
 typedef struct {
   int tty;
+  int may_leave_cwd;
   u16 rows, cols;
   int limit_count;
   Limit limits[LIMITS_MAX];
@@ -44,7 +49,39 @@ static long change_user(const User *user) {
   return call(__NR_setresuid, user->uid, user->uid, user->uid, 0);
 }
 
-/* The rest of a start, in the child. Without a directory it gets the one in which the agent was started. */
+static void tell(const char *text) { call(__NR_write, 2, text, length(text), 0); }
+
+static const char *cause_of(long error) {
+  switch (error) {
+    case -ENOENT: return "it does not exist";
+    case -ENOTDIR: return "it is not a directory";
+    case -EACCES: return "permission denied";
+    case -ELOOP: return "too many symbolic links";
+    default: return "the kernel refused it";
+  }
+}
+
+/* Without a directory it is the one in which the agent was started. The kernel also enters a directory that was removed. */
+static long enter_directory(const char *cwd) {
+  static char path[PATH_ROOM];
+  if (cwd[0]) return call(__NR_chdir, cwd, 0, 0, 0);
+  long failed = call(__NR_fchdir, first_directory, 0, 0, 0);
+  if (failed >= 0) failed = call(__NR_getcwd, path, sizeof path, 0, 0);
+  return failed == -ERANGE ? 0 : failed;
+}
+
+static long leave_directory(const char *cwd, long error) {
+  long failed = call(__NR_chdir, "/", 0, 0, 0);
+  if (failed < 0) return error;
+  tell("sandkeep: the working directory ");
+  if (cwd[0]) tell("\""), tell(cwd), tell("\" ");
+  tell("of the sandbox cannot be entered: ");
+  tell(cause_of(error));
+  tell("; the command runs in /\n");
+  return 0;
+}
+
+/* The rest of a start, in the child. */
 static void become(int report, const Command *command) {
   static User user;
   static char home[PATH_ROOM + 8] = "HOME=";
@@ -61,7 +98,8 @@ static void become(int report, const Command *command) {
   }
   /* A change of the user clears the signal. */
   die_with_agent();
-  failed = command->cwd[0] ? call(__NR_chdir, command->cwd, 0, 0, 0) : call(__NR_fchdir, first_directory, 0, 0, 0);
+  failed = enter_directory(command->cwd);
+  if (failed < 0 && command->may_leave_cwd) failed = leave_directory(command->cwd, failed);
   if (failed < 0) give_up(report, STEP_CWD, failed);
   if (!value_of(command->environment, "HOME=")) {
     char **last = command->environment;
@@ -155,7 +193,9 @@ static void handle_exec(u32 id, Reader *from) {
   static Command command;
   Channel *c = make(id);
   if (!c) return send_failure(id, STEP_FORK, -EAGAIN);
-  command.tty = (int)take(from, 1);
+  int flags = (int)take(from, 1);
+  command.tty = flags & HAS_TTY;
+  command.may_leave_cwd = flags & MAY_LEAVE_CWD;
   command.rows = (u16)take(from, 2);
   command.cols = (u16)take(from, 2);
   c->credit = (long)take(from, 4);

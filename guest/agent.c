@@ -44,7 +44,7 @@
 #define CONNECT 9
 #define PING 10
 /* Answers. */
-#define READY 128
+#define READY 128 /* with FEATURES (u8) */
 #define STARTED 129
 #define STDOUT 130 /* also the data of connections */
 #define STDERR 131
@@ -418,7 +418,8 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   open_oom_counts();
   first_directory = (int)call(__NR_openat, AT_FDCWD, ".", O_PATH | O_CLOEXEC, 0);
   call(__NR_chdir, "/", 0, 0, 0);
-  send_outgoing(0, READY, 0);
+  outgoing[HEADER] = FEATURES;
+  send_outgoing(0, READY, 1);
   for (;;) {
     int has_lingering = 0;
     polled_count = 0;

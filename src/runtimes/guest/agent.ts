@@ -41,6 +41,7 @@ export class GuestAgent implements Guest {
   private readonly reader = new FrameReader();
   private readonly ready = pending<void>();
   private readonly watch = setInterval(() => this.checkAnswers(), WATCH_MS).unref();
+  private features = 0;
   private next = 1;
   private silences = 0;
   private unsent = 0;
@@ -54,8 +55,9 @@ export class GuestAgent implements Guest {
     this.ready.promise.catch(() => undefined);
     this.channels.set(READY_CHANNEL, {
       gone: () => this.ready.reject(new Error('the agent ended before it was ready')),
-      frame: ({ type }) => {
+      frame: ({ type, payload }) => {
         if (type !== ANSWER.ready) return false;
+        this.features = payload[0] ?? 0;
         this.channels.delete(READY_CHANNEL);
         this.ready.resolve();
         return true;
@@ -75,13 +77,13 @@ export class GuestAgent implements Guest {
   }
 
   exec(command: CommandSpec, listener: CommandListener): Command {
-    const spec = encodeCommand(command, this.defaults);
+    const spec = encodeCommand(command, this.defaults, this.features);
     const refusal = this.gone.aborted ? failure('other', null, STOPPED) : spec;
     if ('kind' in refusal) {
       queueMicrotask(() => listener.failed(refusal));
       return IDLE;
     }
-    const channel = this.open(command.credit, commandReceiver(command, listener), () =>
+    const channel = this.open(command.credit, commandReceiver(command, this.defaults, listener), () =>
       listener.failed(failure('other', null, STOPPED)),
     );
     channel.send(REQUEST.exec, refusal.bytes);

@@ -44,10 +44,16 @@ export interface CommandDefaults {
   cwd: string;
 }
 
-/** Returns the request of a command, or the reason why it cannot be sent. */
+/** The flags of a request; see `guest/agent-commands.h`. */
+const [HAS_TTY, MAY_LEAVE_CWD] = [1, 2];
+/** The features of an agent that knows `MAY_LEAVE_CWD`. Agents of earlier releases send none. */
+const LEAVES_CWD = 1;
+
+/** `features`: those of the agent. Returns the request of a command, or the reason why it cannot be sent. */
 export function encodeCommand(
   command: CommandSpec,
   defaults: CommandDefaults,
+  features: number,
 ): { bytes: Buffer } | CommandFailure {
   const { args, terminal, rlimits, credit } = command;
   const refuse = (kind: FailureKind, errno: number, reason: string) =>
@@ -63,8 +69,9 @@ export function encodeCommand(
     return refuse('bad_args', EINVAL, 'a NUL character is in its arguments');
   }
   if (args.length + env.length > MAX_TEXTS) return refuse('bad_args', E2BIG, errnoMessage(E2BIG));
+  const mayLeave = command.cwd === null && features >= LEAVES_CWD;
   const request = new RequestWriter()
-    .u8(terminal ? 1 : 0)
+    .u8((terminal ? HAS_TTY : 0) | (mayLeave ? MAY_LEAVE_CWD : 0))
     .u16(terminal?.rows ?? 0)
     .u16(terminal?.cols ?? 0)
     .u32(credit)
@@ -80,6 +87,7 @@ export function encodeCommand(
 /** Passes the frames of a command to its listener. The returned function tells whether a frame was the last one. */
 export function commandReceiver(
   { args, cwd }: CommandSpec,
+  defaults: CommandDefaults,
   listener: CommandListener,
 ): (frame: Frame) => boolean {
   return ({ type, payload }) => {
@@ -89,7 +97,7 @@ export function commandReceiver(
     else if (type === ANSWER.inputFailed) listener.inputFailed(readNumber(payload));
     else if (type === ANSWER.exited)
       listener.exited(readNumber(payload) & 0xff, OOM_KILLED[payload[4] ?? -1] ?? null);
-    else if (type === ANSWER.failed) listener.failed(failureOf(args[0], cwd, payload));
+    else if (type === ANSWER.failed) listener.failed(failureOf(args[0], cwd ?? defaults.cwd, payload));
     return type === ANSWER.exited || type === ANSWER.failed;
   };
 }
@@ -98,13 +106,16 @@ export function failure(kind: FailureKind, errno: number | null, message: string
   return { kind, errno, errnoName: errno === null ? null : errnoName(errno), message };
 }
 
-function failureOf(program: string, cwd: string | null, payload: Buffer): CommandFailure {
+function failureOf(program: string, cwd: string, payload: Buffer): CommandFailure {
   const step = payload.length > 0 ? payload.readUInt8(0) : 0;
   const errno = readNumber(payload.subarray(1));
   const kind = (step === EXEC_STEP ? EXEC_KINDS[errno] : STEPS[step]) ?? 'other';
-  const subject = kind === 'bad_cwd' ? `${errnoMessage(errno)}: ${cwd ?? ''}` : errnoMessage(errno);
-  const detail =
-    kind === 'user_setup_failed' && errno === ENOENT ? 'the user is not known in the sandbox' : subject;
+  let detail = errnoMessage(errno);
+  if (kind === 'bad_cwd') {
+    const named = cwd === '' ? 'of the sandbox' : JSON.stringify(cwd);
+    detail = `the working directory ${named} cannot be entered: ${detail}`;
+  } else if (kind === 'user_setup_failed' && errno === ENOENT)
+    detail = 'the user is not known in the sandbox';
   return failure(kind, errno, `spawn "${program}": ${detail}`);
 }
 

@@ -28,7 +28,12 @@ export const commandFields = {
     ),
   ),
   cwd: Type.Optional(
-    Nullable(Type.String({ description: 'The working directory. Default: that of the sandbox.' })),
+    Nullable(
+      Type.String({
+        description:
+          'The working directory. Default: that of the sandbox; without that directory the program runs in `/`, and its standard error begins with a warning.',
+      }),
+    ),
   ),
   user: Type.Optional(
     Nullable(

@@ -98,6 +98,7 @@ describeDocker('commands on the agent channel', () => {
     expect((await agent.outcome(lines)).stdout.split('\n')).toHaveLength(101);
     const terminal = agent.sh('read x; busybox stty size', { tty: true });
     agent.send(terminal, 'core.exec.resize', { rows: 40, cols: 120 });
+    agent.send(terminal, 'core.exec.resize', { rows: 0, cols: 0 });
     agent.stdin(terminal, '\n');
     expect((await agent.outcome(terminal)).stdout).toContain('40 120');
     const killed = agent.exec('sleep', ['60']);
@@ -140,7 +141,11 @@ describeDocker('commands on the agent channel', () => {
     const cases: [object, string, RegExp][] = [
       [{ cmd: 'nope' }, 'not_found', /^spawn "nope": No such file or directory$/],
       [{ cmd: '/etc' }, 'permission_denied', /^spawn "\/etc": Permission denied$/],
-      [{ cmd: 'true', cwd: '/nope' }, 'bad_cwd', /^spawn "true": No such file or directory: \/nope$/],
+      [
+        { cmd: 'true', cwd: '/nope' },
+        'bad_cwd',
+        /^spawn "true": the working directory "\/nope" cannot be entered: No such file or directory$/,
+      ],
       [{ cmd: 'true', user: 'nobody' }, 'user_setup_failed', /^spawn "true": /],
       [{ cmd: 'true', rlimits: [{ resource: 'no', soft: 1, hard: 1 }] }, 'resource_limit', /true/],
       [

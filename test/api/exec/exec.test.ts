@@ -76,6 +76,26 @@ describeDocker('commands over HTTP', () => {
     expect(await inside.endOf(id, 'user_setup_failed')).toMatchObject({ kind: 'exec', exit_code: null });
   });
 
+  test('without a directory run in / with a warning after that of the sandbox is gone', async () => {
+    const box = await inside.start('moved', { runtime: { cmd: ['sleep', '600'], workdir: '/tmp/work' } });
+    const run = (body: object) => inside.client.post(`/v1/sandboxes/${box}/exec`, body);
+    const script = (text: string) => run({ cmd: 'sh', args: ['-c', text] });
+    expect((await script('pwd')).body).toMatchObject({ stdout: '/tmp/work\n', stderr: '' });
+    const warning = (cause: string) =>
+      `sandkeep: the working directory "/tmp/work" of the sandbox cannot be entered: ${cause}; the command runs in /\n`;
+    await script('cd /; busybox rmdir /tmp/work');
+    expect((await script('pwd')).body).toMatchObject({
+      ...{ exit_code: 0, stdout: '/\n', stderr: warning('it does not exist') },
+    });
+    await script('echo > /tmp/work');
+    expect((await script('pwd')).body.stderr).toBe(warning('it is not a directory'));
+    const named = await run({ cmd: 'pwd', cwd: '/tmp/work' });
+    expect([...codeOf(named), named.body.error.message]).toEqual([
+      ...[422, 'command_not_started'],
+      'spawn "pwd": the working directory "/tmp/work" cannot be entered: Not a directory',
+    ]);
+  });
+
   test('are refused with fields that make no sense', async () => {
     for (const body of [
       {},
