@@ -2,7 +2,7 @@
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--append-path=DIRECTORY]
- *        [--record=HYPHENS] [-- COMMAND [ARGUMENT...]]
+ *        [--record=HYPHENS] [--workdir=DIRECTORY] [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
  *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
  *   init --check         exits at once, which shows that the engine can run it
@@ -11,6 +11,7 @@
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
  * (init-output.h). With --record it keeps the end of COMMAND there (init-record.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
+ * --workdir makes and enters the working directory of COMMAND (init-workdir.h).
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that remain.
@@ -22,6 +23,7 @@
 #include "init-output.h"
 #include "init-record.h"
 #include "init-volumes.h"
+#include "init-workdir.h"
 
 #define HANGUP_AFTER SECOND
 #define FLUSH_LIMIT (2 * SECOND)
@@ -72,6 +74,16 @@ static int refused(const char *name, long error) {
   return error == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
 }
 
+static const char *directory_reason(long error) {
+  switch (error) {
+    case -ENOENT: return "it does not exist";
+    case -ENOTDIR: return "it is not a directory";
+    case -EACCES: return "permission denied";
+    case -EROFS: return "it does not exist, and the disk is read-only";
+    default: return "the kernel refused it";
+  }
+}
+
 /* Starts the command. Returns its process id, or a negative errno. `rate`: 0 gives it the engine's pipes. */
 static long spawn(char **command, char **environment, long rate, long burst) {
   int ends[STREAMS];
@@ -85,6 +97,15 @@ static long spawn(char **command, char **environment, long rate, long burst) {
   for (int i = 0; rate > 0 && i < STREAMS; i++) call(__NR_dup3, ends[i], i + 1, 0, 0);
   call(__NR_setsid, 0, 0, 0, 0);
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&NONE, 0, sizeof NONE);
+  long outside = enter_workdir();
+  if (outside < 0) {
+    complain("sandkeep: cannot enter the working directory \"");
+    complain(workdir.path);
+    complain("\": ");
+    complain(directory_reason(outside));
+    complain("\n");
+    leave(EXIT_NOT_RUNNABLE);
+  }
   leave(refused(command[0], execute(command, environment)));
 }
 
@@ -127,6 +148,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
     const char *file = after(*argument, "--await=");
     const char *added = after(*argument, "--append-path=");
     const char *kept = after(*argument, "--record=");
+    const char *entered = after(*argument, "--workdir=");
     const char *port = after(*argument, "--listen=");
     const char *volume = after(*argument, "--open=");
     if (number)
@@ -143,6 +165,8 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       record = (char *)kept;
     else if (kept)
       continue;
+    else if (entered)
+      workdir.path = (char *)entered;
     else if (port && listen_on(parse(port)) < 0)
       leave(EXIT_NOT_LISTENING);
     else if (port)
@@ -174,6 +198,8 @@ __attribute__((used, noreturn)) static void start(long *stack) {
 
   /* Kept open, as by every sandbox: a file that is open takes no write lease, which would hold up the agents of all others. */
   call(__NR_openat, AT_FDCWD, (long)"/.sandkeep/bin/agent", O_RDONLY | O_CLOEXEC, 0);
+
+  make_workdir();
 
   /* Blocked signals stay pending. The kernel drops unblocked ones that process 1 does not handle. */
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&ALL, 0, sizeof ALL);

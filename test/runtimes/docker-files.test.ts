@@ -33,6 +33,7 @@ describeDocker('files and processes in containers', () => {
   afterAll(async () => {
     await destroyAll(service, client);
     await service.close();
+    await docker.getImage('sandkeep-test:as-worker').remove({ force: true });
     await docker.getImage(FURNISHED).remove({ force: true });
   });
 
@@ -100,7 +101,9 @@ worker:x:1500:1600:::" > /etc/passwd
     );
     expect(await ofMain(id, 'environ')).toMatch(/^A=x=y z$/m);
     expect(await ofMain(id, 'environ')).toMatch(/^EMPTY=$/m);
-    expect(await sh(id, 'busybox readlink /proc/self/cwd')).toBe('/made/here\n');
+    expect(await sh(id, `busybox readlink /proc/$(cat /proc/1/task/1/children | cut -d' ' -f1)/cwd`)).toBe(
+      '/made/here\n',
+    );
     expect(await ofMain(id, 'status')).toMatch(/^Uid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8$/m);
 
     const users: [user: string, uid: number, gid: number][] = [
@@ -117,6 +120,55 @@ worker:x:1500:1600:::" > /etc/passwd
     expect([nobody.status, nobody.last_failure_message]).toEqual([
       'failed',
       'unable to find user stranger: no matching entries in passwd file',
+    ]);
+  });
+
+  test('have the missing parts of the working directory made for their user', async () => {
+    const of = async (id: string, ...paths: string[]) =>
+      (await sh(id, `busybox stat -c '%U %u %g %a' ${paths.join(' ')}`)).trim().split('\n');
+    const write = async (id: string) => {
+      const body = { cmd: 'sh', args: ['-c', 'pwd; echo ok > written; cat written'] };
+      return (await client.post(`/v1/sandboxes/${id}/exec`, body)).body.stdout;
+    };
+    for (const [user, owner] of [
+      ['1234', 'UNKNOWN 1234 0 755'],
+      ['worker', 'worker 1500 1600 755'],
+      ['worker:crew', 'worker 1500 1700 755'],
+      ['7:crew', 'UNKNOWN 7 1700 755'],
+      ['root', 'root 0 0 755'],
+    ] as const) {
+      const id = await start({ runtime: { user, workdir: '/srv/new/deep/', cmd: ['sleep 600'] } });
+      expect(await of(id, '/srv', '/srv/new', '/srv/new/deep'), user).toEqual(['root 0 0 755', owner, owner]);
+      expect(await write(id), user).toBe('/srv/new/deep\nok\n');
+    }
+    // The user of the image, also without a command of the sandbox; a mount; and a link to a directory.
+    const tagged = await docker.createContainer({ Image: FURNISHED, Cmd: ['true'] });
+    await tagged.commit({ repo: 'sandkeep-test', tag: 'as-worker', changes: ['USER worker'] });
+    await tagged.remove();
+    const image = { type: 'oci', reference: 'sandkeep-test:as-worker' };
+    const byImage = await start({ image, runtime: { workdir: '/app' } });
+    expect(await of(byImage, '/app')).toEqual(['worker 1500 1600 755']);
+    await client.delete(`/v1/sandboxes/${byImage}`);
+    const mounts = [{ type: 'tmpfs', guest: '/scratch' }];
+    const mounted = await start({
+      mounts,
+      runtime: { user: 'worker', workdir: '/scratch/a/b', cmd: ['sleep 600'] },
+    });
+    expect(await of(mounted, '/scratch/a', '/scratch/a/b')).toEqual(Array(2).fill('worker 1500 1600 755'));
+    expect(await write(mounted)).toBe('/scratch/a/b\nok\n');
+    const linked = await start({
+      patches: [{ type: 'symlink', link: '/way', target: '/tmp', replace: false }],
+      runtime: { user: 'worker', workdir: '/way/x', cmd: ['sleep 600'] },
+    });
+    expect(await of(linked, '/tmp/x')).toEqual(['worker 1500 1600 755']);
+    // After its removal the next start makes what the user may make.
+    await sh(linked, 'busybox rm -r /tmp/x');
+    await client.post(`/v1/sandboxes/${linked}/restart`, {}, { wait_for: 'running' });
+    expect(await of(linked, '/tmp/x')).toEqual(['worker 1500 1600 755']);
+    const file = await create({ runtime: { workdir: '/etc/motd', cmd: ['sleep 600'] } });
+    expect([file.status, file.last_failure_message]).toEqual([
+      'failed',
+      'runtime.workdir is not a directory',
     ]);
   });
 

@@ -3,7 +3,7 @@ import { followLog } from '../../src/runtimes/kubernetes/logs.js';
 import { placeOf } from '../../src/runtimes/kubernetes/names.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { allEvents, openEvents } from '../support/event-stream.js';
+import { allEvents, openEvents, type ServerEvent } from '../support/event-stream.js';
 import {
   containerStatus,
   describeKubernetes,
@@ -56,7 +56,7 @@ describeKubernetes('the kubernetes runtime', () => {
         labels: { team: 'ml', 'a/b': 'two words' },
         runtime: {
           ...command('sh', '-c', 'echo "$COLOUR" $(pwd); sleep 600'),
-          ...{ user: '1000:1001', workdir: '/tmp', hostname: 'box' },
+          ...{ user: '1000:1001', workdir: '/scratch/made/$HOME', hostname: 'box' },
         },
         mounts: [{ type: 'tmpfs', guest: '/scratch', size_mib: 8 }],
       }),
@@ -88,6 +88,14 @@ describeKubernetes('the kubernetes runtime', () => {
       'echo "$COLOUR"; id -u; id -g; hostname; touch /scratch/x && echo wrote',
     );
     expect(stdout).toBe('red $(HOME) $$\n1000\n1001\nbox\nwrote\n');
+    // Process 1 made the missing parts of the working directory as the user.
+    const made = await sh(body.id, 'pwd; stat -c "%u %g %a" /scratch/made .; cd /; rm -r /scratch/made');
+    expect(made.stdout).toBe('/scratch/made/$HOME\n1000 1001 755\n1000 1001 755\n');
+    const gone = await sh(body.id, 'pwd');
+    expect([gone.stdout, gone.stderr]).toEqual([
+      '/\n',
+      'sandkeep: the working directory "/scratch/made/$HOME" of the sandbox cannot be entered: it does not exist; the command runs in /\n',
+    ]);
     const recorded = containerStatus(pod!)!.state!.running!.startedAt;
     expect(new Date(body.started_at).getTime()).toBe(seconds(recorded) + 1_000);
   });
@@ -113,7 +121,7 @@ describeKubernetes('the kubernetes runtime', () => {
   });
 
   test('follows the log until the end of the command, and records its exit code', async () => {
-    const script = 'echo one; echo two >&2; sleep 1; exit 3';
+    const script = 'echo one; echo two >&2; yes € | head -n 20000 | tr -d "\\n"; sleep 1; exit 3';
     const { body } = await client.post(
       '/v1/sandboxes',
       request('batch', { runtime: command('sh', '-c', script), lifecycle: { ends_with_command: true } }),
@@ -130,10 +138,37 @@ describeKubernetes('the kubernetes runtime', () => {
       ([kept]) => kept !== undefined && (kept.metadata?.finalizers ?? []).length === 0,
     );
     const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs`);
-    const log = JSON.stringify(await allEvents(events));
+    const all = await allEvents(events);
+    const log = JSON.stringify(all);
     expect(log).toContain('one');
     expect(log).toContain('two');
     expect(log).toContain('"event":"end"');
+    const textOf = (some: ServerEvent[]) => some.map(({ data }) => data.text ?? '').join('');
+    expect(textOf(all).replace(/one\n|two\n/g, '') === '€'.repeat(20_000)).toBe(true);
+    for (const [index, { id }] of all.slice(0, -1).entries()) {
+      const headers = { 'last-event-id': id! };
+      const rest = await allEvents(
+        (await openEvents(client, `/v1/sandboxes/${body.id}/logs`, { headers })).events,
+      );
+      expect(textOf(rest) === textOf(all.slice(index + 1)), `after event ${index}`).toBe(true);
+    }
+  });
+
+  test('says in the log why the working directory cannot be made', async () => {
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      request('outside', {
+        runtime: { ...command('true'), user: '1000', workdir: '/made/here' },
+        lifecycle: { ends_with_command: true },
+      }),
+      { start: true },
+    );
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body.last_failure_message).toContain('ended with code 126');
+    const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs`);
+    expect(JSON.stringify(await allEvents(events))).toContain(
+      'cannot enter the working directory \\"/made/here\\": permission denied',
+    );
   });
 
   test('ends a log with an error when the connection to the cluster breaks', async () => {

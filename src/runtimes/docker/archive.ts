@@ -1,11 +1,12 @@
 import type Docker from 'dockerode';
+import { posix } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
 import { NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 
 export type Entry =
   | { name: string; type: 'file'; mode: number; content: Buffer; uid?: number; gid?: number }
-  | { name: string; type: 'directory'; mode: number }
+  | { name: string; type: 'directory'; mode: number; uid?: number; gid?: number }
   | { name: string; type: 'symlink'; target: string };
 
 export interface PathStat {
@@ -19,6 +20,8 @@ export interface PathStat {
 const TYPE_BITS = 0x8f280000;
 const DIRECTORY_BIT = 0x80000000;
 const SYMLINK_BIT = 0x08000000;
+/** As in the kernel. */
+const LINKS_FOLLOWED = 40;
 
 export async function writeEntries(container: Docker.Container, entries: readonly Entry[]): Promise<void> {
   const archive = pack();
@@ -32,7 +35,7 @@ export async function writeEntries(container: Docker.Container, entries: readonl
         );
         break;
       case 'directory':
-        archive.entry({ ...header, mode: entry.mode });
+        archive.entry({ ...header, mode: entry.mode, uid: entry.uid ?? 0, gid: entry.gid ?? 0 });
         break;
       case 'symlink':
         archive.entry({ ...header, linkname: entry.target });
@@ -65,6 +68,17 @@ export async function statPath(
     if ([NOT_FOUND, SERVER_ERROR].includes(status) && !fails.includes(status)) return undefined;
     throw error;
   }
+}
+
+/** The path behind the links at the end of `path`. Undefined: there are too many. */
+export async function followedPath(container: Docker.Container, path: string): Promise<string | undefined> {
+  let file = path;
+  for (let links = 0; links < LINKS_FOLLOWED; links += 1) {
+    const found = await statPath(container, file);
+    if (found?.type !== 'symlink') return file;
+    file = posix.resolve(posix.dirname(file), found.target);
+  }
+  return undefined;
 }
 
 function typeOf(mode: number): PathStat['type'] {

@@ -80,11 +80,13 @@ export function containerOptions(
       command: commandOf(spec, image),
       untilExit: spec.endsWithCommand ?? false,
       stopSignal: signalNumber(image.stopSignal),
+      workdir: spec.workdir,
     }),
     // Process 1 translates SIGTERM into the stop signal of the image.
     StopSignal: 'SIGTERM',
     ...(spec.user === null ? {} : { User: spec.user }),
-    ...(spec.workdir === null ? {} : { WorkingDir: spec.workdir }),
+    // The engine would make a missing directory for root.
+    ...(spec.workdir === null ? {} : { WorkingDir: '/' }),
     ...(network.startsWith('container:') ? {} : { Hostname: spec.hostname ?? sandboxId }),
     // A shell or interpreter without a script would end without standard input.
     OpenStdin: true,

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { AgentPool } from '../guest/agent-pool.js';
 import { GuestAgent } from '../guest/agent.js';
-import { AGENT_PROGRAM } from '../guest/programs.js';
+import { AGENT_PROGRAM, workdirOf } from '../guest/programs.js';
 import { attachedStream } from './engine-stream.js';
 import { checkAccountFiles } from './files/account-files.js';
 
@@ -30,7 +30,7 @@ async function startAgent(container: Docker.Container): Promise<GuestAgent> {
   const connection = await exec.start({ hijack: true, stdin: true });
   const agent = new GuestAgent(attachedStream(connection), {
     env: Config.Env ?? [],
-    cwd: Config.WorkingDir || '/',
+    cwd: workdirOf(Config.Cmd ?? []) ?? (Config.WorkingDir || '/'),
   });
   await agent.opened();
   return agent;

@@ -429,7 +429,8 @@ export class DockerRuntime implements Runtime {
         binds,
       }),
     });
-    await populateContainer(container, run.spec).catch((error: unknown) => {
+    const mounts = binds.map(({ target }) => target);
+    await populateContainer(container, run.spec, { user: image.user, mounts }).catch((error: unknown) => {
       // The disk of the sandbox is full, which no wait mends.
       if (!/no space left|quota exceeded/.test(engineMessage(error))) throw error;
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });

@@ -32,6 +32,8 @@ const MIB = 1024 * 1024;
 /** The output of a command in bytes, a second and at once. A line counts 128 bytes more than it has. */
 export const OUTPUT = { rate: MIB, burst: 8 * MIB };
 
+const WORKDIR_OPTION = '--workdir=';
+
 export interface InitOptions {
   command: readonly string[];
   untilExit: boolean;
@@ -41,6 +43,8 @@ export interface InitOptions {
   awaited?: string;
   /** A directory at the end of PATH. */
   appendedPath?: string;
+  /** Null: that of the image. */
+  workdir?: string | null;
 }
 
 /** The programs by their paths in a sandbox. */
@@ -60,9 +64,11 @@ export function versionOf(programs: ReadonlyMap<string, Buffer>): string {
 }
 
 export function initArguments(options: InitOptions): string[] {
-  const { command, untilExit, stopSignal, output = OUTPUT, awaited, appendedPath } = options;
-  if (command.length === 0) return [];
+  const { command, untilExit, stopSignal, output = OUTPUT, awaited, appendedPath, workdir } = options;
+  const entered = workdir == null ? [] : [`${WORKDIR_OPTION}${workdir}`];
+  if (command.length === 0) return entered;
   return [
+    ...entered,
     ...(untilExit ? ['--until-exit'] : []),
     `--stop-signal=${stopSignal}`,
     `--output-rate=${output.rate}`,
@@ -72,6 +78,13 @@ export function initArguments(options: InitOptions): string[] {
     EMPTY_RECORD,
     ...['--', ...command],
   ];
+}
+
+/** The working directory that process 1 makes, from its arguments. Undefined: none, also of a sandbox of an earlier release. */
+export function workdirOf(args: readonly string[]): string | undefined {
+  const end = args.indexOf('--');
+  const own = end < 0 ? args : args.slice(0, end);
+  return own.find((arg) => arg.startsWith(WORKDIR_OPTION))?.slice(WORKDIR_OPTION.length);
 }
 
 /** Accepts `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */

@@ -12,22 +12,29 @@ const READ_ONLY = {
   mode: 0,
 };
 
+interface GuestPlace {
+  place: Place;
+  addedPath?: string | undefined;
+  /** Undefined: that of the image. */
+  workdir?: string | undefined;
+}
+
 /** The agents in the Pods of a cluster. Each is started by an exec of the cluster, as the user of the sandbox. */
 export class PodGuests extends AgentPool {
   /** `findPod`: throws for one that is gone. `addedPath`: the directory at the end of PATH, if any. */
-  constructor(cluster: Cluster, findPod: (name: string) => { place: Place; addedPath?: string | undefined }) {
-    super(async (name) => {
-      const { place, addedPath } = findPod(name);
-      return startAgent(cluster, place, addedPath);
-    });
+  constructor(cluster: Cluster, findPod: (name: string) => GuestPlace) {
+    super(async (name) => startAgent(cluster, findPod(name)));
   }
 }
 
 /** The cluster shows neither the environment nor the working directory of an image: the agent knows its own. */
-async function startAgent(cluster: Cluster, pod: Place, addedPath: string | undefined): Promise<GuestAgent> {
-  // Without a directory the agent takes its own, which is that of the sandbox.
-  const defaults = { env: [] as string[], cwd: '' };
-  const agent = new GuestAgent(await execStream(cluster, pod, [AGENT_PROGRAM]), defaults);
+async function startAgent(
+  cluster: Cluster,
+  { place, addedPath, workdir = '' }: GuestPlace,
+): Promise<GuestAgent> {
+  // Without a directory the agent takes its own, which is that of the image.
+  const defaults = { env: [] as string[], cwd: workdir };
+  const agent = new GuestAgent(await execStream(cluster, place, [AGENT_PROGRAM]), defaults);
   await agent.opened();
   const env = await readEnvironment(agent);
   defaults.env = addedPath === undefined ? env : withPath(env, addedPath);

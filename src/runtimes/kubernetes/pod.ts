@@ -123,11 +123,13 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
       command: commandOf(spec),
       untilExit: spec.endsWithCommand ?? false,
       stopSignal: signalNumber(undefined),
+      workdir: spec.workdir,
       ...(hasFiles(spec) ? { awaited: START_FILE } : {}),
       ...(appendsPath(spec) ? { appendedPath: SCRIPTS_DIRECTORY } : {}),
     }).map(literal),
     env: envOf(spec),
-    ...(spec.workdir === null ? {} : { workingDir: spec.workdir }),
+    // The node would make a missing directory for root, and no command could begin after its removal.
+    ...(spec.workdir === null ? {} : { workingDir: '/' }),
     // A shell or interpreter without a script would end without standard input.
     stdin: true,
     resources: {
@@ -177,6 +179,11 @@ function envOf({ env }: RunSpec): V1EnvVar[] {
 /** Kubernetes replaces `$(NAME)` in commands and environments. */
 function literal(text: string): string {
   return text.replaceAll('$', '$$$$');
+}
+
+/** Inverts `literal`. */
+export function unescaped(text: string): string {
+  return text.replaceAll('$$', '$');
 }
 
 function userOf({ user }: RunSpec): { runAsUser?: number; runAsGroup?: number } {

@@ -33,7 +33,8 @@ import { Namespaces } from './namespaces.js';
 import type { NetworkChoice } from './network/choices.js';
 import { ClusterNetwork } from './network/cluster-network.js';
 import { Nodes } from './nodes.js';
-import { podOf } from './pod.js';
+import { workdirOf } from '../guest/programs.js';
+import { podOf, unescaped } from './pod.js';
 import { KILL_SECS, PodEnds } from './pod-ends.js';
 import { stateOf } from './pod-state.js';
 import { populatePod } from './populate-pod.js';
@@ -109,7 +110,7 @@ export class KubernetesRuntime implements Runtime {
     this.guests = new PodGuests(cluster, (name) => {
       const pod = this.pods.get(name);
       if (!pod) throw new Error(`the Pod ${name} is gone`);
-      return { place: placeOf(pod), addedPath: addedPathOf(pod) };
+      return { place: placeOf(pod), addedPath: addedPathOf(pod), workdir: workdirIn(pod) };
     });
     this.secrets = new PullSecrets(cluster, instanceId, namespaces);
     this.ends = new PodEnds(cluster, pods, nodes);
@@ -424,6 +425,10 @@ export class KubernetesRuntime implements Runtime {
   private latestOf(sandboxId: string): V1Pod | undefined {
     return this.podsOf(sandboxId).toSorted((a, b) => (idsOf(a).runId < idsOf(b).runId ? 1 : -1))[0];
   }
+}
+
+function workdirIn(pod: V1Pod): string | undefined {
+  return workdirOf((pod.spec?.containers[0]?.args ?? []).map(unescaped));
 }
 
 /** The directory of scripts, where the request has no PATH. */

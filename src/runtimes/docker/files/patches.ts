@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { posix } from 'node:path';
 import { StartRefusedError, type RunSpec } from '../../runtime.js';
-import { readFile, statPath, writeEntries, type Entry, type PathStat } from '../archive.js';
+import { followedPath, readFile, statPath, writeEntries, type Entry, type PathStat } from '../archive.js';
 
 type Patch = RunSpec['patches'][number];
 
@@ -9,7 +9,6 @@ const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
 /** An append reads the whole file into memory. */
 const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
-const LINKS_FOLLOWED = 40;
 
 /** Throws StartRefusedError that names the failed patch; the container is then useless. */
 export async function applyPatches(container: Docker.Container, { patches }: RunSpec): Promise<void> {
@@ -85,13 +84,9 @@ async function append(container: Docker.Container, path: string, content: string
 }
 
 async function followLinks(container: Docker.Container, path: string): Promise<string> {
-  let file = path;
-  for (let links = 0; links < LINKS_FOLLOWED; links += 1) {
-    const found = await statPath(container, file);
-    if (found?.type !== 'symlink') return file;
-    file = posix.resolve(posix.dirname(file), found.target);
-  }
-  throw new PatchError(`${path} leads through too many symbolic links`);
+  const file = await followedPath(container, path);
+  if (file === undefined) throw new PatchError(`${path} leads through too many symbolic links`);
+  return file;
 }
 
 async function put(

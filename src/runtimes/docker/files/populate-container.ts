@@ -3,13 +3,23 @@ import type { RunSpec } from '../../runtime.js';
 import { writeEntries } from '../archive.js';
 import { applyPatches } from './patches.js';
 import { scriptEntries } from './scripts.js';
+import { makeWorkdir } from './workdir.js';
 
-export function hasFiles({ patches, scripts }: RunSpec): boolean {
-  return patches.length > 0 || Object.keys(scripts).length > 0;
+export function hasFiles({ patches, scripts, workdir }: RunSpec): boolean {
+  return patches.length > 0 || Object.keys(scripts).length > 0 || workdir !== null;
 }
 
-export async function populateContainer(container: Docker.Container, spec: RunSpec): Promise<void> {
+/** `user`: that of the image. `mounts`: the paths of volumes in the sandbox. */
+export async function populateContainer(
+  container: Docker.Container,
+  spec: RunSpec,
+  { user, mounts }: { user: string; mounts: readonly string[] },
+): Promise<void> {
   await applyPatches(container, spec);
   const entries = scriptEntries(spec);
   if (entries.length > 0) await writeEntries(container, entries);
+  if (spec.workdir === null) return;
+  const tmpfs = spec.mounts.flatMap((mount) => (mount.type === 'tmpfs' ? [mount.guest] : []));
+  const owner = spec.user ?? user;
+  await makeWorkdir(container, { workdir: spec.workdir, user: owner, mounts: [...mounts, ...tmpfs] });
 }

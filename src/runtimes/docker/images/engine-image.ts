@@ -8,6 +8,8 @@ export interface EngineImage {
   entrypoint: string[];
   stopSignal: string | undefined;
   path: string | null;
+  /** Empty: root. */
+  user: string;
   /** Volumes are outside the disk of a container. */
   volumes: string[];
   /** The names of labels that a tenant may have chosen. */
@@ -57,6 +59,7 @@ async function inspect(docker: Docker, name: string): Promise<EngineImage | unde
     entrypoint: [Config?.Entrypoint ?? []].flat(),
     stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
     path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
+    user: Config?.User ?? '',
     volumes: Object.keys(Config?.Volumes ?? {}),
     labels: Object.keys(Config?.Labels ?? {}),
   };
