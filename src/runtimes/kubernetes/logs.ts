@@ -47,6 +47,7 @@ export async function* readPodLog(
 ): AsyncIterable<Iterable<LogChunk>> {
   const lines = new LogLines(after);
   for await (const chunk of chunks) yield lines.of(chunk);
+  yield lines.rest();
 }
 
 /** Lines begin with a time and a space. */
@@ -76,6 +77,16 @@ class LogLines {
       if (line) yield line;
     }
     this.incomplete = data.subarray(at);
+  }
+
+  /** The last line of a log may have no line break. */
+  *rest(): Iterable<LogChunk> {
+    const data = this.incomplete;
+    const space = this.ts === undefined ? data.indexOf(SPACE) : -1;
+    const ts = this.ts ?? data.toString('latin1', 0, Math.max(space, 0));
+    if (ts === '') return;
+    const line = this.text.read(ts, data, space + 1, data.length, true);
+    if (line) yield line;
   }
 }
 
