@@ -79,7 +79,8 @@ export function encodeCommand(
     .u16(env.length)
     .u8(limits.length);
   for (const { number, soft, hard } of limits) request.u8(number!).u64(soft).u64(hard);
-  for (const text of [user, cwd, ...args, ...env]) request.text(text);
+  request.text(user).path(cwd);
+  for (const text of [...args, ...env]) request.text(text);
   const bytes = request.end();
   return bytes.length > MAX_PAYLOAD ? refuse('bad_args', E2BIG, errnoMessage(E2BIG)) : { bytes };
 }

@@ -1,4 +1,5 @@
-import { Buffer } from 'node:buffer';
+import type { Buffer } from 'node:buffer';
+import { bytesOfName, textOfName } from '../../lib/byte-names.js';
 import { errnoMessage, errnoName } from './errno.js';
 import {
   GuestFileError,
@@ -56,21 +57,21 @@ export class AgentFiles implements GuestFiles {
       await this.ask(
         this.make('stat')
           .u8(follow ? 1 : 0)
-          .text(checked(path)),
+          .path(checked(path)),
       ),
     );
   }
 
   async setStat(path: string, attributes: FileAttributes, { follow }: { follow: boolean }): Promise<void> {
-    await this.ask(addAttributes(this.make('setStat').u8(follow ? 1 : 0), attributes).text(checked(path)));
+    await this.ask(addAttributes(this.make('setStat').u8(follow ? 1 : 0), attributes).path(checked(path)));
   }
 
   async readLink(path: string): Promise<string> {
-    return (await this.ask(this.make('readLink').text(checked(path)))).toString();
+    return textOfName(await this.ask(this.make('readLink').path(checked(path))));
   }
 
   async symlink(target: string, path: string): Promise<void> {
-    await this.ask(this.make('symlink').text(checked(target)).text(checked(path)));
+    await this.ask(this.make('symlink').path(checked(target)).path(checked(path)));
   }
 
   async mkdir(path: string, mode: number | null): Promise<void> {
@@ -78,32 +79,32 @@ export class AgentFiles implements GuestFiles {
       this.make('mkdir')
         .u8(mode === null ? 0 : 1)
         .u32(mode ?? 0)
-        .text(checked(path)),
+        .path(checked(path)),
     );
   }
 
   async remove(path: string): Promise<void> {
-    await this.ask(this.make('remove').text(checked(path)));
+    await this.ask(this.make('remove').path(checked(path)));
   }
 
   async removeDir(path: string, { recursive }: { recursive: boolean }): Promise<void> {
     await this.ask(
       this.make('removeDir')
         .u8(recursive ? 1 : 0)
-        .text(checked(path)),
+        .path(checked(path)),
     );
   }
 
   async copy(source: string, target: string): Promise<void> {
-    await this.ask(this.make('copy').text(checked(source)).text(checked(target)));
+    await this.ask(this.make('copy').path(checked(source)).path(checked(target)));
   }
 
   async rename(source: string, target: string): Promise<void> {
-    await this.ask(this.make('rename').text(checked(source)).text(checked(target)));
+    await this.ask(this.make('rename').path(checked(source)).path(checked(target)));
   }
 
   async realPath(path: string): Promise<string> {
-    return (await this.ask(this.make('realPath').text(checked(path)))).toString();
+    return textOfName(await this.ask(this.make('realPath').path(checked(path))));
   }
 
   async open(path: string, options: OpenOptions): Promise<number> {
@@ -114,11 +115,11 @@ export class AgentFiles implements GuestFiles {
       (options.create ? 8 : 0) |
       (options.truncate ? 16 : 0) |
       (options.createNew ? 32 : 0);
-    return handleOf(await this.ask(this.make('open').u8(flags).u32(options.mode).text(checked(path))));
+    return handleOf(await this.ask(this.make('open').u8(flags).u32(options.mode).path(checked(path))));
   }
 
   async openDir(path: string): Promise<number> {
-    return handleOf(await this.ask(this.make('openDir').text(checked(path))));
+    return handleOf(await this.ask(this.make('openDir').path(checked(path))));
   }
 
   async close(handle: number): Promise<void> {
@@ -150,9 +151,9 @@ export class AgentFiles implements GuestFiles {
     for (let at = 0; at < data.length;) {
       const end = data.indexOf(0, at + STAT_BYTES);
       if (end < 0) throw fileError(EIO);
-      const name = data.toString('utf8', at + STAT_BYTES, end);
+      const name = data.subarray(at + STAT_BYTES, end);
       if (name.length > MAX_NAME || name.includes('/')) throw fileError(EIO);
-      entries.push({ ...statOf(data.subarray(at)), name });
+      entries.push({ ...statOf(data.subarray(at)), name: textOfName(name) });
       at = end + 1;
     }
     return entries;
@@ -188,7 +189,7 @@ function fileError(errno: number): GuestFileError {
 
 function checked(path: string): string {
   if (path.includes('\0')) throw fileError(EINVAL);
-  if (Buffer.byteLength(path) >= MAX_PATH) throw fileError(ENAMETOOLONG);
+  if (bytesOfName(path).length >= MAX_PATH) throw fileError(ENAMETOOLONG);
   return path;
 }
 

@@ -1,4 +1,5 @@
 import { Buffer } from 'node:buffer';
+import { bytesOfName } from '../../lib/byte-names.js';
 
 /** The frames of `guest/agent.c`: length of the payload (u32), channel (u32), type (u8), payload. Little-endian. */
 
@@ -118,6 +119,13 @@ export class RequestWriter {
   text(value: string): this {
     if (value.includes('\0')) throw new RangeError('a text for the guest has a NUL character');
     this.parts.push(Buffer.from(`${value}\0`));
+    return this;
+  }
+
+  /** A path in the form of `lib/byte-names.ts`. */
+  path(value: string): this {
+    if (value.includes('\0')) throw new RangeError('a path for the guest has a NUL character');
+    this.parts.push(bytesOfName(value), Buffer.of(0));
     return this;
   }
 

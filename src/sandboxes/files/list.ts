@@ -16,10 +16,7 @@ export async function list({ files, ended }: FileSession, path: string): Promise
   for (;;) {
     const batch = await files.readDir(handle);
     if (batch.length === 0 || ended.aborted) break;
-    for (const { name, ...found } of batch) {
-      // JSON cannot represent a name that is not UTF-8.
-      if (!name.includes('\uFFFD')) entries.push(present(posix.join(top, name), found));
-    }
+    for (const { name, ...found } of batch) entries.push(present(posix.join(top, name), found));
     seen += batch.length;
     if (seen > MAX_ENTRIES) {
       const message = `the directory has more than ${MAX_ENTRIES} entries, which is the limit of a list`;

@@ -49,8 +49,7 @@ function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): 
       schema: {
         operationId: `list_sandbox_files${suffix}`,
         summary: 'List a directory of a sandbox',
-        description:
-          'Returns the entries of a directory, at most 50,000. Names that are not UTF-8 are not shown.',
+        description: 'Returns the entries of a directory, at most 50,000.',
         ...common,
         response: answers(SandboxFileList, ...REFUSALS),
       },

@@ -2,6 +2,7 @@ import type { Dir } from 'node:fs';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
+import { textOfName } from '../../lib/byte-names.js';
 import { fdPath } from '../storage/guest-path.js';
 import type { Step } from '../storage/growth.js';
 import { canonical, isServed, openEntry, present } from './entry.js';
@@ -14,8 +15,6 @@ import { translateErrors } from './translate-errors.js';
 export const MAX_ENTRIES = 50_000;
 const BATCH = 32;
 const NAMES_BATCH = 256;
-
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export async function list(
   ctx: Context,
@@ -71,19 +70,9 @@ async function readNames(entries: Dir, names: string[]): Promise<boolean> {
   for (let count = 0; count < NAMES_BATCH; count += 1) {
     const entry = await entries.read();
     if (!entry) return false;
-    const name = textOf(entry.name as unknown as Buffer);
-    if (name !== undefined) names.push(name);
+    names.push(textOfName(entry.name as unknown as Buffer));
   }
   return true;
-}
-
-/** JSON cannot represent a name that is not UTF-8. */
-function textOf(name: Buffer): string | undefined {
-  try {
-    return utf8.decode(name);
-  } catch {
-    return undefined;
-  }
 }
 
 async function entryOf(directory: FileHandle, name: string, path: string): Promise<VolumeFile | undefined> {

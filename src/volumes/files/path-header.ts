@@ -7,7 +7,7 @@ export const PathHeaders = Type.Object({
   'x-msb-file-path': Type.Optional(
     Type.String({
       description:
-        'The path as base64url of its UTF-8, such as `YS9iLnR4dA` for `a/b.txt`. Every path begins at the top of the volume, or of the sandbox. The query can have the path instead.',
+        'The path as base64url of its UTF-8, such as `YS9iLnR4dA` for `a/b.txt`. Every path begins at the top of the volume, or of the sandbox. A byte that is not UTF-8 is `\\xff`, in paths and in lists alike; a backslash that stands for itself in front of such a form is `\\x5c`. The query can have the path instead.',
     }),
   ),
 });

@@ -37,7 +37,7 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         scope: 'volumes:read',
         summary: 'List a directory of a volume',
         description:
-          'Returns the entries of a directory, at most 50,000. Links, devices, pipes, sockets and names that are not UTF-8 are not shown.',
+          'Returns the entries of a directory, at most 50,000. Links, devices, pipes and sockets are not shown.',
         ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: answers(VolumeFileList, ...REFUSALS),
       },

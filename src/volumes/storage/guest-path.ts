@@ -1,4 +1,5 @@
 import { constants, type Stats } from 'node:fs';
+import { bytesOfName } from '../../lib/byte-names.js';
 import { lstat, mkdir, open, type FileHandle } from 'node:fs/promises';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
@@ -35,22 +36,24 @@ export function splitPath(path: string): string[] {
   if (path === '') throw invalid('is empty: use / for the top of the volume');
   if (path.includes('\0')) throw invalid('must not contain U+0000');
   if (!path.isWellFormed()) throw invalid('must not contain half of a surrogate pair');
-  if (Buffer.byteLength(path) > PATH_BYTES) throw invalid(`is longer than ${PATH_BYTES} bytes`);
+  if (bytesOfName(path).length > PATH_BYTES) throw invalid(`is longer than ${PATH_BYTES} bytes`);
   const names = path.split('/').filter((name) => name !== '' && name !== '.');
   if (names.length > MAX_NAMES) throw invalid(`has more than ${MAX_NAMES} names`);
   for (const name of names) {
     if (name === '..') throw invalid('must not contain ".."');
-    if (Buffer.byteLength(name) > NAME_BYTES) throw invalid(`has a name longer than ${NAME_BYTES} bytes`);
+    if (bytesOfName(name).length > NAME_BYTES) throw invalid(`has a name longer than ${NAME_BYTES} bytes`);
   }
   return names;
 }
 
 /**
- * The kernel resolves only `name` in the open directory, wherever that moved. Bytes: guests' names need not be UTF-8.
+ * The kernel resolves only `name` in the open directory, wherever that moved. Guests' names need not be UTF-8: a name is bytes, or a text
+ * in the form of `lib/byte-names.ts`.
  */
 export function fdPath(directory: FileHandle, name?: string | Buffer): Buffer {
   const self = Buffer.from(`/proc/self/fd/${directory.fd}`);
-  return name === undefined ? self : Buffer.concat([self, Buffer.from('/'), Buffer.from(name)]);
+  if (name === undefined) return self;
+  return Buffer.concat([self, Buffer.from('/'), typeof name === 'string' ? bytesOfName(name) : name]);
 }
 
 export async function openDirectoryAt(parent: FileHandle, name: string | Buffer): Promise<FileHandle> {

@@ -35,6 +35,7 @@ describeDocker('the files of a sandbox over HTTP', () => {
     await sh('ln -s /nowhere /a/link; busybox mkfifo /a/pipe; touch "$(printf "/a/\\377")"');
     const { entries } = (await files.list('/a')).body;
     expect(entries.map(({ path, kind }: any) => [path, kind])).toEqual([
+      ['/a/\\xff', 'file'],
       ['/a/b', 'directory'],
       ['/a/c', 'directory'],
       ['/a/d', 'directory'],
@@ -42,6 +43,16 @@ describeDocker('the files of a sandbox over HTTP', () => {
       ['/a/link', 'symlink'],
       ['/a/pipe', 'other'],
     ]);
+    // A name that is not UTF-8 is reachable by the form in which it is listed.
+    expect((await files.put('/a/\\xff', 'bytes')).status).toBe(200);
+    expect(await sh('cat "$(printf "/a/\\377")"')).toBe('bytes');
+    await sh('ln -s "$(printf "\\377")" /a/to');
+    expect(await files.text('/a/to')).toBe('bytes');
+    expect((await files.copy('/a/\\xff', '/a/\\xfe/\\x5cxff')).status).toBe(200);
+    expect(await sh('ls "$(printf "/a/\\376")"')).toBe('\\xff\n');
+    const cwd = { cmd: 'ls', cwd: '/a/\\xfe' };
+    expect((await inside.client.post(`/v1/sandboxes/${id}/exec`, cwd)).body.stdout).toBe('\\xff\n');
+    expect((await files.remove('/a/\\xff')).status).toBe(200);
     expect([await files.exists('/a/d/three.txt'), await files.exists('/a/c/two.txt')]).toEqual([true, false]);
     expect(await files.exists('/a/link')).toBe(false);
     expect(codeOf(await files.remove('/a/d'))).toEqual([409, 'sandbox_directory_not_empty']);

@@ -163,10 +163,20 @@ test('a name may be any text: unicode, newlines, 255 bytes', async () => {
     expect((await volume.rename(name, `renamed/${name}`)).status).toBe(200);
   }
   expect(await volume.names('/')).toEqual(['/renamed']);
-  // JSON cannot hold names that are not UTF-8: they are not listed, and are removed with their directory.
+  // Bytes that are not UTF-8 have a form of their own, which a name with the same letters does not.
   mkdirSync(join(volume.data, 'bytes'));
   writeFileSync(Buffer.concat([Buffer.from(`${volume.data}/bytes/`), Buffer.from([0x66, 0xff])]), '');
-  expect(await volume.names('bytes')).toEqual([]);
+  writeFileSync(join(volume.data, 'bytes', 'f\\xff'), 'letters');
+  expect(await volume.names('bytes')).toEqual(['/bytes/f\\x5cxff', '/bytes/f\\xff']);
+  expect((await volume.put('bytes/f\\xff', 'bytes')).status).toBe(200);
+  expect((await volume.copy('bytes/f\\xff', 'bytes/\\xc3/\\x80')).status).toBe(200);
+  expect(await volume.text('bytes/\\xc3/\\x80')).toBe('bytes');
+  expect((await volume.rename('bytes/f\\x5cxff', 'bytes/\\xc3/letters')).status).toBe(200);
+  expect(await volume.names('bytes/\\xc3')).toEqual(['/bytes/\\xc3/\\x80', '/bytes/\\xc3/letters']);
+  expect(await volume.text('bytes/\\xc3/letters')).toBe('letters');
+  expect((await volume.remove('bytes/f\\xff')).status).toBe(200);
+  expect(await volume.names('bytes')).toEqual(['/bytes/\\xc3']);
+  expect(readdirSync(Buffer.from(`${volume.data}/bytes`), 'buffer')).toEqual([Buffer.of(0xc3)]);
   expect((await volume.remove('bytes', true)).status).toBe(200);
 });
 
