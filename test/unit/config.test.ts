@@ -32,7 +32,17 @@ const TEXTS = [
   ...['shared', 'each-organization', 'json', 'text'],
   ...['ReadWriteOnce', 'ReadWriteMany', 'advisory', 'enforced', 'api', 'worker', '600', '660'],
   ...['http/protobuf', 'http/json', 'otlp', 'none', 'always_on', 'always_off', '0.5', 'a=1', 'a=1,b=2'],
-  ...['10.0.0.0/8', '10.1.0.0/16,192.168.1.1', '::1', 'host', 'metadata', 'host,metadata', ''],
+  ...[
+    '10.0.0.0/8',
+    '10.1.0.0/16,192.168.1.1',
+    '::1',
+    '10.0.0.53',
+    '2001:db8::53',
+    'host',
+    'metadata',
+    'host,metadata',
+    '',
+  ],
   ...['http://10.0.0.5:8080', 'https://one.example', 'http://[::1]:80', 'age1one', 'age1two'],
 ];
 const parse = (name: OptionName, text: string): unknown => (OPTIONS[name] as Option).type.parse(text);
@@ -78,7 +88,7 @@ describe('every option', () => {
   });
 
   test('accepts two texts of this test, and has a name of its own in each source', () => {
-    for (const name of OPTION_NAMES) expect(textsOf(name).length).toBeGreaterThanOrEqual(2);
+    for (const name of OPTION_NAMES) expect(textsOf(name).length, name).toBeGreaterThanOrEqual(2);
     for (const nameOf of [flagOf, variableOf, keyOf]) {
       expect(new Set(OPTION_NAMES.map((name) => nameOf(name))).size).toBe(OPTION_NAMES.length);
     }
