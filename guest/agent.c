@@ -305,10 +305,12 @@ static void handle(u32 id, u8 type, u8 *payload, u32 n) {
   }
 }
 
+static u8 frame[HEADER + FRAME_ROOM];
+/* The bytes of `frame` that are not handled yet. */
+static u32 has;
+
 /* Reads what there is and handles each frame that is whole. Returns 0 at the end of the input. */
 static int read_frames(void) {
-  static u8 frame[HEADER + FRAME_ROOM];
-  static u32 has;
   long got = call(__NR_read, 0, frame + has, sizeof frame - has, 0);
   if (got == -EINTR || got == -EAGAIN) return 1;
   if (got <= 0) return 0;
