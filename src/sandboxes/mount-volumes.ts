@@ -32,7 +32,7 @@ export async function volumesOf(
   if (capped && !runtime.capabilities.has('volume_caps')) {
     throw new ApiError(
       'invalid_sandbox_config',
-      `the volume "${capped.name}" has a cap, which the ${runtime.name} runtime cannot hold sandboxes to: clear its capacity_gib to mount it`,
+      `the volume "${capped.name}" has a cap, which the ${runtime.name} runtime cannot hold sandboxes to; remove the cap: PATCH /v1/volumes/${capped.id} with {"capacity_gib":null}`,
       { field: fieldOf(capped.name) },
     );
   }

@@ -2,12 +2,29 @@ import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
+import type { Runtime } from '../runtimes/runtime.js';
 
-/** A storage limit requires a cap: nothing else would enforce it. */
-export async function checkCap(sql: Sql, orgId: string, capacityGib: number | null): Promise<void> {
+/**
+ * A storage limit of the organization requires a cap, because nothing else would enforce it. Without one, a cap is refused where the
+ * runtime cannot hold sandboxes to it: no sandbox could mount the volume, and official clients cannot remove the cap.
+ */
+export async function checkCap(
+  sql: Sql,
+  { capabilities, name }: Runtime,
+  orgId: string,
+  capacityGib: number | null,
+): Promise<void> {
   const limits = await getLimits(sql, orgId);
   const limitGib = limits ? storageLimit(limits) : null;
-  if (limitGib === null || (capacityGib !== null && capacityGib <= limitGib)) return;
+  if (limitGib === null) {
+    if (capacityGib === null || capabilities.has('volume_caps')) return;
+    throw new ApiError(
+      'invalid_request',
+      `the ${name} runtime cannot hold sandboxes to the cap of a volume, so none could mount it: leave capacity_gib out`,
+      { field: 'capacity_gib' },
+    );
+  }
+  if (capacityGib !== null && capacityGib <= limitGib) return;
   if (capacityGib === null) {
     throw new ApiError(
       'quota_exceeded',

@@ -35,7 +35,7 @@ export async function create(
   const at = ctx.now();
   try {
     return await inWrite(ctx, caller, async (tx) => {
-      await checkCap(tx, orgId, capacity_gib);
+      await checkCap(tx, ctx.runtime, orgId, capacity_gib);
       if (capacity_gib !== null) await reserve(ctx, tx, caller, { cap: { gib: capacity_gib, before: 0 } });
       const row = await insertVolume(tx, {
         org_id: orgId,

@@ -44,7 +44,7 @@ export async function update(
     };
     if (isDeepStrictEqual(before, after)) return presentVolume(volume);
     const cap = after.capacity_gib;
-    if (cap !== before.capacity_gib) await checkCap(tx, orgId, cap);
+    if (cap !== before.capacity_gib) await checkCap(tx, ctx.runtime, orgId, cap);
     if (cap !== null && cap !== before.capacity_gib) {
       refuseShrinking(ctx, id, cap);
       await refuseMounted(ctx, tx, orgId, id);

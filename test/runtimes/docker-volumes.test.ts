@@ -11,9 +11,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { operator } from '../../src/audit/events/actor.js';
 import { readInstance } from '../../src/db/instance-queries.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { setQuotas } from '../../src/quotas/set.js';
 import { stagingDirectoryOf } from '../../src/runtimes/docker/detect-capabilities.js';
+import type { Answer } from '../support/answer.js';
 import { PROGRAM, start as startProgram } from '../support/cli.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
@@ -115,23 +118,35 @@ describeDocker('volumes in containers', () => {
     ]);
   });
 
-  test('with a cap are not mounted, and mounted ones get no cap', async () => {
-    const { body: volume } = await client.post('/v1/volumes', { name: 'capped', capacity_gib: 1 });
+  test('get no cap where no sandbox could mount them with one', async () => {
+    const create = (capacity_gib: number) => client.post('/v1/volumes', { name: 'capped', capacity_gib });
+    const patch = (body: object) => client.request('PATCH', `/v1/volumes/${volume.id}`, { body });
+    const capRefused = [400, 'invalid_request', { field: 'capacity_gib' }];
+    const codeOf = ({ status, body }: Answer) => [status, body.error.code, body.error.details];
+    const created = await create(1);
+    expect(codeOf(created)).toEqual(capRefused);
+    expect(created.body.error.message).toContain('leave capacity_gib out');
+
+    // Their organization needs caps, and had a limit until now.
+    const { pool } = service.ctx;
+    const limit = (max_total_storage_gib: number | null) =>
+      setQuotas(pool, client.org.id, { max_total_storage_gib }, operator('test'));
+    await limit(50);
+    const { body: volume } = await create(1);
+    await limit(null);
     const mounting = request('mounts-capped', [{ type: 'named', name: 'capped', guest: '/data' }]);
     const refused = await client.post('/v1/sandboxes', mounting);
-    expect([refused.status, refused.body.error.code, refused.body.error.details]).toEqual([
-      400,
-      'invalid_sandbox_config',
-      { field: 'mounts[0].name' },
-    ]);
-    const patch = (body: object) => client.request('PATCH', `/v1/volumes/${volume.id}`, { body });
+    expect(codeOf(refused)).toEqual([400, 'invalid_sandbox_config', { field: 'mounts[0].name' }]);
+    expect(refused.body.error.message).toContain(`PATCH /v1/volumes/${volume.id}`);
+    expect(codeOf(await patch({ capacity_gib: 2 }))).toEqual(capRefused);
     expect((await patch({ capacity_gib: null })).status).toBe(200);
-    await create(client, mounting, {});
+    expect((await client.post('/v1/sandboxes', mounting)).status).toBe(200);
+    await limit(50);
     const recapped = await patch({ capacity_gib: 2 });
-    expect([recapped.status, recapped.body.error.details]).toEqual([
-      400,
-      { field: 'capacity_gib', sandboxes: ['mounts-capped'] },
+    expect(codeOf(recapped)).toEqual([
+      ...[400, 'invalid_request', { field: 'capacity_gib', sandboxes: ['mounts-capped'] }],
     ]);
+    await limit(null);
   });
 
   test('enforce readonly, noexec, nosuid and nodev, alone and together, and guests cannot remove them', async () => {
