@@ -428,6 +428,7 @@ create table sandbox_sessions (
   details json not null,
   opened_at timestamp with time zone not null,
   seen_at timestamp with time zone not null,
+  end_requested_at timestamp with time zone,
   constraint sandbox_sessions_pkey PRIMARY KEY (org_id, id),
   constraint sandbox_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
 );

@@ -43,6 +43,8 @@ import { sandboxRoutes } from './sandboxes/routes.js';
 import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';
 import { unsupportedExamples } from './sandboxes/unsupported-examples.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
+import { sessionExamples } from './sandboxes/sessions/examples.js';
+import { sessionRoutes as sandboxSessionRoutes } from './sandboxes/sessions/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { CreateSandboxRequest } from './sandboxes/spec/schema.js';
@@ -66,6 +68,7 @@ const EXAMPLES = {
   ...execExamples,
   ...sandboxFileExamples,
   ...terminalExamples,
+  ...sessionExamples,
   ...eventExamples,
   ...webhookExamples,
   ...usageExamples,
@@ -140,6 +143,7 @@ export async function buildApp(
     execRoutes(api, entrance, turns);
     sandboxFileRoutes(api, entrance, turns);
     terminalRoutes(api, entrance);
+    sandboxSessionRoutes(api);
     eventRoutes(api, ctx, turns);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);

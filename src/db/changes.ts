@@ -2,10 +2,14 @@ import { startLoop, type Loop } from '../lib/loop.js';
 import { connectionConfig, makeClient, type Address } from './pool.js';
 import { notify, type WriteTarget } from './write-batch.js';
 
-/** The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key, an ended session. */
+/**
+ * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session` is an ended
+ * session of the console, `visit` a session in a sandbox that is to end.
+ */
 const CHANNELS = {
   ...{ sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log' },
   ...{ key: 'sandkeep_keys', session: 'sandkeep_console_sessions' },
+  visit: 'sandkeep_sandbox_sessions',
 } as const;
 export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
@@ -37,6 +41,10 @@ export async function announceChanges(tx: WriteTarget, sandboxIds: readonly stri
 
 export async function announceLog(tx: WriteTarget, orgId: string): Promise<void> {
   await notify(tx, CHANNELS.log, [orgId]);
+}
+
+export async function announceEndedSession(tx: WriteTarget, sessionId: string): Promise<void> {
+  await notify(tx, CHANNELS.visit, [sessionId]);
 }
 
 export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {

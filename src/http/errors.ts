@@ -124,6 +124,11 @@ export const CATALOGUE = {
     message: 'there is no such key',
     remedy: 'Check the id against `GET /v1/keys`.',
   },
+  session_not_found: {
+    status: 404,
+    message: 'there is no such session',
+    remedy: 'Check the id against the open sessions of the sandbox. A session that has ended is gone.',
+  },
   route_not_found: {
     status: 404,
     message: 'there is no such route',
@@ -196,6 +201,12 @@ export const CATALOGUE = {
     status: 409,
     message: 'the specification of a sandbox cannot be changed',
     remedy: 'Create another sandbox with the wanted specification. `PATCH` changes name, slug and labels.',
+  },
+  session_ended: {
+    status: 409,
+    message: 'another caller has ended the session',
+    remedy:
+      'Its event `sandbox_session_end_requested` names the caller. A repetition of the request begins a new session.',
   },
   invalid_state_transition: {
     status: 409,

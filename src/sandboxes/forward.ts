@@ -13,7 +13,7 @@ import { getWorkerOf, type SandboxKey } from './queries.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The process that acts on the engine of the sandbox serves this route, as it does all routes of the scope `sandboxes:exec`. */
+    /** The process that acts on the engine of the sandbox serves this route. Default: true for routes of the scope `sandboxes:exec`. */
     onEngine?: boolean;
   }
 }
@@ -24,7 +24,7 @@ const AGAIN = { 'retry-after': '1', connection: 'close' };
 export function forwardToEngines(app: App, ctx: WorkerContext): void {
   app.addHook('onRequest', async (request, reply) => {
     const { config, schema } = request.routeOptions;
-    if (config.onEngine !== true && schema?.scope !== 'sandboxes:exec') return;
+    if (!(config.onEngine ?? schema?.scope === 'sandboxes:exec')) return;
     const { orgId, access } = callerOf(request);
     const { labels: requiredLabels } = access;
     const sandbox = await getWorkerOf(contextOf(request).pool, orgId, { ...keyOf(request), requiredLabels });

@@ -224,15 +224,16 @@ describeDocker('a browser on Docker', () => {
       expect((await client.get(`/v1/sandboxes/${body.id}`)).status).toBe(404);
     });
 
-    test.each(['runs', 'events', 'usage'])('its %s are shown', async (tab) => {
+    const SHOWN: Record<string, string> = {
+      ...{ runs: 'The present run began', sessions: 'No open session' },
+      ...{ events: 'Actor', usage: 'vCPU seconds' },
+    };
+    test.each(['runs', 'sessions', 'events', 'usage'])('its %s are shown', async (tab) => {
       const { page } = visitor;
       await signInBrowser(page, client.key, `/console/sandboxes/${id}`);
       const tabs = page.getByRole('navigation', { name: 'Parts of the sandbox' });
       await tabs.getByRole('link', { name: tab, exact: false }).click();
-      await page
-        .getByText(tab === 'runs' ? 'The present run began' : tab === 'events' ? 'Actor' : 'vCPU seconds')
-        .first()
-        .waitFor();
+      await page.getByText(SHOWN[tab]!).first().waitFor();
       await expectPresentable(page, `sandbox-${tab}`);
     });
   });

@@ -1,3 +1,4 @@
+import { operator } from '../../src/audit/events/actor.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 import type { TestService } from './service.js';
@@ -16,6 +17,8 @@ export interface Classified {
 }
 
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
+/** An open session in the sandbox of each fixture. No process serves it. */
+const SESSION_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d77';
 const UNKNOWN_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55';
 const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
 
@@ -123,6 +126,21 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
       Object.entries(requests).map(([by, request]) => [id + by, request]),
     ),
   ),
+  ...Object.fromEntries(
+    [
+      ['', (victim: Fixture) => victim.sandbox.id] as const,
+      ['_by_name', (victim: Fixture) => `by-name/${victim.sandbox.name}`] as const,
+    ].flatMap(([by, addressOf]) => [
+      [
+        `list_sandbox_sessions${by}`,
+        (victim: Fixture) => ({ path: `/v1/sandboxes/${addressOf(victim)}/sessions` }),
+      ],
+      [
+        `end_sandbox_session${by}`,
+        (victim: Fixture) => ({ path: `/v1/sandboxes/${addressOf(victim)}/sessions/${SESSION_ID}` }),
+      ],
+    ]),
+  ),
   open_terminal: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/terminal` }),
   open_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
@@ -184,6 +202,15 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
   );
   await succeed(client.patch(`/v1/webhooks/${id}`, { status: 'disabled' }));
   const { id: delivery } = await succeed(client.post(`/v1/webhooks/${id}/test`));
+  const details = { session_id: SESSION_ID, sandbox_id: sandbox.id, name: sandbox.name, kind: 'exec' };
+  await service.ctx.pool.query(
+    `insert into sandbox_sessions (org_id, id, sandbox_id, actor, details, opened_at, seen_at)
+     values ($1, $2, $3, $4, $5, now(), now() + interval '1 day')`,
+    [
+      ...[client.org.id, SESSION_ID, sandbox.id, JSON.stringify(operator('victim'))],
+      JSON.stringify({ ...details, user: null, program: 'victim', argument_count: 0 }),
+    ],
+  );
   const event = (await succeed(client.get('/v1/events'))).data[0];
   return { client, sandbox, volume, event, key: { id: client.keyId }, webhook: { id, delivery } };
 }
@@ -212,6 +239,7 @@ const TABLES = [
   'webhooks',
   'webhook_deliveries',
   'terminal_tickets',
+  'sandbox_sessions',
 ];
 
 /** All rows of an organization. */

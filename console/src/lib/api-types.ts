@@ -348,6 +348,12 @@ export type PaginatedSandboxResponse = {
   next_cursor?: string | null;
 };
 
+export type PaginatedSandboxSession = {
+  data: SandboxSession[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
 export type PaginatedWebhookDelivery = {
   data: WebhookDelivery[];
   has_more: boolean;
@@ -562,6 +568,20 @@ export type SandboxSecretResponse = {
   on_violation?: Record<string, unknown>;
   require_tls_identity?: boolean;
 };
+
+export type SandboxSession = {
+  id: string;
+  sandbox_id: string;
+  kind: SandboxSessionKind;
+  actor: EventActor;
+  user: string | null;
+  program: string | null;
+  argument_count: number;
+  opened_at: string;
+  end_requested_at: string | null;
+};
+
+export type SandboxSessionKind = 'exec' | 'terminal' | 'files' | 'tcp';
 
 export type SandboxSpecResponse = {
   resources: CloudSandboxResources;
@@ -1156,6 +1176,30 @@ export interface Operations {
   };
   'GET /v1/sandboxes/{sandbox_id}/terminal': {
     path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/sessions': {
+    path: { sandbox_id: string };
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedSandboxSession;
+  };
+  'DELETE /v1/sandboxes/{sandbox_id}/sessions/{session_id}': {
+    path: { sandbox_id: string; session_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/sandboxes/by-name/{name}/sessions': {
+    path: { name: string };
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedSandboxSession;
+  };
+  'DELETE /v1/sandboxes/by-name/{name}/sessions/{session_id}': {
+    path: { name: string; session_id: string };
     query: {};
     body: undefined;
     answer: MessageResponse;

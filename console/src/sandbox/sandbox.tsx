@@ -14,6 +14,7 @@ import { Events } from './events';
 import { Logs } from './logs';
 import { Overview } from './overview';
 import { Runs } from './runs';
+import { Sessions } from './sessions';
 import { Terminal } from './terminal';
 import { Usage } from './usage';
 
@@ -22,6 +23,7 @@ const TABS = {
   runs: 'Runs',
   logs: 'Logs',
   terminal: 'Terminal',
+  sessions: 'Sessions',
   files: 'Files',
   events: 'Events',
   usage: 'Usage',
@@ -93,6 +95,7 @@ function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
   if (tab === 'runs') return <Runs sandbox={sandbox} />;
   if (tab === 'logs') return <Logs key={sandbox.started_at} sandbox={sandbox} />;
   if (tab === 'terminal') return <Terminal sandbox={sandbox} />;
+  if (tab === 'sessions') return <Sessions sandbox={sandbox} />;
   if (tab === 'files') return <FileBrowser address={`/v1/sandboxes/${sandbox.id}/files`} first="/" />;
   if (tab === 'events') return <Events sandbox={sandbox} />;
   if (tab === 'usage') return <Usage sandbox={sandbox} />;

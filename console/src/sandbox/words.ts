@@ -17,6 +17,7 @@ const WORDS: Record<string, string> = {
   sandbox_removed: 'Removed after its end',
   sandbox_run_closed: 'Run ended after the deletion',
   sandbox_session_opened: 'Session opened',
+  sandbox_session_end_requested: 'End of a session requested',
   sandbox_session_ended: 'Session ended',
 };
 

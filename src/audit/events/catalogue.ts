@@ -234,6 +234,12 @@ export const CATALOGUE = {
   }),
 
   sandbox_session_opened: event('sandbox', CALLER, 'A caller opened a session in a sandbox.', session),
+  sandbox_session_end_requested: event(
+    'sandbox',
+    CALLER,
+    'A caller asked for the end of an open session, which may be that of another caller. The session then ends with the reason `session_ended`.',
+    session,
+  ),
   sandbox_session_ended: event(
     'sandbox',
     CALLER,

@@ -100,6 +100,7 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_removed: entity(4),
   sandbox_run_closed: entity(11),
   sandbox_session_opened: call('Session Open'),
+  sandbox_session_end_requested: call('Session End Request'),
   sandbox_session_ended: call('Session End'),
 
   volume_created: entity(1),

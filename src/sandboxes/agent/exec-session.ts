@@ -64,6 +64,7 @@ export class ExecSession implements Session {
       const kind = spec.terminal ? 'terminal' : 'exec';
       const record = await this.link.recorder.open({ kind, user: spec.user, args: spec.args });
       this.record = record;
+      record.ended.addEventListener('abort', () => this.endAlone(), { once: true });
       if (this.isOver) {
         record.end({ exitCode: null, reason: this.abandonedFor });
         return undefined;
@@ -135,6 +136,12 @@ export class ExecSession implements Session {
     this.isOver = true;
     this.record?.end({ exitCode: code, reason, oomKilled });
     this.link.finish(this.id, 'core.exec.exited', { code });
+  }
+
+  /** Another caller has asked for the end. The client reads it as the end of a killed command. */
+  private endAlone(): void {
+    void this.started.then((command) => command?.close());
+    this.exit(KILLED, 'session_ended');
   }
 
   private fail({ kind, errno, errnoName, message }: CommandFailure): void {

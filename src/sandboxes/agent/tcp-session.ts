@@ -57,6 +57,7 @@ export class TcpSession implements Session {
     try {
       const record = await this.link.recorder.open({ kind: 'tcp', user: null, args: [`${host}:${port}`] });
       this.record = record;
+      record.ended.addEventListener('abort', () => this.endAlone(), { once: true });
       if (this.isOver) {
         record.end({ exitCode: null, reason: this.abandonedFor });
         return undefined;
@@ -77,10 +78,15 @@ export class TcpSession implements Session {
     }
   }
 
-  private finish(failure: string | null): void {
+  private endAlone(): void {
+    void this.opened.then((connection) => connection?.close());
+    this.finish('another caller has ended the connection', 'session_ended');
+  }
+
+  private finish(failure: string | null, reason = failure === null ? 'closed' : 'failed'): void {
     if (this.isOver) return;
     this.isOver = true;
-    this.record?.end({ exitCode: null, reason: failure === null ? 'closed' : 'failed' });
+    this.record?.end({ exitCode: null, reason });
     if (failure === null) this.link.finish(this.id, 'core.tcp.closed', {});
     else this.link.finish(this.id, 'core.tcp.failed', { error: failure });
   }

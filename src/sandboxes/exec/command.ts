@@ -53,6 +53,7 @@ export async function beginCommand(
     const over = (exitCode: number | null, reason: string, oomKilled: boolean | null = null) => {
       timers.forEach(clearTimeout);
       ended.removeEventListener('abort', abandon);
+      record.ended.removeEventListener('abort', endAlone);
       record.end({ exitCode, reason, oomKilled });
     };
     settle = {
@@ -89,8 +90,15 @@ export async function beginCommand(
     settle.failed(endedError(ended), String(ended.reason));
     command.close();
   }
+  function endAlone(): void {
+    settle.failed(endedError({ reason: 'session_ended' }), 'session_ended');
+    command.close();
+  }
   ended.addEventListener('abort', abandon, { once: true });
-  if (timeoutMs !== undefined) {
+  record.ended.addEventListener('abort', endAlone, { once: true });
+  // A caller may have asked for the end since the session was recorded.
+  if (record.ended.aborted) endAlone();
+  if (timeoutMs !== undefined && !record.ended.aborted) {
     const kill = () => {
       timedOut = true;
       command.signal(SIGKILL);

@@ -82,6 +82,7 @@ export class Entrance {
         return request.turn!.more(SESSION_UNITS, work);
       },
       onLost: () => end('cut_off'),
+      onFilesEnded: () => end('session_ended'),
     });
     return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };
   }

@@ -10,6 +10,8 @@ interface OpenSession {
   orgId: string;
   /** Called when another process has ended the session in the audit trail. */
   onLost: () => void;
+  /** Called when a caller has asked for the end of the session. */
+  onEndRequest: () => void;
 }
 
 /** The sessions that this process serves. It renews their rows, so that no process takes them for lost. */
@@ -19,13 +21,20 @@ export class OpenSessions {
   private readonly ends = new Map<string, () => Promise<void>>();
   private readonly writes = new Set<Promise<unknown>>();
   private readonly loop: Loop;
+  private readonly unsubscribe: () => void;
 
-  constructor(private readonly ctx: { pool: Sql } & Pick<Context, 'log' | 'settings'>) {
+  constructor(private readonly ctx: { pool: Sql } & Pick<Context, 'log' | 'settings' | 'changes'>) {
     const everyMs = ctx.settings.sessionLostMs / RENEWALS;
     this.loop = startLoop(() => this.renew(), {
       ...{ intervalMs: everyMs, maxBackoffMs: everyMs },
       onError: (error) => ctx.log.warn({ err: error }, 'open sessions could not be renewed'),
     });
+    // A notification that is lost while the connection is down is found by the next renewal.
+    this.unsubscribe = ctx.changes.subscribe(
+      undefined,
+      (id) => id !== undefined && this.open.get(id)?.onEndRequest(),
+      'visit',
+    );
   }
 
   /** `recorded`: settles when the beginning is in the audit trail, or is not. */
@@ -43,6 +52,7 @@ export class OpenSessions {
 
   /** Resolves when every end is in the audit trail, as far as the database answers. */
   async close(): Promise<void> {
+    this.unsubscribe();
     await this.loop.stop();
     do {
       await Promise.allSettled(this.writes);
@@ -58,9 +68,11 @@ export class OpenSessions {
       this.ctx.pool,
       before.map(([id, { orgId }]) => ({ id, orgId })),
     );
-    for (const [id, { onLost }] of before) {
-      if (kept.has(id) || this.ends.has(id) || !this.open.delete(id)) continue;
-      onLost();
+    for (const [id, { onLost, onEndRequest }] of before) {
+      if (this.ends.has(id)) continue;
+      const row = kept.get(id);
+      if (row?.isToEnd) onEndRequest();
+      else if (!row && this.open.delete(id)) onLost();
     }
     for (const [id, record] of this.ends) await this.tryEnd(id, record);
   }

@@ -53,19 +53,63 @@ export async function deleteSession(sql: Sql, orgId: string, id: string): Promis
   return rowCount === 1;
 }
 
-/** Returns the ids of the sessions that still have a row. */
+/** Returns the sessions that still have a row, and whether a caller has asked for their end. */
 export async function renewSessions(
   sql: Sql,
   sessions: readonly { orgId: string; id: string }[],
-): Promise<Set<string>> {
-  const { rows } = await sql.query<{ id: string }>(
+): Promise<Map<string, { isToEnd: boolean }>> {
+  const { rows } = await sql.query<{ id: string; is_to_end: boolean }>(
     `update sandbox_sessions s set seen_at = clock_timestamp()
      from unnest($1::uuid[], $2::uuid[]) as k (org_id, id)
      where s.org_id = k.org_id and s.id = k.id
-     returning s.id`,
+     returning s.id, s.end_requested_at is not null as is_to_end`,
     [sessions.map(({ orgId }) => orgId), sessions.map(({ id }) => id)],
   );
-  return new Set(rows.map(({ id }) => id));
+  return new Map(rows.map(({ id, is_to_end: isToEnd }) => [id, { isToEnd }]));
+}
+
+export interface ListedSession extends Omit<SessionRow, 'seen_at'> {
+  end_requested_at: Instant | null;
+}
+
+/** Ids of version 7 are in the order in which the sessions were opened. */
+export async function listSessions(
+  sql: Sql,
+  orgId: string,
+  sandboxId: string,
+  { after = null, limit }: { after?: string | null | undefined; limit: number },
+): Promise<ListedSession[]> {
+  const { rows } = await sql.query<ListedSession & Record<string, unknown>>(
+    `select org_id, id, actor, details, opened_at, end_requested_at from sandbox_sessions
+     where org_id = $1 and sandbox_id = $2 and ($3::uuid is null or id > $3) order by id limit $4`,
+    [orgId, sandboxId, after, limit],
+  );
+  return rows;
+}
+
+/** Undefined: there is no such session in the sandbox. `isFirst`: nobody has asked for its end before. */
+export async function requestEnd(
+  tx: Sql,
+  orgId: string,
+  sandboxId: string,
+  id: string,
+  at: Instant,
+): Promise<{ details: SessionDetails; isFirst: boolean } | undefined> {
+  const { rows } = await tx.query<{ details: SessionDetails; is_first: boolean }>(
+    `select details, end_requested_at is null as is_first from sandbox_sessions
+     where org_id = $1 and sandbox_id = $2 and id = $3 for update`,
+    [orgId, sandboxId, id],
+  );
+  const [found] = rows;
+  if (!found) return undefined;
+  if (found.is_first) {
+    await tx.query('update sandbox_sessions set end_requested_at = $3 where org_id = $1 and id = $2', [
+      orgId,
+      id,
+      at,
+    ]);
+  }
+  return { details: found.details, isFirst: found.is_first };
 }
 
 export async function readClockMs(sql: Sql): Promise<number> {

@@ -19,6 +19,8 @@ const MAX_COMMAND_LINE = 4_096;
 
 /** A session in the audit trail. */
 export interface SessionRecord {
+  /** Aborts when a caller has asked for the end of this session. */
+  readonly ended: AbortSignal;
   received(bytes: number): void;
   sent(bytes: number): void;
   /** Counts a change to the files of the sandbox. */
@@ -42,6 +44,8 @@ interface VisitHooks {
   inTurn: <T>(work: (end: () => void) => Promise<T>) => Promise<T>;
   /** Called when another process has ended a session in the audit trail. */
   onLost: () => void;
+  /** Called when a caller has asked for the end of the session of the files. */
+  onFilesEnded: () => void;
 }
 
 /** Writes the beginning and the end of the sessions of one connection to the audit trail. Content is never written. */
@@ -89,19 +93,28 @@ export class SessionRecorder {
       return details;
     };
     const recorded = this.visit.inTurn((end) => inTransaction(withSlowCommits(this.ctx.pool, end), record));
-    const details = await this.sessions.begin(id, { orgId, onLost: this.visit.onLost }, recorded);
-    return this.record({ org_id: orgId, id, actor, details, opened_at: at });
+    const ended = new AbortController();
+    const session = { orgId, onLost: this.visit.onLost, onEndRequest: () => ended.abort() };
+    const details = await this.sessions.begin(id, session, recorded);
+    return this.record({ org_id: orgId, id, actor, details, opened_at: at }, ended.signal);
   }
 
   /** The file operations of a connection are one session, from the first one on. */
   async files(): Promise<SessionRecord> {
     this.touch();
-    this.filesRecord ??= this.open({ kind: 'files', user: null, args: [] }).catch((error: unknown) => {
+    this.filesRecord ??= this.openFiles().catch((error: unknown) => {
       // The next operation tries again.
       this.filesRecord = undefined;
       throw error;
     });
     return this.filesRecord;
+  }
+
+  /** Open files and the operations on them belong to the whole connection, which ends with their session. */
+  private async openFiles(): Promise<SessionRecord> {
+    const record = await this.open({ kind: 'files', user: null, args: [] });
+    record.ended.addEventListener('abort', () => this.visit.onFilesEnded(), { once: true });
+    return record;
   }
 
   /** Ends the session of the files. */
@@ -112,10 +125,11 @@ export class SessionRecorder {
     );
   }
 
-  private record(row: Omit<SessionRow, 'seen_at'>): SessionRecord {
+  private record(row: Omit<SessionRow, 'seen_at'>, ended: AbortSignal): SessionRecord {
     const begun = performance.now();
     let [received, sent, writes, isOver] = [0, 0, 0, false];
     return {
+      ended,
       received: (bytes) => {
         received += bytes;
         this.touch();

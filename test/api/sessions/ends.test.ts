@@ -195,6 +195,102 @@ describeDocker('a session in a sandbox ends', () => {
     }
   });
 
+  test('when another caller ends it, and the other sessions of its connection stay', async () => {
+    for (const through of [service, front]) {
+      const before = await ended();
+      const { channel, mark, command } = await begin({ ...client, url: through.url });
+      const other = channel.exec('sh', ['-c', `sleep 0${mark}; true`]);
+      await channel.next(other, 'core.exec.started');
+      const by = await keyWith({ scopes: ['sandboxes:exec'] });
+      const listed = await client.get(`/v1/sandboxes/${id}/sessions`, { limit: 1 });
+      expect(listed.body.has_more).toBe(true);
+      const [session] = listed.body.data;
+      expect(session).toMatchObject({
+        kind: 'exec',
+        program: 'sh',
+        argument_count: 2,
+        end_requested_at: null,
+      });
+      expect(session.actor).toMatchObject({ kind: 'api_key', api_key_id: client.keyId });
+      const rest = await client.get(`/v1/sandboxes/by-name/home/sessions`, {
+        ...{ limit: 1, cursor: listed.body.next_cursor },
+      });
+      expect([rest.body.data.length, rest.body.has_more]).toEqual([1, false]);
+
+      // The request goes to the other one of both processes.
+      const asker = { ...by, url: (through === service ? front : service).url };
+      const at = performance.now();
+      const answer = await makeClient(asker.url, asker).delete(`/v1/sandboxes/${id}/sessions/${session.id}`);
+      expect([answer.status, answer.body]).toEqual([200, { message: 'the session ends' }]);
+      const last = await channel.next(command, 'core.exec.exited');
+      expect(performance.now() - at).toBeLessThan(SOON_MS);
+      expect(last.payload.code).toBe(137);
+      await until(
+        () => processes(id, `sleep ${mark}`),
+        (found) => found === 0,
+      );
+      expect(await processes(id, `sleep 0${mark}`)).toBeGreaterThan(0);
+      await until(
+        () => reasonsSince(before),
+        (reasons) => reasons.length === 1,
+      );
+      expect(await reasonsSince(before)).toEqual(['session_ended']);
+      const [asked] = await client
+        .get('/v1/events', { event_type: 'sandbox_session_end_requested' })
+        .then(({ body }) => body.data);
+      expect(asked.payload.session_id).toBe(session.id);
+      expect(asked.actor.api_key_id).toBe(by.keyId);
+      expect((await client.delete(`/v1/sandboxes/${id}/sessions/${session.id}`)).body.error.code).toBe(
+        'session_not_found',
+      );
+      channel.socket.close();
+      await untilNoSession();
+    }
+  });
+
+  test('when another caller ends it: a command by HTTP, a connection, files', async () => {
+    const server = await enter(client, id);
+    server.exec('sh', ['-c', 'busybox nc -l -p 4567 >/dev/null']);
+    const endAll = async (kind: string) => {
+      const found = await until(
+        async () =>
+          (await client.get(`/v1/sandboxes/${id}/sessions`)).body.data.filter(
+            (session: any) => session.kind === kind && session.program !== 'sh',
+          ),
+        (sessions) => sessions.length > 0,
+      );
+      for (const session of found) await client.delete(`/v1/sandboxes/${id}/sessions/${session.id}`);
+    };
+    const sleeping = client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sleep', args: ['7654321'] });
+    await endAll('exec');
+    expect([(await sleeping).status, (await sleeping).body.error.code]).toEqual([409, 'session_ended']);
+    await until(
+      () => processes(id, '7654321'),
+      (found) => found === 0,
+    );
+
+    const channel = await enter(client, id);
+    const [connection] = await until(
+      async () => {
+        const asked = channel.start('core.tcp.connect', { host: '127.0.0.1', port: 4567 });
+        return [asked, (await channel.next(asked)).type] as const;
+      },
+      ([, type]) => type === 'core.tcp.connected',
+    );
+    await endAll('tcp');
+    const { payload } = await channel.next(connection, 'core.tcp.failed');
+    expect(payload.error).toContain('another caller');
+    await channel.fs({ Stat: { path: '/tmp', follow_symlink: true } });
+    await endAll('files');
+    await channel.untilClosed();
+    server.socket.close();
+    await untilNoSession();
+    const latest = (await eventsOf(id, 'sandbox_session_ended')).filter(
+      ({ reason }) => reason === 'session_ended',
+    );
+    expect(latest.slice(0, 3).map(({ kind }) => kind)).toEqual(['files', 'tcp', 'exec']);
+  });
+
   test.each(['stop', 'destroy', 'the end of the main process'])('with its sandbox: %s', async (how) => {
     const lifecycle = { ends_with_command: true };
     const sandbox = await make(how.replaceAll(' ', '-'), { lifecycle });

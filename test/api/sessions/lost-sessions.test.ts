@@ -52,6 +52,7 @@ function recorder(
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
   return new SessionRecorder(service.ctx, subject, sessions, {
     ...{ countMore: () => undefined, inTurn: (work) => work(endTurn), onLost },
+    onFilesEnded: onLost,
   });
 }
 

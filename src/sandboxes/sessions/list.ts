@@ -1,0 +1,32 @@
+import type { Context } from '../../context.js';
+import { ApiError } from '../../http/errors.js';
+import { readCursor } from '../../http/parameters.js';
+import { shortInstant } from '../../lib/instant.js';
+import { toPage, type Page } from '../../lib/page.js';
+import { getWorkerOf, type SandboxKey } from '../queries.js';
+import { listSessions, type ListedSession } from './queries.js';
+import type { SandboxSession } from './schema.js';
+
+/** The open sessions of a sandbox in any status, the oldest first. */
+export async function list(
+  ctx: Context,
+  orgId: string,
+  key: SandboxKey,
+  { cursor, limit = 20 }: { cursor?: string; limit?: number },
+): Promise<Page<SandboxSession>> {
+  const sandbox = await getWorkerOf(ctx.pool, orgId, key);
+  if (!sandbox) throw new ApiError('sandbox_not_found');
+  const binding = ['sessions', sandbox.id];
+  const [after] = readCursor(ctx.cursors, orgId, binding, cursor) ?? [];
+  const rows = await listSessions(ctx.pool, orgId, sandbox.id, { after, limit: limit + 1 });
+  return toPage(rows, limit, present, ({ id }) => ctx.cursors.encode(orgId, binding, [id]));
+}
+
+function present({ id, actor, details, opened_at, end_requested_at }: ListedSession): SandboxSession {
+  const { sandbox_id, kind, user, program, argument_count } = details;
+  return {
+    ...{ id, sandbox_id, kind, actor, user, program, argument_count },
+    opened_at: shortInstant(opened_at),
+    end_requested_at: end_requested_at && shortInstant(end_requested_at),
+  };
+}
