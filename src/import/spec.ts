@@ -1,3 +1,4 @@
+import { MASKED, withoutSecrets } from '../sandboxes/spec/env-schema.js';
 import type { SandboxSpec } from '../sandboxes/spec/schema.js';
 
 export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {
@@ -5,12 +6,13 @@ export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpe
   return { ...spec, lifecycle: { ...spec.lifecycle, ephemeral } };
 }
 
-/** Keeps boolean members of `injection`: another member may contain the value of the secret. */
+/** Masks secret variables. Keeps boolean members of `injection`: another member may contain the value of the secret. */
 export function withoutSecretValues(spec: SandboxSpec): SandboxSpec {
   const { network } = spec;
-  if (!network.secrets) return spec;
+  const env = withoutSecrets(spec.env, MASKED);
+  if (!network.secrets) return { ...spec, env };
   const secrets = network.secrets.map((secret) => ({ ...secret, injection: flagsOf(secret.injection) }));
-  return { ...spec, network: { ...network, secrets } };
+  return { ...spec, env, network: { ...network, secrets } };
 }
 
 function flagsOf(injection: Record<string, unknown>): Record<string, boolean> {

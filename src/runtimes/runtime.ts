@@ -23,7 +23,8 @@ export interface RunSpec {
   workdir: string | null;
   shell: string | null;
   scripts: Record<string, string>;
-  env: { key: string; value: string }[];
+  /** `secret`: the value is in the secrets of the run. */
+  env: { key: string; value: string; secret?: boolean }[];
   labels: Record<string, string>;
   rlimits: { resource: string; soft: Integer; hard: Integer }[];
   mounts: RunMount[];
@@ -49,7 +50,10 @@ export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | Volum
 export interface RunSecrets {
   /** Null: the image is there already, or needs none. */
   registry: { username: string; password: string } | null;
+  /** For the network, by variable. */
   values: Record<string, string>;
+  /** The secret variables of the environment. */
+  env?: Record<string, string>;
 }
 
 export interface Run {
@@ -114,6 +118,7 @@ export const CAPABILITIES = [
   'tls_interception',
   'connection_limit',
   'secrets',
+  'secret_env',
   'idle_timeout',
   'registry_credentials',
   'stored_credentials',

@@ -13,6 +13,7 @@ import type { SecretEntry } from './spec/secret-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 import { MAX_DOMAIN, MAX_PATH_BYTES, MOST } from './spec/size-limits.js';
 
+const MAX_SECRET_KEY = 1_024;
 /** The folder of the service's own files in the guest. */
 const RESERVED = '/.sandkeep/';
 /** The kernel's file systems, which isolate the guest from the host. */
@@ -24,7 +25,11 @@ export function checkRequest(request: CreateSandboxRequest, runtime: Runtime): v
   checkSize(request);
   checkImage(request.image.reference);
   checkResources(request, runtime);
-  for (const [index, { key }] of (request.env ?? []).entries()) checkEnvKey(key, `env[${index}].key`);
+  for (const [index, { key, secret }] of (request.env ?? []).entries()) {
+    checkEnvKey(key, `env[${index}].key`);
+    if (secret === true) checkSecretKey(key, `env[${index}].key`);
+  }
+  checkSecretCount(request.env);
   checkLimits(request, runtime);
   checkInit(request);
   checkMounts(request.mounts ?? []);
@@ -85,6 +90,17 @@ function checkEnvKey(key: string, field: string): void {
   if (key === '' || key.includes('='))
     refuse(field, 'the name of an environment variable is not empty and has no "="');
   if (key.startsWith('MSB_')) refuse(field, 'environment variables that start with MSB_ are reserved');
+}
+
+function checkSecretCount(env: CreateSandboxRequest['env'] = []): void {
+  const secrets = env.filter(({ secret }) => secret === true).length;
+  if (secrets > MOST.secretEnv) refuse('env', `a sandbox has at most ${MOST.secretEnv} secret variables`);
+}
+
+/** The name is in the key of an index, whose entries have 2,700 bytes at most. */
+function checkSecretKey(key: string, field: string): void {
+  if (Buffer.byteLength(key) > MAX_SECRET_KEY)
+    refuse(field, `the name of a secret variable has at most ${MAX_SECRET_KEY} bytes`);
 }
 
 function checkLimits(
@@ -269,6 +285,7 @@ function checkSecret(entry: SecretEntry, field: string): void {
   if (entry.substitution?.headers === false && (entry.substitution.header_fields ?? []).length > 0)
     refuse(`${field}.substitution.header_fields`, 'header_fields needs headers: true');
   checkEnvKey(entry.env_var, `${field}.env_var`);
+  checkSecretKey(entry.env_var, `${field}.env_var`);
   if (
     entry.placeholder === '' ||
     Buffer.byteLength(entry.placeholder) > 1024 ||

@@ -35,6 +35,7 @@ export function requiredCapabilities(request: CreateSandboxRequest): Requirement
       remedy: 'give a name without dots',
     },
     ...(request.env ?? []).flatMap(envRequirements),
+    ...(request.env ?? []).flatMap(secretRequirements),
     Object.keys(runtime?.scripts ?? {}).length > 0 && {
       capability: 'scripts',
       field: 'runtime.scripts',
@@ -85,6 +86,14 @@ function envRequirements(
   const what = 'set an environment variable with this name';
   const remedy = 'use letters, digits, "_", "-" and ".", and no digit first';
   return [{ capability: 'any_env_name', field: `env[${index}].key`, what, remedy }];
+}
+
+function secretRequirements(
+  { secret = false }: NonNullable<CreateSandboxRequest['env']>[number],
+  index: number,
+): Requirement[] {
+  if (!secret) return [];
+  return [{ capability: 'secret_env', field: `env[${index}].secret`, what: 'keep a variable secret' }];
 }
 
 /** A `nice` limit of N permits priorities down to 20 - N, so a limit above 20 permits negative ones. */

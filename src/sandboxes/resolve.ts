@@ -3,6 +3,7 @@ import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
 import { withBase64 } from './file-patches.js';
 import { requiredCapabilities } from './required-capabilities.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
+import { lastOfEachKey, MASKED, withoutSecrets } from './spec/env-schema.js';
 import type { MountRequest, SandboxMount } from './spec/mount-schema.js';
 import { showSecrets } from './spec/show-secrets.js';
 import type { CreateSandboxRequest, SandboxSpec } from './spec/schema.js';
@@ -50,7 +51,7 @@ export function resolve(
         workdir,
         shell,
         scripts,
-        env,
+        env: withoutSecrets(env, ''),
         labels,
         rlimits,
         mounts: withVolumes(mounts, volumes),
@@ -71,7 +72,7 @@ export function resolve(
         metrics_sample_interval_ms: 1000,
         disable_metrics_sample: false,
       },
-      env,
+      env: withoutSecrets(env, MASKED),
       labels,
       rlimits: rlimits.map(({ resource, soft, hard }) => ({
         resource: capitalized(resource) as Rlimit['resource'],
@@ -100,18 +101,16 @@ export function resolve(
 }
 
 /** The secrets of a request, which are sealed before they are stored. */
-export function secretsOf({ registry, network }: CreateSandboxRequest): RunSecrets {
+export function secretsOf({ registry, network, env = [] }: CreateSandboxRequest): RunSecrets {
   const entries = network?.secrets?.entries ?? [];
   return {
     registry:
       registry?.mode === 'inline' ? { username: registry.username, password: registry.password } : null,
     values: Object.fromEntries(entries.map(({ env_var, value }) => [env_var, value ?? ''])),
+    env: Object.fromEntries(
+      lastOfEachKey(env).flatMap(({ key, value, secret }) => (secret === true ? [[key, value]] : [])),
+    ),
   };
-}
-
-/** The last entry of a key wins, as in the environment of a process. */
-function lastOfEachKey(env: { key: string; value: string }[]): { key: string; value: string }[] {
-  return [...new Map(env.map(({ key, value }) => [key, { key, value }])).values()];
 }
 
 function showMount(mount: MountRequest): SandboxMount {

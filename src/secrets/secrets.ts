@@ -23,6 +23,7 @@ import {
 /** The name of the registry credentials, which only the first start needs. */
 export const REGISTRY = 'registry';
 const ENV = 'env:';
+const VARIABLE = 'var:';
 
 /** Binds a secret to its row: copied to another row, it does not open. */
 function associatedDataOf({ org_id, sandbox_id, name }: Omit<SecretRow, 'sealed'>): string {
@@ -34,11 +35,12 @@ export async function sealSecrets(
   keyring: () => Keyring,
   orgId: string,
   sandboxId: string,
-  { registry, values }: RunSecrets,
+  { registry, values, env = {} }: RunSecrets,
 ): Promise<void> {
   const texts = [
     ...(registry ? [[REGISTRY, JSON.stringify(registry)] as const] : []),
     ...Object.entries(values).map(([variable, value]) => [`${ENV}${variable}`, value] as const),
+    ...Object.entries(env).map(([variable, value]) => [`${VARIABLE}${variable}`, value] as const),
   ];
   const sealed = texts.map(([name, text]) => {
     const associatedData = associatedDataOf({ org_id: orgId, sandbox_id: sandboxId, name });
@@ -58,6 +60,7 @@ export async function openSecrets(
   for (const row of await readSecrets(sql, orgId, sandboxId)) {
     const text = open(keyring(), row);
     if (row.name === REGISTRY) secrets.registry = JSON.parse(text) as RunSecrets['registry'];
+    else if (row.name.startsWith(VARIABLE)) (secrets.env ??= {})[row.name.slice(VARIABLE.length)] = text;
     else secrets.values[row.name.slice(ENV.length)] = text;
   }
   return secrets;

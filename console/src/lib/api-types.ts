@@ -211,9 +211,9 @@ export type DiskImageFormat = 'Qcow2' | 'Raw' | 'Vmdk';
 
 export type DnsConfig = { nameservers?: string[]; query_timeout_ms?: number; rebind_protection?: boolean };
 
-export type EnvVar = { key: string; value: string };
+export type EnvVar = { key: string; value: string; secret?: boolean };
 
-export type EnvVarRequest = { key: string; value: string };
+export type EnvVarRequest = { key: string; value: string; secret?: boolean };
 
 export type ErrorResponse = {
   error: { code: string; message: string; details?: Record<string, unknown> | null };
@@ -245,6 +245,7 @@ export type ExecRequest = {
   stdin_base64?: string;
   timeout_secs?: number;
   max_output_bytes?: number;
+  mask_secrets?: boolean;
   output_encoding?: 'text' | 'base64';
 };
 
@@ -1026,13 +1027,13 @@ export interface Operations {
   };
   'GET /v1/sandboxes/{sandbox_id}/logs': {
     path: { sandbox_id: string };
-    query: { sources?: string };
+    query: { sources?: string; mask_secrets?: boolean };
     body: undefined;
     answer: undefined;
   };
   'GET /v1/sandboxes/by-name/{name}/logs': {
     path: { name: string };
-    query: { sources?: string };
+    query: { sources?: string; mask_secrets?: boolean };
     body: undefined;
     answer: undefined;
   };

@@ -1,4 +1,5 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
+import { environmentOf } from '../environment.js';
 import type { Run, RunSpec } from '../runtime.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from './files/scripts.js';
@@ -46,7 +47,7 @@ export function containerLabels(
 }
 
 export function containerOptions(
-  { sandboxId, spec }: Run,
+  run: Run,
   image: EngineImage,
   {
     network,
@@ -68,13 +69,14 @@ export function containerOptions(
     binds: readonly Bind[];
   },
 ): ContainerCreateOptions {
+  const { sandboxId, spec } = run;
   const millis = cpuMillis(spec.vcpus, sharedCpuMillis);
   return {
     // Its tag could lead to another image by now.
     Image: image.id,
     // The engine would run the probes of an image as often as the image says.
     Healthcheck: { Test: ['NONE'] },
-    Env: envOf(spec, image),
+    Env: envOf(run, image),
     Entrypoint: [INIT_PROGRAM],
     Cmd: initArguments({
       command: commandOf(spec, image),
@@ -133,8 +135,9 @@ export function hasPrograms(binds: readonly Bind[]): boolean {
   return binds.some(({ target }) => target === INIT_PROGRAM);
 }
 
-function envOf({ env, scripts }: RunSpec, { path }: EngineImage): string[] {
-  const entries = env.map(({ key, value }) => `${key}=${value}`);
+function envOf(run: Run, { path }: EngineImage): string[] {
+  const { env, scripts } = run.spec;
+  const entries = environmentOf(run).map(({ key, value }) => `${key}=${value}`);
   if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
   return [...entries, `PATH=${path ?? DEFAULT_PATH}:${SCRIPTS_DIRECTORY}`];
 }

@@ -48,7 +48,7 @@ export async function detectCapabilities(
   const capabilities: Capability[] = [
     ...(['user_names', 'image_entrypoint', 'any_env_name', 'hostname_domain', 'rlimits', 'tmpfs'] as const),
     ...(['tmpfs_flags', 'network', 'network_off', 'scripts', 'patches', 'idle_timeout'] as const),
-    'registry_credentials',
+    ...(['registry_credentials', 'secret_env'] as const),
   ];
   const missing: string[] = [];
   if (noMounts === undefined) {

@@ -1,6 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { ApiError } from '../../http/errors.js';
 import type { CommandSpec } from '../../runtimes/guest/guest.js';
+import { MOST } from '../spec/size-limits.js';
 import type { ExecRequest } from './schema.js';
 
 type Fields = Pick<ExecRequest, 'args' | 'env' | 'cwd' | 'user'> & { cmd: string };
@@ -11,6 +12,8 @@ export function commandOf({ cmd, args = [], env = [], cwd, user }: Fields, credi
   if (bad !== -1) {
     throw badField(`env[${bad}].key`, 'the name of an environment variable must not be empty or contain "="');
   }
+  if (env.filter(({ secret }) => secret === true).length > MOST.secretEnv)
+    throw badField('env', `a command has at most ${MOST.secretEnv} secret variables`);
   return {
     args: [cmd, ...args],
     env: env.map(({ key, value }) => `${key}=${value}`),

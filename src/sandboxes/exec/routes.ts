@@ -18,6 +18,7 @@ import { makeConcurrencyLimit } from '../../lib/concurrency-limit.js';
 import type { Turns } from '../../lib/turns.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
+import { outputMask } from '../output-mask.js';
 import { acceptEnvMap } from '../spec/env-schema.js';
 import { badField } from './read-command.js';
 import { run } from './run.js';
@@ -74,6 +75,8 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<ExecResult> {
     const body = request.body as ExecRequest;
     const { orgId } = callerOf(request);
+    const maskFor = async ({ sandboxId }: Visit) =>
+      body.mask_secrets ? outputMask(contextOf(request), orgId, sandboxId, body.env) : undefined;
     const inTurn = (render: () => string) => turns.step(orgId, render);
     const isKeyed = request.headers['idempotency-key'] !== undefined;
     if (preferredType(request, TYPES) === 'text/event-stream') {
@@ -86,7 +89,9 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
       if (body.max_output_bytes !== undefined) {
         throw badField('max_output_bytes', 'an event stream has all output: leave max_output_bytes out');
       }
-      const events = await within(request, reply, STREAM_WINDOW, (visit) => stream(visit, body, inTurn));
+      const events = await within(request, reply, STREAM_WINDOW, async (visit) =>
+        stream(visit, body, inTurn, await maskFor(visit)),
+      );
       return sendEvents(reply, events, STALL_MS) as never;
     }
     const outputBytes = body.max_output_bytes ?? STORED_OUTPUT_BYTES;
@@ -97,7 +102,7 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
       );
     }
     const result = await inFileWrite(contextOf(request), writerOf(request, reply), () =>
-      within(request, reply, outputBytes, (visit) => run(visit, body, inTurn)),
+      within(request, reply, outputBytes, async (visit) => run(visit, body, inTurn, await maskFor(visit))),
     );
     return sendJson(reply, await longJson(turns, orgId, result)) as never;
   }

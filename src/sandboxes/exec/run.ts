@@ -1,4 +1,5 @@
 import { Buffer } from 'node:buffer';
+import type { SecretMask } from '../../secrets/mask.js';
 import type { Visit } from '../sessions/entrance.js';
 import { beginCommand } from './command.js';
 import { outputText } from './output-text.js';
@@ -9,21 +10,30 @@ import type { InTurn } from './stream.js';
 const WINDOW = 256 * 1024;
 
 /** Runs a command to its end. Output beyond the limit is read and dropped, so that the command does not wait. */
-export async function run(visit: Visit, request: ExecRequest, inTurn: InTurn): Promise<ExecResult> {
+export async function run(
+  visit: Visit,
+  request: ExecRequest,
+  inTurn: InTurn,
+  mask: SecretMask | undefined,
+): Promise<ExecResult> {
   const [spec, input] = [commandOf(request, WINDOW), inputOf(request)];
   const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   let room = request.max_output_bytes ?? STORED_OUTPUT_BYTES;
   let truncated = false;
+  const masks = mask && { stdout: mask.stream(), stderr: mask.stream() };
+  const keep = (stream: 'stdout' | 'stderr', data: Buffer) => {
+    // A copy: a slice would keep the whole frame in memory.
+    if (room > 0) kept[stream].push(Buffer.from(data.subarray(0, room)));
+    if (data.length > room) truncated = true;
+    room = Math.max(room - data.length, 0);
+  };
   const timeoutMs = (request.timeout_secs ?? DEFAULT_TIMEOUT_SECS) * 1000;
   const { command, outcome, write } = await beginCommand(
     visit,
     spec,
     {
       output(stream, data) {
-        // A copy: a slice would keep the whole frame in memory.
-        if (room > 0) kept[stream].push(Buffer.from(data.subarray(0, room)));
-        if (data.length > room) truncated = true;
-        room = Math.max(room - data.length, 0);
+        keep(stream, masks ? masks[stream].push(data) : data);
         command.grant(data.length);
       },
     },
@@ -31,6 +41,7 @@ export async function run(visit: Visit, request: ExecRequest, inTurn: InTurn): P
   );
   void write(input).then(() => command.end());
   const { exitCode, oomKilled, timedOut, durationMs } = await outcome;
+  for (const stream of ['stdout', 'stderr'] as const) if (masks) keep(stream, masks[stream].end());
   const encoding = request.output_encoding === 'base64' ? 'base64' : 'utf8';
   return {
     exit_code: exitCode,

@@ -70,6 +70,13 @@ export const ExecRequest = Type.Object(
         description: `The bytes of output that the answer has, of both streams together, at most ${MAX_OUTPUT_BYTES}. With an \`Idempotency-Key\` they are at most ${STORED_OUTPUT_BYTES}. The program continues beyond them; its later output is dropped.`,
       }),
     ),
+    mask_secrets: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'Whether `***` replaces the values of secret variables in the output. Values below 4 bytes stay.',
+      }),
+    ),
     output_encoding: Type.Optional(
       Words(['text', 'base64'], {
         description:

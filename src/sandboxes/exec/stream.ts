@@ -1,6 +1,7 @@
 import type { Buffer } from 'node:buffer';
 import { ApiError } from '../../http/errors.js';
 import { withIdleMarks, IDLE_MARK } from '../../http/sse.js';
+import type { SecretMask } from '../../secrets/mask.js';
 import type { Visit } from '../sessions/entrance.js';
 import { beginCommand } from './command.js';
 import { commandOf, inputOf } from './read-command.js';
@@ -15,10 +16,11 @@ export async function stream(
   visit: Visit,
   request: ExecRequest,
   inTurn: InTurn,
+  mask: SecretMask | undefined,
 ): Promise<AsyncIterable<string>> {
   const [spec, input] = [commandOf(request, STREAM_WINDOW), inputOf(request)];
   const events = new EventQueue(inTurn);
-  const encoders = { stdout: encoderOf(request), stderr: encoderOf(request) };
+  const encoders = { stdout: encoderOf(request, mask), stderr: encoderOf(request, mask) };
   const timeoutMs = (request.timeout_secs ?? DEFAULT_TIMEOUT_SECS) * 1000;
   const { command, outcome, write } = await beginCommand(
     visit,
@@ -65,9 +67,21 @@ type Encoder = (
   isLast: boolean,
 ) => { text: string } | { base64: string } | undefined;
 
+function encoderOf(request: ExecRequest, mask: SecretMask | undefined): Encoder {
+  const encode = plainEncoderOf(request);
+  if (mask === undefined) return encode;
+  const masked = mask.stream();
+  return (data, isLast) => {
+    const shown = data === undefined ? masked.end() : masked.push(data);
+    // The decoder takes its end without bytes.
+    return shown.length === 0 && !isLast ? undefined : encode(shown, isLast);
+  };
+}
+
 /** A character may be cut between two pieces of output: the decoder joins it. */
-function encoderOf({ output_encoding: encoding }: ExecRequest): Encoder {
-  if (encoding === 'base64') return (data) => data && { base64: data.toString('base64') };
+function plainEncoderOf({ output_encoding: encoding }: ExecRequest): Encoder {
+  if (encoding === 'base64')
+    return (data) => (data?.length ? { base64: data.toString('base64') } : undefined);
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   return (data, isLast) => {
     const text = decoder.decode(data, { stream: !isLast });

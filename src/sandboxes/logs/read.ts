@@ -6,10 +6,13 @@ import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../../http/sse.js'
 import { sleep } from '../../lib/sleep.js';
 import type { Turns } from '../../lib/turns.js';
 import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
+import type { SecretMask } from '../../secrets/mask.js';
 import type { Settings } from '../../settings.js';
 import { MovedAwayError } from '../forward.js';
+import { outputMask } from '../output-mask.js';
 import { watchLabels } from '../label-watch.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
+import { maskedChunks } from './mask.js';
 import { encodeCursor, type LogCursor } from './cursor.js';
 
 /** A notification gets lost while the database connection is down. */
@@ -42,19 +45,20 @@ export class LogFollowers {
     ctx: Context,
     orgId: string,
     key: SandboxKey,
-    query: LogQuery,
+    { masks, ...query }: LogQuery & { masks: boolean },
     reply: FastifyReply,
   ): Promise<AsyncIterable<string>> {
     const place = await getWorkerOf(ctx.pool, orgId, key);
     if (!place) throw new ApiError('sandbox_not_found');
     if (isElsewhere(ctx, place.worker_id)) throw new MovedAwayError();
+    const mask = masks ? await outputMask(ctx, orgId, place.id) : undefined;
     const subject = { orgId, id: place.id };
     const gone = this.limit.acquire(orgId, reply);
     const signals = [gone, ctx.stopping];
     const { requiredLabels } = key;
     if (requiredLabels && isNarrowed({ labels: requiredLabels }))
       signals.push(watchLabels(ctx, subject, requiredLabels, gone));
-    return follow(ctx, this.turns, subject, query, AbortSignal.any(signals));
+    return follow(ctx, this.turns, subject, query, AbortSignal.any(signals), mask);
   }
 }
 
@@ -64,13 +68,14 @@ async function* follow(
   subject: Subject,
   query: LogQuery,
   signal: AbortSignal,
+  mask: SecretMask | undefined,
 ): AsyncIterable<string> {
   // The first bytes make the server send the headers.
   yield ': following\n\n';
   const reached: LogCursor = { ...query.after };
   try {
     for await (const chunk of withIdleMarks(
-      chunks(ctx, subject, query, signal),
+      mask ? maskedChunks(chunks(ctx, subject, query, signal), mask) : chunks(ctx, subject, query, signal),
       ctx.settings.logKeepAliveMs,
     )) {
       if (signal.aborted) break;

@@ -21,6 +21,13 @@ const querystring = Type.Object(
         description: `The sources of lines, separated by commas, of ${LOG_SOURCES.join(', ')}. Default: \`${DEFAULT_SOURCES}\`.`,
       }),
     ),
+    mask_secrets: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'Whether `***` replaces the values of secret variables in the lines. Values below 4 bytes stay.',
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -76,7 +83,8 @@ export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
         };
         const { orgId, access } = callerOf(request);
         const key = { ...keyOf(request.params), requiredLabels: access.labels };
-        const events = await followers.follow(contextOf(request), orgId, key, query, reply);
+        const masks = request.query.mask_secrets === true;
+        const events = await followers.follow(contextOf(request), orgId, key, { ...query, masks }, reply);
         return sendEvents(reply, events);
       },
     );

@@ -78,6 +78,9 @@ const EnvVar = Named(
   {
     key: Type.String({ description: 'The name of the variable.' }),
     value: Type.String({ description: 'The value of the variable. It can be empty.' }),
+    secret: Type.Optional(
+      Type.Boolean({ description: 'An extension: true if the value is sealed, and shown as `***`.' }),
+    ),
   },
   'An environment variable.',
 );

@@ -12,6 +12,8 @@ export const MAX_DOMAIN = 253;
 /** The most entries of each list of a request. */
 export const MOST = {
   env: 512,
+  /** Each is searched in masked output. */
+  secretEnv: 64,
   words: 1_024,
   scripts: 64,
   mounts: 64,

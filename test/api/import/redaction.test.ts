@@ -71,7 +71,11 @@ describe('an import', () => {
     const [id, runId, volumeId, eventId] = [uuidv7(), uuidv7(), uuidv7(), uuidv7()];
     const orgs = ['one', 'two'].map((word) => {
       const org = line.org();
-      const sandbox = line.sandbox(org, { id, spec: { ...BARE_SPEC, env: [{ key: 'WORD', value: word }] } });
+      const env = [
+        { key: 'WORD', value: word },
+        { key: 'SEALED', value: 'canary-sealed', secret: true },
+      ];
+      const sandbox = line.sandbox(org, { id, spec: { ...BARE_SPEC, env } });
       const volume = line.volume(org, { id: volumeId, name: `volume-${word}` });
       const event = line.event(org, { id: eventId, payload: word });
       return {
@@ -101,7 +105,10 @@ describe('an import', () => {
       ]);
       const [list, one, , event, , compute, storage] = answers.map(({ body }) => body);
       expect(list.data.map((found: any) => found.slug)).toEqual([sandbox['slug']]);
-      expect(one.spec.env).toEqual([{ key: 'WORD', value: word }]);
+      expect(one.spec.env).toEqual([
+        { key: 'WORD', value: word },
+        { key: 'SEALED', value: '***', secret: true },
+      ]);
       expect(event.payload).toBe(word);
       expect(compute.sandboxes).toEqual([{ id, name: sandbox['name'], slug: sandbox['slug'] }]);
       expect(storage.volumes).toEqual([{ id: volumeId, name: volume['name'] }]);
@@ -146,7 +153,7 @@ describe('an import', () => {
       if (Array.isArray(value)) return value.map(withExtras);
       if (typeof value !== 'object' || value === null) return value;
       const copy = Object.entries(value).map(([key, item]) => [key, OPEN.has(key) ? item : withExtras(item)]);
-      const extras = { value: CANARY, volume_id: CANARY, vault_path: [CANARY], secret: { inner: CANARY } };
+      const extras = { value: CANARY, volume_id: CANARY, vault_path: [CANARY], sealed: { inner: CANARY } };
       return { ...extras, ...Object.fromEntries(copy) };
     }
     const org = line.org();

@@ -6,7 +6,7 @@ import { operations } from '../../support/openapi.js';
 import { startTestService } from '../../support/service.js';
 import { fullRequest } from '../../support/sandbox-requests.js';
 
-const CANARIES = ['canary-value', 'canary-password', 'canary-unknown', 'canary-broken'];
+const CANARIES = ['canary-value', 'canary-password', 'canary-unknown', 'canary-broken', 'canary-env'];
 
 test('secrets of a request appear in no answer, event, log or trace, and nowhere in the database', async () => {
   const collector = await startCollector();
@@ -22,12 +22,19 @@ test('secrets of a request appear in no answer, event, log or trace, and nowhere
       return answer;
     };
     const request = fullRequest('secretive', 'data') as any;
+    request.env.push({ key: 'SEALED', value: 'canary-env', secret: true });
     request.vault_path = 'canary-unknown';
     const made = await send('POST', '/v1/sandboxes', request, 'start=true&wait_for=running');
     expect(made.body.status).toBe('running');
+    expect(made.body.spec.env.at(-1)).toEqual({ key: 'SEALED', value: '***', secret: true });
     // Refusals of every kind, with the secret in the request.
     await send('POST', '/v1/sandboxes', request);
     await send('POST', '/v1/sandboxes', { ...request, name: '' });
+    const { env } = request;
+    await send('POST', '/v1/sandboxes', { ...request, env: [{ ...env.at(-1), value: ['canary-env'] }] });
+    const ticket = { env: [env.at(-1)], cmd: '/bin/sh' };
+    await send('POST', `/v1/sandboxes/${made.body.id}/terminal-tickets`, ticket);
+    await send('POST', `/v1/sandboxes/${made.body.id}/exec`, { cmd: 'true', env: [env.at(-1)] });
     const { secrets } = request.network;
     const unknown = { ...request.network, secrets: { ...secrets, vault_path: 'canary-unknown' } };
     await send('POST', '/v1/sandboxes', { ...request, network: unknown });
