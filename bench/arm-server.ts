@@ -30,6 +30,7 @@ import { VolumeStore } from '../src/volumes/storage/store.js';
 import { NO_METERS } from '../src/lib/meters.js';
 import { openMetrics } from '../src/metrics/open-metrics.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
+import { UseSampler } from '../src/runtimes/use/use-sampler.js';
 import { makePeer } from '../src/workers/peer.js';
 
 const [arm, url, directory, orgId, collector = '', share = '1'] = process.argv.slice(2) as [
@@ -59,10 +60,12 @@ const telemetry =
         NO_METERS,
       )
     : undefined;
+const runtime = new SimulatedRuntime(directory);
 const ctx: ServiceContext = {
   ...{ pool, reads: pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },
   activeKeys,
-  runtime: new SimulatedRuntime(directory),
+  runtime,
+  use: new UseSampler(runtime),
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),

@@ -26,6 +26,7 @@ import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { NO_METERS } from '../src/lib/meters.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
+import { UseSampler } from '../src/runtimes/use/use-sampler.js';
 import { makePeer } from '../src/workers/peer.js';
 import { median } from './median.js';
 import { openStore } from './store.js';
@@ -59,9 +60,11 @@ export async function events(writers: number, creates: number, rounds: number): 
   const eventKeys = openEventKeys({ keys: key });
   const activeKeys = new ActiveEventKeys(eventKeys);
   pool.eventMarker = activeKeys.marker;
+  const runtime = new SimulatedRuntime(directory);
   const ctx: WorkerContext = {
     ...{ pool, reads: pool, now, settings: DEFAULT_SETTINGS },
-    runtime: new SimulatedRuntime(directory),
+    runtime,
+    use: new UseSampler(runtime),
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),

@@ -22,6 +22,7 @@ import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
+import { UseSampler } from '../src/runtimes/use/use-sampler.js';
 import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
@@ -61,9 +62,11 @@ const pool = openPool(database.address, () => undefined, activeKeys.marker);
 const catalogue = `${JSON.stringify(await inTransaction(pool, readCatalogue), null, 2)}\n`;
 // No request is served.
 const unserved = { of: () => ({ pool, reads: pool }), watched: pool, close: () => Promise.resolve() };
+const runtime = new SimulatedRuntime(directory);
 const app = await buildApp({
   ...{ pool, reads: pool, requests: unserved, now, settings: DEFAULT_SETTINGS },
-  runtime: new SimulatedRuntime(directory),
+  runtime,
+  use: new UseSampler(runtime),
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),

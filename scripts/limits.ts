@@ -41,6 +41,7 @@ import {
   MAX_SPEC_BYTES,
   MOST,
 } from '../src/sandboxes/spec/size-limits.js';
+import { MOST_STREAMS } from '../src/sandboxes/metrics/follow.js';
 import { MAX_PAGE_BYTES } from '../src/sandboxes/list.js';
 import { MAX_HANDLES } from '../src/sandboxes/agent/connection-files.js';
 import { MAX_SESSIONS } from '../src/sandboxes/agent/channel.js';
@@ -114,6 +115,7 @@ const SHARED: SharedLimit[] = [
   },
   { limit: 'requests that wait for a status', ...halves(settings.maxWaiters), beyond: rateLimited },
   { limit: 'followed logs', ...halves(settings.maxLogFollowers), beyond: rateLimited },
+  { limit: 'followed metrics of sandboxes', ...halves(MOST_STREAMS), beyond: rateLimited },
   { limit: 'live event streams', ...halves(settings.maxEventFollowers), beyond: rateLimited },
   {
     limit: 'webhooks that are served at once',

@@ -42,6 +42,8 @@ import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';
 import { unsupportedExamples } from './sandboxes/unsupported-examples.js';
+import { metricsExamples } from './sandboxes/metrics/examples.js';
+import { metricsRoutes } from './sandboxes/metrics/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
 import { sessionExamples } from './sandboxes/sessions/examples.js';
 import { sessionRoutes as sandboxSessionRoutes } from './sandboxes/sessions/routes.js';
@@ -64,6 +66,7 @@ export function warmUp(): void {
 
 const EXAMPLES = {
   ...sandboxExamples,
+  ...metricsExamples,
   ...unsupportedExamples,
   ...execExamples,
   ...sandboxFileExamples,
@@ -137,6 +140,7 @@ export async function buildApp(
     unsupportedRoutes(api);
     const turns = new Turns(ctx.pace);
     logRoutes(api, ctx, turns);
+    metricsRoutes(api);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, turns, ctx.log);

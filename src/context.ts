@@ -17,6 +17,7 @@ import type { Pace } from './lib/pace.js';
 import type { Span, Tracing } from './lib/tracing.js';
 import type { RecentTouches } from './lib/recent-touches.js';
 import type { Runtime } from './runtimes/runtime.js';
+import type { UseSampler } from './runtimes/use/use-sampler.js';
 import type { Keyring } from './secrets/keyring.js';
 import type { Settings } from './settings.js';
 import type { VolumeStore } from './volumes/storage/store.js';
@@ -47,6 +48,8 @@ export interface ServiceContext extends WorkerContext {
 /** The dependencies without a connection, the same for requests and worker. */
 export interface Shared {
   runtime: Runtime;
+  /** The use of the sandboxes on the engine of this process. */
+  use: UseSampler;
   volumes: VolumeStore;
   disk: DiskReserve;
   cursors: Cursors;

@@ -10,6 +10,7 @@ import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
 import { makeDiskGuard } from './sandboxes/disk-guard.js';
 import { giveUpUnwanted } from './sandboxes/placement/give-up.js';
+import { makeSampling } from './sandboxes/metrics/jobs.js';
 import { makePlacement } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
@@ -29,6 +30,7 @@ const SWEEP_EVERY_MS = 1_000;
 /** Creates add up the counts that are not compacted yet. */
 const COMPACT_COUNTS_EVERY_MS = 500;
 const DISK_GUARD_EVERY_MS = 1_000;
+const SAMPLE_USE_EVERY_MS = 1_000;
 const NOTE_WAITS_EVERY_MS = 2_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
@@ -140,6 +142,14 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     onError: onError('disk guard'),
   });
 
+  const sample = makeSampling();
+  const sampling = startLoop(async () => (lease.term?.valid ? sample(ctx) : ctx.use.stop()), {
+    intervalMs: SAMPLE_USE_EVERY_MS,
+    // Samples take at most half of the time.
+    halfTime: true,
+    onError: onError('sample use'),
+  });
+
   const unsubscribe = ctx.changes.subscribe(undefined, (id) => note(id === undefined ? undefined : [id]));
   const watching = new AbortController();
   const watched = (async () => {
@@ -150,8 +160,9 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
     async stop() {
       watching.abort();
       unsubscribe();
-      await Promise.all([reconcile.stop(), guarding.stop(), watched]);
+      await Promise.all([reconcile.stop(), guarding.stop(), sampling.stop(), watched]);
       await reconciler.close();
+      ctx.use.stop();
     },
     async release() {
       await renew.stop();

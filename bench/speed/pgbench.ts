@@ -32,6 +32,7 @@ import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { openStore, type Store } from '../store.js';
 import { NO_METERS } from '../../src/lib/meters.js';
 import { RecentTouches } from '../../src/lib/recent-touches.js';
+import { UseSampler } from '../../src/runtimes/use/use-sampler.js';
 import { makePeer } from '../../src/workers/peer.js';
 import { labelsOf, requestOf } from './data-set.js';
 import { cpuMicros } from './processes.js';
@@ -170,6 +171,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     eventMarker: activeKeys.marker,
     connect: async () => Promise.resolve(recording),
   } as unknown as Context['pool'];
+  const runtime = new SimulatedRuntime(directory);
   const ctx: Context = {
     ...{
       pool: recorded,
@@ -180,7 +182,8 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
       eventKeys,
       activeKeys,
     },
-    runtime: new SimulatedRuntime(directory),
+    runtime,
+    use: new UseSampler(runtime),
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),

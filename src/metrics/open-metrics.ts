@@ -38,7 +38,7 @@ export async function openMetrics(options: Options): Promise<Metrics> {
     async text(ctx) {
       await state.refresh(ctx);
       own.replace([
-        ...measureProcess(ctx),
+        ...measureProcess(ctx, options.byOrg),
         gauge('sandkeep_build_info', 'The release.', 1, { version: VERSION }),
       ]);
       return registry.metrics();

@@ -178,10 +178,20 @@ export interface Capacity {
   diskMib: number | null;
 }
 
+/** The use of a run. Totals begin with the run. Undefined: the engine does not measure it. */
 export interface Activity {
   cpuMicros: number;
   /** In milliseconds since 1970, by the clock of the engine. Default: now. */
   measuredAt?: number;
+  /** Without the cache of files that the kernel can drop. */
+  memoryBytes?: number;
+  processes?: number;
+  /** The room that its own disk takes. */
+  diskBytes?: number;
+  diskReadBytes?: number;
+  diskWrittenBytes?: number;
+  receivedBytes?: number;
+  sentBytes?: number;
 }
 
 /** `output`: from a terminal. `system`: from the runtime. */

@@ -15,6 +15,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The process that acts on the engine of the sandbox serves this route. Default: true for routes of the scope `sandboxes:exec`. */
     onEngine?: boolean;
+    /** The process that has the lease on the engine of the sandbox serves this route, from its memory. */
+    onWorker?: boolean;
   }
 }
 
@@ -24,12 +26,13 @@ const AGAIN = { 'retry-after': '1', connection: 'close' };
 export function forwardToEngines(app: App, ctx: WorkerContext): void {
   app.addHook('onRequest', async (request, reply) => {
     const { config, schema } = request.routeOptions;
-    if (!(config.onEngine ?? schema?.scope === 'sandboxes:exec')) return;
+    const onWorker = config.onWorker === true;
+    if (!onWorker && !(config.onEngine ?? schema?.scope === 'sandboxes:exec')) return;
     const { orgId, access } = callerOf(request);
     const { labels: requiredLabels } = access;
     const sandbox = await getWorkerOf(contextOf(request).pool, orgId, { ...keyOf(request), requiredLabels });
     const target = sandbox?.worker_id ?? null;
-    if (target === null || target === ownEngine(ctx)) return;
+    if (target === null || (target === ownEngine(ctx) && (!onWorker || ctx.use.isSampling))) return;
     if (request.forwardedFor !== null) throw new MovedAwayError();
     await forwardTo(ctx, target, request, reply);
     return reply;

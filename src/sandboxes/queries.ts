@@ -201,7 +201,7 @@ function parsedSpec(text: string | null): unknown {
   return text === null ? null : parseSpec(text);
 }
 
-function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
+export function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
   const [condition, value] = 'id' in key ? ['s.id = $2::uuid', key.id] : ['s.name = $2::text', key.name];
   const labels = key.requiredLabels;
   if (labels === undefined || Object.keys(labels).length === 0) return { condition, values: [value] };

@@ -69,8 +69,9 @@ export function resolve(
       runtime: {
         ...{ cmd, entrypoint, hostname, user, workdir, shell, scripts },
         log_level: runtime.log_level ?? null,
-        metrics_sample_interval_ms: 1000,
-        disable_metrics_sample: false,
+        metrics_sample_interval_ms:
+          runtime.metrics_sample_interval_ms === undefined ? 1000 : runtime.metrics_sample_interval_ms,
+        disable_metrics_sample: runtime.disable_metrics_sample ?? false,
       },
       env: withoutSecrets(env, MASKED),
       labels,

@@ -16,6 +16,7 @@ import { openLogDestination } from '../lib/log-destination.js';
 import { batchedByTurn, makeLog, withCopy } from '../lib/log.js';
 import { NO_METERS } from '../lib/meters.js';
 import { RecentTouches } from '../lib/recent-touches.js';
+import { UseSampler } from '../runtimes/use/use-sampler.js';
 import { Resources } from '../lib/resources.js';
 import { sleep } from '../lib/sleep.js';
 import type { Metrics } from '../metrics/open-metrics.js';
@@ -145,6 +146,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     },
     peer: makePeer(instance.cursorKey, options.advertiseUrl, authorities),
     touches: new RecentTouches(),
+    use: new UseSampler(runtime),
     meters: metrics?.meters ?? NO_METERS,
     tracing: telemetry?.tracing,
   };

@@ -66,6 +66,11 @@ describeDocker('a browser on Docker', () => {
       const timeline = page.getByRole('region', { name: 'Timeline' });
       await timeline.getByText(/^Started/).waitFor();
       await page.getByRole('status').getByText('running').waitFor();
+      const use = page.getByRole('region', { name: 'Use' });
+      await use.getByText(/MiB of 128 MiB/).waitFor();
+      await use.getByRole('img', { name: 'CPU in the last hour' }).locator('canvas').waitFor();
+      // The network of this engine is off.
+      await use.getByText('Received').waitFor();
       await expectPresentable(page, 'sandbox');
     });
 

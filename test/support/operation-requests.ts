@@ -121,6 +121,10 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   rename_volume_file: inVolume('/rename', { from: 'a', to: 'b' }),
   follow_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
   follow_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
+  get_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics` }),
+  get_metrics_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/metrics` }),
+  stream_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics/stream` }),
+  stream_metrics_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/metrics/stream` }),
   ...Object.fromEntries(
     Object.entries(IN_SANDBOXES).flatMap(([id, requests]) =>
       Object.entries(requests).map(([by, request]) => [id + by, request]),

@@ -32,6 +32,7 @@ import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import type { Telemetry } from '../../src/telemetry/open-telemetry.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { RecentTouches } from '../../src/lib/recent-touches.js';
+import { UseSampler } from '../../src/runtimes/use/use-sampler.js';
 import { makePeer } from '../../src/workers/peer.js';
 import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
@@ -144,6 +145,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     meters: options.metrics?.meters ?? NO_METERS,
     tracing: options.telemetry?.tracing,
     touches: new RecentTouches(),
+    use: new UseSampler(runtime),
     roomyQuotas: new BoundedSet(),
     pace: new Pace(PACE),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },

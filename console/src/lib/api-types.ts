@@ -101,8 +101,8 @@ export type CloudSandboxRuntimeOptions = {
   scripts?: Record<string, string>;
   log_level?: SandboxLogLevel | null;
   hostname?: string | null;
-  metrics_sample_interval_ms?: unknown;
-  disable_metrics_sample?: unknown;
+  metrics_sample_interval_ms?: number | null;
+  disable_metrics_sample?: boolean;
 };
 
 export type CloudSecretEntry = {
@@ -482,6 +482,30 @@ export type SandboxIdentity = { id: string; name: string; slug: string };
 export type SandboxLogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace';
 
 export type SandboxMakeDirectoryRequest = { path: string };
+
+export type SandboxMetrics = {
+  sandbox_id: string;
+  sample_interval_ms: number | null;
+  unavailable_reason: 'not_running' | 'disabled' | 'not_measured' | null;
+  cpu_limit_percent: number | null;
+  memory_limit_bytes: number | null;
+  disk_limit_bytes: number | null;
+  current: SandboxMetricsSample | null;
+  history_interval_ms: number;
+  history: SandboxMetricsSample[];
+};
+
+export type SandboxMetricsSample = {
+  timestamp: string;
+  cpu_percent: number;
+  memory_bytes: number | null;
+  disk_bytes: number | null;
+  disk_read_bytes: number | null;
+  disk_write_bytes: number | null;
+  net_rx_bytes: number | null;
+  net_tx_bytes: number | null;
+  processes: number | null;
+};
 
 export type SandboxMountResponse =
   | {
@@ -1034,6 +1058,30 @@ export interface Operations {
   'GET /v1/sandboxes/by-name/{name}/logs': {
     path: { name: string };
     query: { sources?: string; mask_secrets?: boolean };
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/metrics': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: SandboxMetrics;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/metrics/stream': {
+    path: { sandbox_id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/sandboxes/by-name/{name}/metrics': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: SandboxMetrics;
+  };
+  'GET /v1/sandboxes/by-name/{name}/metrics/stream': {
+    path: { name: string };
+    query: {};
     body: undefined;
     answer: undefined;
   };

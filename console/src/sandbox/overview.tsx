@@ -7,6 +7,7 @@ import { Loaded } from '../parts/loaded';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
 import { factsOf, useHistory } from './history';
+import { LiveUse } from './live-use';
 import { commandInWords, inWords } from './words';
 
 const MIB = 1024 ** 2;
@@ -66,6 +67,7 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
           ]}
         />
       </section>
+      {sandbox.status === 'running' && <LiveUse sandbox={sandbox} />}
       <Timeline sandbox={sandbox} />
       <details class="panel">
         <summary>Specification</summary>

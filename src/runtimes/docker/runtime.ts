@@ -55,6 +55,7 @@ import type { EngineImage } from './images/engine-image.js';
 import { Images, type PullOptions } from './images/images.js';
 import { InspectCache } from './inspect-cache.js';
 import { readLogStream, sinceOf } from './log-stream.js';
+import { measureUse } from './measure-use.js';
 import type { Bind } from './mounts/staging-directory.js';
 import type { GuardedGroup } from './network/compile-policy.js';
 import { isPauseContainer } from './network/pause-container.js';
@@ -257,20 +258,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
-    const measurements = this.inspections.containersOf(sandboxIds).map(async ({ id, sandboxId }) => {
-      // A call that hangs must not hold up the others.
-      const options = Object.assign(
-        { stream: false as const, 'one-shot': true },
-        { abortSignal: AbortSignal.timeout(STATS_MS) },
-      );
-      const stats = await this.docker
-        .getContainer(id)
-        .stats(options)
-        .catch(() => undefined);
-      const nanos = stats?.cpu_stats.cpu_usage.total_usage;
-      return nanos === undefined ? [] : [[sandboxId, { cpuMicros: nanos / 1_000 }] as const];
-    });
-    return new Map((await Promise.all(measurements)).flat());
+    return measureUse(this.docker, this.inspections.containersOf(sandboxIds));
   }
 
   async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
@@ -452,5 +440,4 @@ const ANSWER_TIMEOUT_MS = 60_000;
 const LONGEST_WAIT_MS = 3_600_000;
 /** A start in the engine takes less, also while the engine starts many. */
 const USUAL_START_MS = 15_000;
-const STATS_MS = 5_000;
 const CHECKED_IMAGES = 10_000;

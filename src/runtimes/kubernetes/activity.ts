@@ -3,14 +3,21 @@ import type { Activity } from '../runtime.js';
 import type { Cluster } from './client.js';
 import { CONTAINER } from './names.js';
 
-interface Cpu {
-  time?: string;
-  usageCoreNanoSeconds?: number;
+interface PodSummary {
+  podRef?: { name?: string; namespace?: string };
+  cpu?: { time?: string; usageCoreNanoSeconds?: number };
+  memory?: { workingSetBytes?: number };
+  network?: { rxBytes?: number; txBytes?: number };
+  'ephemeral-storage'?: { usedBytes?: number };
+  process_stats?: { process_count?: number };
 }
 
 interface Summary {
-  pods?: { podRef?: { name?: string; namespace?: string }; cpu?: Cpu }[];
+  pods?: PodSummary[];
 }
+
+/** Kubelets measure every ten seconds. */
+const SHARED_MS = 5_000;
 
 /** Whether the service may read the figures of kubelets. */
 export async function mayReadSummaries({ authorization }: Cluster): Promise<boolean> {
@@ -43,16 +50,37 @@ async function readSummary(
   const text = await readProxied(cluster, node, 'stats/summary');
   const { pods = [] } = (text === undefined ? {} : JSON.parse(text)) as Summary;
   return new Map(
-    pods.flatMap(({ podRef, cpu }) => {
-      const nanos = cpu?.usageCoreNanoSeconds;
-      if (podRef?.name === undefined || nanos === undefined) return [];
+    pods.flatMap((pod) => {
+      const { podRef } = pod;
+      const activity = activityOf(pod);
+      if (podRef?.name === undefined || activity === undefined) return [];
       if (!places.has(`${podRef.namespace}/${podRef.name}`)) return [];
-      return [[podRef.name, { cpuMicros: nanos / 1_000, ...measured(Date.parse(cpu?.time ?? '')) }]];
+      return [[podRef.name, activity]];
     }),
   );
 }
 
-const CPU_LINE = /^container_cpu_usage_seconds_total\{(?:[^}]*,)?id="([^"]*)"[^}]*\} (\S+)(?: (\d+))?/gm;
+function activityOf({ cpu, memory, network, process_stats, ...pod }: PodSummary): Activity | undefined {
+  const nanos = cpu?.usageCoreNanoSeconds;
+  if (nanos === undefined) return undefined;
+  const found = {
+    memoryBytes: memory?.workingSetBytes,
+    receivedBytes: network?.rxBytes,
+    sentBytes: network?.txBytes,
+    diskBytes: pod['ephemeral-storage']?.usedBytes,
+    processes: process_stats?.process_count,
+  };
+  const known = Object.entries(found).filter(([, value]) => typeof value === 'number');
+  return {
+    cpuMicros: nanos / 1_000,
+    ...measured(Date.parse(cpu?.time ?? '')),
+    ...(Object.fromEntries(known) as Partial<Activity>),
+  };
+}
+
+/** A line of `metrics/cadvisor`: name, path of the control group, value, time. */
+const FIGURE =
+  /^container_(cpu_usage_seconds_total|memory_working_set_bytes)\{(?:[^}]*,)?id="([^"]*)"[^}]*\} (\S+)(?: (\d+))?/gm;
 /** The last part of the path of a control group, such as `cri-containerd-<id>.scope`. */
 const CONTAINER_ID = /([0-9a-f]{64})(?:\.scope)?$/;
 
@@ -64,12 +92,16 @@ async function readContainers(
   const names = new Map(pods.flatMap((pod) => (containerIdOf(pod) ? [[containerIdOf(pod)!, pod]] : [])));
   const text = (await readProxied(cluster, node, 'metrics/cadvisor')) ?? '';
   const found = new Map<string, Activity>();
-  for (const [, path, seconds, millis] of text.matchAll(CPU_LINE)) {
+  for (const [, figure, path, value, millis] of text.matchAll(FIGURE)) {
     const name = names.get(CONTAINER_ID.exec(path!)?.[1] ?? '')?.metadata!.name;
     if (name === undefined) continue;
-    // One line for all processors, or one for each.
-    const before = found.get(name)?.cpuMicros ?? 0;
-    found.set(name, { cpuMicros: before + Number(seconds) * 1_000_000, ...measured(Number(millis)) });
+    const before = found.get(name) ?? { cpuMicros: 0 };
+    if (figure === 'memory_working_set_bytes') found.set(name, { ...before, memoryBytes: Number(value) });
+    else {
+      // One line for all processors, or one for each.
+      const cpuMicros = before.cpuMicros + Number(value) * 1_000_000;
+      found.set(name, { ...before, cpuMicros, ...measured(Number(millis)) });
+    }
   }
   return found;
 }
@@ -84,8 +116,22 @@ function containerIdOf({ status }: V1Pod): string | undefined {
   return container?.containerID?.split('://')[1];
 }
 
-/** Undefined when the kubelet does not answer. */
-async function readProxied({ core }: Cluster, node: string, path: string): Promise<string | undefined> {
+const answersOf = new WeakMap<Cluster, Map<string, { text: Promise<string | undefined>; until: number }>>();
+
+/** Undefined when the kubelet does not answer. The callers of some seconds share an answer, which has all Pods of the node. */
+async function readProxied(cluster: Cluster, node: string, path: string): Promise<string | undefined> {
+  const answers =
+    answersOf.get(cluster) ?? new Map<string, { text: Promise<string | undefined>; until: number }>();
+  answersOf.set(cluster, answers);
+  const now = performance.now();
+  for (const [key, { until }] of answers) if (until <= now) answers.delete(key);
+  const key = `${node} ${path}`;
+  const shared = answers.get(key) ?? { text: askKubelet(cluster, node, path), until: now + SHARED_MS };
+  answers.set(key, shared);
+  return shared.text;
+}
+
+async function askKubelet({ core }: Cluster, node: string, path: string): Promise<string | undefined> {
   const answer: unknown = await core.connectGetNodeProxyWithPath({ name: node, path }).catch(() => undefined);
   if (answer === undefined || typeof answer === 'string') return answer;
   return JSON.stringify(answer);

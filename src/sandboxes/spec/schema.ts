@@ -144,6 +144,23 @@ const runtimeOptions = (words: { maxItems?: number } = {}, scripts: { maxPropert
   log_level: Type.Optional(Field(Nullable(LogLevel), 'The log level of the guest runtime.')),
 });
 
+const METRICS_OPTIONS = {
+  metrics_sample_interval_ms: Type.Optional(
+    Nullable(
+      Int64({
+        default: 1000,
+        description: 'The least milliseconds between two samples of metrics. Null: there are no samples.',
+      }),
+    ),
+  ),
+  disable_metrics_sample: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: 'Whether sampling is off, whatever the interval.',
+    }),
+  ),
+};
+
 const Lifecycle = Named(
   'SandboxPolicy',
   {
@@ -184,20 +201,7 @@ export const SandboxSpec = Named(
         hostname: Type.Optional(
           Nullable(Type.String({ description: 'The host name of the guest. Null: the id of the sandbox.' })),
         ),
-        metrics_sample_interval_ms: Type.Optional(
-          Nullable(
-            Int64({
-              default: 1000,
-              description: 'The milliseconds between two samples of metrics. Null: there are no samples.',
-            }),
-          ),
-        ),
-        disable_metrics_sample: Type.Optional(
-          Type.Boolean({
-            default: false,
-            description: 'Whether sampling is off, whatever the interval.',
-          }),
-        ),
+        ...METRICS_OPTIONS,
       },
       'The options of the processes in the guest.',
     ),
@@ -347,8 +351,6 @@ export const RLIMIT_NAMES = [
   ...(['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'] as const),
 ];
 
-const NO_METRICS = 'the service takes no samples inside a sandbox';
-
 export const CreateSandboxRequest = Named(
   'CreateSandboxRequest',
   {
@@ -389,8 +391,7 @@ export const CreateSandboxRequest = Named(
           log_level: Type.Optional(
             NoEffect(Nullable(LogLevel), 'nothing of the service writes a log inside a sandbox'),
           ),
-          metrics_sample_interval_ms: Type.Optional(NoEffect(Type.Unknown(), NO_METRICS)),
-          disable_metrics_sample: Type.Optional(NoEffect(Type.Unknown(), NO_METRICS)),
+          ...METRICS_OPTIONS,
         },
         `The options of the processes in the guest. ${UNKNOWN_FIELDS}`,
       ),

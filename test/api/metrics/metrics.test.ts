@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openMetrics } from '../../../src/metrics/open-metrics.js';
 import { serveMetrics } from '../../../src/metrics/serve.js';
+import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -132,6 +133,27 @@ describe.each([false, true])('metrics, by organization: %s', (byOrg) => {
     blocker.release();
     const after = await until(scrape, (found) => found.get('sandkeep_database_up') === 1);
     expect(sumOf(after, 'sandkeep_sandboxes{')).toBeGreaterThan(0);
+  });
+
+  test('the use of sandboxes is a sum, and no sandbox is a label', async () => {
+    const owner = await service.newOrg();
+    const { body } = await owner.post('/v1/sandboxes', smallRequest('uses'), {
+      ...{ start: true, wait_for: 'running' },
+    });
+    const label = byOrg ? `{org="${owner.org.slug}"}` : '';
+    const before = await until(
+      scrape,
+      (found) => (found.get(`sandkeep_sandbox_use_sampled${label}`) ?? 0) >= 1,
+    );
+    (service.runtime as SimulatedRuntime).work(body.id, 5_000_000);
+    await until(
+      async () => (await owner.get(`/v1/sandboxes/${body.id}/metrics`)).body,
+      ({ current }) => current.cpu_percent > 0,
+    );
+    const seconds = (found: Series) => found.get(`sandkeep_sandbox_use_cpu_seconds_total${label}`)!;
+    const after = await scrape();
+    expect(seconds(after) - seconds(before)).toBe(5);
+    expect([...after.keys()].join('\n')).not.toContain(body.id);
   });
 
   test('only /metrics is served', async () => {

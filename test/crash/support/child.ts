@@ -20,6 +20,7 @@ import { UNCHECKED_DISKS } from '../../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
 import { NO_METERS } from '../../../src/lib/meters.js';
 import { RecentTouches } from '../../../src/lib/recent-touches.js';
+import { UseSampler } from '../../../src/runtimes/use/use-sampler.js';
 import { makePeer } from '../../../src/workers/peer.js';
 import { startWorker } from '../../../src/worker.js';
 import { WEBHOOKS } from './event-receiver.js';
@@ -73,6 +74,7 @@ async function serve(orders: Orders): Promise<void> {
     peer: makePeer(instance.cursorKey),
     meters: NO_METERS,
     touches: new RecentTouches(),
+    use: new UseSampler(runtime),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     pace: new Pace(PACE),

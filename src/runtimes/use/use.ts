@@ -1,0 +1,52 @@
+import type { Activity } from '../runtime.js';
+
+/** A running sandbox whose use may be sampled. */
+export interface Subject {
+  orgId: string;
+  /** The slug of its organization. */
+  org: string;
+  sandboxId: string;
+  runId: string;
+  /** In milliseconds since 1970. */
+  startedAt: number;
+  /** The least time between two samples in milliseconds. */
+  intervalMs: number;
+}
+
+/** A sample. Null: not measured. */
+export interface Use {
+  /** In milliseconds since 1970. */
+  at: number;
+  /** In percent of one virtual CPU, since the sample before. */
+  cpuPercent: number;
+  memoryBytes: number | null;
+  processes: number | null;
+  diskBytes: number | null;
+  diskReadBytes: number | null;
+  diskWrittenBytes: number | null;
+  receivedBytes: number | null;
+  sentBytes: number | null;
+}
+
+/** `cpuMicros`, `at`: of the sample before; of a run without one, zero at its start. */
+export function useOf(
+  activity: Activity,
+  before: { cpuMicros: number; at: number },
+  at: number,
+  diskBytes: number | null,
+): Use {
+  // A clock that was set back, or a total that began again, gives no negative share.
+  const micros = Math.max(0, activity.cpuMicros - before.cpuMicros);
+  const elapsedMs = Math.max(1, at - before.at);
+  return {
+    at,
+    cpuPercent: Math.round((micros / (elapsedMs * 1_000)) * 10_000) / 100,
+    memoryBytes: activity.memoryBytes ?? null,
+    processes: activity.processes ?? null,
+    diskBytes: activity.diskBytes ?? diskBytes,
+    diskReadBytes: activity.diskReadBytes ?? null,
+    diskWrittenBytes: activity.diskWrittenBytes ?? null,
+    receivedBytes: activity.receivedBytes ?? null,
+    sentBytes: activity.sentBytes ?? null,
+  };
+}
