@@ -135,11 +135,13 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
 };
 
 /** Sessions have events of their own. */
-const IN_SANDBOX = /^\/v1\/sandboxes\/.*\/(exec|files|terminal-tickets)\b/;
+const IN_SANDBOX = /^\/v1\/sandboxes\/.*\/(exec|files|sessions|terminal-tickets)\b/;
 
 test('every operation that writes is listed in this file, handles files or enters a sandbox', () => {
   const writing = operations
     .filter(({ method, path }) => method !== 'GET' && !IN_SANDBOX.test(path))
+    // Operations that the service does not offer yet only refuse.
+    .filter(({ operation }) => Object.keys(operation.responses).some((status) => status.startsWith('2')))
     .map(({ operation }) => operation.operationId);
   expect(writing.toSorted()).toEqual([...Object.keys(WRITES), ...OF_FILES].toSorted());
 });

@@ -102,7 +102,7 @@ describeDocker('commands over HTTP', () => {
       { cmd: '' },
       { cmd: 'true', args: [1] },
       { cmd: 'true', env: { 'A=B': '1' } },
-      { cmd: 'true', env: [{ key: 'A', value: '1' }] },
+      { cmd: 'true', env: [{ name: 'A', value: '1' }] },
       { cmd: 'true', stdin: 'x', stdin_base64: 'eA==' },
       { cmd: 'true', stdin_base64: 'x' },
       { cmd: 'true', timeout_secs: 0 },

@@ -35,7 +35,6 @@ describe('request bodies', () => {
     ['image.reference', change((r) => (r.image.reference = ''))],
     ['image.reference', change((r) => (r.image.reference = 'team/UPPER'))],
     ['image.reference', change((r) => (r.image.reference = '--privileged'))],
-    ['resources.vcpus', change((r) => (r.resources.vcpus = 0))],
     ['resources.vcpus', change((r) => (r.resources.vcpus = -1))],
     ['resources.vcpus', change((r) => (r.resources.vcpus = 1.5))],
     ['resources.vcpus', change((r) => (r.resources.vcpus = '1'))],

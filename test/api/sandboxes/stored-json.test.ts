@@ -37,10 +37,10 @@ async function storedSpec(id: string): Promise<{ spec: string; spec_format: numb
   return rows[0];
 }
 
-/** The parts of a schema that decide the output: all but its descriptions. */
+/** The parts of a schema that decide the output: all but its descriptions and examples. */
 const shapeOf = (schema: unknown): string =>
   JSON.stringify(schema, (key, value: unknown) =>
-    key === 'description' || key === 'title' ? undefined : value,
+    ['description', 'title', 'examples'].includes(key) ? undefined : value,
   );
 
 test('a change of the schema of specifications needs a new format number', () => {
