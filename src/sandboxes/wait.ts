@@ -2,6 +2,7 @@ import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
 import { endTurn } from '../http/admission.js';
 import { ApiError, badParameter } from '../http/errors.js';
+import { isOfSdk } from '../http/official-sdk.js';
 import { whenOver } from '../http/when-over.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
@@ -12,7 +13,6 @@ import { extendWanted } from '../runs/queries.js';
 import { giveUpStart } from './placement/give-up.js';
 import { getSandbox } from './queries.js';
 import { presentSandbox, type SandboxResponse } from './spec/fields.js';
-import { isOfSdk } from './spec/sdk-form.js';
 
 /** A fallback: notifications wake all waiters, and so does a new notification connection. */
 const LOOK_EVERY_MS = 15_000;

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
 import type { Sql } from '../../db/pool.js';
-import { isOfSdk } from '../spec/sdk-form.js';
+import { isOfSdk } from '../../http/official-sdk.js';
 
 /** The values that a client puts into a command whose caller named none. Null: it sends null, as the protocol allows. */
 export interface ClientDefaults {

@@ -1,15 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Buffer } from 'node:buffer';
+import { isOfSdk } from '../../http/official-sdk.js';
 import type { SandboxSpec } from './schema.js';
 
-/** The user agent of the official SDKs, and of the CLI, which is made with one of them. */
-const SDK = /^microsandbox-sdk\//;
 /** The SDKs decode the number of CPUs as 8 bits. A larger one would make them drop the whole specification. */
 const MOST_VCPUS = 255;
-
-export function isOfSdk({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
-  return SDK.test(headers['user-agent'] ?? '');
-}
 
 /**
  * Shows official SDKs the specification of a sandbox in the form of a create request. They read the working directory, the user and

@@ -5,7 +5,7 @@ import { ApiError } from '../../http/errors.js';
 import { textOfName } from '../../lib/byte-names.js';
 import { fdPath } from '../storage/guest-path.js';
 import type { Step } from '../storage/growth.js';
-import { canonical, isServed, openEntry, present } from './entry.js';
+import { canonical, isServed, openEntry, present, refuseLink } from './entry.js';
 import type { VolumeFile } from './schema.js';
 import { stepsOf } from './steps.js';
 import { findVolume, type VolumeTarget } from './target.js';
@@ -25,8 +25,10 @@ export async function list(
   await findVolume(ctx, target);
   const step = stepsOf(ctx, target, abandoned);
   return translateErrors(async () => {
-    const { handle, stats } = await openEntry(ctx, target, path);
+    const entry = await openEntry(ctx, target, path);
+    const { handle, stats } = entry;
     try {
+      refuseLink(path, entry);
       if (!stats.isDirectory())
         throw new ApiError('invalid_volume_path', `${canonical(path)} is not a directory`);
       const names = await namesIn(handle, step);

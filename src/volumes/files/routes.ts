@@ -3,6 +3,7 @@ import type { Shared } from '../../context.js';
 import { longJson } from '../../http/long-json.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
+import { isOfSdk } from '../../http/official-sdk.js';
 import { sendJson } from '../../http/send-json.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
@@ -10,6 +11,7 @@ import { WriteHeaders } from '../../idempotency/schema.js';
 import type { Turns } from '../../lib/turns.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';
+import { inSdkForm } from './entry.js';
 import { makeFileSlots } from './file-slots.js';
 import { list } from './list.js';
 import { makeDirectory } from './mkdir.js';
@@ -37,7 +39,7 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         scope: 'volumes:read',
         summary: 'List a directory of a volume',
         description:
-          'Returns the entries of a directory, at most 50,000. Links, devices, pipes and sockets are not shown.',
+          'Returns the entries of a directory, at most 50,000. Symbolic links are shown and not followed. Devices, pipes and sockets are not shown.',
         ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: answers(VolumeFileList, ...REFUSALS),
       },
@@ -46,7 +48,8 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
       const abandoned = await enter('list', request, reply);
       const target = targetOf(request);
       const entries = await list(contextOf(request), target, readPath(request), abandoned);
-      return sendJson(reply, await longJson(turns, target.orgId, { entries }));
+      const shown = isOfSdk(request) ? entries.map(inSdkForm) : entries;
+      return sendJson(reply, await longJson(turns, target.orgId, { entries: shown }));
     },
   );
 
@@ -86,12 +89,16 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
         operationId: 'stat_volume_file',
         scope: 'volumes:read',
         summary: 'Get the properties of a file or directory of a volume',
-        description: 'Returns the kind, size, permissions, owner and times of one path.',
+        description:
+          'Returns the kind, size, permissions, owner and times of one path, and the target of a symbolic link.',
         ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
         response: answers(VolumeFileStat, ...REFUSALS),
       },
     },
-    (request) => stat(contextOf(request), targetOf(request), readPath(request)),
+    async (request) => {
+      const { metadata } = await stat(contextOf(request), targetOf(request), readPath(request));
+      return { metadata: isOfSdk(request) ? inSdkForm(metadata) : metadata };
+    },
   );
 
   app.get(

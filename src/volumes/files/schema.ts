@@ -7,10 +7,17 @@ export const VolumeFile = Named(
   'VolumeFile',
   {
     path: Type.String({ description: 'The absolute path in the volume, whose top is `/`.' }),
-    kind: Words(['file', 'directory'], {
+    kind: Words(['file', 'directory', 'symlink'], {
       title: 'VolumeFileKind',
-      description: 'Whether the entry is a file or a directory.',
+      description:
+        'The kind of the entry. A symbolic link is not followed; its `size` is that of its target.',
     }),
+    target: Type.Optional(
+      Type.String({
+        description:
+          'The target of a symbolic link, as a guest wrote it. Only the properties of one path have it.',
+      }),
+    ),
     size: Uint64({ description: 'The size in bytes.' }),
     mode: Type.Unsafe<number>({
       ...unsigned,
@@ -23,7 +30,7 @@ export const VolumeFile = Named(
     modified_at: Field(Nullable(DateTime), 'The time of the latest change of the content, if known.'),
     created_at: Field(Nullable(DateTime), 'The time of creation, if the file system knows it.'),
   },
-  'A file or directory of a volume.',
+  'A file, directory or symbolic link of a volume.',
 );
 export type VolumeFile = Static<typeof VolumeFile>;
 
@@ -35,11 +42,15 @@ export const VolumeFileList = Named(
 export const VolumeFileStat = Named(
   'VolumeFileStat',
   { metadata: VolumeFile },
-  'The properties of one file or directory.',
+  'The properties of one entry.',
 );
 export const VolumeFileExists = Named(
   'VolumeFileExists',
-  { exists: Type.Boolean({ description: 'Whether the path leads to a file or directory.' }) },
+  {
+    exists: Type.Boolean({
+      description: 'Whether the path leads to a file, a directory or a symbolic link.',
+    }),
+  },
   'Whether a path exists.',
 );
 

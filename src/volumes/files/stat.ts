@@ -12,9 +12,10 @@ export async function stat(
 ): Promise<{ metadata: VolumeFile }> {
   await findVolume(ctx, target);
   return translateErrors(async () => {
-    const { handle, stats } = await openEntry(ctx, target, path);
+    const { handle, stats, link } = await openEntry(ctx, target, path);
     try {
-      return { metadata: await present(canonical(path), stats, () => handle.stat({ bigint: true })) };
+      const shown = await present(canonical(path), stats, () => handle.stat({ bigint: true }));
+      return { metadata: link === undefined ? shown : { ...shown, target: link } };
     } finally {
       await handle.close();
     }

@@ -33,7 +33,7 @@ export class VolumePathError extends Error {
 /** The names below the top of the volume. Throws VolumePathError. */
 export function splitPath(path: string): string[] {
   const invalid = (what: string) => new VolumePathError('invalid', `the path ${what}`);
-  if (path === '') throw invalid('is empty: use / for the top of the volume');
+  if (path === '') throw invalid('is empty: use / for the top');
   if (path.includes('\0')) throw invalid('must not contain U+0000');
   if (!path.isWellFormed()) throw invalid('must not contain half of a surrogate pair');
   if (bytesOfName(path).length > PATH_BYTES) throw invalid(`is longer than ${PATH_BYTES} bytes`);

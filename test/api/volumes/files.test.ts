@@ -78,6 +78,11 @@ test('the path header is base64url, with or without padding; anything else is re
   ]) {
     expect(codeOf(await withHeader(header)), header).toEqual([400, 'invalid_volume_path']);
   }
+  const { body: empty } = await client.request('GET', volume.base, { headers: { 'x-msb-file-path': '' } });
+  expect(empty.error).toMatchObject({
+    code: 'invalid_volume_path',
+    message: 'the path is empty: use / for the top',
+  });
   const missing = await withHeader();
   expect([...codeOf(missing), missing.body.error.details]).toEqual([
     400,
