@@ -16,7 +16,7 @@ export interface Schema {
   description?: string;
   default?: unknown;
   minimum?: number;
-  'x-no-effect'?: string;
+  'x-no-effect'?: object;
   'x-not-offered'?: string;
 }
 

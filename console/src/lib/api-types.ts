@@ -50,7 +50,7 @@ export type CloudNetworkSpec = {
   secrets?: CloudSecretsConfig | null;
   ports?: PublishedPortSpec[] | null;
   tls?: TlsConfig | null;
-  strict?: unknown;
+  strict?: boolean;
   dns?: Record<string, unknown> | null;
   interface?: Record<string, unknown> | null;
   trust_host_cas?: unknown;
@@ -737,6 +737,7 @@ export type UsageSummary = {
 export type VolumeFile = {
   path: string;
   kind: VolumeFileKind;
+  target?: string;
   size: number;
   mode: number;
   uid: number;
@@ -749,7 +750,7 @@ export type VolumeFile = {
 
 export type VolumeFileExists = { exists: boolean };
 
-export type VolumeFileKind = 'file' | 'directory';
+export type VolumeFileKind = 'file' | 'directory' | 'symlink';
 
 export type VolumeFileList = { entries: VolumeFile[] };
 

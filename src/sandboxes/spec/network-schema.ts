@@ -240,12 +240,15 @@ export const NetworkRequest = Named(
     ),
     tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
     strict: Type.Optional(
-      NoEffect(Type.Unknown(), 'the rules of a policy are always enforced as they stand'),
+      Type.Boolean({
+        description:
+          'Whether the rules of a policy are enforced as they stand, which they always are. Official clients send it with every create.',
+      }),
     ),
     dns: Type.Optional(NotOffered(Nullable(AnyObject()), 'sandboxes use the resolvers of their machine')),
     interface: Type.Optional(NotOffered(Nullable(AnyObject()), 'the runtime gives out addresses')),
     trust_host_cas: Type.Optional(
-      NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only'),
+      NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only', false),
     ),
   },
   'The network of a sandbox. Unknown fields are refused.',

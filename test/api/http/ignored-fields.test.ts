@@ -29,7 +29,8 @@ describe('ignored fields of a request', () => {
     [{ Labels: {} }, [['Labels', 'labels']]],
     [{ lables: {} }, [['lables', 'labels']]],
     [{ command: ['x'], entrypoint: [] }, ['command', ['entrypoint', 'runtime.entrypoint']]],
-    [{ network: { strict: true } }, ['network.strict']],
+    [{ network: { strict: true, trust_host_cas: false } }, []],
+    [{ network: { strict: false } }, []],
     [{ network: { trust_host_cas: true } }, ['network.trust_host_cas']],
     [{ network: { dns: null, interface: {} } }, []],
     [{ runtime: { log_level: 'debug', metrics_sample_interval_ms: 5 } }, ['runtime.log_level']],
@@ -52,7 +53,6 @@ describe('ignored fields of a request', () => {
     await client.post('/v1/volumes', { name: 'mounted' });
     const full = fullRequest('full', 'mounted') as Record<string, any>;
     delete full['runtime'].log_level;
-    delete full['network'].strict;
     const created = await client.post('/v1/sandboxes', full);
     expect([created.status, 'warnings' in created.body], created.text).toEqual([200, false]);
     const odd = await client.post('/v1/sandboxes', smallRequest('odd', { oddity: 1 }));
@@ -178,7 +178,7 @@ describe('Prefer: handling=strict', () => {
   test('refuses a request with an ignored field by the field and the nearest name, and changes nothing', async () => {
     const answer = await post(
       '/v1/sandboxes',
-      smallRequest('strict', { lables: {}, network: { strict: true } }),
+      smallRequest('strict', { lables: {}, network: { trust_host_cas: true } }),
       STRICT,
     );
     expect([answer.status, answer.headers.get('preference-applied')]).toEqual([400, 'handling=strict']);
@@ -188,7 +188,7 @@ describe('Prefer: handling=strict', () => {
       details: {
         field: 'lables',
         nearest: 'labels',
-        warnings: [{ field: 'lables' }, { field: 'network.strict' }],
+        warnings: [{ field: 'lables' }, { field: 'network.trust_host_cas' }],
       },
     });
     expect((await client.get('/v1/sandboxes/by-name/strict')).status).toBe(404);

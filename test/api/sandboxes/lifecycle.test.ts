@@ -33,10 +33,7 @@ describe('create', () => {
     const options = { readonly: true, noexec: true, nosuid: true, nodev: true };
     const none = { readonly: false, noexec: false, nosuid: false, nodev: false };
     const { warnings, ...shown } = made.body;
-    expect(warnings.map(({ field }: { field: string }) => field)).toEqual([
-      'runtime.log_level',
-      'network.strict',
-    ]);
+    expect(warnings.map(({ field }: { field: string }) => field)).toEqual(['runtime.log_level']);
     expect(shown).toEqual({
       id: made.body.id,
       org_id: client.org.id,
