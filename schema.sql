@@ -472,6 +472,7 @@ create table sandboxes (
   stop_reason text,
   stop_message text,
   command json,
+  image_digest text,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),

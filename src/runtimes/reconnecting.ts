@@ -90,6 +90,10 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.takeOver(term);
   }
 
+  async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
+    return this.inner.latestDigest?.(run, signal);
+  }
+
   async start(run: Run, signal: AbortSignal): Promise<void> {
     return this.inner.start(run, signal);
   }

@@ -137,6 +137,8 @@ export interface Holding {
   exit: Exit | null;
   /** The reason for an end that the engine chose. With `prepared`: it may have started, and the engine has lost the record of it. */
   failure?: RunFailure | null;
+  /** The image of its disk, such as `sha256:01ab…`. Undefined: the engine does not tell. */
+  imageDigest?: string | undefined;
   /** While it starts: why the engine has no room for it, in its own words. */
   noRoom?: string | null;
   /** The engine keeps the record of the end until `dropRecord`. */
@@ -256,6 +258,8 @@ export interface Runtime {
   start(run: Run, signal: AbortSignal): Promise<void>;
   /** Kills the sandbox after `graceMs`. Resolves when it has ended. Idempotent. */
   stop(sandboxId: string, graceMs: number): Promise<void>;
+  /** The digest to which the tag of the image leads now. Undefined: it has no tag, or nobody tells. */
+  latestDigest?(run: Run, signal: AbortSignal): Promise<string | undefined>;
   /** The end of this run is in the store, so the engine may forget it. */
   dropRecord?(held: Holding): Promise<void>;
   destroy(sandboxId: string): Promise<void>;

@@ -57,6 +57,7 @@ const RUNNING = {
   status_reason: null,
   stop_reason: null,
   stop_message: null,
+  image_digest: 'sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662',
   runtime: 'docker',
 };
 

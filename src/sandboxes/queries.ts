@@ -220,6 +220,7 @@ interface SandboxChange {
   stop_reason?: null;
   stop_message?: null;
   command?: null;
+  image_digest?: string;
   run_id?: string;
   next_run?: NextRun | null;
   started_at?: Instant | null;

@@ -193,6 +193,7 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     stop_reason: null,
     stop_message: null,
     command: null,
+    image_digest: null,
     runtime: null,
     ...fields,
   };

@@ -569,6 +569,7 @@ export type SandboxResponse = {
   stop_reason?: SandboxStopReason | null;
   stop_message?: string | null;
   command?: SandboxCommand | null;
+  image_digest?: string | null;
   runtime?: string | null;
 };
 
@@ -857,6 +858,7 @@ export type WrittenSandboxResponse = {
   stop_reason?: SandboxStopReason | null;
   stop_message?: string | null;
   command?: SandboxCommand | null;
+  image_digest?: string | null;
   runtime?: string | null;
 };
 

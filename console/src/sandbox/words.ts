@@ -6,6 +6,7 @@ const WORDS: Record<string, string> = {
   sandbox_start_requested: 'Start requested',
   sandbox_start_queued: 'Start waits in a queue',
   sandbox_start_waiting: 'Start waits for a worker with room',
+  sandbox_image_moved: 'The tag of its image leads to another image',
   sandbox_started: 'Started',
   sandbox_command_ended: 'Command ended',
   sandbox_stop_requested: 'Stop requested',

@@ -162,6 +162,12 @@ export const CATALOGUE = {
     'A start has waited for placement for a minute. Written once for each run. The reason is `insufficient_capacity`, or `no_worker` when no present worker can run the sandbox.',
     { ...run, ...transition, vcpus: count, memory_mib: count, disk_mib: count },
   ),
+  sandbox_image_moved: event(
+    'sandbox',
+    SYSTEM,
+    'A sandbox started, and the tag of its image leads to another image than the one of its last start. The disk is `kept` with the previous image, or `replaced` by a new one of the new image (`pull_policy: always`).',
+    { ...run, previous_digest: Nullable(text), digest: text, disk: text },
+  ),
   sandbox_started: event(
     'sandbox',
     SYSTEM,

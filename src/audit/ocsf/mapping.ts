@@ -89,6 +89,7 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_start_requested: entity('Start Request'),
   sandbox_start_queued: entity('Start Request'),
   sandbox_start_waiting: entity('Start Wait', LOW),
+  sandbox_image_moved: entity('Image Move', LOW),
   sandbox_started: entity(10),
   sandbox_command_ended: entity('Command End', LOW),
   sandbox_stop_requested: entity('Stop Request'),

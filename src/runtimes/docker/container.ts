@@ -14,6 +14,7 @@ export const ORG_LABEL = 'dev.sandkeep.org';
 export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 /** The run that the container was created for. */
 export const RUN_LABEL = 'dev.sandkeep.run';
+export const IMAGE_LABEL = 'dev.sandkeep.image';
 /** Other programs on the machine react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'dev.sandkeep.label.';
 
@@ -32,7 +33,7 @@ const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETU
 
 export function containerLabels(
   { orgId, sandboxId, runId, spec }: Run,
-  { labels }: EngineImage,
+  { labels, digest }: EngineImage,
   instanceId: string,
 ): Record<string, string> {
   return {
@@ -43,6 +44,7 @@ export function containerLabels(
     [ORG_LABEL]: orgId,
     [SANDBOX_LABEL]: sandboxId,
     [RUN_LABEL]: runId,
+    [IMAGE_LABEL]: digest,
   };
 }
 

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { sleep } from '../../lib/sleep.js';
 import type { Holding } from '../runtime.js';
 import { isBaseline, parseEngineTime, runOfContainer } from './container-name.js';
-import { ORG_LABEL, SANDBOX_LABEL } from './container.js';
+import { IMAGE_LABEL, ORG_LABEL, SANDBOX_LABEL } from './container.js';
 import { ignoreStatus, NOT_FOUND } from './errors.js';
 import type { UnansweredCalls } from './unanswered-calls.js';
 
@@ -114,6 +114,7 @@ export class InspectCache {
       pid: State.Pid,
       holding: {
         ...ids,
+        imageDigest: inspected.Config.Labels[IMAGE_LABEL],
         state: !started ? 'prepared' : exited ? 'exited' : 'running',
         startedAt: started ? startedAt : null,
         finishedAt: exited ? parseEngineTime(State.FinishedAt) : null,

@@ -21,6 +21,7 @@ import {
   containerLabels,
   containerOptions,
   hasPrograms,
+  IMAGE_LABEL,
   INSTANCE_LABEL,
   SANDBOX_LABEL,
 } from './container.js';
@@ -188,9 +189,12 @@ export class DockerRuntime implements Runtime {
     this.retries.check(run.runId);
     const unclaim = await this.networks.claim(run.sandboxId);
     try {
-      const prepared = await this.prepare(run);
-      if (signal.aborted || prepared === 'has_run') return;
-      const image = prepared ? undefined : await this.images.ensure(run, signal);
+      const found = await this.prepare(run);
+      if (signal.aborted || found === 'has_run') return;
+      const newer = found && (await this.newerImage(run, found, signal));
+      if (newer) await found.remove({ force: true, v: true });
+      const prepared = newer ? undefined : found;
+      const image = prepared ? undefined : (newer ?? (await this.images.ensure(run, signal)));
       const release = await this.starts.acquire(run.orgId, {
         ...{ idleMs: () => 0, cutOff: () => undefined },
         gone: signal,
@@ -217,6 +221,10 @@ export class DockerRuntime implements Runtime {
       this.images.release(run);
       unclaim();
     }
+  }
+
+  async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
+    return this.images.latestDigest(run, signal);
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
@@ -342,6 +350,22 @@ export class DockerRuntime implements Runtime {
     if (HostConfig.PidsLimit !== processes) await container.update({ PidsLimit: processes });
     await container.rename({ name: nameOfNext(run, startedAt) });
     return container;
+  }
+
+  /** Without an answer of the registry a disk stays, and starts. */
+  private async newerImage(
+    run: Run,
+    container: Docker.Container,
+    signal: AbortSignal,
+  ): Promise<EngineImage | undefined> {
+    if (run.spec.pullPolicy !== 'always') return undefined;
+    const { [IMAGE_LABEL]: current } = (await container.inspect()).Config.Labels;
+    const latest = current === undefined ? undefined : await this.images.latestDigest(run, signal);
+    if (latest === undefined || latest === current) return undefined;
+    return this.images.ensure(run, signal).catch((error: unknown) => {
+      if (!(error instanceof StartRefusedError)) throw error;
+      return undefined;
+    });
   }
 
   private async measureDisk(sandboxId: string): Promise<number | undefined> {

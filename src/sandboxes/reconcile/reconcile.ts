@@ -10,6 +10,7 @@ import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
 import { hasOpenCommand } from '../sessions/queries.js';
 import { requestStop, type StopReason } from '../stop.js';
+import { TagChecks } from './moved-image.js';
 import { RuntimeCalls } from './runtime-calls.js';
 import { CommandWatch, type FoundCommand } from './command-watch.js';
 import { decide, type Step } from './decide.js';
@@ -46,6 +47,7 @@ interface Seen {
 export class Reconciler {
   private readonly calls: RuntimeCalls;
   private readonly unanswered: UnansweredNotices;
+  private readonly tagChecks: TagChecks;
   /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
   /** The words of the engine about starts that wait for room in it, by run. */
@@ -65,6 +67,7 @@ export class Reconciler {
     this.calls = new RuntimeCalls(ctx, again);
     this.commands = new CommandWatch(ctx, (found) => this.writeCommands(found));
     this.unanswered = new UnansweredNotices(ctx);
+    this.tagChecks = new TagChecks(ctx);
   }
 
   /** Sandboxes that the next pass visits. Undefined: any may have changed. */
@@ -145,7 +148,7 @@ export class Reconciler {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.calls.close(), this.idleLook, this.commands.close()]);
+    await Promise.all([this.calls.close(), this.tagChecks.close(), this.idleLook, this.commands.close()]);
   }
 
   /** True while a call is in flight. Aborts a start that is no longer wanted. */
@@ -192,6 +195,7 @@ export class Reconciler {
           ...observationOf(row, runId),
           occurrence: 'run_started',
           startedAt: held!.startedAt,
+          imageDigest: held!.imageDigest,
         });
       case 'record_exit':
         return note({ ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
@@ -229,6 +233,7 @@ export class Reconciler {
       const capsGib = new Map(Object.entries(caps));
       const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns };
       await this.ctx.runtime.start(run, signal);
+      this.tagChecks.begin(term, run);
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof NoRoomError) {
@@ -438,10 +443,10 @@ function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
 
 /** A requested exit, or one with code 0, is no crash. */
 function exitOf(
-  { startedAt, finishedAt: stoppedAt, exit, failure }: Holding,
+  { startedAt, finishedAt: stoppedAt, exit, failure, imageDigest }: Holding,
   asked: string | undefined,
 ): Partial<Observation> {
-  const times = { startedAt, stoppedAt, exit };
+  const times = { startedAt, stoppedAt, exit, imageDigest };
   if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
   if (failure) return { ...times, occurrence: 'run_crashed', ...failure };
   if (exit?.outOfMemory && exit.code !== 0) {

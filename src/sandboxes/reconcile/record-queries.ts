@@ -11,6 +11,7 @@ export type ObservedSandbox = Pick<
   | 'name'
   | 'status'
   | 'status_reason'
+  | 'image_digest'
   | 'last_failure_message'
   | 'stop_reason'
   | 'stop_message'
@@ -29,7 +30,7 @@ export async function lockObserved(
 ): Promise<ObservedSandbox[]> {
   const { rows } = await tx.query<ObservedSandbox & Record<string, unknown>>(
     prepared(
-      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.stop_reason,
+      `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.image_digest, s.stop_reason,
          s.stop_message, s.command, s.run_id, s.next_run, s.removed_at, s.started_at,
          s.stopped_at, s.changed_at
        from sandboxes s
@@ -50,6 +51,7 @@ export async function writeObserved(
     target,
     (p) => `update sandboxes s
      set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
+       image_digest = o.image_digest,
        stop_reason = o.stop_reason, stop_message = o.stop_message, command = o.command,
        started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
        next_run = case when s.run_id = o.run_id then s.next_run end
@@ -59,6 +61,7 @@ export async function writeObserved(
        ${p(sandboxes.map(({ status }) => status))}::text[],
        ${p(sandboxes.map(({ status_reason }) => status_reason))}::text[],
        ${p(sandboxes.map(({ last_failure_message }) => last_failure_message))}::text[],
+       ${p(sandboxes.map(({ image_digest }) => image_digest))}::text[],
        ${p(sandboxes.map(({ stop_reason }) => stop_reason))}::text[],
        ${p(sandboxes.map(({ stop_message }) => stop_message))}::text[],
        ${p(sandboxes.map(({ command }) => command && JSON.stringify(command)))}::json[],
@@ -66,7 +69,7 @@ export async function writeObserved(
        ${p(sandboxes.map(({ stopped_at }) => stopped_at))}::timestamptz[],
        ${p(sandboxes.map(({ changed_at }) => changed_at))}::timestamptz[],
        ${p(sandboxes.map(({ run_id }) => run_id))}::uuid[]
-     ) as o (org_id, id, status, status_reason, last_failure_message, stop_reason, stop_message, command, started_at, stopped_at, changed_at, run_id)
+     ) as o (org_id, id, status, status_reason, last_failure_message, image_digest, stop_reason, stop_message, command, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
   );
 }

@@ -15,6 +15,7 @@ import { commandAfterRun, RUNNING_COMMAND } from '../command-state.js';
 import { admittedRun } from '../request-run.js';
 import { TRANSITIONS, type Occurrence } from '../state.js';
 import { stopCause } from '../stop-reason.js';
+import { imageMoved } from './moved-image.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 
 export interface Observation {
@@ -28,9 +29,11 @@ export interface Observation {
   reason: string | null;
   message: string | null;
   exit: Exit | null;
+  imageDigest?: string | undefined;
 }
 
-type RunEvent = NewEvent<`sandbox_${'started' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
+type RunEvent =
+  NewEvent<`sandbox_${'started' | 'image_moved' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
 
 /** A start or an end that was recorded. `seconds`: since it was requested; undefined: nobody requested this end. */
 export type RunChange =
@@ -112,7 +115,7 @@ function followed(recorded: Recorded, at: Instant): Recorded {
 /** Undefined when the run has a start or an end already. */
 function startOf(
   { sandbox, run, events, changes }: Recorded,
-  { startedAt }: Observation,
+  { startedAt, imageDigest }: Observation,
   at: Instant,
 ): Recorded | undefined {
   if (startedAt === null || run.started_at !== null || run.end_reason !== null) return undefined;
@@ -134,6 +137,10 @@ function startOf(
       started_at: shortInstant(startedAt),
     },
   };
+  const moved =
+    imageDigest !== undefined && sandbox.image_digest !== null && imageDigest !== sandbox.image_digest
+      ? imageMoved(sandbox, { digest: imageDigest, disk: 'replaced' }, at)
+      : undefined;
   const change = {
     // While it waited, the message had the reason.
     last_failure_message: null,
@@ -142,6 +149,7 @@ function startOf(
     stop_reason: null,
     stop_message: null,
     command: run.command === null ? null : RUNNING_COMMAND,
+    image_digest: imageDigest ?? sandbox.image_digest,
     started_at: startedAt,
     stopped_at: null,
     changed_at: at,
@@ -149,7 +157,7 @@ function startOf(
   return {
     sandbox: { ...sandbox, ...change },
     run: { ...run, started_at: startedAt, seen_at: startedAt },
-    events: [...events, event],
+    events: [...events, ...(moved ? [moved] : []), event],
     changes: [
       ...changes,
       { kind: 'started', seconds: secondsSince(BigInt(admittedMillis(run.id)) * 1_000n, at) },

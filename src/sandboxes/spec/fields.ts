@@ -79,6 +79,17 @@ export const SANDBOX_FIELDS = {
       ),
     ),
   ),
+  image_digest: nullable(
+    text,
+    Type.Optional(
+      Nullable(
+        Type.String({
+          description:
+            'The digest of the image that its disk was made from. Null: it never ran, or the runtime does not tell.',
+        }),
+      ),
+    ),
+  ),
   runtime: nullable(
     text,
     Type.Optional(

@@ -49,6 +49,7 @@ describe('create', () => {
       stop_reason: null,
       stop_message: null,
       command: null,
+      image_digest: null,
       runtime: 'simulated',
       spec: {
         image: 'registry.example.com:5000/team/app:1.2@sha256:' + 'a'.repeat(64),

@@ -146,6 +146,8 @@ function replay(
         if (status !== 'stopping' || followed) return refuse();
         followed = true;
         break;
+      case 'sandbox_image_moved':
+        break;
       case 'sandbox_start_waiting':
         if (status !== 'starting') return refuse();
         break;

@@ -4,6 +4,8 @@ import { ignoreStatus, NOT_FOUND } from '../errors.js';
 
 export interface EngineImage {
   id: string;
+  /** As the registry names it; the id, where no registry does. */
+  digest: string;
   bytes: number;
   entrypoint: string[];
   stopSignal: string | undefined;
@@ -53,9 +55,9 @@ async function inspect(docker: Docker, name: string): Promise<EngineImage | unde
   if (!found || ![...(found.RepoTags ?? []), ...(found.RepoDigests ?? [])].some((own) => isName(own, name))) {
     return undefined;
   }
-  const { Id, Size, Config } = found;
+  const { Id, Size, Config, RepoDigests } = found;
   return {
-    ...{ id: Id, bytes: Size },
+    ...{ id: Id, bytes: Size, digest: RepoDigests?.[0]?.split('@')[1] ?? Id },
     entrypoint: [Config?.Entrypoint ?? []].flat(),
     stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
     path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,

@@ -13,6 +13,7 @@ import type { ImageAccess } from './image-access.js';
 import { HeldImages } from './held-images.js';
 import { checkSize, ImageBudget, type SizeLimit, type Step } from './layer-check.js';
 import {
+  LATEST_TIMEOUT_MS,
   MAX_DOCUMENT_BYTES,
   MAX_VOLUMES,
   PROOF_FRESH_MS,
@@ -75,6 +76,25 @@ export class Images {
       throw error instanceof PullError ? error.toRefusal(image) : error;
     });
     return found;
+  }
+
+  /** Asks the registry at each call, for a few seconds. Undefined: no tag, or no answer. */
+  async latestDigest({ orgId, spec, secrets }: Run, signal: AbortSignal): Promise<string | undefined> {
+    const reference = parseImageReference(spec.image);
+    if (!reference || 'digest' in reference.version) return undefined;
+    const operators =
+      spec.pullPolicy === 'always' ? undefined : await findOperatorImage(this.docker, reference);
+    if (operators || !this.options || spec.pullPolicy === 'never') return operators?.digest;
+    const { reach } = this.options;
+    const timed = AbortSignal.any([signal, AbortSignal.timeout(LATEST_TIMEOUT_MS)]);
+    try {
+      return await this.queue.inTurn(orgId, timed, async (pull) => {
+        const session = new RegistrySession(reach, reference, secrets.registry ?? undefined, pull.signal);
+        return requestDigest(session, versionOf(reference));
+      });
+    } catch {
+      return undefined;
+    }
   }
 
   private async obtain(run: Run, reference: ImageReference, signal: AbortSignal): Promise<EngineImage> {
@@ -252,7 +272,8 @@ export class Images {
     const tag = tagOf(reference, digest);
     this.neededBy.set(runId, (this.neededBy.get(runId) ?? new Set()).add(pulledName(tag)));
     this.unused.noteUse(pulledName(tag), orgId);
-    return findPulledImage(this.docker, tag);
+    const found = await findPulledImage(this.docker, tag);
+    return found && { ...found, digest };
   }
 }
 

@@ -11,6 +11,9 @@ export const PULL_TIMEOUT_MS = 20 * MINUTE_MS;
 /** For an image whose layers are not pulled. */
 export const CONFIG_TIMEOUT_MS = MINUTE_MS;
 
+/** A start waits for the answer with `pull_policy: always`. */
+export const LATEST_TIMEOUT_MS = 10 * SECOND_MS;
+
 export const MAX_TOKEN_BYTES = 64 * 1_024;
 export const MAX_DOCUMENT_BYTES = MIB;
 export const MAX_ENTRYPOINT_BYTES = 16 * 1_024;
