@@ -1,3 +1,5 @@
+import { inlineOpenapi } from './inline-openapi.js';
+
 /** The types of the console, made from openapi.json: each named schema, and each operation by its method and path. */
 
 export interface Schema {
@@ -32,7 +34,8 @@ export interface OpenApi {
   paths: Record<string, Record<string, Operation>>;
 }
 
-export function consoleTypes(api: OpenApi): string {
+export function consoleTypes(shared: OpenApi): string {
+  const api = inlineOpenapi(shared);
   const schemas = Object.entries(api.components.schemas).map(
     ([name, schema]) => `export type ${name} = ${typeOf(schema)};`,
   );

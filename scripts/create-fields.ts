@@ -14,7 +14,9 @@ interface FormField {
 /** Fields with lists of objects have no form: the JSON of the request has them. */
 export function createFields(api: OpenApi): string {
   const { schemas } = api.components;
-  return JSON.stringify(fieldsOf(schemas['CreateSandboxRequest']!, [], schemas));
+  // The form has `image`, in place of which clients may send these two.
+  const { source: _, reference: __, ...properties } = schemas['CreateSandboxRequest']!.properties!;
+  return JSON.stringify(fieldsOf({ ...schemas['CreateSandboxRequest']!, properties }, [], schemas));
 }
 
 function fieldsOf(schema: Schema, path: string[], schemas: Record<string, Schema>): FormField[] {

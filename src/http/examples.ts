@@ -16,7 +16,7 @@ export type Examples = Record<string, Example>;
 
 interface Operation {
   operationId?: string;
-  parameters?: { name?: string; example?: unknown }[];
+  parameters?: { name?: string; example?: unknown; schema?: { type?: unknown } }[];
   requestBody?: { content?: Content };
   responses?: Record<string, { content?: Content }>;
 }
@@ -31,7 +31,7 @@ export function addExamples(paths: object, examples: Examples): void {
     if (!example) continue;
     for (const parameter of operation.parameters ?? []) {
       const value = example.parameters?.[parameter.name ?? ''];
-      if (value !== undefined) parameter.example = value;
+      if (value !== undefined) parameter.example = parameter.schema?.type === 'array' ? [value] : value;
     }
     if ('body' in example) setExample(operation.requestBody?.content, example.body);
     setExample(operation.responses?.[example.status ?? 200]?.content, example.answer);

@@ -2,8 +2,9 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyRequest } from 'fastify';
 import { addExamples, type Examples } from './examples.js';
+import { withComponents } from './openapi-components.js';
+import { serveDocument } from './serve-document.js';
 import type { App } from './route.js';
-import { RESTRICTIONS } from './schema.js';
 
 const DESCRIPTION = `REST API of Sandkeep, the self-hosted control plane for sandboxes and volumes.
 
@@ -35,9 +36,12 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
         version: '0.1.0',
         description: DESCRIPTION,
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+        contact: { name: 'Sandkeep', url: 'https://github.com/sandkeep/sandkeep' },
       },
-      // Below the directory of the document: a proxy may serve it under a path prefix.
-      servers: [{ url: '.', description: 'The service that serves this document.' }],
+      // The document that a service serves has the address of that service.
+      servers: [
+        { url: 'http://127.0.0.1:8080', description: 'A service on this machine, with its default address.' },
+      ],
       tags: [
         { name: 'sandboxes', description: 'Isolated compute with a lifecycle and a log.' },
         { name: 'volumes', description: 'Storage that outlives sandboxes, and its files.' },
@@ -55,7 +59,7 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
       security: [{ api_key: [] }],
     },
     transformObject: (document) =>
-      'openapiObject' in document ? withComponents(document.openapiObject, examples) : {},
+      'openapiObject' in document ? documentOf(document.openapiObject, examples) : {},
   });
   await app.register(swaggerUi, {
     routePrefix: '/docs',
@@ -80,7 +84,12 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
     staticCSP: true,
     transformStaticCSP: (header) => header.replace('upgrade-insecure-requests;', ''),
   });
-  app.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
+  serveDocument(app);
+}
+
+function documentOf<T extends { paths?: object; components?: object }>(document: T, examples: Examples): T {
+  addExamples(document.paths ?? {}, examples);
+  return withComponents(document);
 }
 
 /** The page finds its files only from `/docs/`. Redirects are relative: a proxy may serve the API below a path prefix. */
@@ -88,35 +97,4 @@ function pageOfDocs({ url, routeOptions }: FastifyRequest): string | undefined {
   if (routeOptions.url === '/docs/static/index.html') return '../';
   if (routeOptions.url !== '/docs' || url === '/docs/') return undefined;
   return url.startsWith('/docs/') ? './' : 'docs/';
-}
-
-type Json = { [key: string]: unknown };
-
-/** Moves every schema that has a title into `components`, once, and refers to it by name. Adds the examples. */
-function withComponents<T extends { paths?: object; components?: object }>(
-  document: T,
-  examples: Examples,
-): T {
-  const schemas: Record<string, unknown> = {};
-
-  function visit(value: unknown): unknown {
-    if (Array.isArray(value)) return value.map(visit);
-    if (typeof value !== 'object' || value === null) return value;
-    const node: Json = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, visit(item)]));
-    // Callers read the rule of restrictions in the descriptions.
-    const { title, $comment: description, [RESTRICTIONS]: _, ...schema } = node;
-    if (typeof title !== 'string' || !isSchema(schema)) return node;
-    schemas[title] ??= schema;
-    const reference = { $ref: `#/components/schemas/${title}` };
-    return description === undefined ? reference : { ...reference, description };
-  }
-
-  const paths = visit(document.paths) as object;
-  addExamples(paths, examples);
-  const sorted = Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1)));
-  return { ...document, paths, components: { ...document.components, schemas: sorted } };
-}
-
-function isSchema(node: Json): boolean {
-  return ['type', 'anyOf', 'oneOf', 'enum'].some((key) => key in node);
 }

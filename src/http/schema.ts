@@ -3,6 +3,9 @@ import type { Integer } from '../lib/exact-json.js';
 
 const INT32_MAX = 2_147_483_647;
 
+/** The keyword of `documented`. */
+export const DOCUMENTED = 'x-documented';
+
 /** The keyword of `Restrictions`. */
 export const RESTRICTIONS = 'x-restrictions';
 
@@ -21,7 +24,7 @@ export function Named<T extends TProperties>(
   title: string,
   properties: T,
   description?: string,
-  options: { [RESTRICTIONS]?: Restrictions } = {},
+  options: { [RESTRICTIONS]?: Restrictions; [DOCUMENTED]?: object } = {},
 ) {
   return Type.Object(properties, {
     title,
@@ -118,6 +121,14 @@ export function NotOffered<T extends TSchema>(schema: T, reason: string) {
 /** For the options of `Named`. */
 export function restricting(restrictions: Restrictions) {
   return { [RESTRICTIONS]: restrictions };
+}
+
+/**
+ * Describes the form of a value that its operation checks itself, with an error of its own. Validators ignore it; the OpenAPI document
+ * has it as a part of the schema.
+ */
+export function documented(schema: Record<string, unknown>) {
+  return { [DOCUMENTED]: schema };
 }
 
 export function StringMap(options: { description?: string } = {}) {

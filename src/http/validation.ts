@@ -8,7 +8,7 @@ import { findUnstorable } from '../lib/storable-text.js';
 import { UUID_PATTERN } from '../lib/uuid.js';
 import { ApiError } from './errors.js';
 import { formTexts, sampleText, variantNames } from './sample.js';
-import { NO_EFFECT, NOT_OFFERED, RESTRICTIONS } from './schema.js';
+import { DOCUMENTED, NO_EFFECT, NOT_OFFERED, RESTRICTIONS } from './schema.js';
 
 /** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
 const common = {
@@ -30,6 +30,7 @@ function withFormats(ajv: Ajv): Ajv {
   ajv.addKeyword(NO_EFFECT);
   ajv.addKeyword(NOT_OFFERED);
   ajv.addKeyword(RESTRICTIONS);
+  ajv.addKeyword(DOCUMENTED);
   return ajv;
 }
 

@@ -95,18 +95,18 @@ export const sandboxExamples: Examples = {
   ...addressed('get_sandbox', id, get),
   ...addressed('get_by_name', name, get),
   ...addressed('update_sandbox', id, update),
-  ...addressed('update_by_name', name, update),
+  ...addressed('update_sandbox_by_name', name, update),
   ...addressed('start_sandbox', id, start),
   ...addressed('start_by_name', name, start),
   ...addressed('stop_sandbox', id, stop),
   ...addressed('stop_by_name', name, stop),
   ...addressed('restart_sandbox', id, restart),
-  ...addressed('restart_by_name', name, restart),
+  ...addressed('restart_sandbox_by_name', name, restart),
   ...addressed('delete_sandbox', id, remove),
   ...addressed('delete_by_name', name, remove),
-  ...addressed('follow_logs', id, logs),
-  ...addressed('follow_logs_by_name', name, logs),
-  open_agent: {
+  ...addressed('follow_sandbox_logs', id, logs),
+  ...addressed('follow_sandbox_logs_by_name', name, logs),
+  open_sandbox_agent: {
     parameters: id,
     status: 400,
     answer: {

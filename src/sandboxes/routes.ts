@@ -5,7 +5,7 @@ import { contextOf } from '../access/request-context.js';
 import type { Shared } from '../context.js';
 import { badParameter } from '../http/errors.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
-import { Field, MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
+import { documented, Field, MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
@@ -102,10 +102,16 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
               }),
             ),
             created_after: Type.Optional(
-              Type.String({ description: 'Only sandboxes created after this RFC 3339 date-time.' }),
+              Type.String({
+                ...documented({ format: 'date-time' }),
+                description: 'Only sandboxes created after this RFC 3339 date-time.',
+              }),
             ),
             created_before: Type.Optional(
-              Type.String({ description: 'Only sandboxes created before this RFC 3339 date-time.' }),
+              Type.String({
+                ...documented({ format: 'date-time' }),
+                description: 'Only sandboxes created before this RFC 3339 date-time.',
+              }),
             ),
             sort: Type.Optional(
               Words(['-created_at', 'created_at', 'name'], {
@@ -189,6 +195,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     { params, get, suffix }: { params: typeof byId | typeof byName; get: string; suffix: string },
     nameOf: (params: unknown) => SandboxKey,
   ): void {
+    // The contract names some operations without the noun.
+    const byNameSuffix = suffix === '_sandbox' ? '' : suffix;
     // A key with required labels finds only sandboxes that have them.
     const keyOf = (request: FastifyRequest): SandboxKey => ({
       ...nameOf(request.params),
@@ -236,7 +244,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       {
         onSend: showToSdk,
         schema: {
-          operationId: `update${suffix}`,
+          operationId: `update_sandbox${byNameSuffix}`,
           scope: 'sandboxes:write',
           summary: 'Change the name, slug or labels of a sandbox',
           description: 'Changes the given fields in any status and returns the sandbox.',
@@ -317,7 +325,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       {
         onSend: showToSdk,
         schema: {
-          operationId: `restart${suffix}`,
+          operationId: `restart_sandbox${byNameSuffix}`,
           scope: 'sandboxes:write',
           summary: 'Restart a sandbox',
           description:

@@ -80,7 +80,7 @@ function snapshotRoutes(app: App): void {
     throw new ApiError('not_supported', NO_SNAPSHOTS);
   };
   const read = { scope: 'sandboxes:read' as const, description, tags, response: refusals('not_supported') };
-  const write = { ...read, scope: 'sandboxes:write' as const };
+  const write = { ...read, scope: 'sandboxes:write' as const, response: refusalsOfBody('not_supported') };
 
   app.post(
     '/v1/snapshots',
@@ -90,7 +90,6 @@ function snapshotRoutes(app: App): void {
         operationId: 'create_snapshot',
         summary: 'Create a snapshot of a sandbox',
         body: AnyObject({ description: 'The sandbox and the name of the snapshot.' }),
-        response: refusalsOfBody('not_supported'),
       },
     },
     handler,

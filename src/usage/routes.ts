@@ -6,7 +6,7 @@ import type { Shared } from '../context.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
-import { Repeatable, Uuid, Words } from '../http/schema.js';
+import { documented, Repeatable, Uuid, Words } from '../http/schema.js';
 import { chooseFormat, makeAnswer } from './answer.js';
 import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
 import { FOCUS_VERSION } from './focus-columns.js';
@@ -19,14 +19,18 @@ import { readWindow } from './window.js';
 const tags = ['billing'];
 const form = 'an RFC 3339 date-time or a UTC date';
 
+const dayOrTime = documented({ anyOf: [{ format: 'date-time' }, { format: 'date' }] });
+
 const range = {
   since: Type.Optional(
     Type.String({
+      ...dayOrTime,
       description: `The inclusive start of the range: ${form}. Default: the start of the current UTC month.`,
     }),
   ),
   until: Type.Optional(
     Type.String({
+      ...dayOrTime,
       description: `The exclusive end of the range: ${form}, at most 366 days after \`since\`. Default: now.`,
     }),
   ),
@@ -67,7 +71,10 @@ export function usageRoutes(app: App, ctx: Shared): void {
         querystring: Type.Object(
           {
             month: Type.Optional(
-              Type.String({ description: 'The UTC month, such as `2026-11`. Default: the current one.' }),
+              Type.String({
+                ...documented({ pattern: '^\\d{4}-(0[1-9]|1[0-2])$' }),
+                description: 'The UTC month, such as `2026-11`. Default: the current one.',
+              }),
             ),
           },
           closed,

@@ -3,14 +3,17 @@ import Ajv2020 from 'ajv/dist/2020.js';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { inlineOpenapi } from '../../scripts/inline-openapi.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Answer } from './answer.js';
 
 /** The committed description, which `npm run check` compares with the service. */
-export const openapi = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
-  paths: Record<string, Record<string, Operation>>;
-  components: { schemas: Record<string, unknown> };
-};
+export const openapi = inlineOpenapi(
+  JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
+    paths: Record<string, Record<string, Operation>>;
+    components: { schemas: Record<string, unknown> };
+  },
+);
 
 interface Operation {
   operationId: string;

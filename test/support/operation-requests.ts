@@ -58,7 +58,7 @@ const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classifie
   write_sandbox_file: inSandbox('/files/content'),
   make_sandbox_directory: inSandbox('/files/mkdir', { path: 'taken-over' }),
   copy_sandbox_file: inSandbox('/files/copy', { from: 'a', to: 'b' }),
-  create_terminal_ticket: inSandbox('/terminal-tickets', {}),
+  create_sandbox_terminal_ticket: inSandbox('/terminal-tickets', {}),
   rename_sandbox_file: inSandbox('/files/rename', { from: 'a', to: 'b' }),
 };
 
@@ -77,13 +77,16 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   restart_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/restart`, body: {} }),
   get_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
   delete_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
-  update_by_name: ({ sandbox }) => ({
+  update_sandbox_by_name: ({ sandbox }) => ({
     path: `/v1/sandboxes/by-name/${sandbox.name}`,
     body: { slug: 'taken-over' },
   }),
   start_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/start`, body: {} }),
   stop_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/stop`, body: {} }),
-  restart_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/restart`, body: {} }),
+  restart_sandbox_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}/restart`,
+    body: {},
+  }),
   plan_sandbox_modification: ({ sandbox }) => ({
     path: `/v1/sandboxes/${sandbox.id}/modifications/plan`,
     body: { secrets_remove: ['TOKEN'] },
@@ -119,12 +122,14 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   make_volume_directory: inVolume('/mkdir', { path: 'taken-over' }),
   copy_volume_file: inVolume('/copy', { from: 'a', to: 'b' }),
   rename_volume_file: inVolume('/rename', { from: 'a', to: 'b' }),
-  follow_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
-  follow_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
-  get_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics` }),
-  get_metrics_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/metrics` }),
-  stream_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics/stream` }),
-  stream_metrics_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/metrics/stream` }),
+  follow_sandbox_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
+  follow_sandbox_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
+  get_sandbox_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics` }),
+  get_sandbox_metrics_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/metrics` }),
+  stream_sandbox_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics/stream` }),
+  stream_sandbox_metrics_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}/metrics/stream`,
+  }),
   ...Object.fromEntries(
     Object.entries(IN_SANDBOXES).flatMap(([id, requests]) =>
       Object.entries(requests).map(([by, request]) => [id + by, request]),
@@ -145,8 +150,8 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
       ],
     ]),
   ),
-  open_terminal: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/terminal` }),
-  open_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
+  open_sandbox_terminal: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/terminal` }),
+  open_sandbox_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
   get_org: () => ({ path: '/v1/me/org' }),
   list_members: () => ({ path: '/v1/members' }),

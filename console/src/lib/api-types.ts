@@ -39,8 +39,13 @@ export type CertCacheConfig = { capacity?: number; validity_hours?: number };
 
 export type CloudDiskImageFormat = 'qcow2' | 'raw' | 'vmdk';
 
-export type CloudHostPattern =
-  { type: 'exact'; value: string } | { type: 'wildcard'; value: string } | { type: 'any' };
+export type CloudHostPattern = CloudHostPatternExact | CloudHostPatternWildcard | CloudHostPatternAny;
+
+export type CloudHostPatternAny = { type: 'any' };
+
+export type CloudHostPatternExact = { type: 'exact'; value: string };
+
+export type CloudHostPatternWildcard = { type: 'wildcard'; value: string };
 
 export type CloudNetworkSpec = {
   enabled?: boolean;
@@ -57,14 +62,48 @@ export type CloudNetworkSpec = {
 };
 
 export type CloudPatch =
-  | { type: 'text'; path: string; content: string; mode?: number | null; replace: boolean }
-  | { type: 'file'; path: string; content: number[] | string; mode?: number | null; replace: boolean }
-  | { type: 'copy_file'; src: string; dst: string; mode?: number | null; replace: boolean }
-  | { type: 'copy_dir'; src: string; dst: string; replace: boolean }
-  | { type: 'symlink'; target: string; link: string; replace: boolean }
-  | { type: 'mkdir'; path: string; mode?: number | null }
-  | { type: 'remove'; path: string }
-  | { type: 'append'; path: string; content: string };
+  | CloudPatchText
+  | CloudPatchFile
+  | CloudPatchCopyFile
+  | CloudPatchCopyDir
+  | CloudPatchSymlink
+  | CloudPatchMkdir
+  | CloudPatchRemove
+  | CloudPatchAppend;
+
+export type CloudPatchAppend = { type: 'append'; path: string; content: string };
+
+export type CloudPatchCopyDir = { type: 'copy_dir'; src: string; dst: string; replace: boolean };
+
+export type CloudPatchCopyFile = {
+  type: 'copy_file';
+  src: string;
+  dst: string;
+  mode?: number | null;
+  replace: boolean;
+};
+
+export type CloudPatchFile = {
+  type: 'file';
+  path: string;
+  content: number[] | string;
+  mode?: number | null;
+  replace: boolean;
+};
+
+export type CloudPatchMkdir = { type: 'mkdir'; path: string; mode?: number | null };
+
+export type CloudPatchRemove = { type: 'remove'; path: string };
+
+export type CloudPatchSymlink = { type: 'symlink'; target: string; link: string; replace: boolean };
+
+export type CloudPatchText = {
+  type: 'text';
+  path: string;
+  content: string;
+  mode?: number | null;
+  replace: boolean;
+};
 
 export type CloudPullPolicy = 'if_missing' | 'always' | 'never';
 
@@ -109,7 +148,7 @@ export type CloudSecretEntry = {
   env_var: string;
   placeholder: string;
   value?: string;
-  source?: { type: 'env'; var: string } | { type: 'store'; reference: string };
+  source?: CloudSecretSource | null;
   allowed_hosts?: CloudHostPattern[];
   injection?: SecretInjection;
   substitution?: SecretSubstitution | null;
@@ -119,6 +158,12 @@ export type CloudSecretEntry = {
   require_tls_identity?: boolean;
 };
 
+export type CloudSecretSource = CloudSecretSourceEnv | CloudSecretSourceStore;
+
+export type CloudSecretSourceEnv = { type: 'env'; var: string };
+
+export type CloudSecretSourceStore = { type: 'store'; reference: string };
+
 export type CloudSecretsConfig = {
   entries?: CloudSecretEntry[];
   on_violation?: CloudViolationAction | null;
@@ -126,37 +171,49 @@ export type CloudSecretsConfig = {
   violation_action?: CloudViolationAction | null;
 };
 
-export type CloudViolationAction =
-  | { type: 'block' | 'block_and_log' | 'block_and_terminate' }
-  | { type: 'passthrough'; hosts: CloudHostPattern[] };
+export type CloudViolationAction = CloudViolationActionBlock | CloudViolationActionPassthrough;
+
+export type CloudViolationActionBlock = { type: 'block' | 'block_and_log' | 'block_and_terminate' };
+
+export type CloudViolationActionPassthrough = { type: 'passthrough'; hosts: CloudHostPattern[] };
 
 export type CloudVolumeMount =
-  | {
-      type: 'bind';
-      host: string;
-      guest: string;
-      options?: MountOptions;
-      stat_virtualization?: StatVirtualization;
-      host_permissions?: HostPermissions;
-      quota_mib?: number | null;
-    }
-  | {
-      type: 'named';
-      name: string;
-      guest: string;
-      options?: MountOptions;
-      stat_virtualization?: StatVirtualization;
-      host_permissions?: HostPermissions;
-    }
-  | { type: 'tmpfs'; guest: string; options?: MountOptions; size_mib?: number | null }
-  | {
-      type: 'disk_image';
-      host: string;
-      guest: string;
-      format: CloudDiskImageFormat;
-      fstype?: string | null;
-      options?: MountOptions;
-    };
+  CloudVolumeMountBind | CloudVolumeMountNamed | CloudVolumeMountTmpfs | CloudVolumeMountDiskImage;
+
+export type CloudVolumeMountBind = {
+  type: 'bind';
+  host: string;
+  guest: string;
+  options?: MountOptions;
+  stat_virtualization?: StatVirtualization;
+  host_permissions?: HostPermissions;
+  quota_mib?: number | null;
+};
+
+export type CloudVolumeMountDiskImage = {
+  type: 'disk_image';
+  host: string;
+  guest: string;
+  format: CloudDiskImageFormat;
+  fstype?: string | null;
+  options?: MountOptions;
+};
+
+export type CloudVolumeMountNamed = {
+  type: 'named';
+  name: string;
+  guest: string;
+  options?: MountOptions;
+  stat_virtualization?: StatVirtualization;
+  host_permissions?: HostPermissions;
+};
+
+export type CloudVolumeMountTmpfs = {
+  type: 'tmpfs';
+  guest: string;
+  options?: MountOptions;
+  size_mib?: number | null;
+};
 
 export type CreateApiKeyRequest = {
   name: string;
@@ -168,7 +225,7 @@ export type CreateApiKeyRequest = {
 
 export type CreateSandboxRequest = {
   name: string;
-  image: CloudRootfsSource;
+  image?: CloudRootfsSource;
   slug?: string | null;
   resources?: CloudSandboxResources;
   runtime?: CloudSandboxRuntimeOptions;
@@ -183,6 +240,8 @@ export type CreateSandboxRequest = {
   security_profile?: SecurityProfile;
   lifecycle?: SandboxPolicy;
   registry?: RegistrySelection | null;
+  source?: 'oci';
+  reference?: string;
 };
 
 export type CreateVolumeRequest = {
@@ -200,7 +259,15 @@ export type CreateWebhookRequest = {
 };
 
 export type Destination =
-  'any' | { cidr: string } | { domain: string } | { domain_suffix: string } | { group: DestinationGroup };
+  'any' | DestinationByCidr | DestinationByDomain | DestinationByDomainSuffix | DestinationByGroup;
+
+export type DestinationByCidr = { cidr: string };
+
+export type DestinationByDomain = { domain: string };
+
+export type DestinationByDomainSuffix = { domain_suffix: string };
+
+export type DestinationByGroup = { group: DestinationGroup };
 
 export type DestinationGroup =
   'public' | 'loopback' | 'private' | 'link_local' | 'metadata' | 'multicast' | 'host';
@@ -219,11 +286,20 @@ export type ErrorResponse = {
   error: { code: string; message: string; details?: Record<string, unknown> | null };
 };
 
-export type EventActor =
-  | { kind: 'user'; user_id: string; label: string; redacted_email: string }
-  | { kind: 'api_key'; api_key_id: string; name: string }
-  | { kind: 'system'; code: string; label: string }
-  | { kind: 'ssh_key'; key_id: string; fingerprint: string; label?: string | null };
+export type EventActor = EventActorUser | EventActorApiKey | EventActorSystem | EventActorSshKey;
+
+export type EventActorApiKey = { kind: 'api_key'; api_key_id: string; name: string };
+
+export type EventActorSshKey = {
+  kind: 'ssh_key';
+  key_id: string;
+  fingerprint: string;
+  label?: string | null;
+};
+
+export type EventActorSystem = { kind: 'system'; code: string; label: string };
+
+export type EventActorUser = { kind: 'user'; user_id: string; label: string; redacted_email: string };
 
 export type EventResponse = {
   id: string;
@@ -404,10 +480,13 @@ export type QuotaUsage = {
   max_total_storage_gib?: number | null;
 };
 
-export type RegistrySelection =
-  | { mode: 'auto' | 'anonymous' }
-  | { mode: 'specific'; credential_id: string }
-  | { mode: 'inline'; username: string; password: string };
+export type RegistrySelection = RegistrySelectionAuto | RegistrySelectionSpecific | RegistrySelectionInline;
+
+export type RegistrySelectionAuto = { mode: 'auto' | 'anonymous' };
+
+export type RegistrySelectionInline = { mode: 'inline'; username: string; password: string };
+
+export type RegistrySelectionSpecific = { mode: 'specific'; credential_id: string };
 
 export type Rlimit = { resource: RlimitResource; soft: number; hard: number };
 
@@ -508,30 +587,43 @@ export type SandboxMetricsSample = {
 };
 
 export type SandboxMountResponse =
-  | {
-      type: 'Bind';
-      guest: string;
-      options: MountOptions;
-      stat_virtualization: StatVirtualization;
-      host_permissions: HostPermissions;
-      quota_mib?: number | null;
-    }
-  | {
-      type: 'Named';
-      name?: string;
-      guest: string;
-      options: MountOptions;
-      stat_virtualization: StatVirtualization;
-      host_permissions: HostPermissions;
-    }
-  | { type: 'Tmpfs'; guest: string; options: MountOptions; size_mib?: number | null }
-  | {
-      type: 'DiskImage';
-      guest: string;
-      format: DiskImageFormat;
-      options: MountOptions;
-      fstype?: string | null;
-    };
+  | SandboxMountResponseBind
+  | SandboxMountResponseNamed
+  | SandboxMountResponseTmpfs
+  | SandboxMountResponseDiskImage;
+
+export type SandboxMountResponseBind = {
+  type: 'Bind';
+  guest: string;
+  options: MountOptions;
+  stat_virtualization: StatVirtualization;
+  host_permissions: HostPermissions;
+  quota_mib?: number | null;
+};
+
+export type SandboxMountResponseDiskImage = {
+  type: 'DiskImage';
+  guest: string;
+  format: DiskImageFormat;
+  options: MountOptions;
+  fstype?: string | null;
+};
+
+export type SandboxMountResponseNamed = {
+  type: 'Named';
+  name?: string;
+  guest: string;
+  options: MountOptions;
+  stat_virtualization: StatVirtualization;
+  host_permissions: HostPermissions;
+};
+
+export type SandboxMountResponseTmpfs = {
+  type: 'Tmpfs';
+  guest: string;
+  options: MountOptions;
+  size_mib?: number | null;
+};
 
 export type SandboxNetworkResponse = {
   enabled: boolean;
@@ -1380,8 +1472,8 @@ export interface Operations {
   'GET /v1/billing/usage/sandbox': {
     path: {};
     query: {
-      since?: string;
-      until?: string;
+      since?: unknown | unknown;
+      until?: unknown | unknown;
       sandbox_id?: string[];
       labels?: string;
       format?: 'json' | 'csv' | 'focus';
@@ -1391,13 +1483,19 @@ export interface Operations {
   };
   'GET /v1/billing/usage/labels': {
     path: {};
-    query: { key: string; since?: string; until?: string; sandbox_id?: string[]; labels?: string };
+    query: {
+      key: string;
+      since?: unknown | unknown;
+      until?: unknown | unknown;
+      sandbox_id?: string[];
+      labels?: string;
+    };
     body: undefined;
     answer: LabelBreakdown;
   };
   'GET /v1/billing/usage/storage': {
     path: {};
-    query: { since?: string; until?: string; format?: 'json' | 'csv' | 'focus' };
+    query: { since?: unknown | unknown; until?: unknown | unknown; format?: 'json' | 'csv' | 'focus' };
     body: undefined;
     answer: StorageBreakdown;
   };

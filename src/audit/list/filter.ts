@@ -2,7 +2,7 @@ import { Type, type TSchema } from 'typebox';
 import { badParameter } from '../../http/errors.js';
 import { readSince, readUntil } from '../../http/parameters.js';
 import { isUuid } from '../../lib/uuid.js';
-import { Repeatable, Words } from '../../http/schema.js';
+import { documented, Repeatable, Words } from '../../http/schema.js';
 import { FILTER_COLUMNS, type EventFilter, type FilterColumn } from '../events/queries.js';
 
 const word = Type.String({ minLength: 1, maxLength: 200 });
@@ -21,8 +21,18 @@ export const FilterParameters = {
     word,
     `Only events about this object: the id of a sandbox, volume or key. ${excludes}`,
   ),
-  since: Type.Optional(Type.String({ description: 'Only events at or after this RFC 3339 date-time.' })),
-  until: Type.Optional(Type.String({ description: 'Only events at or before this RFC 3339 date-time.' })),
+  since: Type.Optional(
+    Type.String({
+      ...documented({ format: 'date-time' }),
+      description: 'Only events at or after this RFC 3339 date-time.',
+    }),
+  ),
+  until: Type.Optional(
+    Type.String({
+      ...documented({ format: 'date-time' }),
+      description: 'Only events at or before this RFC 3339 date-time.',
+    }),
+  ),
 } satisfies Record<FilterColumn | 'since' | 'until', TSchema>;
 
 export interface FilterQuery extends Partial<Record<FilterColumn, string[]>> {

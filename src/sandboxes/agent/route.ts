@@ -24,7 +24,7 @@ export function agentRoute(app: App, entrance: Entrance, turns: Turns, log: Logg
     {
       exposeHeadRoute: false,
       schema: {
-        operationId: 'open_agent',
+        operationId: 'open_sandbox_agent',
         scope: 'sandboxes:exec',
         summary: 'Open a channel into a sandbox',
         description:

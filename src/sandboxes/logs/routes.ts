@@ -37,7 +37,7 @@ export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
 
   addressed(
     '/v1/sandboxes/:sandbox_id/logs',
-    'follow_logs',
+    'follow_sandbox_logs',
     Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') }),
     (params) => ({
       id: (params as { sandbox_id: string }).sandbox_id,
@@ -45,7 +45,7 @@ export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
   );
   addressed(
     '/v1/sandboxes/by-name/:name/logs',
-    'follow_logs_by_name',
+    'follow_sandbox_logs_by_name',
     Type.Object({ name: Type.String({ description: 'The name of the sandbox.' }) }),
     (params) => ({ name: (params as { name: string }).name }),
   );

@@ -31,8 +31,8 @@ const id = { parameters: { sandbox_id: SANDBOX_ID } };
 const name = { parameters: { name: 'web' } };
 
 export const metricsExamples: Examples = {
-  get_metrics: { ...id, ...metrics },
-  get_metrics_by_name: { ...name, ...metrics },
-  stream_metrics: { ...id, ...stream },
-  stream_metrics_by_name: { ...name, ...stream },
+  get_sandbox_metrics: { ...id, ...metrics },
+  get_sandbox_metrics_by_name: { ...name, ...metrics },
+  stream_sandbox_metrics: { ...id, ...stream },
+  stream_sandbox_metrics_by_name: { ...name, ...stream },
 };

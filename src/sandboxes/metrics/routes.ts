@@ -40,7 +40,7 @@ export function metricsRoutes(app: App): void {
       {
         config: { onWorker: true },
         schema: {
-          operationId: `get_metrics${suffix}`,
+          operationId: `get_sandbox_metrics${suffix}`,
           scope: 'sandboxes:read',
           summary: 'Get the use of a sandbox',
           description:
@@ -66,7 +66,7 @@ export function metricsRoutes(app: App): void {
         exposeHeadRoute: false,
         config: { onWorker: true },
         schema: {
-          operationId: `stream_metrics${suffix}`,
+          operationId: `stream_sandbox_metrics${suffix}`,
           scope: 'sandboxes:read',
           summary: 'Follow the use of a sandbox',
           description:

@@ -19,6 +19,7 @@ import { MountRequest, SandboxMount } from './mount-schema.js';
 import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
 import { RESTRICTIONS } from './restrictions.js';
 import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from './size-limits.js';
+import { FLAT_SOURCE } from './flat-source-schema.js';
 
 export const STATUSES = ['created', 'starting', 'running', 'stopping', 'stopped', 'failed'] as const;
 export const SandboxStatus = Words([...STATUSES], {
@@ -472,7 +473,7 @@ export const CreateSandboxRequest = Named(
     ),
   },
   `The sandbox to create. All fields but \`patches\` have ${MAX_SPEC_BYTES} bytes of JSON at most, and the body ${CREATE_BODY_LIMIT}. ${UNKNOWN_FIELDS}`,
-  restricting(RESTRICTIONS),
+  { ...restricting(RESTRICTIONS), ...FLAT_SOURCE },
 );
 export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
 

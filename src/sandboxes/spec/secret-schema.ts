@@ -108,16 +108,20 @@ const SecretEntry = Named(
     source: Type.Optional(
       Field(
         Nullable(
-          Variants('type', [
-            Type.Object({
-              type: Type.Literal('env', { description: 'An environment variable of the client.' }),
-              var: Type.String({ description: 'The name of the variable.' }),
-            }),
-            Type.Object({
-              type: Type.Literal('store', { description: 'A store of secrets.' }),
-              reference: Type.String({ description: 'The place in the store.' }),
-            }),
-          ]),
+          Variants(
+            'type',
+            [
+              Type.Object({
+                type: Type.Literal('env', { description: 'An environment variable of the client.' }),
+                var: Type.String({ description: 'The name of the variable.' }),
+              }),
+              Type.Object({
+                type: Type.Literal('store', { description: 'A store of secrets.' }),
+                reference: Type.String({ description: 'The place in the store.' }),
+              }),
+            ],
+            { title: 'CloudSecretSource', description: 'The place of a secret.' },
+          ),
         ),
         'A place outside the request that has the secret. The service refuses it; send `value`.',
       ),

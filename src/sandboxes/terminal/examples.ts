@@ -11,9 +11,9 @@ const ticket = {
 };
 
 export const terminalExamples: Examples = {
-  create_terminal_ticket: { parameters: { sandbox_id: SANDBOX_ID }, ...ticket },
-  create_terminal_ticket_by_name: { parameters: { name: 'web' }, ...ticket },
-  open_terminal: {
+  create_sandbox_terminal_ticket: { parameters: { sandbox_id: SANDBOX_ID }, ...ticket },
+  create_sandbox_terminal_ticket_by_name: { parameters: { name: 'web' }, ...ticket },
+  open_sandbox_terminal: {
     parameters: { sandbox_id: SANDBOX_ID },
     status: 400,
     answer: {

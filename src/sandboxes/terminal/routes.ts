@@ -20,7 +20,7 @@ export function terminalRoutes(app: App, entrance: Entrance): void {
       {
         preValidation: acceptEnvMap,
         schema: {
-          operationId: `create_terminal_ticket${suffix}`,
+          operationId: `create_sandbox_terminal_ticket${suffix}`,
           scope: 'sandboxes:exec',
           summary: 'Make a ticket that opens a terminal in a browser',
           description:
@@ -48,7 +48,7 @@ export function terminalRoutes(app: App, entrance: Entrance): void {
       exposeHeadRoute: false,
       config: { tickets: true },
       schema: {
-        operationId: 'open_terminal',
+        operationId: 'open_sandbox_terminal',
         scope: 'sandboxes:exec',
         summary: 'Open a terminal in a sandbox',
         description:

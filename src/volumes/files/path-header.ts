@@ -1,11 +1,12 @@
 import { Type, type Static } from 'typebox';
 import { ApiError, badParameter, type ErrorName } from '../../http/errors.js';
-import { Words } from '../../http/schema.js';
+import { documented, Words } from '../../http/schema.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 
 export const PathHeaders = Type.Object({
   'x-msb-file-path': Type.Optional(
     Type.String({
+      ...documented({ pattern: '^[A-Za-z0-9_-]+={0,2}$' }),
       description:
         'The path as base64url of its UTF-8, such as `YS9iLnR4dA` for `a/b.txt`. Every path begins at the top of the volume, or of the sandbox. A byte that is not UTF-8 is `\\xff`, in paths and in lists alike; a backslash that stands for itself in front of such a form is `\\x5c`. The query can have the path instead.',
     }),

@@ -1,4 +1,11 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { request, type IncomingMessage } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import type { Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../../support/docker.js';
@@ -25,6 +32,12 @@ const documented = operations.map(({ method, path, operation }) => ({
   operation: operation as unknown as Documented,
 }));
 const byId = new Map(documented.map((entry) => [entry.operation.operationId, entry]));
+
+function headerOf(header: Json): Json {
+  const name = (header['$ref'] as string | undefined)?.split('/').at(-1);
+  const { headers } = openapi.components as unknown as { headers: Record<string, Json> };
+  return name === undefined ? header : headers[name]!;
+}
 
 function componentOf(schema: Json): Json {
   const name = (schema['$ref'] as string | undefined)?.split('/').at(-1);
@@ -78,11 +91,12 @@ describe('openapi.json', () => {
         ...undescribed(first(operation.requestBody?.content)?.[1].schema, `${place} body`),
         ...Object.entries(operation.responses).flatMap(([status, { description, headers, content }]) => [
           ...(hasText(description) ? [] : [`${place} ${status}`]),
-          ...Object.entries(headers ?? {}).flatMap(([name, header]) =>
-            hasText(header['description'] ?? (header['schema'] as Json | undefined)?.['description'])
+          ...Object.entries(headers ?? {}).flatMap(([name, given]) => {
+            const header = headerOf(given);
+            return hasText(header['description'] ?? (header['schema'] as Json | undefined)?.['description'])
               ? []
-              : [`${place} ${status} header ${name}`],
-          ),
+              : [`${place} ${status} header ${name}`];
+          }),
           ...Object.values(content ?? {}).flatMap(({ schema }) => undescribed(schema, `${place} ${status}`)),
         ]),
       ];
@@ -95,6 +109,44 @@ describe('openapi.json', () => {
       undescribed(schema, name),
     );
     expect(missing).toEqual([]);
+  });
+
+  test('names the variants of every choice by their words', () => {
+    const inline: string[] = [];
+    for (const [name, schema] of Object.entries(openapi.components.schemas) as [string, Json][]) {
+      for (const variant of (schema['oneOf'] ?? schema['anyOf'] ?? []) as Json[]) {
+        if (variant['type'] === 'object' && variant['properties'] !== undefined) inline.push(name);
+      }
+      const { mapping = {} } = (schema['discriminator'] ?? {}) as { mapping?: Record<string, string> };
+      for (const reference of Object.values(mapping)) expect(componentOf({ $ref: reference })).toBeDefined();
+      if ('discriminator' in schema) expect([name, Object.keys(mapping)]).not.toEqual([name, []]);
+    }
+    expect(inline).toEqual([]);
+    expect(Object.keys(openapi.components.schemas)).toEqual(
+      expect.arrayContaining(['CloudPatchCopyFile', 'EventActorApiKey', 'DestinationByCidr']),
+    );
+  });
+
+  test('shares the refusals and parameters of several operations, and describes the headers of all', () => {
+    const { paths } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as typeof openapi;
+    const whole = Object.values(paths).flatMap((methods) => Object.values(methods));
+    const repeated = (parts: unknown[]) => {
+      const texts = parts.map((part) => JSON.stringify(part)).filter((text) => !text.startsWith('{"$ref'));
+      return texts.length - new Set(texts).size;
+    };
+    const refusals = whole.flatMap(({ responses }) =>
+      Object.entries(responses).filter(([status]) => Number(status) >= 400),
+    );
+    expect(repeated(refusals.map(([, refusal]) => refusal))).toBe(0);
+    expect(
+      repeated(whole.flatMap((operation) => (operation as unknown as Documented).parameters ?? [])),
+    ).toBe(0);
+    for (const { operation } of documented) {
+      for (const [status, { headers = {} }] of Object.entries(operation.responses)) {
+        expect(Object.keys(headers)).toContain('x-request-id');
+        expect([status, 'Retry-After' in headers]).toEqual([status, ['429', '503', '507'].includes(status)]);
+      }
+    }
   });
 
   test('has an example of every body, answer and required parameter', () => {
@@ -122,6 +174,33 @@ describe('the example of', () => {
     service = await startTestService();
   });
   afterAll(() => service.close());
+
+  test('the document itself: small, compressed, and not sent again to a client that has it', async () => {
+    const ask = (headers: Record<string, string>) =>
+      fetch(`${service.url}/openapi.json`, { headers: { 'accept-encoding': 'identity', ...headers } });
+    const plain = await ask({});
+    const text = await plain.text();
+    const served = JSON.parse(text) as { servers: { url: string }[] };
+    expect(text).toBe(JSON.stringify(served));
+    expect({ ...served, servers: [] }).toEqual({
+      ...(JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as object),
+      servers: [],
+    });
+    const etag = plain.headers.get('etag')!;
+    expect(plain.headers.get('content-encoding')).toBeNull();
+    // `fetch` would decompress it.
+    const asked = request(`${service.url}/openapi.json`, {
+      headers: { 'accept-encoding': 'br, gzip' },
+    }).end();
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    expect(answer.headers).toMatchObject({ 'content-encoding': 'gzip', etag, vary: 'accept-encoding' });
+    const compressed = await buffer(answer);
+    expect(gunzipSync(compressed).toString()).toBe(text);
+    expect(compressed.length).toBeLessThan(text.length / 4);
+    const again = await ask({ 'if-none-match': `"other", ${etag}` });
+    expect([again.status, await again.text(), again.headers.get('etag')]).toEqual([304, '', etag]);
+    expect((await ask({ 'if-none-match': '"other"' })).status).toBe(200);
+  });
   checkExamples(
     documented.filter((entry) => !isInside(entry)),
     () => service,

@@ -58,7 +58,7 @@ const WRITES: Record<string, (made: { id: string; name: string; volume: string }
     path: `/v1/sandboxes/${id}`,
     body: { name: `${name}-new` },
   }),
-  update_by_name: ({ name }) => ({
+  update_sandbox_by_name: ({ name }) => ({
     method: 'PATCH',
     path: `/v1/sandboxes/by-name/${name}`,
     body: { name: `${name}-new` },
@@ -68,7 +68,7 @@ const WRITES: Record<string, (made: { id: string; name: string; volume: string }
   stop_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/stop`, body: {} }),
   stop_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/stop` }),
   restart_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/restart`, body: {} }),
-  restart_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/restart` }),
+  restart_sandbox_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/restart` }),
   delete_sandbox: ({ id }) => ({ method: 'DELETE', path: `/v1/sandboxes/${id}` }),
   delete_by_name: ({ name }) => ({ method: 'DELETE', path: `/v1/sandboxes/by-name/${name}` }),
   create_volume: ({ name }) => ({ method: 'POST', path: '/v1/volumes', body: { name: `${name}-made` } }),
@@ -94,6 +94,7 @@ const FILE_WRITES = [
 const INSIDE_WRITES = [
   'copy_sandbox_file',
   'delete_sandbox_file',
+  'end_sandbox_session',
   'exec_sandbox',
   'make_sandbox_directory',
   'rename_sandbox_file',
