@@ -67,7 +67,7 @@ describeDocker('a browser on Docker', () => {
       await timeline.getByText(/^Started/).waitFor();
       await page.getByRole('status').getByText('running').waitFor();
       const use = page.getByRole('region', { name: 'Use' });
-      await use.getByText(/MiB of 128 MiB/).waitFor();
+      await use.getByText(/iB of 128 MiB/).waitFor();
       await use.getByRole('img', { name: 'CPU in the last hour' }).locator('canvas').waitFor();
       // The network of this engine is off.
       await use.getByText('Received').waitFor();
