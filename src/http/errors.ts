@@ -213,6 +213,12 @@ export const CATALOGUE = {
     message: 'the sandbox is not in a status that allows this',
     remedy: '`details` has the status and the operation; wait until the sandbox has settled.',
   },
+  ended_with_sandbox: {
+    status: 409,
+    message: 'the sandbox ended before the operation did',
+    remedy:
+      'The operation had begun. `details.reason` says why the sandbox ended; of a command, `details` also has `started_at` and the output so far. An `Idempotency-Key` keeps this answer. Start the sandbox, look at what was done, and send the request with a new key to repeat it.',
+  },
   payload_too_large: {
     status: 413,
     message: 'the body is too large',

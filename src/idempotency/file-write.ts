@@ -32,6 +32,8 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promis
     }
     keyed.settled = true;
     keyed.replayed();
+    const refusal = (stored.answer as Partial<StoredEnd> | null)?.[END];
+    if (refusal) throw new ApiError('ended_with_sandbox', refusal.message, refusal.details);
     return { answer: stored.answer as T };
   }
   const renewing = setInterval(() => {
@@ -60,10 +62,23 @@ export async function inFileWrite<T>(ctx: Context, caller: Writer, work: () => P
     await claim.done(answer);
     return answer;
   } catch (error) {
-    await claim.failed();
+    await settleFailure(claim, error);
     throw error;
   }
 }
+
+/** An operation that was cut by the end of its sandbox had begun: a retry must not carry it out a second time. */
+async function settleFailure<T>(claim: FileClaim<T>, error: unknown): Promise<void> {
+  if (!('done' in claim)) return;
+  if (!(error instanceof ApiError) || error.kind !== 'ended_with_sandbox') return claim.failed();
+  const { message, details } = error;
+  const end: StoredEnd = { [END]: { message, details } };
+  await claim.done(end as T);
+}
+
+/** No answer of an operation has this field. */
+const END = 'idempotency:ended_with_sandbox';
+type StoredEnd = Record<typeof END, Pick<ApiError, 'message' | 'details'>>;
 
 /**
  * Executes an upload once for each idempotency key. The fingerprint of the request includes the body, so `work` must call
@@ -84,7 +99,7 @@ export async function inUpload<T>(
     return answer;
   } catch (error) {
     if (error instanceof AlreadyAnswered && claim && 'answer' in claim) return claim.answer;
-    if (claim && 'failed' in claim) await claim.failed();
+    if (claim) await settleFailure(claim, error);
     throw error;
   }
 }

@@ -151,6 +151,7 @@ export interface SandboxPlace {
   name: string;
   status: string;
   worker_id: string | null;
+  run_id: string | null;
 }
 
 export async function getWorkerOf(
@@ -160,7 +161,7 @@ export async function getWorkerOf(
 ): Promise<SandboxPlace | undefined> {
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<SandboxPlace & Record<string, unknown>>(
-    `select s.id, s.name, s.status, s.worker_id from sandboxes s
+    `select s.id, s.name, s.status, s.worker_id, s.run_id from sandboxes s
      where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],
   );

@@ -1,7 +1,9 @@
 import type { Buffer } from 'node:buffer';
 import { ApiError } from '../../http/errors.js';
+import { now, type Instant } from '../../lib/instant.js';
 import type { Command, CommandFailure, CommandSpec } from '../../runtimes/guest/guest.js';
-import { endedError } from '../sessions/ended-error.js';
+import { cutError, endedError } from '../sessions/ended-error.js';
+import type { EndReason } from '../sessions/ended-error.js';
 import type { Visit } from '../sessions/entrance.js';
 
 /** How long the output of a killed command may take to end, in milliseconds. */
@@ -44,7 +46,8 @@ export async function beginCommand(
   }
   const begun = performance.now();
   const timers: NodeJS.Timeout[] = [];
-  let [hasStarted, timedOut] = [false, false];
+  let timedOut = false;
+  let startedAt: Instant | null = null;
   let settle!: {
     exited: (code: number, oomKilled: boolean | null) => void;
     failed: (error: ApiError, reason: string) => void;
@@ -70,7 +73,7 @@ export async function beginCommand(
   outcome.catch(() => undefined);
   const command = guest.exec(spec, {
     started(pid) {
-      hasStarted = true;
+      startedAt = now();
       listener.started?.(pid);
     },
     output(stream, data) {
@@ -81,13 +84,13 @@ export async function beginCommand(
     exited: (code, oomKilled) => settle.exited(code, oomKilled),
     failed(failure) {
       // Only a sandbox that stopped ends a command in this way.
-      const isGone = hasStarted || guest.gone.aborted;
-      if (isGone) settle.failed(new ApiError('invalid_state_transition', STOPPED), 'sandbox_stopped');
+      const isGone = startedAt !== null || guest.gone.aborted;
+      if (isGone) settle.failed(cutError(guestEnded, startedAt), 'sandbox_stopped');
       else settle.failed(notStarted(failure), failure.kind);
     },
   });
   function abandon(): void {
-    settle.failed(endedError(ended), String(ended.reason));
+    settle.failed(cutError(ended, startedAt), String(ended.reason));
     command.close();
   }
   function endAlone(): void {
@@ -117,7 +120,7 @@ export async function beginCommand(
   };
 }
 
-const STOPPED = 'the sandbox stopped while the command ran: start it first';
+const guestEnded = AbortSignal.abort('sandbox_stopped' satisfies EndReason);
 
 function notStarted({ kind, errno, errnoName, message }: CommandFailure): ApiError {
   return new ApiError('command_not_started', message, { kind, errno, errno_name: errnoName });

@@ -38,6 +38,7 @@ const response = {
     'command_not_started',
     'sandbox_not_found',
     'invalid_state_transition',
+    'ended_with_sandbox',
     'not_supported',
   ),
   200: {

@@ -5,6 +5,7 @@ import { beginCommand } from './command.js';
 import { outputText } from './output-text.js';
 import { commandOf, inputOf } from './read-command.js';
 import { DEFAULT_TIMEOUT_SECS, STORED_OUTPUT_BYTES, type ExecRequest, type ExecResult } from './schema.js';
+import { explainEnd } from '../sessions/end-cause.js';
 import type { InTurn } from './stream.js';
 
 const WINDOW = 256 * 1024;
@@ -40,9 +41,20 @@ export async function run(
     timeoutMs,
   );
   void write(input).then(() => command.end());
-  const { exitCode, oomKilled, timedOut, durationMs } = await outcome;
-  for (const stream of ['stdout', 'stderr'] as const) if (masks) keep(stream, masks[stream].end());
   const encoding = request.output_encoding === 'base64' ? 'base64' : 'utf8';
+  const begun = performance.now();
+  const endMasks = () => {
+    for (const stream of ['stdout', 'stderr'] as const) if (masks) keep(stream, masks[stream].end());
+  };
+  const { exitCode, oomKilled, timedOut, durationMs } = await outcome.catch(async (error: unknown) => {
+    const duration = Math.round(performance.now() - begun);
+    throw await explainEnd(visit, error, async () => {
+      endMasks();
+      const output = await firstOutput(kept, encoding, inTurn);
+      return { ...output.texts, truncated: truncated || output.isCut, duration_ms: duration };
+    });
+  });
+  endMasks();
   return {
     exit_code: exitCode,
     stdout: await outputText(kept.stdout, encoding, inTurn),
@@ -52,4 +64,21 @@ export async function run(
     oom_killed: oomKilled,
     duration_ms: durationMs,
   };
+}
+
+/** An error has as much output as an idempotency key stores. */
+async function firstOutput(
+  kept: Record<'stdout' | 'stderr', Buffer[]>,
+  encoding: 'base64' | 'utf8',
+  inTurn: InTurn,
+): Promise<{ texts: { stdout: string; stderr: string }; isCut: boolean }> {
+  const [stdout, stderr] = [Buffer.concat(kept.stdout), Buffer.concat(kept.stderr)];
+  const most = STORED_OUTPUT_BYTES / 2;
+  const isCut = stdout.length + stderr.length > STORED_OUTPUT_BYTES;
+  const some = (bytes: Buffer) => [isCut ? bytes.subarray(0, most) : bytes];
+  const texts = {
+    stdout: await outputText(some(stdout), encoding, inTurn),
+    stderr: await outputText(some(stderr), encoding, inTurn),
+  };
+  return { texts, isCut };
 }

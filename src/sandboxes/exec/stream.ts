@@ -3,6 +3,7 @@ import { ApiError } from '../../http/errors.js';
 import { withIdleMarks, IDLE_MARK } from '../../http/sse.js';
 import type { SecretMask } from '../../secrets/mask.js';
 import type { Visit } from '../sessions/entrance.js';
+import { explainEnd } from '../sessions/end-cause.js';
 import { beginCommand } from './command.js';
 import { commandOf, inputOf } from './read-command.js';
 import { DEFAULT_TIMEOUT_SECS, type ExecRequest } from './schema.js';
@@ -47,7 +48,8 @@ export async function stream(
       events.push('exited', () => ({
         ...{ exit_code: exitCode, timed_out: timedOut, oom_killed: oomKilled, duration_ms: durationMs },
       }));
-    } catch (error) {
+    } catch (cause) {
+      const error = await explainEnd(visit, cause);
       const { body } = error instanceof ApiError ? error : new ApiError('internal_error');
       events.push('failed', () => body);
     }

@@ -10,6 +10,7 @@ export const REFUSALS: ErrorName[] = [
   'sandbox_not_found',
   'sandbox_file_not_found',
   'invalid_state_transition',
+  'ended_with_sandbox',
   'not_supported',
 ];
 export const WRITE_REFUSALS: ErrorName[] = ['sandbox_file_exists', 'storage_full', 'idempotency_conflict'];

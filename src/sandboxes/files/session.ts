@@ -1,6 +1,7 @@
 import type { GuestFiles } from '../../runtimes/guest/guest.js';
 import type { Visit } from '../sessions/entrance.js';
 import type { SessionRecord } from '../sessions/recorder.js';
+import { explainEnd } from '../sessions/end-cause.js';
 import { untilEnded } from '../sessions/until-ended.js';
 import { translateErrors } from './translate-errors.js';
 
@@ -39,6 +40,8 @@ export async function withFiles<T>(visit: Visit, work: (session: FileSession) =>
       visit.ended,
       translateErrors(() => work(session)),
     );
+  } catch (error) {
+    throw await explainEnd(visit, error);
   } finally {
     session.close();
   }

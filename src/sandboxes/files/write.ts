@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { chunksOf } from '../../http/upload.js';
-import { endedError } from '../sessions/ended-error.js';
+import { cutError } from '../sessions/ended-error.js';
 import { replaceFile } from './replace-file.js';
 import type { FileSession } from './session.js';
 
@@ -24,7 +24,7 @@ export async function write(
       const hash = createHash('sha256');
       let offset = 0n;
       for await (const chunk of body ? chunksOf(body, (data) => hash.update(data)) : []) {
-        if (ended.aborted) throw endedError(ended);
+        if (ended.aborted) throw cutError(ended);
         await files.write(handle, offset, chunk);
         offset += BigInt(chunk.length);
         record.received(chunk.length);

@@ -12,6 +12,7 @@ import type { Guest } from '../../runtimes/guest/guest.js';
 import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';
 import { getWorkerOf, type SandboxKey, type SandboxPlace } from '../queries.js';
+import { endCauseOf, type EndCause } from './end-cause.js';
 import { endedError, type EndReason } from './ended-error.js';
 import { OpenSessions } from './open-sessions.js';
 import { SessionRecorder } from './recorder.js';
@@ -28,6 +29,8 @@ export interface Visit {
   readonly recorder: SessionRecorder;
   /** Aborts with an EndReason. The sessions of the visit end then. */
   readonly ended: AbortSignal;
+  /** Why the sandbox ended, for a visit that ended with it. */
+  endCause(this: void): Promise<EndCause>;
   /** Ends the visit, also before the response is complete. */
   leave(this: void): void;
 }
@@ -50,7 +53,7 @@ export class Entrance {
     const { orgId, access, actor } = callerOf(request);
     const own = contextOf(request);
     const { labels: requiredLabels } = access;
-    const { id: sandboxId, name } = await this.find(own, orgId, { ...key, requiredLabels });
+    const { id: sandboxId, name, run_id: runId } = await this.find(own, orgId, { ...key, requiredLabels });
 
     const ended = new AbortController();
     const end = (reason: EndReason) => ended.abort(reason);
@@ -84,7 +87,11 @@ export class Entrance {
       onLost: () => end('cut_off'),
       onFilesEnded: () => end('session_ended'),
     });
-    return { sandboxId, guest, recorder, ended: ended.signal, leave: () => end('client_left') };
+    return {
+      ...{ sandboxId, guest, recorder, ended: ended.signal },
+      endCause: () => endCauseOf(own, { orgId, sandboxId, runId: runId! }),
+      leave: () => end('client_left'),
+    };
   }
 
   /** Resolves when the end of every session is in the audit trail. */

@@ -4,6 +4,7 @@ import { ApiError } from '../../http/errors.js';
 import { Serial } from '../../lib/serial.js';
 import { beginCommand, type VisitCommand } from '../exec/command.js';
 import { commandOf } from '../exec/read-command.js';
+import { explainEnd } from '../sessions/end-cause.js';
 import type { Visit } from '../sessions/entrance.js';
 import { initialSize, resize } from './size.js';
 import type { TerminalRequest } from './schema.js';
@@ -37,7 +38,8 @@ export async function serve(
     receive(socket, terminal);
     socket.resume();
     tell({ type: 'exited', exit_code: (await terminal.outcome).exitCode });
-  } catch (error) {
+  } catch (cause) {
+    const error = await explainEnd(visit, cause);
     tell({ type: 'failed', ...(error instanceof ApiError ? error : new ApiError('internal_error')).body });
     if (!(error instanceof ApiError)) throw error;
   } finally {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { describeDocker, execIn } from '../../support/docker.js';
+import { containerOf, describeDocker, execIn } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
+import { dialTerminal, openTerminal } from '../../support/terminal-client.js';
 import { startTestService } from '../../support/service.js';
 
 const codeOf = ({ status, body }: { status: number; body: any }) => [status, body?.error?.code];
@@ -162,7 +163,93 @@ describeDocker('commands over HTTP', () => {
     expect(await inside.endOf(id, 'client_left')).toMatchObject({ program: 'sleep', exit_code: null });
   });
 
-  test('end with their sandbox, and say so', async () => {
+  test.each(['stop', 'kill', 'remove', 'delete'])(
+    'end with their sandbox, with their output, and run no second time: %s',
+    async (how) => {
+      const box = await inside.start(`ends-${how}`);
+      const mark = `/volumes/${how}`;
+      const body = {
+        cmd: 'sh',
+        args: ['-c', `echo ran; echo bad >&2; echo x >> /tmp/ran; sleep 4323 # ${mark}`],
+      };
+      const keyed = (headers: object = { 'idempotency-key': `ends-${how}` }) =>
+        inside.client.request('POST', `/v1/sandboxes/${box}/exec`, { body, headers: { ...headers } });
+      const stream = fetch(`${inside.client.url}/v1/sandboxes/${box}/exec`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${inside.client.key}`,
+          ...{ accept: 'text/event-stream', 'content-type': 'application/json' },
+        },
+        body: JSON.stringify({ cmd: 'sleep', args: ['4324'] }),
+      }).then((response) => response.text());
+      const terminal = await openTerminal(
+        dialTerminal(
+          inside.client.url,
+          box,
+          (await inside.client.post(`/v1/sandboxes/${box}/terminal-tickets`, {})).body.ticket,
+        ),
+      );
+      const cut = keyed();
+      await until(
+        () => execIn(box, 'busybox', 'ps'),
+        (text) => text.includes('sleep 4323') && text.includes('sleep 4324') && text.includes('/bin/sh'),
+        30_000,
+      );
+      expect(codeOf(await keyed())).toEqual([409, 'idempotency_conflict']);
+      const container = (await containerOf(box))!;
+      if (how === 'stop') await inside.client.post(`/v1/sandboxes/${box}/stop`, {});
+      else if (how === 'kill') await container.kill();
+      else if (how === 'remove') await container.remove({ force: true });
+      else await inside.client.delete(`/v1/sandboxes/${box}`);
+
+      const answer = await cut;
+      const reason = { stop: 'requested', kill: 'engine', remove: expect.any(String), delete: 'requested' }[
+        how
+      ];
+      expect([...codeOf(answer), answer.body.error.details]).toEqual([
+        ...[409, 'ended_with_sandbox'],
+        {
+          ...{ reason, started_at: expect.stringMatching(/^\d{4}-.*Z$/), duration_ms: expect.any(Number) },
+          ...{ stdout: 'ran\n', stderr: 'bad\n', truncated: false },
+        },
+      ]);
+      expect(answer.body.error.message).toMatch(/^the sandbox ended before the operation did: ./);
+      expect(await stream).toContain('"code":"ended_with_sandbox"');
+      await terminal.closed;
+      expect(terminal.messages).toMatchObject([{ type: 'failed', error: { code: 'ended_with_sandbox' } }]);
+      // The key keeps the answer, while the sandbox rests and after its next start.
+      const repeat = async () => {
+        const { status, body: repeated, headers } = await keyed();
+        expect([status, repeated, headers.get('idempotency-replayed')]).toEqual([409, answer.body, 'true']);
+      };
+      await repeat();
+      if (how === 'delete') return;
+      await until(
+        async () => (await inside.client.get(`/v1/sandboxes/${box}`)).body.status,
+        (status) => status === 'stopped' || status === 'failed',
+      );
+      expect(codeOf(await keyed({}))).toEqual([409, 'invalid_state_transition']);
+      await inside.client.post(`/v1/sandboxes/${box}/start`, {}, { wait_for: 'running' });
+      await repeat();
+      const count = { cmd: 'sh', args: ['-c', 'cat /tmp/ran 2>/dev/null; true'] };
+      const { stdout } = (await inside.client.post(`/v1/sandboxes/${box}/exec`, count)).body;
+      expect(stdout).toBe(how === 'remove' ? '' : 'x\n');
+    },
+  );
+
+  test('that a sandbox never got are not kept under their key', async () => {
+    const box = await inside.start('never');
+    await inside.client.post(`/v1/sandboxes/${box}/stop`, {}, { wait_for: 'stopped' });
+    const keyed = () =>
+      inside.client.request('POST', `/v1/sandboxes/${box}/exec`, {
+        ...{ body: { cmd: 'echo', args: ['now'] }, headers: { 'idempotency-key': 'never' } },
+      });
+    expect(codeOf(await keyed())).toEqual([409, 'invalid_state_transition']);
+    await inside.client.post(`/v1/sandboxes/${box}/start`, {}, { wait_for: 'running' });
+    expect((await keyed()).body.stdout).toBe('now\n');
+  });
+
+  test('end with their sandbox, and leave a record of it', async () => {
     const doomed = await inside.start('doomed');
     const answer = inside.client.post(`/v1/sandboxes/${doomed}/exec`, { cmd: 'sleep', args: ['4322'] });
     await until(
@@ -171,7 +258,7 @@ describeDocker('commands over HTTP', () => {
       30_000,
     );
     await inside.client.post(`/v1/sandboxes/${doomed}/stop`, {});
-    expect(codeOf(await answer)).toEqual([409, 'invalid_state_transition']);
+    expect(codeOf(await answer)).toEqual([409, 'ended_with_sandbox']);
     expect(await inside.endOf(doomed, 'sandbox_stopped')).toMatchObject({ exit_code: null });
   });
 

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { describeDocker, execIn } from '../../support/docker.js';
+import { containerOf, describeDocker, execIn } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
 import { until } from '../../support/polling.js';
 import { filesIn } from '../../support/sandbox-files.js';
@@ -59,6 +59,40 @@ describeDocker('the files of a sandbox over HTTP', () => {
     expect(codeOf(await files.remove('/a/d/three.txt', RECURSIVE))).toEqual([400, 'invalid_sandbox_path']);
     expect((await files.remove('/a', RECURSIVE)).status).toBe(200);
     expect(await sh('ls /a')).toContain('No such file');
+  });
+
+  test('say that an upload ended with its sandbox, and leave the target as it was', async () => {
+    const box = await inside.start('half');
+    const own = filesIn(inside.client, box);
+    await own.put('/half', 'before');
+    const upload = httpRequest(`${inside.client.url}/v1/sandboxes/${box}/files/content`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${inside.client.key}`, 'x-msb-file-path': encode('/half') },
+    });
+    const answered = new Promise<[number, string]>((resolve, reject) => {
+      upload.on('error', reject).on('response', async (response) => {
+        let text = '';
+        for await (const chunk of response) text += String(chunk);
+        resolve([response.statusCode!, text]);
+      });
+    });
+    upload.write('x'.repeat(100_000));
+    await until(
+      () => execIn(box, 'sh', '-c', 'ls -a /'),
+      (text) => text.includes('.sandkeep-'),
+    );
+    await (await containerOf(box))!.kill();
+    const [status, text] = await answered;
+    upload.destroy();
+    expect([status, JSON.parse(text).error]).toMatchObject([
+      ...[409, { code: 'ended_with_sandbox', details: { reason: 'engine' } }],
+    ]);
+    await until(
+      () => inside.client.get(`/v1/sandboxes/${box}`),
+      ({ body }) => body.status !== 'running',
+    );
+    await inside.client.post(`/v1/sandboxes/${box}/start`, {}, { wait_for: 'running' });
+    expect(await own.text('/half')).toBe('before');
   });
 
   test('refuse what does not fit, each with its code', async () => {
