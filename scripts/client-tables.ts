@@ -1,19 +1,24 @@
 import { OUTCOMES, RUNTIMES, type Expected, type Row, type Session } from '../test/clients/row.js';
-import { CLIENT_VERSION, SESSIONS } from '../test/clients/table.js';
+import { SESSIONS } from '../test/clients/table.js';
+import { VERSIONS } from '../test/clients/versions.js';
 
-/** The tables of docs/clients.md, from the table that the tests of the official clients run. */
+/** docs/client-commands.md, from the table that the tests of the official clients run. */
 
 const HEADINGS = ['command', 'runtime', 'outcome', 'exit code', 'output'];
-const BEGIN = '<!-- made from test/clients/table.ts by "npm run generate" -->';
-const END = '<!-- end of the tables -->';
 
-/** Returns the page with new tables. Throws when the page has lost the marks around them. */
-export function withClientTables(page: string): string {
-  const begin = page.indexOf(BEGIN);
-  const end = page.indexOf(END);
-  if (begin === -1 || end < begin) throw new Error(`the page has no "${BEGIN}" before a "${END}"`);
-  const head = page.slice(0, begin).replaceAll(/microsandbox@[\d.]+/g, `microsandbox@${CLIENT_VERSION}`);
-  return `${head}${BEGIN}\n\n${SESSIONS.map(section).join('\n\n')}\n\n${page.slice(end)}`;
+const HEAD = `# The official clients, command by command
+
+This page is made from test/clients/table.ts by "npm run generate". [Use](clients.md) is on a page of its own.
+
+\`test/clients/\` runs every line and compares the exit code and the output: \`msb\` and the Node SDK in version ${VERSIONS.npm} of npm,
+the Python SDK and its \`msb\` in version ${VERSIONS.pypi} of PyPI. Each table is a session in an organization of its own, from top to
+bottom. Output between slashes is a pattern; elsewhere it is the whole output.
+
+Four images are used. \`sandkeep-test:busybox\` has BusyBox and no command, and \`sandkeep-test:workdir\` has the working directory
+\`/etc\` besides. \`sandkeep-test:echo\` has the command \`/bin/echo hello\`. \`sandkeep-test:scratch\` has one text file and no program.`;
+
+export function clientCommandsPage(): string {
+  return `${[HEAD, ...SESSIONS.map(section)].join('\n\n')}\n`;
 }
 
 function section({ title, files = {}, rows }: Session): string {
@@ -22,7 +27,7 @@ function section({ title, files = {}, rows }: Session): string {
   );
   const lines = [HEADINGS, HEADINGS.map(() => '---'), ...rows.flatMap(cells)];
   const table = lines.map((line) => `| ${line.join(' | ')} |`).join('\n');
-  return [`### ${title}`, ...blocks, table].join('\n\n');
+  return [`## ${title}`, ...blocks, table].join('\n\n');
 }
 
 /** One line where both runtimes have the same outcome, else one for each. */
@@ -36,11 +41,16 @@ function cells(row: Row): string[][] {
   });
 }
 
-function commandOf({ client, run, input, typed }: Row): string {
-  if (client !== 'cli') return run;
-  const pipe = input === undefined ? '' : `printf '${input.replaceAll('\n', String.raw`\n`)}' | `;
+function commandOf({ client, run, typed, leavesInputOpen, ...row }: Row): string {
+  if (client !== 'cli' && client !== 'newest-cli') return run;
   const keys = typed === undefined ? '' : ` (${['in a terminal', ...typed].join(' ⏎ ')})`;
-  return `${pipe}msb ${run}${keys}`;
+  const open = leavesInputOpen === true ? ' (its standard input stays open)' : '';
+  return `${pipeOf(row)}msb ${run}${keys}${open}`;
+}
+
+function pipeOf({ input, zeroes }: Pick<Row, 'input' | 'zeroes'>): string {
+  if (zeroes !== undefined) return `head -c ${zeroes} /dev/zero | `;
+  return input === undefined ? '' : `printf '${input.replaceAll('\n', String.raw`\n`)}' | `;
 }
 
 function outcome({ outcome, exit, output }: Expected): string[] {

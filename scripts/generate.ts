@@ -32,7 +32,7 @@ import { NO_METERS } from '../src/lib/meters.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
 import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
-import { withClientTables } from './client-tables.js';
+import { clientCommandsPage } from './client-tables.js';
 import { consoleTypes, type OpenApi } from './console-types.js';
 import { createFields } from './create-fields.js';
 import { dumpSchema } from './dump-schema.js';
@@ -90,7 +90,7 @@ rmSync(directory, { recursive: true, force: true });
 
 const LIFECYCLE = 'docs/lifecycle.md';
 const AUDIT_EVENTS = 'docs/audit-events.md';
-const CLIENTS = 'docs/clients.md';
+const CLIENT_COMMANDS = 'docs/client-commands.md';
 const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
 const LIMITS = 'docs/limits.md';
@@ -99,7 +99,7 @@ const CONSOLE_TYPES = 'console/src/lib/api-types.ts';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
 const lifecycle = await format(redraw(readFileSync(join(PACKAGE_ROOT, LIFECYCLE), 'utf8')), markdown);
 const auditEvents = await format(auditEventsPage(), markdown);
-const clients = await format(withClientTables(readFileSync(join(PACKAGE_ROOT, CLIENTS), 'utf8')), markdown);
+const clientCommands = await format(clientCommandsPage(), markdown);
 const configuration = await format(
   withOptionTable(readFileSync(join(PACKAGE_ROOT, CONFIGURATION), 'utf8')),
   markdown,
@@ -135,7 +135,7 @@ for (const [name, text] of [
   ['catalogue.json', catalogue],
   [LIFECYCLE, lifecycle],
   [AUDIT_EVENTS, auditEvents],
-  [CLIENTS, clients],
+  [CLIENT_COMMANDS, clientCommands],
   [CONFIGURATION, configuration],
   [ARCHITECTURE, architecture],
   [LIMITS, limits],

@@ -20,6 +20,7 @@ describeDocker('on Docker', () => {
 function makeImages(): void {
   makeImage();
   makeBusybox('sandkeep-test:echo', { change: 'CMD ["/bin/echo","hello"]' });
+  makeBusybox('sandkeep-test:workdir', { change: 'WORKDIR /etc' });
   const root = mkdtempSync(join(tmpdir(), 'sandkeep-image-'));
   writeFileSync(join(root, 'notes.txt'), 'hello\n');
   importImage(root, 'sandkeep-test:scratch');

@@ -64,8 +64,12 @@ export const CLI_INSIDE: readonly Session[] = [
         msb('ssh web -- exit 4', works('', 4)),
         msb('create sandkeep-test:scratch --name scratch', works()),
         msb('exec scratch -- nope', works(NOT_FOUND, 127)),
-        msb('create sandkeep-test:busybox --name user --user 1000', works()),
-        msb("exec user -- sh -c 'busybox id -u; exit 3'", works('1000', 3)),
+        msb('create sandkeep-test:busybox --name user --user 1000 -w /tmp', works()),
+        msb("exec user -- sh -c 'busybox id -u; pwd; exit 3'", works('1000 /tmp', 3)),
+        msb('exec -w / user -- pwd', works('/')),
+        msb('create sandkeep-test:workdir --name image', works()),
+        msb('exec image -- pwd', works('/etc')),
+        msb('exec -w /. image -- pwd', works('/')),
         msb(
           'exec -u root user -- busybox id',
           works(/user setup: spawn "busybox": Operation not permitted/, 1),
@@ -166,6 +170,14 @@ export const SDK_INSIDE: readonly Session[] = [
         node(
           `${WEB} const h = await s.execStreamWith("sh", (e) => e.args(["-c", "read x; busybox stty size"]).tty(true).stdinPipe()); const sink = await h.takeStdin(); await h.resize(40, 120); await sink.write("\\n"); console.log((await h.collect()).stdout())`,
           works('40 120'),
+        ),
+        node(
+          'await Sandbox.builder("own").image("sandkeep-test:busybox").env("GREETING", "hello").workdir("/tmp").user("1000").cmd(["sh", "-c", "echo $GREETING; pwd; busybox id -u"]).rlimit("nofile", 100).create()',
+          works(),
+        ),
+        node(
+          'const s = await (await Sandbox.get("own")).connect(); console.log((await s.exec("pwd")).stdout(), (await s.execDefault()).stdout())',
+          works('/tmp hello /tmp 1000'),
         ),
         node(
           `${WEB} await s.execDefault()`,

@@ -1,8 +1,7 @@
 import { clientRefuses, onDocker, python, serviceRefuses, works, type Session } from './row.js';
+import { VERSIONS } from './versions.js';
 
 /** The rows of the Python SDK, whose users have a later version than those of npm. */
-
-export const PYTHON_VERSION = '0.7.11';
 
 const NO_CHANNEL = serviceRefuses(
   'MicrosandboxError: runtime error: cloud agent websocket: HTTP error: 501 Not Implemented',
@@ -14,7 +13,7 @@ const local = (operation: string) =>
 
 export const PYTHON: readonly Session[] = [
   {
-    title: `Python SDK ${PYTHON_VERSION}: sandboxes and volumes`,
+    title: `Python SDK ${VERSIONS.pypi}: sandboxes and volumes`,
     rows: [
       python(
         's = await Sandbox.create("web", image="sandkeep-test:busybox", cpus=1, memory=128, labels={"team": "ml"}); print(await s.name, (await s.id).startswith("cloud:"))',
@@ -56,7 +55,7 @@ export const PYTHON: readonly Session[] = [
     ],
   },
   {
-    title: `Python SDK ${PYTHON_VERSION}: commands, files and logs inside`,
+    title: `Python SDK ${VERSIONS.pypi}: commands, files and logs inside`,
     rows: [
       python(
         'await Sandbox.create("web", image="sandkeep-test:busybox", env={"GREETING": "hello"}, cmd=["busybox", "echo", "logged"])',
@@ -96,6 +95,24 @@ export const PYTHON: readonly Session[] = [
         ),
         python(`${FILES} await fs.remove_dir("/tmp/a"); print(await fs.exists("/tmp/a"))`, works('False')),
         python(`${WEB} print((await anext(aiter(await s.log_stream(follow=True)))).text())`, works('logged')),
+        python(`${WEB} print((await s.exec("cat")).exit_code)`, works('0')),
+        python(
+          `${WEB} print((await s.exec("busybox", ["wc", "-c"], stdin=b"0" * 4_000_000)).stdout_text)`,
+          works('4000000'),
+        ),
+        python(
+          `${WEB} await s.exec("busybox", ["wc", "-c"], stdin=b"0" * 6_000_000)`,
+          clientRefuses('MicrosandboxError: runtime error: exec session ended without exit event'),
+        ),
+        python(
+          'await Sandbox.create("own", image="sandkeep-test:busybox", workdir="/tmp", user="1000", cmd=["sh", "-c", "pwd; busybox id -u"], volumes={"/scratch": Volume.tmpfs(size_mib=8)})',
+          works(),
+        ),
+        python(
+          's = await (await Sandbox.get("own")).connect(); print((await s.exec("pwd")).stdout_text, (await s.exec_default()).stdout_text)',
+          works('/tmp /tmp 1000'),
+        ),
+        python('await (await Sandbox.get("web")).modify(cpus=2)', local('sandbox_handle.config()')),
         python(`${WEB} await s.ping()`, local('sandbox.ping()')),
         python(
           `${WEB} await s.exec_detached("sleep", ["1"])`,

@@ -17,11 +17,16 @@ export const RUNTIMES = ['simulated', 'docker'] as const;
 export type RuntimeName = (typeof RUNTIMES)[number];
 
 export interface Row extends Partial<Record<RuntimeName, Expected>> {
-  client: 'cli' | 'node' | 'python';
+  /** `newest-cli`: the CLI of the Python package. */
+  client: 'cli' | 'node' | 'python' | 'newest-cli';
   /** The arguments of `msb`, divided by blanks outside single quotes, or the statements of a program that uses an SDK. */
   run: string;
   /** The standard input of the CLI. */
   input?: string;
+  /** So many bytes of zeroes are the standard input of the CLI. */
+  zeroes?: number;
+  /** The standard input of the CLI is a pipe that nobody closes. */
+  leavesInputOpen?: boolean;
   /** The CLI runs in a terminal of 30 rows and 100 columns. Each line is typed at the next prompt of the shell. */
   typed?: readonly string[];
 }
@@ -47,6 +52,11 @@ export const serviceRefuses = (output: Expected['output']): Expected => ({
 /** A command of the CLI. `docker` defaults to the outcome on the simulated runtime. */
 export const msb = (run: string, simulated: Expected, docker = simulated): Row => ({
   ...{ client: 'cli', run, simulated, docker },
+});
+
+/** A command of the newest CLI. `docker` defaults to the outcome on the simulated runtime. */
+export const newestMsb = (run: string, simulated: Expected, docker = simulated): Row => ({
+  ...{ client: 'newest-cli', run, simulated, docker },
 });
 
 /** A program that uses the Node SDK. `docker` defaults to the outcome on the simulated runtime. */

@@ -1,4 +1,5 @@
 import { CLI_INSIDE, NO_CHANNEL, NOT_FOUND, SDK_INSIDE } from './inside.js';
+import { NEWEST_CLI } from './newest-cli.js';
 import { PYTHON } from './python.js';
 import {
   clientRefuses,
@@ -16,8 +17,6 @@ import {
  * The behaviour of the official CLI and SDKs with this service, command by command. The tests beside this file run every row;
  * `npm run generate` writes the rows to docs/clients.md.
  */
-
-export const CLIENT_VERSION = '0.6.18';
 
 const LOCAL_ONLY = clientRefuses(
   'error: this command requires a local backend, but the active default is a cloud backend',
@@ -116,6 +115,7 @@ export const SESSIONS: readonly Session[] = [
       only('docker', node(firstLine('hello'), works('hello'))),
       msb('status hello', works(/\nhello .* running +-$/)),
       msb('run -d --name hello sandkeep-test:busybox', works('hello')),
+      only('docker', msb('run --name hello sandkeep-test:busybox', works('hello'))),
       msb('run -d sandkeep-test:echo', works(/^msb-[0-9a-f]{8}$/)),
       msb('stop hello', works('✓ Stopped hello')),
       msb('logs -f hello', works(), works('hello')),
@@ -223,6 +223,10 @@ export const SESSIONS: readonly Session[] = [
         serviceRefuses(
           /^error: runtime error: cloud sandbox "absent" failed to start: the image 127\.0\.0\.1:1\/nothing cannot be pulled: /,
         ),
+      ),
+      ...onDocker(
+        msb('create sandkeep-test:busybox --name absent', works()),
+        msb('rm absent', works('✓ Removed absent')),
       ),
       msb(
         'create sandkeep-test:busybox --name web --secret TOKEN@api.example.com',
@@ -418,6 +422,12 @@ export const SESSIONS: readonly Session[] = [
         ),
       ),
       node(
+        'await (await Volume.get("data")).fs().list("")',
+        serviceRefuses(
+          'InvalidConfigError: invalid config: volume filesystem request: the path is empty: use / for the top',
+        ),
+      ),
+      node(
         'await (await Volume.get("data")).fs().readToString("../x")',
         serviceRefuses(
           'InvalidConfigError: invalid config: volume filesystem request: the path must not contain ".."',
@@ -440,5 +450,6 @@ export const SESSIONS: readonly Session[] = [
       node('await Sandbox.remove("web"); await Volume.remove("data")', works()),
     ],
   },
+  ...NEWEST_CLI,
   ...PYTHON,
 ];

@@ -3,17 +3,20 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { PYTHON_VERSION } from '../clients/python.js';
-import { CLIENT_VERSION } from '../clients/table.js';
+import { VERSIONS } from '../clients/versions.js';
 
 /**
  * An installed client, or the reason why it is missing. The packages have 90 MB, so their folders are kept between
  * test runs.
  */
-export type Installed<T> = (T & { missing?: undefined }) | { missing: string };
+export type Installed<T> =
+  (T & { missing?: undefined }) | ({ missing: string } & { [K in keyof T]?: undefined });
 
-const CACHE = join(PACKAGE_ROOT, 'node_modules', '.cache');
+export const CACHE = join(PACKAGE_ROOT, 'node_modules', '.cache');
 const TIMEOUT_MS = 240_000;
+/** Runs the newest versions of the registries in place of the pinned ones. Their folders are of one day. */
+export const isNewest = process.env['SANDKEEP_TEST_CLIENTS_NEWEST'] !== undefined;
+const TODAY = new Date().toISOString().slice(0, 10);
 const execute = promisify(execFile);
 
 /** The packages with the binaries, by platform. */
@@ -29,10 +32,10 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
   if (platform === undefined) return { missing: `there are none for ${process.platform} ${process.arch}` };
   const binaries = `@superradcompany/microsandbox-${platform}`;
   // npm omits the optional package of the platform under Node versions below 22, so it is named here.
-  const packages = ['microsandbox', binaries].map((name) => `${name}@${CLIENT_VERSION}`);
+  const packages = ['microsandbox', binaries].map((name) => `${name}@${isNewest ? 'latest' : VERSIONS.npm}`);
   const flags = ['--ignore-scripts', '--no-save', '--no-audit', '--no-fund'];
   const retries = ['--fetch-retries=1', '--fetch-retry-mintimeout=1000'];
-  return installOnce(`microsandbox-${CLIENT_VERSION}`, async (folder) => {
+  return installOnce(`microsandbox-${isNewest ? TODAY : VERSIONS.npm}`, async (folder) => {
     await execute('npm', ['install', '--prefix', folder, ...flags, ...retries, ...packages], {
       ...{ cwd: folder, timeout: TIMEOUT_MS },
     });
@@ -42,19 +45,22 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
   );
 }
 
-/** The Python SDK. `folder`: the value of PYTHONPATH. */
-export async function installFromPyPI(): Promise<Installed<{ python: string; folder: string }>> {
-  const wanted = `microsandbox==${PYTHON_VERSION}`;
+/** The Python SDK and the CLI in its package. `folder`: the value of PYTHONPATH. */
+export async function installFromPyPI(): Promise<Installed<{ python: string; folder: string; msb: string }>> {
+  const wanted = isNewest ? 'microsandbox' : `microsandbox==${VERSIONS.pypi}`;
   const flags = ['--quiet', '--no-deps', '--disable-pip-version-check', '--retries', '1'];
   try {
     const { stdout } = await execute('python3', ['-c', 'import sys; print(sys.executable)']);
     const python = stdout.trim();
-    const folder = await installOnce(`microsandbox-python-${PYTHON_VERSION}`, async (folder) => {
-      await execute(python, ['-m', 'pip', 'install', ...flags, '--target', folder, wanted], {
-        ...{ timeout: TIMEOUT_MS },
-      });
-    });
-    return { python, folder };
+    const folder = await installOnce(
+      `microsandbox-python-${isNewest ? TODAY : VERSIONS.pypi}`,
+      async (folder) => {
+        await execute(python, ['-m', 'pip', 'install', ...flags, '--target', folder, wanted], {
+          ...{ timeout: TIMEOUT_MS },
+        });
+      },
+    );
+    return { python, folder, msb: join(folder, 'microsandbox', '_bundled', 'bin', 'msb') };
   } catch (error) {
     return { missing: `pip cannot install ${wanted}: ${reasonOf(error as Error)}` };
   }

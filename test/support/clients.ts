@@ -16,6 +16,7 @@ const missing: Record<Row['client'], string | undefined> = {
   cli: npm.missing,
   node: npm.missing,
   python: pypi.missing,
+  'newest-cli': pypi.missing,
 };
 /** Only these tests need Python: without it, they are always skipped. */
 const isRequired = process.env['SANDKEEP_TEST_CLIENTS'] === 'required';
@@ -45,7 +46,7 @@ export function testClients(title: string, runtime: RuntimeName, start: () => Pr
     for (const session of SESSIONS) {
       const rows = session.rows.filter((row) => row[runtime]);
       const reason = rows.map(({ client }) => missing[client]).find((reason) => reason !== undefined);
-      const isPython = rows.some(({ client }) => client === 'python');
+      const isPython = rows.some(({ client }) => client === 'python' || client === 'newest-cli');
       if (rows.length === 0) continue;
       if (reason !== undefined && (isPython || !isRequired)) {
         it.skip(`${session.title} — SKIPPED: ${reason}`);
@@ -115,14 +116,16 @@ function invocationOf({ client, run, typed }: Row): Invocation {
     const env = { PYTHONPATH: pypi.folder };
     return { program: pypi.python, args: ['-c', lines.join('\n')], env };
   }
-  if (npm.missing !== undefined) throw new Error(npm.missing);
-  if (client === 'cli') {
+  if (client === 'cli' || client === 'newest-cli') {
+    const { msb, missing } = client === 'cli' ? npm : pypi;
+    if (msb === undefined) throw new Error(missing);
     const words = [...run.matchAll(/'([^']*)'|[^ ]+/g)].map(([word, quoted]) => quoted ?? word);
-    if (typed === undefined) return { program: npm.msb, args: words };
-    const command = [npm.msb, ...words].map((word) => `'${word}'`).join(' ');
+    if (typed === undefined) return { program: msb, args: words };
+    const command = [msb, ...words].map((word) => `'${word}'`).join(' ');
     const args = ['--quiet', '--return', '--command', `stty rows 30 cols 100; exec ${command}`, '/dev/null'];
     return { program: 'script', args };
   }
+  if (npm.missing !== undefined) throw new Error(npm.missing);
   const script = `import { Sandbox, Volume } from 'microsandbox';
     try { ${run} } catch ({ name, message }) { console.error(name + ': ' + message); process.exitCode = 1; }`;
   return { program: process.execPath, args: ['--input-type=module', '--eval', script], cwd: npm.folder };
@@ -146,7 +149,10 @@ function run(row: Row, given: Record<string, string>): Promise<{ exit: number | 
     child.stdin.write(`${typed.shift()}\n`);
   });
   child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
-  if (row.typed === undefined) child.stdin.end(row.input);
+  // A command that does not read closes its end of the pipe.
+  child.stdin.on('error', () => undefined);
+  const input = row.zeroes === undefined ? row.input : Buffer.alloc(row.zeroes);
+  if (row.typed === undefined && row.leavesInputOpen !== true) child.stdin.end(input);
   return new Promise((resolve, reject) => {
     child.once('error', reject);
     child.once('close', (exit) => resolve({ exit, text: text.replaceAll(TOOK, '').trim() }));
