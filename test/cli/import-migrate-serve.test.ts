@@ -220,7 +220,7 @@ describe('serve', () => {
       runtime: 'simulated',
       version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
       pid: first.child.pid,
-      capacity: { vcpus: availableParallelism() * 4, memory_mib: expect.any(Number), disk_mib: null },
+      capacity: { vcpus: availableParallelism() * 8, memory_mib: expect.any(Number), disk_mib: null },
       first_key: {
         org: { id: expect.stringMatching(UUID), name: 'Default', slug: 'default' },
         id: expect.stringMatching(UUID),
