@@ -45,8 +45,8 @@ async function askEngine(docker: Docker, id: string): Promise<Activity | undefin
   const { memory_stats: memory, pids_stats, blkio_stats, networks } = stats as Partial<Docker.ContainerStats>;
   const parts = memory?.stats as Partial<Record<string, number>> | undefined;
   const droppable = parts?.['total_inactive_file'] ?? parts?.['inactive_file'] ?? 0;
-  const used = memory?.usage as number | undefined;
-  const processes = pids_stats?.current as number | undefined;
+  const used = memory?.usage;
+  const processes = pids_stats?.current;
   const transfers = blkio_stats?.io_service_bytes_recursive as
     { op: string; value: number }[] | null | undefined;
   const sum = (op: string) =>

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { request as httpRequest } from 'node:http';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { containerOf, describeDocker, execIn } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
@@ -69,12 +70,8 @@ describeDocker('the files of a sandbox over HTTP', () => {
       method: 'PUT',
       headers: { authorization: `Bearer ${inside.client.key}`, 'x-msb-file-path': encode('/half') },
     });
-    const answered = new Promise<[number, string]>((resolve, reject) => {
-      upload.on('error', reject).on('response', async (response) => {
-        let text = '';
-        for await (const chunk of response) text += String(chunk);
-        resolve([response.statusCode!, text]);
-      });
+    const answered = new Promise<IncomingMessage>((resolve, reject) => {
+      upload.on('error', reject).on('response', resolve);
     });
     upload.write('x'.repeat(100_000));
     await until(
@@ -82,9 +79,10 @@ describeDocker('the files of a sandbox over HTTP', () => {
       (text) => text.includes('.sandkeep-'),
     );
     await (await containerOf(box))!.kill();
-    const [status, text] = await answered;
+    const response = await answered;
+    const { error } = (await json(response)) as { error: unknown };
     upload.destroy();
-    expect([status, JSON.parse(text).error]).toMatchObject([
+    expect([response.statusCode, error]).toMatchObject([
       ...[409, { code: 'ended_with_sandbox', details: { reason: 'engine' } }],
     ]);
     await until(

@@ -24,7 +24,7 @@ test('takes the name of a sandbox that failed before it ever ran, with its slug'
   const failed = await create({ image: { type: 'oci', reference: 'broken' } });
   expect(failed.body).toMatchObject({ status: 'failed', started_at: null });
   const answers = await Promise.all(Array.from({ length: 5 }, () => create()));
-  expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409, 409, 409]);
+  expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409, 409, 409]);
   const { body } = answers.find(({ status }) => status === 200)!;
   expect(body).toMatchObject({ name: 'again', slug: 'again-slug', status: 'running' });
   expect((await client.get(`/v1/sandboxes/${failed.body.id}`)).status).toBe(404);
