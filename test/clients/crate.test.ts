@@ -23,33 +23,32 @@ if (!isWanted) {
   describeDocker('the Rust SDK', () => {
     let service: TestService;
     let client: Client;
+    let program: string;
     beforeAll(async () => {
+      // First: the build blocks this process.
+      program = build();
       makeImage();
       service = await startTestService(onDocker({ capacity: { vcpus: 100, memoryMib: 100_000 } }));
       client = await service.newOrg();
-    });
+    }, BUILD_MS);
     afterAll(async () => {
       await destroyAll(service, client);
       await service.close();
     });
 
-    test(
-      'enters a sandbox that another process made, with its directory, user and command',
-      { timeout: BUILD_MS },
-      async () => {
-        const { stdout } = await execute(build(), {
-          env: { MSB_BACKEND: 'cloud', MSB_API_URL: service.url, MSB_API_KEY: client.key, HOME: '/tmp' },
-        });
-        expect(stdout.trim().split('\n')).toEqual([
-          'created web',
-          String.raw`exec "/tmp\n1000\n" "err\n" 3`,
-          String.raw`default "hello\n/tmp\n"`,
-          'file "hello" 1',
-          'stopped Stopped',
-          'removed: sandbox not found: GET /v1/sandboxes/by-name/:name: resource not found',
-        ]);
-      },
-    );
+    test('enters a sandbox that another process made, with its directory, user and command', async () => {
+      const { stdout } = await execute(program, {
+        env: { MSB_BACKEND: 'cloud', MSB_API_URL: service.url, MSB_API_KEY: client.key, HOME: '/tmp' },
+      });
+      expect(stdout.trim().split('\n')).toEqual([
+        'created web',
+        String.raw`exec "/tmp\n1000\n" "err\n" 3`,
+        String.raw`default "hello\n/tmp\n"`,
+        'file "hello" 1',
+        'stopped Stopped',
+        'removed: sandbox not found: GET /v1/sandboxes/by-name/:name: resource not found',
+      ]);
+    });
   });
 }
 
