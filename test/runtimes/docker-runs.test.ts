@@ -131,6 +131,7 @@ describeDocker('runs of docker sandboxes', () => {
       });
       const said = Object.entries(found!.Labels).filter(([, value]) => value !== '');
       expect(Object.fromEntries(said)).toEqual({
+        'dev.sandkeep.image': expect.stringMatching(/^sha256:/),
         'dev.sandkeep.instance': expect.any(String),
         'dev.sandkeep.label.own': 'label',
         'dev.sandkeep.org': client.org.id,

@@ -75,6 +75,7 @@ describeDocker('the docker runtime', () => {
       'dev.sandkeep.label.dev.sandkeep.instance': 'another',
       'dev.sandkeep.instance': (await readInstance(service.ctx.pool)).id,
       'dev.sandkeep.org': client.org.id,
+      'dev.sandkeep.image': expect.stringMatching(/^sha256:/),
       'dev.sandkeep.run': expect.any(String),
       'dev.sandkeep.sandbox': body.id,
     });

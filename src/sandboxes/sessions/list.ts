@@ -19,13 +19,20 @@ export async function list(
   const binding = ['sessions', sandbox.id];
   const [after] = readCursor(ctx.cursors, orgId, binding, cursor) ?? [];
   const rows = await listSessions(ctx.pool, orgId, sandbox.id, { after, limit: limit + 1 });
-  return toPage(rows, limit, present, ({ id }) => ctx.cursors.encode(orgId, binding, [id]));
+  return toPage(
+    rows,
+    limit,
+    (row) => present(sandbox.id, row),
+    ({ id }) => ctx.cursors.encode(orgId, binding, [id]),
+  );
 }
 
-function present({ id, actor, details, opened_at, end_requested_at }: ListedSession): SandboxSession {
-  const { sandbox_id, kind, user, program, argument_count } = details;
+function present(sandboxId: string, row: ListedSession): SandboxSession {
+  const { id, actor, details, opened_at, end_requested_at } = row;
+  // Sessions of another release may lack details.
+  const { kind, user = null, program = null, argument_count = 0 } = details;
   return {
-    ...{ id, sandbox_id, kind, actor, user, program, argument_count },
+    ...{ id, sandbox_id: sandboxId, kind, actor, user, program, argument_count },
     opened_at: shortInstant(opened_at),
     end_requested_at: end_requested_at && shortInstant(end_requested_at),
   };
