@@ -3,8 +3,6 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
-import { extract } from 'tar-stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stringifyExact, type Integer } from '../../src/lib/exact-json.js';
 import { explainStartFailure } from '../../src/runtimes/docker/start-failure.js';
@@ -12,13 +10,15 @@ import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
-import { containerOf, describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
+import { containerOf, describeDocker, docker, execIn, exportedFile } from '../support/docker.js';
+import { IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/polling.js';
 
 /** The plain image with users, links, an entrypoint and a PATH. */
 const FURNISHED = 'sandkeep-test:furnished';
 const UNLIMITED = 2n ** 64n - 1n;
+const TAKEN = '/etc/motd already exists, and replace is false';
 
 describeDocker('files and processes in containers', () => {
   let service: TestService;
@@ -59,16 +59,6 @@ worker:x:1500:1600:::" > /etc/passwd
   }
   const outside = mkdtempSync(join(tmpdir(), 'sandkeep-outside-'));
   afterAll(() => rmSync(outside, { recursive: true }));
-
-  /** A file of a stopped container. An archive of one path would need the files of process 1, which exist only during a start. */
-  async function exported(id: string, path: string): Promise<string> {
-    let text = '';
-    const files = extract().on('entry', ({ name }, content, next) => {
-      content.on('data', (chunk) => (text += name === path ? String(chunk) : '')).on('end', next);
-    });
-    await pipeline(await (await containerOf(id))!.export(), files);
-    return text;
-  }
 
   let count = 0;
   async function create(spec: Record<string, unknown>): Promise<any> {
@@ -340,10 +330,7 @@ worker:x:1500:1600:::" > /etc/passwd
 
   test('name a failing patch and its reason, and the next start begins with a new container', async () => {
     const refused: [patch: Record<string, unknown>, message: string][] = [
-      [
-        { type: 'text', path: '/etc/motd', content: 'x', replace: false },
-        '/etc/motd already exists, and replace is false',
-      ],
+      [{ type: 'text', path: '/etc/motd', content: 'x', replace: false }, TAKEN],
       [{ type: 'text', path: '/etc', content: 'x', replace: true }, '/etc is a directory'],
       [{ type: 'text', path: '/etc/motd/x', content: 'x', replace: true }, '/etc/motd is not a directory'],
       [{ type: 'symlink', target: 'x', link: '/etc', replace: true }, '/etc is a directory'],
@@ -357,7 +344,7 @@ worker:x:1500:1600:::" > /etc/passwd
       expect([status, last_failure_message]).toEqual(['failed', `patches[1] cannot be applied: ${message}`]);
       const again = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
       expect(again.body.last_failure_message).toBe(last_failure_message);
-      expect(await exported(id, 'etc/motd')).toBe('one\nonce');
+      expect(await exportedFile((await containerOf(id))!, 'etc/motd')).toBe('one\nonce');
     }
     for (const path of ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/data/x', '/.sandkeep/x']) {
       const { status, body } = await client.post('/v1/sandboxes', {

@@ -163,7 +163,7 @@ test('stays simulated with simulated sandboxes by default', async () => {
   const key = service.firstKey!;
   // The rule is that of the Docker runtime.
   expect(JSON.parse(service.out()).capacity).toEqual({
-    vcpus: 4 * availableParallelism(),
+    vcpus: 8 * availableParallelism(),
     memory_mib: Math.floor(totalmem() / 1024 ** 2),
     disk_mib: null,
   });

@@ -4,6 +4,8 @@ import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { extract } from 'tar-stream';
 import { describe } from 'vitest';
 
 export const SOCKET = process.env['SANDKEEP_DOCKER_SOCKET'] ?? '/var/run/docker.sock';
@@ -128,4 +130,14 @@ export async function execIn(sandboxId: string, ...command: string[]): Promise<s
   for await (const chunk of stream) text += String(chunk);
   // Without a terminal the engine puts an eight byte header before each piece.
   return text.replace(/[\u0000-\u0002]\u0000\u0000\u0000[\s\S]{4}/g, '');
+}
+
+/** A file of a stopped container. An archive of one path would need the files of process 1, which exist only during a start. */
+export async function exportedFile(container: Docker.Container, path: string): Promise<string> {
+  let text = '';
+  const files = extract().on('entry', ({ name }, content, next) => {
+    content.on('data', (chunk) => (text += name === path ? String(chunk) : '')).on('end', next);
+  });
+  await pipeline(await container.export(), files);
+  return text;
 }

@@ -4,7 +4,7 @@ import { readCursor } from '../../http/parameters.js';
 import { shortInstant } from '../../lib/instant.js';
 import { toPage, type Page } from '../../lib/page.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
-import { listSessions, type ListedSession } from './queries.js';
+import { listSessions, type ListedSession, type SessionDetails } from './queries.js';
 import type { SandboxSession } from './schema.js';
 
 /** The open sessions of a sandbox in any status, the oldest first. */
@@ -30,7 +30,8 @@ export async function list(
 function present(sandboxId: string, row: ListedSession): SandboxSession {
   const { id, actor, details, opened_at, end_requested_at } = row;
   // Sessions of another release may lack details.
-  const { kind, user = null, program = null, argument_count = 0 } = details;
+  const known: Pick<SessionDetails, 'kind'> & Partial<SessionDetails> = details;
+  const { kind, user = null, program = null, argument_count = 0 } = known;
   return {
     ...{ id, sandbox_id: sandboxId, kind, actor, user, program, argument_count },
     opened_at: shortInstant(opened_at),
