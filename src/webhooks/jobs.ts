@@ -112,6 +112,8 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
 
   const loop = startLoop(
     async (signal) => {
+      // Each slot rests on it between its rounds.
+      setMaxListeners(0, signal);
       const waiting = (await listActive(ctx.pool, ctx.now())).filter(({ id }) => !serving.has(id));
       const slotHolders = [...serving.values()].map(({ webhook }) => webhook);
       let leftOut = false;
