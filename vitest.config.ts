@@ -2,7 +2,8 @@ import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** These files take longest. A run starts them first, so that no core idles at its end. */
-const LONG = /\/(crash\/\w+|http\/fuzz|db\/\w+|neighbours\/\w+|clients\/docker|cli\/commands)\.test\.ts$/;
+const LONG =
+  /\/((crash|db|neighbours|package)\/[\w-]+|http\/fuzz|clients\/docker|cli\/commands|deploy\/rolling-restart)(\.slow)?\.test\.ts$/;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -23,7 +24,7 @@ export default defineConfig({
     isolate: false,
     // Two cores, and half of a file's time is waiting.
     maxWorkers: 4,
-    // A busy machine fails no test: the time-outs are far above the time that any test takes.
+    // Services, containers and browsers on a busy machine. The quick files have less: test/support/each-file.ts.
     testTimeout: 180_000,
     hookTimeout: 180_000,
   },

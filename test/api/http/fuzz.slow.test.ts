@@ -120,7 +120,7 @@ test(
         try {
           await fc.assert(fc.asyncProperty(atOnce, askAll), { numRuns, seed: seed * IN_ONE_ORG + inOrg });
         } catch (cause) {
-          const again = `SANDKEEP_TEST_FUZZ_SEED=${seed} SANDKEEP_TEST_FUZZ_RUNS=${inOrg} npx vitest run test/api/http/fuzz.test.ts`;
+          const again = `SANDKEEP_TEST_FUZZ_SEED=${seed} SANDKEEP_TEST_FUZZ_RUNS=${inOrg} npx vitest run test/api/http/fuzz.slow.test.ts`;
           throw new Error(`${(cause as Error).message}\n\nagain: ${again}`, { cause });
         }
       }
