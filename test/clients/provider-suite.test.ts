@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { installFromNpm } from '../support/clients-install.js';
-import { describeDocker, execIn, IMAGE } from '../support/docker.js';
+import { agentFiles, describeDocker, execIn, IMAGE } from '../support/docker.js';
 import { startInside, type Inside } from '../support/inside.js';
 import { until } from '../support/polling.js';
 
@@ -160,13 +160,7 @@ if (npm.missing !== undefined && !isRequired) {
         (count) => count < before.descriptors + 2 * AT_ONCE,
         30_000,
       );
-      const agent = await execIn(
-        id,
-        'sh',
-        '-c',
-        'for p in /proc/[0-9]*; do [ "$(busybox readlink $p/exe)" = /.sandkeep/bin/agent ] && busybox ls $p/fd; done',
-      );
-      expect(agent.trim().split(/\s+/).length).toBeLessThan(20);
+      expect((await agentFiles(id)).length).toBeLessThan(20);
     });
   });
 }

@@ -345,6 +345,27 @@ describeDocker('a guest on Docker', () => {
       expect(await errorOf(guest.files().stat('/', { follow: true }))).toContain('stopped');
     });
 
+    test.each(['0', '1000'])('is closed to the other processes of a sandbox of the user %s', async (User) => {
+      const sandbox = await start({ User });
+      const { guest } = sandbox;
+      const files = guest.files();
+      await writeAll(files, '/tmp/own', 'text');
+      // Its own descriptors stay open to the agent, which changes files by them.
+      await files.setStat('/tmp/own', { mode: 0o600, size: 2n }, { follow: true });
+      const reached = await sh(
+        guest,
+        `for file in fd/0 fd/1 fd/2 mem environ; do
+           for pid in $(${agents}); do
+             { head -c 0 /proc/$pid/$file || echo forged > /proc/$pid/$file; } 2>/dev/null && echo $file
+           done
+         done; true`,
+      );
+      expect(reached).toBe('');
+      expect(guest.gone.aborted).toBe(false);
+      // A program of a command is open as usual.
+      expect(await sh(guest, 'head -c 0 /proc/self/environ && echo open')).toBe('open');
+    });
+
     test('is replaced when the sandbox stops it', async () => {
       const sandbox = await start();
       const { guest } = sandbox;

@@ -1,7 +1,17 @@
 import Docker from 'dockerode';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -130,6 +140,21 @@ export async function execIn(sandboxId: string, ...command: string[]): Promise<s
   for await (const chunk of stream) text += String(chunk);
   // Without a terminal the engine puts an eight byte header before each piece.
   return text.replace(/[\u0000-\u0002]\u0000\u0000\u0000[\s\S]{4}/g, '');
+}
+
+/** The targets of the descriptors of the agent, which shows them to no process of the sandbox. */
+export async function agentFiles(sandboxId: string): Promise<string[]> {
+  const container = await containerOf(sandboxId);
+  const { Processes } = (await container!.top({ ps_args: '-eo pid,comm' })) as { Processes: string[][] };
+  return Processes.filter(([, name]) => name === 'agent').flatMap(([pid]) =>
+    readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      try {
+        return readlinkSync(`/proc/${pid}/fd/${fd}`);
+      } catch {
+        return [];
+      }
+    }),
+  );
 }
 
 /** A file of a stopped container. An archive of one path would need the files of process 1, which exist only during a start. */

@@ -24,7 +24,8 @@ async function startAgent(container: Docker.Container): Promise<GuestAgent> {
     WorkingDir: '/',
     AttachStdin: true,
     AttachStdout: true,
-    AttachStderr: true,
+    // The agent writes none.
+    AttachStderr: false,
     Tty: false,
   });
   const connection = await exec.start({ hijack: true, stdin: true });
