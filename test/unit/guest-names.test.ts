@@ -147,6 +147,25 @@ test('names are asked of the name server of the sandbox', async () => {
   expect(network.questions.slice(0, 2).toSorted()).toEqual(['A example.com', 'AAAA example.com']);
 });
 
+test('the first records of a long answer are read: a guest may be the name server', async () => {
+  network.files['/etc/resolv.conf'] = 'nameserver 10.0.0.2\n';
+  const address = Buffer.from('c00c000100010000000100047f000001', 'hex');
+  await network.listen('10.0.0.2', (socket) =>
+    socket.once('data', (query: Buffer) => {
+      const head = Buffer.from(query.subarray(2));
+      head.writeUInt16BE(0x8180, 2);
+      head.writeUInt16BE(65, 6);
+      // The last record is no record. So are those of the other sections.
+      head.writeUInt16BE(65_535, 8);
+      const message = Buffer.concat([head, ...Array<Buffer>(64).fill(address), Buffer.alloc(9, 0xff)]);
+      const length = Buffer.alloc(2);
+      length.writeUInt16BE(message.length);
+      socket.write(Buffer.concat([length, message]));
+    }),
+  );
+  expect((await resolve('example.com'))[0]).toBe('127.0.0.1');
+});
+
 test('short names get the suffixes of the sandbox', async () => {
   network.files['/etc/resolv.conf'] = 'search one.test two.test.\nnameserver 10.0.0.2\n';
   await network.serveNames('10.0.0.2', { 'db.two.test': { A: ['192.0.2.7'] }, 'a.b': { A: ['192.0.2.8'] } });

@@ -5,12 +5,15 @@ import { decode, streamEncode, type DecodedPacket } from 'dns-packet';
 import type { Guest } from './guest.js';
 
 const DNS_PORT = 53;
+const DNS_HEADER = 12;
 const RECURSION_DESIRED = 0x100;
 const MAX_FILE = 65_536;
 const SERVER_MS = 5_000;
 const MAX_SERVERS = 3;
 const MAX_SUFFIXES = 6;
 const MAX_ADDRESSES = 16;
+/** A guest may be the name server. 5,000 records with long names, which fit into an answer, take 65 ms to decode. */
+const MAX_RECORDS = 64;
 const NOT_FOUND = 'NXDOMAIN';
 /** Characters that separate the parts of a URL: the conversion to ASCII drops them. */
 const UNSAFE = /[\s\0/?#:@\\%[\]]/;
@@ -128,10 +131,20 @@ async function ask(
   const id = Math.floor(Math.random() * 0x1_0000);
   const request = streamEncode({ type: 'query', id, flags: RECURSION_DESIRED, questions: [question] });
   const answer = await exchange(guest, server, request, signal);
-  const { rcode, answers } = decode(answer) as DecodedPacket & { rcode: string };
+  const { rcode, answers } = decode(firstRecords(answer)) as DecodedPacket & { rcode: string };
   if (rcode === NOT_FOUND) return [];
   if (answer.readUInt16BE(0) !== id || rcode !== 'NOERROR') throw new Error(`${server} refused the query`);
   return (answers ?? []).flatMap((record) => (record.type === question.type ? [record.data] : []));
+}
+
+/** The message without its questions after the first, its answers after MAX_RECORDS, and its other sections. */
+function firstRecords(message: Buffer): Buffer {
+  if (message.length < DNS_HEADER) throw new Error('the answer is too short');
+  const cut = Buffer.from(message);
+  cut.writeUInt16BE(Math.min(cut.readUInt16BE(4), 1), 4);
+  cut.writeUInt16BE(Math.min(cut.readUInt16BE(6), MAX_RECORDS), 6);
+  cut.writeUInt32BE(0, 8);
+  return cut;
 }
 
 /** Sends a message over a connection of its own, and returns the first one that arrives. */
