@@ -22,6 +22,7 @@ import { usageCommand } from './cli/usage.js';
 import { webhookCommand } from './cli/webhook.js';
 import { workerCommand } from './cli/worker.js';
 import { isUnreachable, sqlState } from './db/pool.js';
+import { escapeControlsInLines } from './lib/escape-controls.js';
 import { ExplainedError } from './lib/explained-error.js';
 import { VERSION } from './lib/version.js';
 
@@ -65,7 +66,7 @@ export async function main(argv: readonly string[], env: NodeJS.ProcessEnv): Pro
   try {
     await makeProgram(env).parseAsync([...argv], { from: 'user' });
   } catch (error) {
-    process.stderr.write(`sandkeep: ${explain(error)}\n`);
+    process.stderr.write(`sandkeep: ${escapeControlsInLines(explain(error))}\n`);
     process.exit(1);
   }
 }

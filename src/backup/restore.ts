@@ -120,10 +120,10 @@ async function load(reader: ArchiveReader, loading: Loading): Promise<void> {
         );
     },
   });
-  await restoreTree(reader, parts.get(SIMULATED_PART), places.dataDir);
+  await restoreTree(reader, parts.get(SIMULATED_PART), places.dataDir, 'simulated');
   for (const { orgId, volumeId } of header.volumes) {
     const part = parts.get(volumePart(orgId, volumeId));
-    await restoreTree(reader, part, join(places.volumesDir, orgId, volumeId));
+    await restoreTree(reader, part, join(places.volumesDir, orgId, volumeId), 'data');
     if (part && !part.removed)
       await mkdir(join(places.volumesDir, orgId, volumeId, 'incoming'), { mode: 0o700 });
   }
@@ -147,7 +147,12 @@ export async function writeKept(
   syncDirectorySync(dirname(path));
 }
 
-async function restoreTree(reader: ArchiveReader, part: Part | undefined, directory: string): Promise<void> {
+async function restoreTree(
+  reader: ArchiveReader,
+  part: Part | undefined,
+  directory: string,
+  name: string,
+): Promise<void> {
   if (!part) return;
   const content = reader.readPart(part.name);
   if (part.removed) {
@@ -155,5 +160,5 @@ async function restoreTree(reader: ArchiveReader, part: Part | undefined, direct
     return;
   }
   makeDirectories(directory, 0o700);
-  await unpackTree(directory, content);
+  await unpackTree(directory, name, content);
 }

@@ -15,6 +15,7 @@ import { noInstallation } from '../db/embedded/directory.js';
 import { isMigrated, migrate } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address, type Pool } from '../db/pool.js';
+import { escapeControlsInLines } from '../lib/escape-controls.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { withConfig } from './config-options.js';
@@ -105,6 +106,7 @@ async function areOfLog(pool: Pool, keys: EventKeys, noted: readonly string[]): 
   }
 }
 
+/** The text may have names that callers chose, and words of an archive. */
 export function print(options: { json?: true }, result: unknown, text: string): void {
-  process.stdout.write(options.json ? `${JSON.stringify(result)}\n` : `${text}\n`);
+  process.stdout.write(options.json ? `${JSON.stringify(result)}\n` : `${escapeControlsInLines(text)}\n`);
 }

@@ -2,6 +2,7 @@ import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import { open } from 'node:fs/promises';
 import type { ImportResult } from '../import/import.js';
+import { escapeControls } from '../lib/escape-controls.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
@@ -98,7 +99,8 @@ const SHOWN = 50;
 function report(options: CommonOptions, result: ImportResult): void {
   const { lines, imported, unchanged, bad, badCount, committed } = result;
   if (!options.json) {
-    for (const { line, reason } of bad.slice(0, SHOWN)) process.stderr.write(`line ${line}: ${reason}\n`);
+    for (const { line, reason } of bad.slice(0, SHOWN))
+      process.stderr.write(`line ${line}: ${escapeControls(reason)}\n`);
     if (badCount > SHOWN) process.stderr.write(`… and ${badCount - SHOWN} more bad lines\n`);
   }
   const rows = Object.entries(imported).map(([kind, count]) => [

@@ -209,6 +209,11 @@ export function makeServer(
       const message = 'an HTTP/1.1 request needs a Host header: send the host and port of the URL in it';
       throw new ApiError('invalid_request', message, null, { headers: { connection: 'close' } });
     }
+    // Node takes the first one. A proxy in front may have judged another (RFC 9112, section 3.2).
+    if (hasSeveralHosts(request.raw)) {
+      const message = 'a request has one Host header: send the host and port of the URL in it';
+      throw new ApiError('invalid_request', message, null, { headers: { connection: 'close' } });
+    }
     if (isUnmet(request.raw)) {
       throw new ApiError('expectation_failed', undefined, null, { headers: { connection: 'close' } });
     }
@@ -255,6 +260,15 @@ export function makeServer(
     throw new ApiError('route_not_found');
   });
   return app;
+}
+
+function hasSeveralHosts({ rawHeaders }: IncomingMessage): boolean {
+  let count = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!;
+    if (name.length === 4 && name.toLowerCase() === 'host') count += 1;
+  }
+  return count > 1;
 }
 
 function tooMany(limit: number): ApiError {

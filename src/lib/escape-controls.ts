@@ -6,3 +6,8 @@ export function escapeControls(text: string): string {
     return `\\u${code.padStart(4, '0')}`;
   });
 }
+
+/** The same for a text with several lines, whose ends stay. */
+export function escapeControlsInLines(text: string): string {
+  return text.split('\n').map(escapeControls).join('\n');
+}

@@ -1,5 +1,5 @@
 import { pino, type DestinationStream } from 'pino';
-import { escapeControls } from './escape-controls.js';
+import { escapeControls, escapeControlsInLines } from './escape-controls.js';
 
 export const LOG_FORMATS = ['auto', 'json', 'text'] as const;
 export type LogFormat = (typeof LOG_FORMATS)[number];
@@ -26,7 +26,7 @@ export async function openLogDestination(format: LogFormat): Promise<Destination
 /** Callers and engines choose parts of messages: these must not control the terminal. Only a stack has lines. */
 function harmless(value: unknown, name = ''): unknown {
   if (typeof value === 'string') {
-    return name === 'stack' ? value.split('\n').map(escapeControls).join('\n') : escapeControls(value);
+    return name === 'stack' ? escapeControlsInLines(value) : escapeControls(value);
   }
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((each) => harmless(each));

@@ -281,18 +281,20 @@ describe.skipIf(process.platform !== 'linux')('the archive of a backup', () => {
     mkdirSync(at('inside'));
     mkdirSync(at('outside'));
     const hostile = pack();
-    hostile.entry({ name: '../escaped' }, 'x');
+    hostile.entry({ name: 'data/../../escaped' }, 'x');
     hostile.entry({ name: `${at('outside')}/absolute` }, 'x');
-    hostile.entry({ name: 'link', type: 'symlink', linkname: at('outside') });
-    hostile.entry({ name: 'link/through' }, 'x');
-    hostile.entry({ name: 'up', type: 'symlink', linkname: '../outside' });
-    hostile.entry({ name: 'up/through' }, 'x');
-    hostile.entry({ name: 'second', type: 'link', linkname: at('newer') });
+    hostile.entry({ name: 'data/link', type: 'symlink', linkname: at('outside') });
+    hostile.entry({ name: 'data/link/through' }, 'x');
+    hostile.entry({ name: 'data/up', type: 'symlink', linkname: '../../outside' });
+    hostile.entry({ name: 'data/up/through' }, 'x');
+    hostile.entry({ name: 'data/second', type: 'link', linkname: at('newer') });
     hostile.finalize();
     const bytes = Buffer.concat(await collected(hostile));
-    await expect(unpackTree(at('inside'), Readable.from([bytes]))).rejects.toThrow(/cannot be restored/);
+    await expect(unpackTree(at('inside'), 'data', Readable.from([bytes]))).rejects.toThrow(
+      /cannot be restored/,
+    );
     expect(readdirSync(at('outside'))).toEqual([]);
-    expect(existsSync(at('inside/second'))).toBe(false);
+    expect(existsSync(at('inside/data/second'))).toBe(false);
     expect(existsSync(at('escaped'))).toBe(false);
   });
 });

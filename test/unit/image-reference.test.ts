@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { parseChallenge } from '../../src/runtimes/docker/images/challenge.js';
 import { explainStartFailure } from '../../src/runtimes/docker/start-failure.js';
 import {
   familiarForm,
@@ -91,4 +92,18 @@ test('texts of the engine reach callers in the words of the service alone', () =
     [`${prefix}something else in ${root}`, general],
   ];
   for (const [said, words] of texts) expect([said, explainStartFailure(said)]).toEqual([said, words]);
+});
+
+test('a challenge of a registry is read in bounded work', () => {
+  const realm = 'Bearer realm="https://auth.example/token",service="registry"';
+  expect(parseChallenge(realm)).toEqual({
+    scheme: 'bearer',
+    realm: 'https://auth.example/token',
+    service: 'registry',
+  });
+  expect(parseChallenge('Basic realm="x"')).toEqual({ scheme: 'basic' });
+  const began = performance.now();
+  for (let round = 0; round < 100; round += 1)
+    expect(parseChallenge(`Bearer ${'a'.repeat(15_000)}`)).toBeUndefined();
+  expect(performance.now() - began).toBeLessThan(1_000);
 });

@@ -53,6 +53,21 @@ test('text for people has one line for each message, and no message controls the
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
 });
 
+test('no credential of an error is logged, and a long error of a caller takes no time', () => {
+  const lines: string[] = [];
+  const log = makeLog('info', { write: (line) => void lines.push(line) });
+  const secrets = ['skp_0123456789abcdef', 'skt_0123456789abcdef', 'sks_0123456789abcdef'];
+  log.error(
+    { err: new Error(`${secrets.join(' ')} postgres://u:pa/ss@h/db postgresql://u:other@h`) },
+    'failed',
+  );
+  expect(lines.join('')).not.toMatch(/0123456789abcdef|pa\/ss|other/);
+  expect(lines.join('')).toContain('postgres://u:[redacted]@h/db');
+  const began = performance.now();
+  log.error({ err: new Error('postgres://l:l'.repeat(20_000)) }, 'failed');
+  expect(performance.now() - began).toBeLessThan(1_000);
+});
+
 function messagesOf(text: string): string[] {
   return text
     .split('\n')

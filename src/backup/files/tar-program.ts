@@ -1,5 +1,7 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { lstatSync } from 'node:fs';
+import { join } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
 
 /** GNU tar reads and writes a tree that others change, without following links, with holes, owners and extended attributes. */
@@ -61,15 +63,28 @@ export function packTree(directory: string, name: string, leftOut: readonly stri
 }
 
 /**
- * Extracts into an empty directory that only this process uses. tar takes no name out of the directory: it drops leading slashes,
- * refuses "..", and creates links that could lead out after everything else. Throws ExplainedError.
+ * Extracts the tree `name`, and nothing else of the content, into a directory that only this process uses. tar takes no name out of
+ * the directory: it drops leading slashes, refuses "..", and creates links that could lead out after everything else. It follows
+ * links that are there before, so the tree must not exist. Throws ExplainedError.
  */
-export async function unpackTree(directory: string, content: AsyncIterable<Buffer>): Promise<void> {
+export async function unpackTree(
+  directory: string,
+  name: string,
+  content: AsyncIterable<Buffer>,
+): Promise<void> {
+  const tree = join(directory, name);
+  if (lstatSync(tree, { throwIfNoEntry: false }))
+    throw new ExplainedError(`${tree} cannot be restored: it exists`);
   const owners = process.getuid?.() === 0 ? ['--same-owner'] : ['--no-same-owner'];
   const options = ['--preserve-permissions', '--delay-directory-restore', ...owners];
-  const child = spawn('tar', ['--extract', ...SHARED, ...options, '--file=-', `--directory=${directory}`], {
-    ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
-  });
+  // Without the name, a changed archive could bring files beside the tree, such as keys or a configuration of the service.
+  const child = spawn(
+    'tar',
+    ['--extract', ...SHARED, ...options, '--file=-', `--directory=${directory}`, '--', name],
+    {
+      ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
+    },
+  );
   const ended = endOf(child);
   // tar stops at the end of its archive. Unless it failed, the rest is read all the same: the parts that follow come from one source.
   child.stdin.on('error', () => undefined);
@@ -90,6 +105,9 @@ export async function unpackTree(directory: string, content: AsyncIterable<Buffe
       `the files of ${directory} cannot be restored: ${faultIn(lines) ?? `tar ended with ${code}`}`,
     );
   }
+  // A link in the place of the tree would lead every later access elsewhere.
+  if (!lstatSync(tree).isDirectory())
+    throw new ExplainedError(`the files of ${directory} cannot be restored: "${name}" is no directory`);
 }
 
 /** Writes the file system of a directory to its disk. */

@@ -95,12 +95,13 @@ async function unpackCluster({ root, cluster }: DataDirectory, { base }: Replay)
   // An error of the file ends the reader of the content, with the same error.
   pipeline(createReadStream(file), content).catch(() => undefined);
   try {
-    await unpackTree(root, content);
+    await unpackTree(root, basename(cluster), content);
   } catch (cause) {
     throw new ExplainedError(`the base copy ${file} is damaged: ${(cause as Error).message}`, { cause });
   }
-  writeFileSync(join(cluster, 'backup_label'), base.label, { mode: 0o600 });
-  writeFileSync(join(cluster, 'recovery.signal'), '', { mode: 0o600 });
+  // A changed archive could bring links of these names, which must not be followed.
+  writeFileSync(join(cluster, 'backup_label'), base.label, { mode: 0o600, flag: 'wx' });
+  writeFileSync(join(cluster, 'recovery.signal'), '', { mode: 0o600, flag: 'wx' });
 }
 
 /** PostgreSQL may run as a user that cannot read the archive. */

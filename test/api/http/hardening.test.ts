@@ -74,6 +74,7 @@ describe('every error has the envelope', () => {
   const POST = `POST /v1/sandboxes HTTP/1.1\r\n${HOST}content-type: application/json\r\n`;
   test.each([
     ['no Host header', `GET /healthz HTTP/1.1\r\n${END}`, 400, 'invalid_request'],
+    ['two Host headers', `GET /healthz HTTP/1.1\r\nHost: a\r\nhost: b\r\n${END}`, 400, 'invalid_request'],
     ['no Host header and an unknown route', `GET /nowhere HTTP/1.1\r\n${END}`, 400, 'invalid_request'],
     [
       'an unknown expectation',

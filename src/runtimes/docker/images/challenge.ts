@@ -2,7 +2,11 @@
 export type Challenge =
   { scheme: 'basic' } | { scheme: 'bearer'; realm: string; service: string | undefined };
 
+/** Real ones have some hundred characters. The patterns below take a time that grows with the square of the length. */
+const LONGEST = 2_048;
+
 export function parseChallenge(header: string | undefined): Challenge | undefined {
+  if (header !== undefined && header.length > LONGEST) return undefined;
   const bearer = /(?:^|,)\s*bearer\s+(.*)$/i.exec(header ?? '')?.[1];
   if (bearer !== undefined) {
     const parameters = new Map(
