@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { explainStartFailure } from '../../src/runtimes/docker/start-failure.js';
+import { explainOwnLimit, explainStartFailure } from '../../src/runtimes/docker/start-failure.js';
 import { NO_ROOM, noRoomWords } from '../../src/runtimes/no-room.js';
 
 /** Answers of Docker 20 to 29, runc and Kubernetes, as they were seen or as their sources write them. */
@@ -82,4 +82,20 @@ test('an answer that quotes the request is no lack of room', () => {
   const quoted = 'exec: "exchange full": executable file not found in $PATH';
   expect(noRoomWords('docker', quoted)).toBeUndefined();
   expect(explainStartFailure(quoted)).toMatch(/^the engine refused/);
+});
+
+test('a limit that the engine may not raise is named', () => {
+  const said =
+    'failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error setting rlimits for ready process: error setting rlimit type 6: operation not permitted: unknown';
+  expect(explainStartFailure(said)).toBe(
+    'the engine may not raise the limit nproc that far: request less in rlimits',
+  );
+});
+
+test("a process limit of the sandbox's own is told from a machine without room", () => {
+  const said =
+    'OCI runtime create failed: runc create failed: unable to start container process: error during container init: too many open files';
+  expect(explainOwnLimit(said, [{ resource: 'data' }, { resource: 'nofile' }])).toContain('nofile');
+  expect(explainOwnLimit(said, [{ resource: 'data' }])).toBeUndefined();
+  expect(explainOwnLimit(said.replace(/unable.*init: /, ''), [{ resource: 'nofile' }])).toBeUndefined();
 });

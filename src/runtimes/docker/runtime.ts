@@ -63,7 +63,7 @@ import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { PROCESSES } from './process-limit.js';
 import { RoomRetries } from './room-retries.js';
-import { explainStartFailure } from './start-failure.js';
+import { explainOwnLimit, explainStartFailure } from './start-failure.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
 
 export interface DockerOptions {
@@ -214,6 +214,8 @@ export class DockerRuntime implements Runtime {
       // Without an answer, or while the engine is busy, a retry may succeed. Other errors are permanent.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;
+      const ownLimit = explainOwnLimit(engineMessage(error), run.spec.rlimits);
+      if (ownLimit !== undefined) throw new StartRefusedError(ownLimit, { cause: error });
       const noRoom = noRoomWords('docker', engineMessage(error));
       if (noRoom !== undefined) throw this.retries.note(run.runId, noRoom);
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });

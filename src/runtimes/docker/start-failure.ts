@@ -37,6 +37,29 @@ const FAILURES: [said: RegExp, words: string | ((match: RegExpExecArray) => stri
   [/^No such image/, 'the image was removed from this machine during the start: start again'],
 ];
 
+/**
+ * The program of the engine that becomes the sandbox's first process has the limits of the sandbox already. It needs 20 descriptors and
+ * 200 MB of data, so a smaller limit ends it with the words that else mean a machine without room.
+ */
+const OWN_LIMITS: Partial<Record<string, RegExp>> = {
+  data: /cannot allocate memory/,
+  nofile: /too many open files|procReady not received/,
+};
+/** The group is made by the engine, before it sets the limits. */
+const INIT_FAILED = /\bunable to start container process: (?!unable to apply cgroup)/;
+
+/** Undefined: the start did not fail by a limit of the sandbox. */
+export function explainOwnLimit(
+  message: string,
+  rlimits: readonly { resource: string }[],
+): string | undefined {
+  if (!INIT_FAILED.test(message)) return undefined;
+  const resource = rlimits.find((limit) => OWN_LIMITS[limit.resource]?.test(message))?.resource;
+  return (
+    resource && `the limit ${resource} in rlimits is too small for the start of the sandbox: request more`
+  );
+}
+
 export function explainStartFailure(message: string): string {
   for (const [said, words] of FAILURES) {
     const match = said.exec(message);
