@@ -2,7 +2,7 @@
 
 export interface Example {
   /** Values of path, query and header parameters, by name. */
-  parameters?: Record<string, string | number | boolean>;
+  parameters?: Record<string, string | number | boolean | readonly string[]>;
   /** The body of the request: a JSON value, or the text of another media type. */
   body?: unknown;
   /** The body of the answer: a JSON value, or the text of another media type. */
@@ -31,7 +31,8 @@ export function addExamples(paths: object, examples: Examples): void {
     if (!example) continue;
     for (const parameter of operation.parameters ?? []) {
       const value = example.parameters?.[parameter.name ?? ''];
-      if (value !== undefined) parameter.example = parameter.schema?.type === 'array' ? [value] : value;
+      if (value !== undefined)
+        parameter.example = parameter.schema?.type === 'array' ? [value].flat() : value;
     }
     if ('body' in example) setExample(operation.requestBody?.content, example.body);
     setExample(operation.responses?.[example.status ?? 200]?.content, example.answer);

@@ -1,5 +1,6 @@
 export const METRICS = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour', 'storage_gib_hour'] as const;
 export type Metric = (typeof METRICS)[number];
+export const COMPUTE_METRICS: readonly Metric[] = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour'];
 
 export interface Decimal {
   value: bigint;
@@ -42,11 +43,18 @@ export const UNITS: Record<Metric, bigint> = {
   storage_gib_hour: HOUR_MICROS * 1024n,
 };
 
+/** The decimal places of a priced quantity. */
+export const QUANTITY_SCALE = 12;
+
+/** The quantity in units of the metric, rounded to `QUANTITY_SCALE` decimal places. The cost of a day is this times the price. */
+export function pricedQuantity(metric: Metric, quantity: bigint): Decimal {
+  const value = halfUp(quantity * 10n ** BigInt(QUANTITY_SCALE), UNITS[metric]);
+  return { value, scale: QUANTITY_SCALE };
+}
+
 /** For display: the nearest double of the quotient, to twelve decimal places. */
 export function inUnits(metric: Metric, quantity: bigint): number {
-  const scaled = halfUp(quantity * 10n ** 12n, UNITS[metric]);
-  const text = scaled.toString().padStart(13, '0');
-  return Number(`${text.slice(0, -12)}.${text.slice(-12)}`);
+  return Number(decimalText(pricedQuantity(metric, quantity)));
 }
 
 /** The cost of a month in minor units of the currency. Exact until it is rounded once, half up. */

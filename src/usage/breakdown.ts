@@ -1,7 +1,6 @@
 import { fetchAhead, rowsOf } from '../db/rows.js';
 import type { Transaction } from '../db/transaction.js';
 import { CSV_LINE_END, csvLines } from '../lib/csv.js';
-import { labelRows } from './label-queries.js';
 import { mergeRows, type SummedRow, type Positions, type StoredRow } from './merge.js';
 import {
   countOpenRuns,
@@ -49,38 +48,6 @@ export async function* sandboxBreakdown(
   const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
   yield* arrayOf('],"sandboxes":[', part ? linesOf(tx, usedSandboxes(filter, part)) : emptySequence());
   yield ']}';
-}
-
-/** Compute by UTC day and value of a label. Usage without the label is separate, because a label may have any value. */
-export async function* labelBreakdown(
-  tx: Transaction,
-  filter: UsageFilter,
-  key: string,
-  window: Window,
-  format: Format,
-): AsyncGenerator<string> {
-  // At most one row a day, so memory holds them until the labelled rows are sent.
-  const unlabelled: string[] = [];
-  async function* rows(): AsyncGenerator<string[]> {
-    for (const part of await windowParts(tx, filter.orgId, window)) {
-      const query = labelRows(filter, key, part, format);
-      for await (const batch of rowsOf<[boolean, string]>(tx, 'label_rows', query)) {
-        if (format === 'csv') yield batch.map(([, line]) => line);
-        else {
-          yield batch.flatMap(([labelled, line]) => (labelled ? [line] : []));
-          unlabelled.push(...batch.flatMap(([labelled, line]) => (labelled ? [] : [line])));
-        }
-      }
-    }
-  }
-  if (format === 'csv') {
-    return yield* csvOf(
-      ['day', 'bucket', 'value', 'vcpu_seconds', 'mem_mib_seconds', 'disk_mib_seconds'],
-      rows(),
-    );
-  }
-  yield* arrayOf(`{"key":${JSON.stringify(key)},"rows":[`, rows());
-  yield `],"unlabelled":[${unlabelled.join(',')}]}`;
 }
 
 /** Storage by UTC day and volume. Deleted volumes have rows, but are not in the list of volumes. */
@@ -163,7 +130,7 @@ async function peekFirst<T>(
 }
 
 /** Splits the window so that the database sorts about SORTED_ROWS rows at once. */
-async function windowParts(tx: Transaction, orgId: string, window: Window): Promise<WindowPart[]> {
+export async function windowParts(tx: Transaction, orgId: string, window: Window): Promise<WindowPart[]> {
   const open = await countOpenRuns(tx, orgId);
   return splitWindow(window, Math.max(1, Math.floor(SORTED_ROWS / Math.max(open, 1))));
 }
@@ -172,7 +139,7 @@ export async function* linesOf(tx: Transaction, query: Query): AsyncGenerator<st
   for await (const rows of rowsOf<[string]>(tx, 'lines', query)) yield rows.map(([line]) => line);
 }
 
-async function* arrayOf(opening: string, batches: AsyncIterable<string[]>): AsyncGenerator<string> {
+export async function* arrayOf(opening: string, batches: AsyncIterable<string[]>): AsyncGenerator<string> {
   let before = opening;
   for await (const lines of batches) {
     if (lines.length === 0) continue;
@@ -182,7 +149,7 @@ async function* arrayOf(opening: string, batches: AsyncIterable<string[]>): Asyn
   if (before === opening) yield opening;
 }
 
-async function* csvOf(columns: string[], batches: AsyncIterable<string[]>): AsyncGenerator<string> {
+export async function* csvOf(columns: string[], batches: AsyncIterable<string[]>): AsyncGenerator<string> {
   yield csvLines([columns]);
   for await (const lines of batches) if (lines.length > 0) yield lines.join(SEPARATORS.csv) + CSV_LINE_END;
 }

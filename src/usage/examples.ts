@@ -33,11 +33,16 @@ export const usageExamples: Examples = {
     },
   },
   get_label_breakdown: {
-    parameters: { key: 'team', ...range },
+    parameters: { key: ['team', 'env'], ...range },
     answer: {
-      key: 'team',
-      rows: [{ day, value: 'ml', ...compute }],
-      unlabelled: [{ day, ...compute }],
+      keys: ['team', 'env'],
+      currency: 'EUR',
+      minor_unit_digits: 2,
+      rows: [
+        { day, values: ['ml', 'prod'], ...compute, cost: '0.1008' },
+        { day, values: ['ml', null], ...compute, cost: '0.1008' },
+      ],
+      unlabelled: [{ day, ...compute, cost: '0.1008' }],
     },
   },
   get_storage_breakdown: {

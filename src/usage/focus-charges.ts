@@ -1,12 +1,11 @@
 import { csvField, CSV_LINE_END } from '../lib/csv.js';
 import { addMillis, monthAfter, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
-import { decimalText, halfUp, UNITS, type Metric, type PriceBook } from '../prices/price.js';
-import type { Allowance } from './focus-allowance.js';
+import { decimalText, pricedQuantity, QUANTITY_SCALE, type Metric, type PriceBook } from '../prices/price.js';
+import type { Allowance } from './allowance.js';
 import { focusLine, METERS, PROVIDERS, type FocusRecord } from './focus-columns.js';
 
 const DAY_MS = 86_400_000;
-/** The decimal places of `PricingQuantity`; `ConsumedQuantity` has microseconds. */
-const QUANTITY_SCALE = 12;
+/** The decimal places of `ConsumedQuantity`. */
 const MICROS_SCALE = 6;
 
 export interface Account {
@@ -98,8 +97,8 @@ export class FocusCharges {
     const { day, id, name, tags } = used;
     const { title, service, sku, resourceType } = METERS[metric];
     const price = this.account.book.prices[metric];
-    const priced = halfUp(quantity * 10n ** BigInt(QUANTITY_SCALE), UNITS[metric]);
-    const cost = { value: priced * price.value, scale: QUANTITY_SCALE + price.scale };
+    const priced = pricedQuantity(metric, quantity);
+    const cost = { value: priced.value * price.value, scale: priced.scale + price.scale };
     const list = decimalText(cost);
     const billed = isIncluded ? '0' : list;
     if (!isIncluded) this.billed.set(metric, (this.billed.get(metric) ?? 0n) + cost.value);
@@ -120,7 +119,7 @@ export class FocusCharges {
       EffectiveCost: billed,
       ListCost: list,
       ListUnitPrice: decimalText(price),
-      PricingQuantity: decimalText({ value: priced, scale: QUANTITY_SCALE }),
+      PricingQuantity: decimalText(priced),
       ResourceId: id,
       ResourceName: name,
       ResourceType: resourceType,

@@ -2,9 +2,9 @@ import type { Transaction } from '../db/transaction.js';
 import { badParameter } from '../http/errors.js';
 import { CSV_LINE_END } from '../lib/csv.js';
 import { monthAfter, type Instant } from '../lib/instant.js';
-import type { Metric, PriceBook } from '../prices/price.js';
+import { COMPUTE_METRICS, type Metric, type PriceBook } from '../prices/price.js';
 import { linesOf, sandboxRows } from './breakdown.js';
-import { Allowance } from './focus-allowance.js';
+import { Allowance } from './allowance.js';
 import { FocusCharges } from './focus-charges.js';
 import { FOCUS_COLUMNS } from './focus-columns.js';
 import { getOrgName, type UsageFilter } from './queries.js';
@@ -12,7 +12,6 @@ import { storageRows } from './storage-queries.js';
 import { withQuotas } from './summary.js';
 import type { Window } from './window.js';
 
-const COMPUTE: readonly Metric[] = ['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour'];
 const STORAGE: readonly Metric[] = ['storage_gib_hour'];
 
 export const FOCUS_HEADER = `${FOCUS_COLUMNS.join(',')}${CSV_LINE_END}`;
@@ -43,7 +42,7 @@ export async function* sandboxCharges(
   book: PriceBook,
 ): AsyncGenerator<string> {
   const isFiltered = filter.sandboxIds !== undefined || Object.keys(filter.labels).length > 0;
-  const charges = await chargesOf(tx, filter.orgId, window, book, { metrics: COMPUTE, isFiltered });
+  const charges = await chargesOf(tx, filter.orgId, window, book, { metrics: COMPUTE_METRICS, isFiltered });
   for await (const batch of sandboxRows(tx, filter, window, 'focus')) {
     // The database joins the lines of stored days.
     for (const text of batch) yield* charges.of(text.split(CSV_LINE_END));
@@ -71,7 +70,7 @@ async function chargesOf(
 ): Promise<FocusCharges> {
   const { since, until, now } = window;
   const book = await withQuotas(tx, orgId, ownBook);
-  const allowance = await Allowance.read(tx, orgId, window, book);
+  const allowance = await Allowance.read(tx, orgId, window, { book, metrics });
   const isWhole = (month: Instant) => {
     const end = monthAfter(month);
     return !isFiltered && since <= month && end <= until && end <= now;

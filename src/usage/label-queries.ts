@@ -1,7 +1,8 @@
 import { Conditions } from '../lib/conditions.js';
 import { csvFieldSql } from '../lib/csv.js';
+import type { Quantities } from '../prices/price.js';
+import { labelledSandboxes } from './label-times.js';
 import {
-  labelledSandboxes,
   periodsToSum,
   selectedSandboxes,
   storedDays,
@@ -13,23 +14,60 @@ import type { WindowPart } from './window.js';
 
 const QUANTITIES: Record<Format, string> = {
   json: `'"vcpu_seconds":' || f.vcpu_seconds || ',"mem_mib_seconds":' || f.memory_mib_seconds
-      || ',"disk_mib_seconds":' || f.disk_mib_seconds || '}'`,
+      || ',"disk_mib_seconds":' || f.disk_mib_seconds`,
   csv: `f.vcpu_seconds || ',' || f.memory_mib_seconds || ',' || f.disk_mib_seconds`,
 };
 
-const HEADS: Record<Format, string> = {
-  json: `'{"day":"' || f.day || 'T00:00:00Z",' || coalesce('"value":' || to_json(f.value) || ',', '')`,
-  csv: `f.day || ',' || case when f.value is null then 'unlabelled,' else 'labelled,' || ${csvFieldSql('f.value')} end || ','`,
+/** The values of a row. Without a label they are null: JSON has none, CSV has empty fields. */
+const HEADS: Record<Format, (keys: number) => string> = {
+  json: (keys) => `'{"day":"' || f.day || 'T00:00:00Z",' || coalesce(
+      ${keys === 1 ? `'"value":' || to_json(f.label_values[1]) || ',' ||` : ''} '"values":' || to_json(f.label_values) || ',', '')`,
+  csv: (keys) => `f.day || ',' || case when f.label_values is null then 'unlabelled,' else 'labelled,' end
+      || ${Array.from({ length: keys }, (_, index) => `coalesce(${csvFieldSql(`f.label_values[${index + 1}]`)}, '') || ','`).join(' || ')}`,
 };
 
 const COLUMNS = ['micros', 'vcpu_micros', 'memory_mib_micros', 'disk_mib_micros'] as const;
 
-/** Rows (labelled, line) by UTC day and value. The last row of a day is the usage without the label: all usage less the labelled. */
-export function labelRows(filter: UsageFilter, key: string, part: WindowPart, format: Format): Query {
+/** A row whose text has no end: the cost follows it. Quantities are whole numbers as text. */
+export type LabelRow = [
+  labelled: boolean,
+  day: string,
+  text: string,
+  vcpu: string,
+  memory: string,
+  disk: string,
+];
+
+export function quantitiesOf(vcpu: string, memory: string, disk: string): Partial<Quantities> {
+  return { vcpu_hour: BigInt(vcpu), memory_gib_hour: BigInt(memory), disk_gib_hour: BigInt(disk) };
+}
+
+/** Rows by UTC day and values. The last row of a day is the usage with none of the keys: all usage less the labelled. */
+export function labelRows(
+  filter: UsageFilter,
+  keys: readonly string[],
+  part: WindowPart,
+  format: Format,
+): Query {
   const c = new Conditions();
+  const text = `with ${usageByValues(c, filter, keys, part)}
+    select f.label_values is not null, f.day::text, ${HEADS[format](keys.length)} || ${QUANTITIES[format]},
+      f.vcpu_micros::text, f.memory_mib_micros::text, f.disk_mib_micros::text
+    from finished f
+    order by f.day, f.label_values collate "C" nulls last`;
+  return { text, values: c.values };
+}
+
+/** CTEs up to `finished`: the usage by UTC day and values. */
+function usageByValues(
+  c: Conditions,
+  filter: UsageFilter,
+  keys: readonly string[],
+  part: WindowPart,
+): string {
   const { orgId } = filter;
   const selected = selectedSandboxes(c, filter, part.wholeOfWindow);
-  const held = labelledSandboxes(c, orgId, key, selected !== undefined, part.wholeOfWindow);
+  const held = labelledSandboxes(c, orgId, keys, selected !== undefined, part.wholeOfWindow);
   const all = periodsToSum(c, orgId, part, selected === undefined ? undefined : 'selected');
   const labelled = periodsToSum(c, orgId, part, 'held');
   const sums = COLUMNS.map((column) => `sum(p.${column}) as ${column}`).join(', ');
@@ -50,7 +88,7 @@ export function labelRows(filter: UsageFilter, key: string, part: WindowPart, fo
   const onlyPicked = selected
     ? 'and u.sandbox_id in (select k.sandbox_id from selected k where k.whole)'
     : '';
-  const text = `with ${selected ? `${selected}, ` : ''}${held},
+  return `${selected ? `${selected}, ` : ''}${held},
     all_periods as (${all}),
     labelled_periods as (${labelled}),
     by_day as materialized (
@@ -58,20 +96,16 @@ export function labelRows(filter: UsageFilter, key: string, part: WindowPart, fo
         ${parts('all_periods', '')} ${stored('', '', onlyPicked)}) p
       group by p.day),
     by_value as materialized (
-      select p.day, p.value, ${sums} from (
-        ${parts('labelled_periods', 't.value,')}
-        ${stored('h.value,', 'join held h on h.sandbox_id = u.sandbox_id and h.whole', '')}) p
-      group by p.day, p.value),
+      select p.day, p.label_values, ${sums} from (
+        ${parts('labelled_periods', 't.label_values,')}
+        ${stored('h.label_values,', 'join held h on h.sandbox_id = u.sandbox_id and h.whole', '')}) p
+      group by p.day, p.label_values),
     finished as (
-      select day, value, ${seconds.join(', ')} from (
-        select v.day, v.value, ${COLUMNS.map((column) => `v.${column}`).join(', ')} from by_value v
+      select day, label_values, vcpu_micros, memory_mib_micros, disk_mib_micros, ${seconds.join(', ')} from (
+        select v.day, v.label_values, ${COLUMNS.map((column) => `v.${column}`).join(', ')} from by_value v
         union all
         select t.day, null, ${left}
         from by_day t left join by_value v on v.day = t.day
         group by t.day, ${totals}) r
-      where r.micros > 0)
-    select f.value is not null, ${HEADS[format]} || ${QUANTITIES[format]}
-    from finished f
-    order by f.day, f.value collate "C" nulls last`;
-  return { text, values: c.values };
+      where r.micros > 0)`;
 }

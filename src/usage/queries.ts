@@ -84,26 +84,8 @@ export function selectedSandboxes(
       from had group by sandbox_id having count(*) = ${c.parameter(pairs.length)})`;
 }
 
-/** CTEs of the times at which sandboxes had each value of the label. `selected`: intersected with the selected times. */
-export function labelledSandboxes(
-  c: Conditions,
-  orgId: string,
-  key: string,
-  selected: boolean,
-  days: TimeRange | undefined,
-): string {
-  return `labelled (sandbox_id, value, times) as (
-      select p.sandbox_id, p.value, range_agg(tstzrange(p.from_at, p.to_at))
-      from label_periods p
-      where p.org_id = ${c.parameter(orgId)} and p.key = ${c.parameter(key)}
-      group by p.sandbox_id, p.value
-    ), held (sandbox_id, value, times, whole) as materialized (
-      select l.sandbox_id, l.value, l.times ${selected ? '* k.times' : ''},
-        ${covers(c, 'l.times', days)} ${selected ? 'and k.whole' : ''}
-      from labelled l ${selected ? 'join selected k on k.sandbox_id = l.sandbox_id' : ''})`;
-}
-
-function covers(c: Conditions, times: string, days: TimeRange | undefined): string {
+/** A condition: the times contain all of `days`. */
+export function covers(c: Conditions, times: string, days: TimeRange | undefined): string {
   if (!days) return 'false';
   return `${times} @> tstzrange(${c.parameter(days.from)}, ${c.parameter(days.to)})`;
 }
@@ -121,7 +103,7 @@ export function periodsToSum(
   const join = among
     ? `join ${among} k on k.sandbox_id = r.sandbox_id cross join lateral unnest(k.times) as had`
     : '';
-  const value = among === 'held' ? 'k.value,' : '';
+  const value = among === 'held' ? 'k.label_values,' : '';
   const cut = among ? { from: ', lower(had)', to: ', upper(had)' } : { from: '', to: '' };
   const runs = ({ from, to }: TimeRange, condition: string) => {
     const [begin, end] = [`${c.parameter(from)}::timestamptz`, `${c.parameter(to)}::timestamptz`];

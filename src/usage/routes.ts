@@ -8,9 +8,11 @@ import { readLabels } from '../http/parameters.js';
 import { answers, type App } from '../http/route.js';
 import { documented, Repeatable, Uuid, Words } from '../http/schema.js';
 import { chooseFormat, makeAnswer } from './answer.js';
-import { labelBreakdown, sandboxBreakdown, storageBreakdown } from './breakdown.js';
+import { sandboxBreakdown, storageBreakdown } from './breakdown.js';
 import { FOCUS_VERSION } from './focus-columns.js';
 import { checkFocus, FOCUS_HEADER, sandboxCharges, storageCharges } from './focus-report.js';
+import { checkLabelKeys, labelBreakdown } from './label-report.js';
+import { MOST_LABEL_KEYS } from './label-times.js';
 import { REPORT_FORMATS, type Format, type UsageFilter } from './queries.js';
 import { LabelUsage, SandboxUsage, StorageUsage, UsageSummary } from './schema.js';
 import { presentSummary, readMonth, summarize } from './summary.js';
@@ -133,13 +135,16 @@ export function usageRoutes(app: App, ctx: Shared): void {
       schema: {
         operationId: 'get_label_breakdown',
         scope: 'billing:read',
-        summary: 'Get compute usage by value of a label and UTC day',
+        summary: 'Get compute usage and cost by values of labels and UTC day',
         description:
-          'Returns the compute used with each value of a label on each UTC day of the range. A label counts as it was while the sandbox ran. If it changed during a run, the usage is split at that instant.',
+          'Returns the compute used with each value of a label on each UTC day of the range, and its cost. With several keys the rows are combinations of values. A label counts as it was while the sandbox ran. If it changed during a run, the usage is split at that instant. The costs of a day add up to the cost of the compute of the day, to the last digit.',
         tags,
         querystring: Type.Object(
           {
-            key: Type.String({ minLength: 1, description: 'The key of the label, such as `team`.' }),
+            key: Type.Array(Type.String({ minLength: 1 }), {
+              ...{ minItems: 1, maxItems: MOST_LABEL_KEYS },
+              description: `The key of the label, such as \`team\`. The parameter can be repeated, up to ${MOST_LABEL_KEYS} keys.`,
+            }),
             ...range,
             ...sandboxFilters,
           },
@@ -150,9 +155,11 @@ export function usageRoutes(app: App, ctx: Shared): void {
     },
     (request, reply) => {
       const window = readWindow(request.query, ctx.now());
-      const { key } = request.query;
+      const { key: keys } = request.query;
+      checkLabelKeys('key', keys);
       const filter = filterOf(callerOf(request).orgId, request.query);
-      return answer(request, reply, (tx, format) => labelBreakdown(tx, filter, key, window, format));
+      const question = { filter, keys, window, book: ctx.settings.priceBook };
+      return answer(request, reply, (tx, format) => labelBreakdown(tx, question, format));
     },
   );
 

@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Field, Int64, Named, Nullable, Uuid } from '../http/schema.js';
+import { DateTime, documented, Field, Int64, Named, Nullable, Uuid } from '../http/schema.js';
 
 const quantity = (description: string) => Type.Number({ format: 'double', description });
 const quantities = {
@@ -35,28 +35,58 @@ export const SandboxUsage = Named(
   },
   'Compute usage by sandbox and UTC day.',
 );
+const cost = Nullable(
+  Type.String({
+    ...documented({ pattern: '^\\d+(\\.\\d+)?$' }),
+    description:
+      'The cost in major units of the currency, as an exact decimal, such as `0.1008`. Null without a price book.',
+  }),
+);
+const currency = Nullable(
+  Type.String({ description: 'The ISO 4217 code of the currency. Null without a price book.' }),
+);
+const minor_unit_digits = Nullable(
+  Type.Integer({
+    description: 'The number of decimal digits of the minor unit: 2 for cents. Null without a price book.',
+  }),
+);
+
 export const LabelUsage = Named(
   'LabelBreakdown',
   {
-    key: Type.String({ description: 'The key of the label.' }),
+    key: Type.Optional(Type.String({ description: 'The key of the label. Absent if there are several.' })),
+    keys: Type.Array(Type.String(), { description: 'The keys of the labels.' }),
+    currency,
+    minor_unit_digits,
     rows: Type.Array(
       Named(
         'LabelDailyUsage',
-        { day, value: Type.String({ description: 'The value of the label.' }), ...quantities },
-        'The compute used with one value of the label on one UTC day.',
+        {
+          day,
+          value: Type.Optional(
+            Type.String({ description: 'The value of the label. Absent if there are several keys.' }),
+          ),
+          values: Type.Array(Nullable(Type.String()), {
+            description:
+              'The value of each key, in the order of `keys`. Null: the sandbox had no such label.',
+          }),
+          ...quantities,
+          cost,
+        },
+        'The compute used with one combination of values on one UTC day.',
       ),
-      { description: 'One row for each value of the label and UTC day with usage.' },
+      { description: 'One row for each combination of values and UTC day with usage.' },
     ),
     unlabelled: Type.Array(
       Named(
         'UnlabelledDailyUsage',
-        { day, ...quantities },
-        'The compute that sandboxes without the label used on one UTC day.',
+        { day, ...quantities, cost },
+        'The compute that sandboxes with none of the labels used on one UTC day.',
       ),
-      { description: 'One row for each UTC day with usage of sandboxes without the label.' },
+      { description: 'One row for each UTC day with usage of sandboxes with none of the labels.' },
     ),
   },
-  'Compute usage by value of a label and UTC day.',
+  'Compute usage and cost by values of labels and UTC day.',
 );
 
 export const StorageUsage = Named(
@@ -113,15 +143,8 @@ export const UsageSummary = Named(
     projected_spend_cents: Int64({
       description: 'The cost of the whole month if usage continues at the present rate.',
     }),
-    currency: Nullable(
-      Type.String({ description: 'The ISO 4217 code of the currency. Null without a price book.' }),
-    ),
-    minor_unit_digits: Nullable(
-      Type.Integer({
-        description:
-          'The number of decimal digits of the minor unit: 2 for cents. Null without a price book.',
-      }),
-    ),
+    currency,
+    minor_unit_digits,
     daily: Type.Array(
       Named(
         'UsageDailyPoint',

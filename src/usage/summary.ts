@@ -4,10 +4,12 @@ import { csvLines } from '../lib/csv.js';
 import { instantFromMicros, microsOf, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import {
   amountOf,
+  COMPUTE_METRICS,
   inUnits,
   METRICS,
   project,
   sumOf,
+  type Metric,
   type PriceBook,
   type Quantities,
 } from '../prices/price.js';
@@ -86,14 +88,19 @@ export async function summarize(
   };
 }
 
-/** Quantities by UTC day, in order. Days without usage are left out. */
-export async function totalsByDay(tx: Sql, orgId: string, window: Window): Promise<Map<string, Quantities>> {
+/** Quantities of the metrics by UTC day, in order. Days without usage are left out. */
+export async function totalsByDay(
+  tx: Sql,
+  orgId: string,
+  window: Window,
+  metrics: readonly Metric[] = METRICS,
+): Promise<Map<string, Quantities>> {
+  const hasCompute = metrics.some((metric) => COMPUTE_METRICS.includes(metric));
+  const compute = hasCompute ? await computeDays(tx, orgId, window) : [];
+  const storage = metrics.includes('storage_gib_hour') ? await storageDays(tx, orgId, window) : [];
   const parts = [
-    ...(await computeDays(tx, orgId, window)),
-    ...(await storageDays(tx, orgId, window)).map(({ day, storage }) => ({
-      day,
-      used: { storage_gib_hour: BigInt(storage) },
-    })),
+    ...compute,
+    ...storage.map((each) => ({ day: each.day, used: { storage_gib_hour: BigInt(each.storage) } })),
   ];
   const days = new Map<string, Quantities>();
   for (const { day, used } of parts.toSorted((a, b) => a.day.localeCompare(b.day))) {

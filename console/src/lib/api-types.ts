@@ -362,14 +362,23 @@ export type KeyScope =
   | 'keys:write'
   | 'org:admin';
 
-export type LabelBreakdown = { key: string; rows: LabelDailyUsage[]; unlabelled: UnlabelledDailyUsage[] };
+export type LabelBreakdown = {
+  key?: string;
+  keys: string[];
+  currency: string | null;
+  minor_unit_digits: number | null;
+  rows: LabelDailyUsage[];
+  unlabelled: UnlabelledDailyUsage[];
+};
 
 export type LabelDailyUsage = {
   day: string;
-  value: string;
+  value?: string;
+  values: (string | null)[];
   vcpu_seconds: number;
   mem_mib_seconds: number;
   disk_mib_seconds: number;
+  cost: string | null;
 };
 
 export type MessageResponse = { message: string };
@@ -791,6 +800,7 @@ export type UnlabelledDailyUsage = {
   vcpu_seconds: number;
   mem_mib_seconds: number;
   disk_mib_seconds: number;
+  cost: string | null;
 };
 
 export type UpdateSandboxRequest = {
@@ -1484,7 +1494,7 @@ export interface Operations {
   'GET /v1/billing/usage/labels': {
     path: {};
     query: {
-      key: string;
+      key: string[];
       since?: unknown | unknown;
       until?: unknown | unknown;
       sandbox_id?: string[];

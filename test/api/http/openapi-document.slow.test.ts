@@ -259,7 +259,14 @@ function checkExamples(
         const changes = isInside(entry) && operation.operationId === 'create_sandbox' ? CONTAINER : {};
         const body = isObject(shown) ? { ...shown, ...changes } : shown;
         const answer = await client.request(method, address, {
-          query: Object.fromEntries(at('query')),
+          query: Object.fromEntries(
+            given
+              .filter((parameter) => parameter.in === 'query')
+              .map(({ name, example }) => [
+                name,
+                Array.isArray(example) ? example.map(String) : String(example),
+              ]),
+          ),
           headers: Object.fromEntries(at('header')),
           ...(body === undefined ? {} : { body }),
         });

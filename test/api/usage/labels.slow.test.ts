@@ -2,7 +2,10 @@ import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { addMillis, instantFromMicros, microsOf, type Instant } from '../../../src/lib/instant.js';
+import { parsePriceBook } from '../../../src/prices/price-book.js';
 import type { Client } from '../../support/client.js';
+import { exactCosts, type UsedByDay } from '../../support/cost-oracle.js';
+import { exact, isEqual, isLess, minus, plus, ZERO, type Exact } from '../../support/exact.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 
@@ -29,6 +32,16 @@ async function insertRun(
     [client.org.id, uuidv7(), sandbox, ...weights, from, to, to && 'test'],
   );
 }
+
+/** The service reads its price book for each answer. */
+function setPrices(prices: readonly string[], included: readonly string[] = ['0', '0', '0']): void {
+  const byMetric = ([vcpu_hour, memory_gib_hour, disk_gib_hour]: readonly string[]) => ({
+    ...{ vcpu_hour, memory_gib_hour, disk_gib_hour },
+  });
+  const book = { currency: 'EUR', prices: byMetric(prices), included: byMetric(included) };
+  Object.assign(service.ctx.settings, { priceBook: parsePriceBook(JSON.stringify(book), 'book.json') });
+}
+const price = fc.constantFrom('0', '0.0504', '1', '123.000000000007');
 
 const at = (offset: bigint): Instant => instantFromMicros(microsOf(BEGIN) + offset);
 /** A hundred and twenty hours, each with its start, its middle and its last microsecond. */
@@ -72,6 +85,14 @@ function seconds(micros: bigint): number {
 }
 
 function sums(models: Model[], keyOf: (model: Model, labels: Record<string, string>) => string | undefined) {
+  return new Map([...usedBy(models, keyOf)].map(([key, values]) => [key, values.map(seconds)]));
+}
+
+/** By day and key. */
+function usedBy(
+  models: Model[],
+  keyOf: (model: Model, labels: Record<string, string>) => string | undefined,
+): Map<string, bigint[]> {
   const totals = new Map<string, bigint[]>();
   for (const model of models) {
     for (const [from, to, worn] of piecesOf(model)) {
@@ -85,7 +106,20 @@ function sums(models: Model[], keyOf: (model: Model, labels: Record<string, stri
       );
     }
   }
-  return new Map([...totals].map(([key, values]) => [key, values.map(seconds)]));
+  return totals;
+}
+
+const usedByDay = (models: Model[]): UsedByDay =>
+  new Map([...usedBy(models, () => '')].map(([day, used]) => [day.trim(), used]));
+
+/** The costs of all rows of a report by UTC day. */
+function costsByDay({ rows, unlabelled }: any): Map<string, Exact> {
+  const costs = new Map<string, Exact>();
+  for (const { day, cost } of [...rows, ...unlabelled]) {
+    const date = day.slice(0, 10);
+    costs.set(date, plus(costs.get(date) ?? ZERO, exact(cost)));
+  }
+  return costs;
 }
 
 const valuesOf = (row: any) => [row.vcpu_seconds, row.mem_mib_seconds, row.disk_mib_seconds];
@@ -100,8 +134,13 @@ test('any runs count under the labels of their time, and the remainder is unlabe
       fc.array(fc.tuple(fc.nat(2), moment, moment, fc.boolean()), { maxLength: 8 }),
       fc.tuple(moment, moment).filter(([a, b]) => a !== b),
       moment,
-      async (histories, runs, [a, b], now) => {
+      fc.record({
+        prices: fc.tuple(price, price, price),
+        included: fc.tuple(...[1, 2, 3].map(() => fc.constantFrom('0', '7.000000000001', '1000'))),
+      }),
+      async (histories, runs, [a, b], now, { prices, included }) => {
         clock = BEGIN;
+        setPrices(prices, included);
         const client = await service.newOrg();
         const made: { id: string; periods: Model['periods'] }[] = [];
         for (const [index, { first, changes }] of histories.entries()) {
@@ -120,6 +159,7 @@ test('any runs count under the labels of their time, and the remainder is unlabe
         const [since, until] = a < b ? [a, b] : [b, a];
         const end = until < now ? until : now;
         const models: Model[] = [];
+        const whole: Model[] = [];
         const opened = new Set<string>();
         for (const [index, x, y, open] of runs) {
           const { id, periods } = made[index % made.length]!;
@@ -131,7 +171,9 @@ test('any runs count under the labels of their time, and the remainder is unlabe
             from: from > since ? from : since,
             to: isOpen || to > end ? end : to,
           };
-          models.push({ ...cut, weights: [2, 3, 5], sandbox: id, periods });
+          const both = { weights: [2, 3, 5], sandbox: id, periods };
+          models.push({ ...cut, ...both });
+          whole.push({ from, to: isOpen || to > now ? now : to, ...both });
         }
         clock = at(now);
         const range = { since: at(since), until: at(until) };
@@ -143,6 +185,37 @@ test('any runs count under the labels of their time, and the remainder is unlabe
         expect(
           new Map(body.unlabelled.map((row: any) => [`${row.day.slice(0, 10)} -`, valuesOf(row)])),
         ).toEqual(sums(models, (_, worn) => (worn['team'] === undefined ? '-' : undefined)));
+
+        const { body: pairs } = await client.get('/v1/billing/usage/labels', {
+          key: ['tier', 'team'],
+          ...range,
+        });
+        expect(
+          new Map(pairs.rows.map((row: any) => [`${row.day.slice(0, 10)} ${row.values}`, valuesOf(row)])),
+        ).toEqual(
+          sums(models, (_, { team, tier }) =>
+            (team ?? tier) === undefined ? undefined : [tier, team].join(),
+          ),
+        );
+        expect(
+          new Map(pairs.unlabelled.map((row: any) => [`${row.day.slice(0, 10)} -`, valuesOf(row)])),
+        ).toEqual(sums(models, (_, { team, tier }) => ((team ?? tier) === undefined ? '-' : undefined)));
+
+        // The costs of a day are those of the organization, however many groups there are.
+        const costs = [...costsByDay(body)].toSorted(([x], [y]) => (x < y ? -1 : 1));
+        const { body: none } = await client.get('/v1/billing/usage/labels', { key: 'none', ...range });
+        for (const other of [pairs, none]) {
+          const found = costsByDay(other);
+          expect(found.size).toBe(costs.length);
+          for (const [day, cost] of costs) expect(isEqual(found.get(day)!, cost)).toBe(true);
+        }
+        const expected = exactCosts(usedByDay(whole), usedByDay(models), { prices, included });
+        expect(costs.map(([day]) => day)).toEqual([...expected.keys()].toSorted());
+        for (const [day, cost] of costs) {
+          const error = minus(cost, expected.get(day)!);
+          // Only half a microsecond of each quantity is rounded.
+          expect(isLess(error.n < 0n ? { n: -error.n, d: error.d } : error, exact('0.0000001'))).toBe(true);
+        }
 
         const wanted = { team: 'a', tier: 'x' };
         for (const [filter, fits] of [
@@ -233,6 +306,7 @@ describe('labels of a sandbox', () => {
 
   test('stay with the usage of a deleted sandbox', async () => {
     const client = await service.newOrg();
+    setPrices(['0.1', '0', '0']);
     clock = at(DAY);
     const { body: made } = await client.post(
       '/v1/sandboxes',
@@ -242,9 +316,67 @@ describe('labels of a sandbox', () => {
     await client.delete(`/v1/sandboxes/${made.id}`);
     const usage = await client.get('/v1/billing/usage/labels', { key: 'team', since: '2028-02-27' });
     expect(usage.body.rows).toEqual([
-      { day: '2028-02-27T00:00:00Z', value: 'a', vcpu_seconds: 2, mem_mib_seconds: 3, disk_mib_seconds: 5 },
+      {
+        ...{ day: '2028-02-27T00:00:00Z', value: 'a', values: ['a'] },
+        ...{ vcpu_seconds: 2, mem_mib_seconds: 3, disk_mib_seconds: 5, cost: '0.0000555555556' },
+      },
     ]);
     expect(usage.body.unlabelled).toEqual([]);
+  });
+});
+
+describe('several keys', () => {
+  test('are at most four, each once, and a service without prices has no cost', async () => {
+    const client = await service.newOrg();
+    clock = at(DAY);
+    for (const key of [['a', 'a'], ['a', 'b', 'c', 'd', 'e'], [''], []]) {
+      const { status, body } = await client.get('/v1/billing/usage/labels', { key });
+      expect([status, body.error.details.parameter]).toEqual([400, 'key']);
+    }
+    Object.assign(service.ctx.settings, { priceBook: null });
+    const labels = { team: 'ml', d: '' };
+    const { body: made } = await client.post('/v1/sandboxes', smallRequest('four', { labels }));
+    await insertRun(client, made.id, at(0n), at(1_000_000n));
+    const { body } = await client.get('/v1/billing/usage/labels', {
+      ...{ key: ['a', 'team', 'c', 'd'], since: '2028-02-27' },
+    });
+    expect(body).toEqual({
+      ...{ keys: ['a', 'team', 'c', 'd'], currency: null, minor_unit_digits: null, unlabelled: [] },
+      rows: [
+        {
+          ...{ day: '2028-02-27T00:00:00Z', values: [null, 'ml', null, ''] },
+          ...{ vcpu_seconds: 2, mem_mib_seconds: 3, disk_mib_seconds: 5, cost: null },
+        },
+      ],
+    });
+    const stranger = await service.newOrg();
+    const foreign = await stranger.get('/v1/billing/usage/labels', {
+      key: ['team', 'd'],
+      sandbox_id: made.id,
+    });
+    expect([foreign.body.rows, foreign.body.unlabelled]).toEqual([[], []]);
+  });
+
+  test('with thousands of label changes need time that grows with the changes', async () => {
+    const client = await service.newOrg();
+    clock = at(4n * DAY);
+    const { body: made } = await client.post('/v1/sandboxes', smallRequest('restless'));
+    // A join of the periods of four keys would have 16 x 10^12 rows.
+    const CHANGES = 2_000;
+    await service.ctx.pool.query(
+      `insert into label_periods (org_id, key, value, sandbox_id, from_at, to_at)
+       select $1, key, key || n, $2, $3::timestamptz + make_interval(secs => n - 1),
+         case when n = $4 then 'infinity' else $3::timestamptz + make_interval(secs => n) end
+       from generate_series(1, $4::int) n, unnest('{a,b,c,d}'::text[]) key`,
+      [client.org.id, made.id, at(0n), CHANGES],
+    );
+    await insertRun(client, made.id, at(-1_000_000n), at(DAY));
+    const { body } = await client.get('/v1/billing/usage/labels', {
+      ...{ key: ['a', 'b', 'c', 'd'], since: '2028-02-26' },
+    });
+    expect(body.rows.length).toBe(CHANGES);
+    expect(body.rows[0].values).toEqual(['a1', 'b1', 'c1', 'd1']);
+    expect(body.unlabelled.map(valuesOf)).toEqual([[2, 3, 5]]);
   });
 });
 
@@ -260,25 +392,32 @@ describe('CSV', () => {
   test('is available on request, with names and values quoted and no formulas', async () => {
     const client = await service.newOrg();
     clock = at(DAY);
+    setPrices(['0.36', '0', '0']);
     const team = '=1+1,"x"\n';
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('plain', { labels: { team } }));
-    const other = (await client.post('/v1/sandboxes', smallRequest('other'))).body.id;
+    const loose = (await client.post('/v1/sandboxes', smallRequest('other'))).body.id;
     await insertRun(client, made.id, at(0n), at(1n));
-    await insertRun(client, other, at(3n), null);
+    await insertRun(client, loose, at(3n), null);
     const range = 'since=2028-02-27';
     const type = 'text/csv; charset=utf-8';
     expect(await csv(client, `/v1/billing/usage/sandbox?${range}`)).toEqual([
       type,
       'day,sandbox_id,name,vcpu_seconds,mem_mib_seconds,disk_mib_seconds\r\n' +
-        `2028-02-27,${other},"other",172799.999994,259199.999991,431999.999985\r\n` +
+        `2028-02-27,${loose},"other",172799.999994,259199.999991,431999.999985\r\n` +
         `2028-02-27,${made.id},"plain",2e-06,3e-06,5e-06\r\n`,
     ]);
     expect(await csv(client, `/v1/billing/usage/labels?key=team&${range}`)).toEqual([
       type,
-      'day,bucket,value,vcpu_seconds,mem_mib_seconds,disk_mib_seconds\r\n' +
-        `2028-02-27,labelled,"'=1+1,""x""\n",2e-06,3e-06,5e-06\r\n` +
-        '2028-02-27,unlabelled,,172799.999994,259199.999991,431999.999985\r\n',
+      'day,bucket,value,vcpu_seconds,mem_mib_seconds,disk_mib_seconds,cost,currency\r\n' +
+        `2028-02-27,labelled,"'=1+1,""x""\n",2e-06,3e-06,5e-06,0.00000000020016,EUR\r\n` +
+        '2028-02-27,unlabelled,,172799.999994,259199.999991,431999.999985,17.27999999939988,EUR\r\n',
     ]);
+    const other = encodeURIComponent(',a"');
+    expect((await csv(client, `/v1/billing/usage/labels?key=team&key=${other}&${range}`))[1]).toBe(
+      'day,bucket,label:team,"label:,a""",vcpu_seconds,mem_mib_seconds,disk_mib_seconds,cost,currency\r\n' +
+        `2028-02-27,labelled,"'=1+1,""x""\n",,2e-06,3e-06,5e-06,0.00000000020016,EUR\r\n` +
+        '2028-02-27,unlabelled,,,172799.999994,259199.999991,431999.999985,17.27999999939988,EUR\r\n',
+    );
     const host = (await client.get('/v1/volumes/default')).body.id;
     await service.ctx.pool.query(
       'insert into accruals (org_id, volume_id, from_at, to_at, used_mib) values ($1, $2, $3, $4, 0.5)',

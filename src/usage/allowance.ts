@@ -4,8 +4,11 @@ import {
   amountOf,
   halfUp,
   METRICS,
+  pricedQuantity,
+  QUANTITY_SCALE,
   sumOf,
   UNITS,
+  type Decimal,
   type Metric,
   type PriceBook,
   type Quantities,
@@ -29,17 +32,18 @@ export class Allowance {
 
   private constructor(private readonly book: PriceBook) {}
 
-  /** Reads the totals of every month that the window touches. */
+  /** Reads the totals of the metrics in every month that the window touches. */
   static async read(
     sql: Sql,
     orgId: string,
     { since, until, now }: Window,
-    book: PriceBook,
+    { book, metrics }: { book: PriceBook; metrics: readonly Metric[] },
   ): Promise<Allowance> {
     const allowance = new Allowance(book);
     const end = until < now ? until : now;
     for (let start = startOfMonth(since); start < end; start = monthAfter(start)) {
-      const days = await totalsByDay(sql, orgId, { since: start, until: monthAfter(start), now });
+      const month = { since: start, until: monthAfter(start), now };
+      const days = await totalsByDay(sql, orgId, month, metrics);
       allowance.addMonth(start, days);
     }
     return allowance;
@@ -73,6 +77,17 @@ export class Allowance {
     const share = this.shares.get(day)?.[metric];
     if (!share || share.used === 0n) return 0n;
     return halfUp(quantity * share.charged, share.used);
+  }
+
+  /** The cost of quantities of one day, in major units. The scale is the same for all. */
+  costOf(day: string, used: Quantities): Decimal {
+    const { prices } = this.book;
+    const scale = Math.max(...METRICS.map((metric) => prices[metric].scale));
+    const value = METRICS.reduce((sum, metric) => {
+      const priced = pricedQuantity(metric, this.chargedOf(day, metric, used[metric]));
+      return sum + priced.value * prices[metric].value * 10n ** BigInt(scale - prices[metric].scale);
+    }, 0n);
+    return { value, scale: QUANTITY_SCALE + scale };
   }
 
   /** The amount of the monthly summary, in minor units. */
