@@ -208,6 +208,10 @@ static long remove_tree(int parent, const char *name, int depth) {
   return call(__NR_unlinkat, parent, name, AT_REMOVEDIR, 0);
 }
 
+static int same_file(const struct statx *a, const struct statx *b) {
+  return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+}
+
 /* A copy belongs to the user of the agent, so it is never set-uid. */
 static long copy_file(const char *from, const char *to) {
   int in = (int)call(__NR_openat, AT_FDCWD, from, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
@@ -221,9 +225,7 @@ static long copy_file(const char *from, const char *to) {
   int out = (int)call(__NR_openat, AT_FDCWD, to, flags, source.stx_mode & PERMISSIONS);
   if (out < 0) return out;
   if ((failed = status_of(out, "", AT_EMPTY_PATH, &target)) < 0) return failed;
-  if (target.stx_ino == source.stx_ino && target.stx_dev_major == source.stx_dev_major &&
-      target.stx_dev_minor == source.stx_dev_minor)
-    return -EINVAL;
+  if (same_file(&target, &source)) return -EINVAL;
   if ((target.stx_mode & S_KIND) != S_REGULAR) return -EINVAL;
   if ((failed = call(__NR_ftruncate, out, 0, 0, 0)) < 0) return failed;
   call(__NR_fchmod, out, source.stx_mode & PERMISSIONS, 0, 0);
@@ -232,13 +234,35 @@ static long copy_file(const char *from, const char *to) {
     if (got <= 0) return got;
     for (long at = 0; at < got;) {
       long done = call(__NR_write, out, outgoing + at, got - at, 0);
-      if (done < 0) return done;
+      if (done <= 0) return done < 0 ? done : -EIO;
       at += done;
     }
   }
 }
 
-static long real_path(char *path, u8 *to) {
+/*
+ * The path of an open file: a text of `to`, which has room for PATH_ROOM. The kernel also has texts that are no path, as "pipe:[1]", and puts
+ * DELETED behind a file without a name. That has one all the same where it is mounted, as the files of the service are.
+ */
+static long path_of(int fd, u8 *to) {
+  static const char DELETED[] = " (deleted)";
+  char own[32];
+  struct statx open, found;
+  own_path(own, fd);
+  long n = call(__NR_readlinkat, AT_FDCWD, own, to, PATH_ROOM - 1);
+  if (n < 0) return n;
+  long failed = status_of(fd, "", AT_EMPTY_PATH, &open);
+  if (failed < 0) return failed;
+  if (n == 0 || to[0] != '/') return -EINVAL;
+  for (long end = n; end > 0; end -= (long)sizeof DELETED - 1) {
+    to[end] = 0;
+    if (status_of(AT_FDCWD, (char *)to, AT_SYMLINK_NOFOLLOW, &found) >= 0 && same_file(&open, &found)) return end;
+    if (end != n || end < (long)sizeof DELETED || !same((char *)to + end - (sizeof DELETED - 1), DELETED, sizeof DELETED)) break;
+  }
+  return -ESTALE;
+}
+
+static long find_real_path(char *path, u8 *to) {
   int fd = (int)call(__NR_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
   char *name = 0;
   if (fd == -ENOENT) {
@@ -252,15 +276,22 @@ static long real_path(char *path, u8 *to) {
     fd = (int)call(__NR_openat, AT_FDCWD, n > 0 ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   }
   if (fd < 0) return fd;
-  char own[32];
-  own_path(own, fd);
-  long n = call(__NR_readlinkat, AT_FDCWD, own, to, PATH_ROOM);
+  long n = path_of(fd, to);
   call(__NR_close, fd, 0, 0, 0);
   if (n < 0 || !name) return n;
-  if (n == 0 || to[n - 1] != '/') to[n++] = '/';
+  if (to[n - 1] != '/') to[n++] = '/';
   u64 rest = length(name);
   memcpy(to + n, name, rest);
   return n + (long)rest;
+}
+
+/* A file that is replaced meanwhile is another one, whose path is found by the next attempt. */
+static long real_path(char *path, u8 *to) {
+  long n;
+  int left = 16;
+  do n = find_real_path(path, to);
+  while (n == -ESTALE && --left > 0);
+  return n;
 }
 
 static long keep_handle(int fd, u32 owner, int is_directory) {
@@ -324,6 +355,7 @@ static long write_at(int fd, u64 offset, u8 *data, u64 n) {
     long done = call(__NR_pwrite64, fd, data, n, offset);
     if (done == -ESPIPE) done = call(__NR_write, fd, data, n, 0);
     if (done == -EINTR) continue;
+    if (done == 0) return -EIO;
     if (done < 0) return done;
     data += done;
     offset += (u64)done;

@@ -36,6 +36,7 @@ const ERRORS: Record<number, readonly [name: string, message: string]> = {
   110: ['ETIMEDOUT', 'Connection timed out'],
   111: ['ECONNREFUSED', 'Connection refused'],
   113: ['EHOSTUNREACH', 'No route to host'],
+  116: ['ESTALE', 'Stale file handle'],
   122: ['EDQUOT', 'Disk quota exceeded'],
   125: ['ECANCELED', 'Operation canceled'],
 };

@@ -37,6 +37,8 @@ const [EIO, EINVAL, ENAMETOOLONG] = [5, 22, 36];
 const MAX_PATH = 4_096;
 /** No file system of Linux has longer names. */
 const MAX_NAME = 1_024;
+/** A client that copies a tree joins names to paths of its own machine. */
+const NO_NAMES = new Set(['', '.', '..']);
 /** The longest piece of a file in one frame. */
 const MAX_PIECE = 196_608;
 
@@ -152,7 +154,8 @@ export class AgentFiles implements GuestFiles {
       const end = data.indexOf(0, at + STAT_BYTES);
       if (end < 0) throw fileError(EIO);
       const name = data.subarray(at + STAT_BYTES, end);
-      if (name.length > MAX_NAME || name.includes('/')) throw fileError(EIO);
+      if (name.length > MAX_NAME || name.includes('/') || NO_NAMES.has(name.toString('latin1')))
+        throw fileError(EIO);
       entries.push({ ...statOf(data.subarray(at)), name: textOfName(name) });
       at = end + 1;
     }

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import { ApiError } from '../../http/errors.js';
+import type { FileStat } from '../../runtimes/guest/guest.js';
 import type { Visit } from '../sessions/entrance.js';
 import { untilEnded } from '../sessions/until-ended.js';
 import { absolutePath, kindOf } from './entry.js';
@@ -31,10 +32,15 @@ export async function read(
 
 async function open(session: FileSession, path: string) {
   const { files } = session;
-  const found = await files.stat(path, { follow: true });
-  if (kindOf(found) !== 'file') throw new ApiError('invalid_sandbox_path', `${path} is not a file`);
+  const refuseOthers = (stat: FileStat) => {
+    if (kindOf(stat) !== 'file') throw new ApiError('invalid_sandbox_path', `${path} is not a file`);
+  };
+  // Before the file is opened, which can act on a device. And after, because a guest can move a link meanwhile.
+  refuseOthers(await files.stat(path, { follow: true }));
   const handle = await files.open(path, READ_ONLY);
-  const { size: bytes } = await files.statOpen(handle);
+  const opened = await files.statOpen(handle);
+  refuseOthers(opened);
+  const { size: bytes } = opened;
   const told = bytes > 0n && bytes <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(bytes) : Infinity;
   const first = await files.read(handle, 0n, Math.min(CHUNK_BYTES, told));
   const isKnown = told < Infinity && first.length === Math.min(CHUNK_BYTES, told);

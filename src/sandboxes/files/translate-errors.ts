@@ -10,6 +10,7 @@ const NAMES: Record<string, ErrorName> = {
   EINVAL: 'invalid_sandbox_path',
   ELOOP: 'invalid_sandbox_path',
   ENAMETOOLONG: 'invalid_sandbox_path',
+  ESTALE: 'invalid_sandbox_path',
   ENXIO: 'invalid_sandbox_path',
   EAGAIN: 'invalid_sandbox_path',
   ENOSPC: 'storage_full',

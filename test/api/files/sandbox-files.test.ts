@@ -23,6 +23,18 @@ describeDocker('the files of a sandbox over HTTP', () => {
 
   const sh = (script: string) => execIn(id, 'sh', '-c', `exec 2>&1; ${script}`);
 
+  test('are not written beside a file that cannot be replaced', async () => {
+    // A mount whose file has no name on its disk, and a pipe.
+    const before = await sh('ls -a / /etc');
+    const refused = await files.put('/etc/hosts', 'mine');
+    expect([codeOf(refused), refused.body.error.details]).toEqual([
+      [403, 'sandbox_file_forbidden'],
+      { errno: 'EBUSY' },
+    ]);
+    expect(codeOf(await files.put('/proc/self/fd/0', 'mine'))).toEqual([400, 'invalid_sandbox_path']);
+    expect(await sh('ls -a / /etc')).toBe(before);
+  });
+
   test('are written, read, listed, copied, renamed and removed, by id and by name', async () => {
     expect((await files.put('/a/b/one.txt', 'hello\n')).body).toEqual({ message: 'the file is written' });
     expect(await sh('cat /a/b/one.txt')).toBe('hello\n');

@@ -96,6 +96,14 @@ export function fileTests(open: () => Promise<GuestTarget>): void {
       expect((await files.stat(`${directory}/copied`, { follow: true })).mode).toBe(0o100755);
     });
 
+    test('have one path while others replace them', async () => {
+      const [path, script] = [`${directory}/busy`, 'while :; do echo x > "$1.new"; mv "$1.new" "$1"; done'];
+      const writer = new TestCommand(guest, ['sh', '-c', script, 'sh', path]);
+      for (let i = 0; i < 500; i++) expect(await files.realPath(path)).toBe(path);
+      writer.command.close();
+      await writer.over;
+    });
+
     test('may be links', async () => {
       const link = `${directory}/link`;
       await files.symlink('pointed', link);
@@ -109,6 +117,8 @@ export function fileTests(open: () => Promise<GuestTarget>): void {
         `${directory}/new`,
       );
       expect(await errorOf(files.realPath(`${directory}/no/way`))).toBe('ENOENT');
+      // The kernel has a text for a pipe too, which is no path.
+      expect(await errorOf(files.realPath('/proc/self/fd/0'))).toBe('EINVAL');
       expect(await errorOf(files.readLink(directory))).toBe('EINVAL');
       expect(await errorOf(files.symlink('x', link))).toBe('EEXIST');
       await files.symlink('loop', `${directory}/loop`);
