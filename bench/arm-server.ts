@@ -16,7 +16,9 @@ import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
 import { openRequests } from '../src/db/request-connections.js';
 import { listen } from '../src/http/listen.js';
+import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
+import { StoredBytes } from '../src/lib/stored-bytes.js';
 import { Pace, PACE } from '../src/lib/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
@@ -69,6 +71,7 @@ const ctx: ServiceContext = {
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
+  storedAnswers: new StoredBytes(STORED_ANSWERS),
   pace: new Pace(PACE),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),

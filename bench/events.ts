@@ -11,7 +11,9 @@ import { verifyStore } from '../src/audit/verify/verify-store.js';
 import { table } from '../src/cli/table.js';
 import { type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
+import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
+import { StoredBytes } from '../src/lib/stored-bytes.js';
 import { Pace, PACE } from '../src/lib/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
@@ -68,6 +70,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
+    storedAnswers: new StoredBytes(STORED_ANSWERS),
     pace: new Pace(PACE),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),

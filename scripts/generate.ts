@@ -16,7 +16,9 @@ import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
 import { inTransaction } from '../src/db/transaction.js';
+import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
+import { StoredBytes } from '../src/lib/stored-bytes.js';
 import { Pace, PACE } from '../src/lib/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
@@ -70,6 +72,7 @@ const app = await buildApp({
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
+  storedAnswers: new StoredBytes(STORED_ANSWERS),
   pace: new Pace(PACE),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),

@@ -14,6 +14,7 @@ import type { Slots } from '../src/lib/concurrency-limit.js';
 import { AT_ONCE } from '../src/lib/fair-admission.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
+import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
 import { ADMISSION } from '../src/http/admission.js';
@@ -360,6 +361,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
   ],
   organization: [
     { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofOrg), beyond: rateLimited },
+    {
+      limit: `answers stored for \`Idempotency-Key\` in a day, beyond ${bytes(STORED_ANSWERS.freeBytes)} of each`,
+      value: bytes(STORED_ANSWERS.maxBytes),
+      beyond: `${answerText(rateLimited)} to new requests with the header`,
+    },
     {
       limit: 'database connections at once, and short reads at once',
       value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,

@@ -16,6 +16,7 @@ import type { Meters } from './lib/meters.js';
 import type { Pace } from './lib/pace.js';
 import type { Span, Tracing } from './lib/tracing.js';
 import type { RecentTouches } from './lib/recent-touches.js';
+import type { StoredBytes } from './lib/stored-bytes.js';
 import type { Runtime } from './runtimes/runtime.js';
 import type { UseSampler } from './runtimes/use/use-sampler.js';
 import type { Keyring } from './secrets/keyring.js';
@@ -67,6 +68,8 @@ export interface Shared {
   touches: RecentTouches;
   /** Quotas that had much room when they were last read (quotas/reserve.ts). */
   roomyQuotas: BoundedSet;
+  /** Bounds the answers that are stored for repeated requests. */
+  storedAnswers: StoredBytes;
   /** Lets an organization rest while others are active. */
   pace: Pace;
   now: () => Instant;

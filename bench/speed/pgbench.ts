@@ -13,7 +13,9 @@ import { listenForChanges } from '../../src/db/changes.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import type { Statement } from '../../src/db/pool.js';
+import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
+import { StoredBytes } from '../../src/lib/stored-bytes.js';
 import { Pace, PACE } from '../../src/lib/pace.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { ExplainedError } from '../../src/lib/explained-error.js';
@@ -187,6 +189,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
+    storedAnswers: new StoredBytes(STORED_ANSWERS),
     pace: new Pace(PACE),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),

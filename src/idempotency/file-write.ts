@@ -5,6 +5,7 @@ import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
 import type { Writer } from './keyed.js';
 import { answerClaim, claimFileKey, getStored, releaseClaim, renewClaim } from './queries.js';
+import { hasNoRoom, refuseToStore } from './stored-answers.js';
 import { isSameRequest, KEEP_MS } from './write.js';
 
 /** A claim that was not renewed for this long has expired, in milliseconds. */
@@ -19,7 +20,9 @@ type FileClaim<T> = { answer: T } | { done: (answer: T) => Promise<void>; failed
  */
 async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promise<FileClaim<T>> {
   if (!keyed) return { done: async () => Promise.resolve(), failed: async () => Promise.resolve() };
-  const { pool } = ctx;
+  const { pool, storedAnswers } = ctx;
+  // An earlier answer is given all the same.
+  if ((await hasNoRoom(ctx, orgId)) && !(await getStored(pool, orgId, keyed.key))) refuseToStore();
   const claim = randomUUID();
   const at = ctx.now();
   const limits = { at, expired: addMillis(at, -KEEP_MS), expiredClaim: addMillis(at, -CLAIM_TIMEOUT_MS) };
@@ -44,7 +47,8 @@ async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promis
   return {
     done: async (answer) => {
       clearInterval(renewing);
-      await answerClaim(pool, orgId, keyed.key, claim, withWarnings(answer, keyed.warnings));
+      const stored = withWarnings(answer, keyed.warnings);
+      storedAnswers.add(orgId, await answerClaim(pool, orgId, keyed.key, claim, stored));
     },
     // A refusal is not stored, so that a retry executes the request.
     failed: async () => {

@@ -9,19 +9,34 @@ const EXACT_FIELDS = ['rlimits', 'capacity_bytes'];
 
 export const KEY_CONSTRAINT = 'idempotency_keys_pkey';
 
-/** Violates KEY_CONSTRAINT if the key exists. Waits while another transaction has inserted the key and not ended. */
+/**
+ * Violates KEY_CONSTRAINT if the key exists. Waits while another transaction has inserted the key and not ended. Returns the length of
+ * the stored answer.
+ */
 export async function insertAnswer(
   target: WriteTarget,
   orgId: string,
   { key, fingerprints }: Keyed,
   answer: unknown,
   { at, final }: { at: Instant; final: boolean },
-): Promise<void> {
+): Promise<number> {
+  const text = stringifyExact(answer);
   await write(
     target,
     (p) => `insert into idempotency_keys (org_id, key, fingerprint, answer, final, created_at)
-     values (${p(orgId)}, ${p(key)}, ${p(fingerprints[0])}, ${p(stringifyExact(answer))}, ${p(final)}, ${p(at)})`,
+     values (${p(orgId)}, ${p(key)}, ${p(fingerprints[0])}, ${p(text)}, ${p(final)}, ${p(at)})`,
   );
+  return text.length;
+}
+
+/** The stored bytes of the answers of an organization, beyond the first ones of each. Reads no answer. */
+export async function sumOfLongAnswers(sql: Sql, orgId: string, freeBytes: number): Promise<number> {
+  const { rows } = await sql.query<{ bytes: number }>(
+    `select coalesce(sum(pg_column_size(answer) - $2::int), 0)::float8 as bytes
+     from idempotency_keys where org_id = $1 and pg_column_size(answer) > $2`,
+    [orgId, freeBytes],
+  );
+  return rows[0]!.bytes;
 }
 
 export async function deleteKey(sql: Sql, orgId: string, key: string, expired: Instant): Promise<void> {
@@ -103,19 +118,21 @@ export async function renewClaim(
   );
 }
 
-/** Stores the response of a claim, unless another process has taken the key over. */
+/** Stores the response of a claim, unless another process has taken the key over. Returns its length. */
 export async function answerClaim(
   sql: Sql,
   orgId: string,
   key: string,
   claim: string,
   answer: unknown,
-): Promise<void> {
+): Promise<number> {
+  const text = stringifyExact(answer);
   await sql.query(
     `update idempotency_keys set answer = $4, final = true
      where org_id = $1 and key = $2 and claim = $3 and not final`,
-    [orgId, key, claim, stringifyExact(answer)],
+    [orgId, key, claim, text],
   );
+  return text.length;
 }
 
 export async function releaseClaim(sql: Sql, orgId: string, key: string, claim: string): Promise<void> {

@@ -7,6 +7,7 @@ import { withWarnings } from '../http/warnings.js';
 import { addMillis } from '../lib/instant.js';
 import type { Keyed, Writer } from './keyed.js';
 import { deleteKey, getStored, insertAnswer, KEY_CONSTRAINT, storeAnswer, type Stored } from './queries.js';
+import { hasNoRoom, refuseToStore } from './stored-answers.js';
 
 /** How long a response is stored, in milliseconds. */
 export const KEEP_MS = 24 * 60 * 60 * 1000;
@@ -29,34 +30,41 @@ export async function inWrite<T>(
   work: (tx: Transaction, batch: WriteBatch) => Promise<T>,
   kept: (answer: T) => T = (answer) => answer,
 ): Promise<T> {
+  // An earlier answer is given all the same.
+  if (keyed && (await hasNoRoom(ctx, orgId)))
+    return ((await replay<T>(ctx, orgId, keyed)) ?? refuseToStore()).answer;
   for (let attempt = 1; ; attempt += 1) {
     const at = ctx.now();
     try {
       return await inTransaction(ctx.pool, async (tx) => {
         const batch = new WriteBatch(tx);
         const answer = await work(tx, batch);
-        if (keyed)
-          await insertAnswer(batch, orgId, keyed, withWarnings(kept(answer), keyed.warnings), {
-            at,
-            final: !keyed.waits,
-          });
+        if (keyed) {
+          const stored = withWarnings(kept(answer), keyed.warnings);
+          const length = await insertAnswer(batch, orgId, keyed, stored, { at, final: !keyed.waits });
+          ctx.storedAnswers.add(orgId, length);
+        }
         await batch.send();
         return answer;
       });
     } catch (error) {
       if (!keyed || isUnreachable(error)) throw error;
-      const stored = await getStored(ctx.pool, orgId, keyed.key);
-      const expired = addMillis(at, -KEEP_MS);
-      if (stored && stored.created_at > expired) {
-        if (!isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
-        keyed.settled = stored.final;
-        keyed.replayed();
-        return stored.answer as T;
-      }
+      const replayed = await replay<T>(ctx, orgId, keyed);
+      if (replayed) return replayed.answer;
       if (violatedConstraint(error) !== KEY_CONSTRAINT || attempt === ATTEMPTS) throw error;
-      await deleteKey(ctx.pool, orgId, keyed.key, expired);
+      await deleteKey(ctx.pool, orgId, keyed.key, addMillis(at, -KEEP_MS));
     }
   }
+}
+
+/** The stored answer of an earlier request. Undefined: there is none, or it has expired. */
+async function replay<T>(ctx: Context, orgId: string, keyed: Keyed): Promise<{ answer: T } | undefined> {
+  const stored = await getStored(ctx.pool, orgId, keyed.key);
+  if (!stored || stored.created_at <= addMillis(ctx.now(), -KEEP_MS)) return undefined;
+  if (!isSameRequest(stored, keyed)) throw new ApiError('idempotency_conflict');
+  keyed.settled = stored.final;
+  keyed.replayed();
+  return { answer: stored.answer as T };
 }
 
 /** Stores the final response after a wait. Returns the response that all retries get. */

@@ -8,7 +8,9 @@ import { readInstance } from '../db/instance-queries.js';
 import { DiskReserve } from '../disk/disk-reserve.js';
 import { listen, reachableAt } from '../http/listen.js';
 import { createFirstKey, type FirstKey } from '../keys/first-key.js';
+import { STORED_ANSWERS } from '../idempotency/stored-answers.js';
 import { BoundedSet } from '../lib/bounded-set.js';
+import { StoredBytes } from '../lib/stored-bytes.js';
 import { Pace, PACE } from '../lib/pace.js';
 import { Cursors } from '../lib/cursor.js';
 import { now } from '../lib/instant.js';
@@ -134,7 +136,13 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   const archived = archivedDirectory(options);
   const ctx: ServiceContext = {
     ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, now, log, keyring },
-    ...{ eventKeys, activeKeys, seenHeads, roomyQuotas: new BoundedSet() },
+    ...{
+      eventKeys,
+      activeKeys,
+      seenHeads,
+      roomyQuotas: new BoundedSet(),
+      storedAnswers: new StoredBytes(STORED_ANSWERS),
+    },
     pace: new Pace(PACE),
     ...{
       stopping,

@@ -16,7 +16,9 @@ import { DiskReserve } from '../../src/disk/disk-reserve.js';
 import { listen } from '../../src/http/listen.js';
 import type { Certificate } from '../../src/http/tls/certificate.js';
 import { createKey } from '../../src/keys/create.js';
+import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
+import { StoredBytes } from '../../src/lib/stored-bytes.js';
 import { Pace, PACE } from '../../src/lib/pace.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
@@ -147,6 +149,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     touches: new RecentTouches(),
     use: new UseSampler(runtime),
     roomyQuotas: new BoundedSet(),
+    storedAnswers: new StoredBytes(STORED_ANSWERS),
     pace: new Pace(PACE),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,

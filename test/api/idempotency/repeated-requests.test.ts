@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../../src/app.js';
@@ -5,6 +6,7 @@ import { listen } from '../../../src/http/listen.js';
 import { deleteExpiredKeys } from '../../../src/idempotency/jobs.js';
 import { addMillis } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
+import { StoredBytes } from '../../../src/lib/stored-bytes.js';
 import { Keyring } from '../../../src/secrets/keyring.js';
 import type { Answer } from '../../support/answer.js';
 import { makeClient, type Client } from '../../support/client.js';
@@ -406,4 +408,35 @@ test('a read ignores the key, and the store of keys holds no request bodies', as
   );
   expect(rows).toHaveLength(1);
   expect(rows[0]!.text).not.toContain(canary);
+});
+
+test('an organization has a bounded part of the database for long answers, and earlier answers are still given', async () => {
+  const [by, other] = [await service.newOrg(), await service.newOrg()];
+  // Random text, which PostgreSQL cannot compress.
+  const env = Array.from({ length: 6 }, (_, index) => ({
+    key: `V${index}`,
+    value: randomBytes(3_000).toString('base64'),
+  }));
+  const storedAnswers = new StoredBytes({ freeBytes: 4_096, maxBytes: 60_000 });
+  const app = await buildApp({ ...service.ctx, storedAnswers });
+  try {
+    const url = await listen(app, { host: '127.0.0.1', port: 0 });
+    const [own, foreign] = [makeClient(url, by), makeClient(url, other)];
+    const { body } = await own.post('/v1/sandboxes', smallRequest('long', { env }));
+    const patch = { method: 'PATCH', path: `/v1/sandboxes/${String(body.id)}`, body: {} };
+    const statuses: number[] = [];
+    for (let count = 0; count < 8; count += 1) {
+      statuses.push((await send(patch, `key ${count}`, own)).status);
+    }
+    expect(statuses).toEqual([200, 200, 200, 429, 429, 429, 429, 429]);
+    const refused = await send(patch, 'new', own);
+    expect(refused.body.error.message).toContain('send the request without the header');
+    expect(refused.headers.get('retry-after')).toBe('60');
+    expect(isReplay(await send(patch, 'key 0', own))).toBe(true);
+    expect((await own.request('PATCH', patch.path, { body: {} })).status).toBe(200);
+    expect((await send(create('another'), 'short', foreign)).status).toBe(200);
+    await own.request('DELETE', patch.path);
+  } finally {
+    await app.close();
+  }
 });

@@ -8,7 +8,9 @@ import { readInstance } from '../../../src/db/instance-queries.js';
 import { openPool, type Address } from '../../../src/db/pool.js';
 import { openRequests } from '../../../src/db/request-connections.js';
 import { listen } from '../../../src/http/listen.js';
+import { STORED_ANSWERS } from '../../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../../src/lib/bounded-set.js';
+import { StoredBytes } from '../../../src/lib/stored-bytes.js';
 import { Pace, PACE } from '../../../src/lib/pace.js';
 import { Cursors } from '../../../src/lib/cursor.js';
 import { instantFromMicros, type Instant } from '../../../src/lib/instant.js';
@@ -77,6 +79,7 @@ async function serve(orders: Orders): Promise<void> {
     use: new UseSampler(runtime),
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
+    storedAnswers: new StoredBytes(STORED_ANSWERS),
     pace: new Pace(PACE),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
