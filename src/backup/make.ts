@@ -25,6 +25,7 @@ import {
   type Places,
 } from './files/kept-files.js';
 import { packTree, requireTar } from './files/tar-program.js';
+import { VolumeStore } from '../volumes/storage/store.js';
 
 export interface BackupOptions {
   places: Places;
@@ -173,18 +174,42 @@ async function writeTrees(
     const { warnings: found } = await writeTree(writer, SIMULATED_PART, places.dataDir, 'simulated');
     warnings.push(...found);
   }
+  const volumes = new VolumeStore(places.volumesDir);
   for (const { orgId, volumeId } of header.volumes) {
-    const directory = join(places.volumesDir, orgId, volumeId);
-    // A volume has no directory before its first use.
-    if (!isDirectory(join(directory, 'data'))) continue;
-    onPart?.(`volume ${volumeId}`);
-    const { part, warnings: found } = await writeTree(writer, volumePart(orgId, volumeId), directory, 'data');
-    if (isDirectory(join(directory, 'data')))
-      warnings.push(...found.map((line) => `volume ${volumeId}: ${line}`));
-    else {
-      part.removed = true;
-      warnings.push(`volume ${volumeId} was deleted meanwhile: its data is not in the backup`);
+    const held = await volumes.holdData(orgId, volumeId).catch((cause: unknown) => {
+      throw new ExplainedError(
+        `cannot read the volume ${volumeId} (${(cause as Error).message}): run the command as the user of the service, or leave volumes out with --without-volumes`,
+        { cause },
+      );
+    });
+    // A volume has no data before its first use.
+    if (!held) continue;
+    try {
+      await writeVolume(writer, held.directory, { orgId, volumeId, onPart, warnings });
+    } finally {
+      await held.close();
     }
+  }
+  await volumes.close();
+}
+
+async function writeVolume(
+  writer: ArchiveWriter,
+  directory: string,
+  {
+    orgId,
+    volumeId,
+    onPart,
+    warnings,
+  }: { orgId: string; volumeId: string; onPart: BackupOptions['onPart']; warnings: string[] },
+): Promise<void> {
+  onPart?.(`volume ${volumeId}`);
+  const { part, warnings: found } = await writeTree(writer, volumePart(orgId, volumeId), directory, 'data');
+  if (isDirectory(join(directory, 'data')))
+    warnings.push(...found.map((line) => `volume ${volumeId}: ${line}`));
+  else {
+    part.removed = true;
+    warnings.push(`volume ${volumeId} was deleted meanwhile: its data is not in the backup`);
   }
 }
 

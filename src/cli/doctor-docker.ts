@@ -1,6 +1,7 @@
 import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { explainConnectionError, type ConnectionProblem } from '../runtimes/docker/connection-error.js';
+import type { Runtime } from '../runtimes/runtime.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 import { systemResolvers } from '../runtimes/docker/network/resolvers.js';
 import { resolversFinding } from './doctor-resolvers.js';
@@ -41,6 +42,7 @@ export async function checkDocker(
       findings: [
         hasAll ? engine : { ...engine, remedy },
         quota,
+        capsFinding(runtime),
         ...(dockerNetwork === 'none' ? [] : [resolversFinding(systemResolvers(), dockerResolvers ?? [])]),
       ],
       diskPath: runtime.diskPath,
@@ -63,6 +65,18 @@ export async function checkDocker(
       ],
     };
   }
+}
+
+function capsFinding({ capabilities, description }: Runtime): Finding {
+  const check = 'caps of volumes';
+  if (capabilities.has('volume_caps')) {
+    return { check, state: 'ok', found: 'a volume with a cap is a disk of that size' };
+  }
+  const reason = /no caps of volumes, because ([^;]+)/.exec(description)?.[1] ?? 'volumes cannot be mounted';
+  return {
+    ...{ check, state: 'missing', found: `volumes with a cap are refused: ${reason}` },
+    remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',
+  };
 }
 
 function remedyFor(kind: ConnectionProblem['kind'], system: HostSystem): string {

@@ -51,6 +51,7 @@ UMask=0077`;
  */
 const DOCKER = `CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL
 CapabilityBoundingSet=CAP_NET_ADMIN CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
+CapabilityBoundingSet=CAP_SYS_RESOURCE
 RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
 RestrictNamespaces=net user
 SystemCallFilter=@system-service @mount setns unshare`;

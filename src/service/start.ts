@@ -117,6 +117,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   noteReachFor(options, log);
 
   const volumes = await openVolumes(options);
+  resources.add('the disks of volumes', () => volumes.close());
   const disk = new DiskReserve({
     pathOf: (place) =>
       ({ data: options.dataDir, volumes: options.volumesDir, engine: runtime.diskPath })[place],

@@ -4,6 +4,9 @@ import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
 import type { Runtime } from '../runtimes/runtime.js';
 
+/** A file of ext4 has 16 TiB at most. */
+const LARGEST_DISK_GIB = 16_000;
+
 /**
  * A storage limit of the organization requires a cap, because nothing else would enforce it. Without one, a cap is refused where the
  * runtime cannot hold sandboxes to it: no sandbox could mount the volume, and official clients cannot remove the cap.
@@ -14,6 +17,13 @@ export async function checkCap(
   orgId: string,
   capacityGib: number | null,
 ): Promise<void> {
+  if (capacityGib !== null && name === 'docker' && capacityGib > LARGEST_DISK_GIB) {
+    throw new ApiError(
+      'invalid_request',
+      `capacity_gib must be at most ${LARGEST_DISK_GIB}: a larger disk of a volume fits in no file`,
+      { field: 'capacity_gib' },
+    );
+  }
   const limits = await getLimits(sql, orgId);
   const limitGib = limits ? storageLimit(limits) : null;
   if (limitGib === null) {

@@ -1,14 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
-import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { checkLabels } from '../lib/labels.js';
 import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './check-cap.js';
-import { refuseShrinking } from './engine-storage.js';
+import { checkNewCap, growStorage } from './engine-storage.js';
 import { presentVolume } from './present.js';
 import { lockVolume, sandboxesMounting, updateVolume, type VolumeRow } from './queries.js';
 import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
@@ -25,7 +24,8 @@ export async function update(
   const badLabel = checkLabels(request.labels ?? {});
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
 
-  return inWrite(ctx, caller, async (tx) => {
+  let grown: VolumeRow | undefined;
+  const answer = await inWrite(ctx, caller, async (tx) => {
     const volume = await lockVolume(tx, orgId, id);
     if (!volume) throw new ApiError('sandbox_not_found');
     if (volume.kind === 'host' && request.capacity_gib !== undefined) {
@@ -44,10 +44,13 @@ export async function update(
     };
     if (isDeepStrictEqual(before, after)) return presentVolume(volume);
     const cap = after.capacity_gib;
-    if (cap !== before.capacity_gib) await checkCap(tx, ctx.runtime, orgId, cap);
+    if (cap !== before.capacity_gib) {
+      await checkCap(tx, ctx.runtime, orgId, cap);
+      const mounting = await sandboxesMounting(tx, orgId, id);
+      await checkNewCap(ctx, orgId, volume, cap, mounting);
+      if (cap !== null) refuseMounted(ctx, mounting);
+    }
     if (cap !== null && cap !== before.capacity_gib) {
-      refuseShrinking(ctx, id, cap);
-      await refuseMounted(ctx, tx, orgId, id);
       await reserve(ctx, tx, caller, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
     }
     const at = ctx.now();
@@ -60,15 +63,16 @@ export async function update(
       at,
       payload: { volume_id: id, name: volume.name, before, after },
     });
+    grown = row;
     return presentVolume(row);
   });
+  if (grown) await growStorage(ctx, orgId, grown);
+  return answer;
 }
 
 /** The runtime could not hold existing mounts to the new cap. */
-async function refuseMounted(ctx: Context, tx: Sql, orgId: string, id: string): Promise<void> {
-  if (ctx.runtime.capabilities.has('volume_caps')) return;
-  const sandboxes = await sandboxesMounting(tx, orgId, id);
-  if (sandboxes.length === 0) return;
+function refuseMounted(ctx: Context, sandboxes: readonly string[]): void {
+  if (ctx.runtime.capabilities.has('volume_caps') || sandboxes.length === 0) return;
   throw new ApiError(
     'invalid_request',
     `the ${ctx.runtime.name} runtime cannot hold sandboxes to the cap of a volume, and ${sandboxes.join(', ')} mount it`,

@@ -32,7 +32,7 @@ describeDocker('the capabilities of the systemd unit', () => {
     const client = makeClient(service.url, {
       ...{ org: { id: '', name: '', slug: '' }, key: service.firstKey!, keyId: '' },
     });
-    await client.post('/v1/volumes', { name: 'data' });
+    const { body: volume } = await client.post('/v1/volumes', { name: 'data', capacity_gib: 1 });
     const rules = [{ action: 'allow', direction: 'egress', destination: { group: 'public' } }];
     const { body } = await client.post(
       '/v1/sandboxes',
@@ -51,6 +51,14 @@ describeDocker('the capabilities of the systemd unit', () => {
       args: ['-c', script],
     });
     expect(ran.stdout, JSON.stringify(ran)).toBe('written\neth0\nlo\n');
+    expect((await client.patch(`/v1/volumes/${volume.id}`, { capacity_gib: 2 })).status).toBe(200);
+    await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped' });
+    await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
+    const { body: sized } = await client.post(`/v1/sandboxes/${body.id}/exec`, {
+      cmd: 'sh',
+      args: ['-c', 'busybox df -m /data | tail -n 1'],
+    });
+    expect(Number(sized.stdout.trim().split(/ +/)[1]), sized.stdout).toBeGreaterThan(1_900);
     await client.delete(`/v1/sandboxes/${body.id}`);
     await until(
       async () => client.get('/v1/sandboxes'),

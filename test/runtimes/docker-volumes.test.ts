@@ -10,12 +10,13 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { operator } from '../../src/audit/events/actor.js';
 import { readInstance } from '../../src/db/instance-queries.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { setQuotas } from '../../src/quotas/set.js';
 import { stagingDirectoryOf } from '../../src/runtimes/docker/detect-capabilities.js';
+import type { Capability } from '../../src/runtimes/runtime.js';
 import type { Answer } from '../support/answer.js';
 import { PROGRAM, start as startProgram } from '../support/cli.js';
 import type { Client } from '../support/client.js';
@@ -119,6 +120,13 @@ describeDocker('volumes in containers', () => {
   });
 
   test('get no cap where no sandbox could mount them with one', async () => {
+    const capabilities = service.runtime.capabilities as Set<Capability>;
+    expect(capabilities.delete('volume_caps')).toBe(true);
+    service.ctx.volumes.makesDisks = false;
+    onTestFinished(() => {
+      capabilities.add('volume_caps');
+      service.ctx.volumes.makesDisks = true;
+    });
     const create = (capacity_gib: number) => client.post('/v1/volumes', { name: 'capped', capacity_gib });
     const patch = (body: object) => client.request('PATCH', `/v1/volumes/${volume.id}`, { body });
     const capRefused = [400, 'invalid_request', { field: 'capacity_gib' }];

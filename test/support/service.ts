@@ -184,6 +184,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       await disk.stop();
       await changes.close();
       await runtime.close();
+      await volumes.close();
       const wrong = await expectCatalogued(pool).then(
         () => undefined,
         (error: Error) => error,

@@ -2,6 +2,7 @@ import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
+import { explainNoDisks } from '../../volumes/storage/disks/probe-disks.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { Capability } from '../runtime.js';
 import { hasDiskQuota, type StorageInfo } from './disk-quota.js';
@@ -54,6 +55,11 @@ export async function detectCapabilities(
   if (noMounts === undefined) {
     capabilities.push('named_volumes', 'bind_mounts');
     if (sharesKernel(info, runtimeClass)) capabilities.push('mount_flags');
+    const noDisks =
+      (await explainNoDisks(volumes.root, directory)) && (await explainNoDisks(volumes.root, directory));
+    if (noDisks === undefined) capabilities.push('volume_caps');
+    else missing.push(`no caps of volumes, because ${noDisks}`);
+    volumes.makesDisks = noDisks === undefined;
   } else {
     missing.push(`no volumes, because ${noMounts}`);
   }

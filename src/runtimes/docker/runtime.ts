@@ -1,6 +1,7 @@
 import Docker from 'dockerode';
 import { makeFairQueue, type FairQueue } from '../../lib/fair-queue.js';
 import { sleep } from '../../lib/sleep.js';
+import { VolumeDiskError } from '../../volumes/storage/disks/errors.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { CommandState } from '../guest/command-end.js';
 import {
@@ -211,6 +212,7 @@ export class DockerRuntime implements Runtime {
       }
     } catch (error) {
       if (signal.aborted || statusOf(error) === NOT_MODIFIED) return;
+      if (error instanceof VolumeDiskError) throw this.retries.note(run.runId, error.message);
       // Without an answer, or while the engine is busy, a retry may succeed. Other errors are permanent.
       const status = statusOf(error);
       if (status === undefined || status === CONFLICT || status === UNAVAILABLE) throw error;

@@ -1,4 +1,5 @@
 import { ApiError, type ErrorName } from '../../http/errors.js';
+import { VolumeDiskError, type VolumeDiskErrorKind } from '../storage/disks/errors.js';
 import { VolumePathError, type VolumePathErrorKind } from '../storage/guest-path.js';
 
 const OF_PATHS: Record<VolumePathErrorKind, ErrorName> = {
@@ -7,6 +8,12 @@ const OF_PATHS: Record<VolumePathErrorKind, ErrorName> = {
   not_a_directory: 'invalid_volume_path',
   symlink: 'volume_file_not_found',
   unsupported: 'not_supported',
+};
+
+const OF_DISKS: Record<VolumeDiskErrorKind, ErrorName> = {
+  no_room: 'rate_limited',
+  does_not_fit: 'storage_full',
+  unavailable: 'not_supported',
 };
 
 /** Errors of the file system that a caller can resolve. */
@@ -33,6 +40,9 @@ export async function translateErrors<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     if (error instanceof VolumePathError) {
       throw new ApiError(OF_PATHS[error.kind], error.message, null, { cause: error });
+    }
+    if (error instanceof VolumeDiskError) {
+      throw new ApiError(OF_DISKS[error.kind], error.message, null, { cause: error });
     }
     const name = OF_THE_SYSTEM[(error as NodeJS.ErrnoException).code ?? ''];
     // The system's message contains paths of this machine.

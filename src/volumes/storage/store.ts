@@ -6,42 +6,83 @@ import { makeDirectories } from '../../lib/directories.js';
 import { FairSlots } from '../../lib/fair-slots.js';
 import { CapLedger } from './cap-ledger.js';
 import { measure } from './disk-usage.js';
-import {
-  ignoreMissing,
-  openAt,
-  openDescendant,
-  openDirectoryAt,
-  splitPath,
-  VolumePathError,
-} from './guest-path.js';
+import { DATA, INCOMING, MOUNT_POINT } from './disks/disk-image.js';
+import { VolumeDisks } from './disks/volume-disks.js';
+import { ignoreMissing, openAt, openDescendant, splitPath, VolumePathError } from './guest-path.js';
 import { removeTree } from './remove-tree.js';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-const DATA = 'data';
-/** On the same file system, invisible to guests. */
-const INCOMING = 'incoming';
 /** Half of the threads that Node has for files. */
 export const FILE_PIECES = { total: 2, each: 1 };
 
 /**
- * Data is in `<root>/<org id>/<volume id>/data`. Any guest user writes there, so the service opens nothing below it by
+ * Data is in `<root>/<org id>/<volume id>/data`; that of a volume with a disk is in `disk/data`, where the disk is mounted. Any guest user writes there, so the service opens nothing below it by
  * path.
  */
 export class VolumeStore {
   readonly pieces = new FairSlots(FILE_PIECES);
   readonly caps = new CapLedger((orgId, volumeId, signal) => this.measure(orgId, volumeId, signal));
 
-  constructor(readonly root: string) {}
+  /** Whether volumes with a cap get disks of their own, which hold everybody to it. The runtime finds out. */
+  makesDisks = false;
+  private readonly disks: VolumeDisks;
+
+  constructor(readonly root: string) {
+    this.disks = new VolumeDisks(root);
+  }
 
   /** Only this user may enter the root: everybody may write below it. */
   async prepare(): Promise<void> {
     makeDirectories(this.root, 0o700);
     await chmod(this.root, 0o700);
+    await this.disks.adopt();
+  }
+
+  async close(): Promise<void> {
+    await this.disks.close();
+  }
+
+  /** Before the first write, so that the volume gets its disk or lets it grow. Throws VolumeDiskError. */
+  async holdToCap(
+    orgId: string,
+    volumeId: string,
+    capGib: number | null | undefined,
+    { isStart = false } = {},
+  ): Promise<void> {
+    if (!this.makesDisks || capGib == null) return;
+    const volume = this.pathOf(orgId, volumeId);
+    if ((await this.disks.gibOf(volume)) === undefined) await this.makeDirectories(orgId, volumeId);
+    await this.disks.hold(volume, capGib, isStart);
+  }
+
+  /** Undefined: the volume has no disk yet. */
+  async diskGib(orgId: string, volumeId: string): Promise<number | undefined> {
+    return this.disks.gibOf(this.pathOf(orgId, volumeId));
+  }
+
+  /** For a copy of all data: `data` in this directory, until `close`. Undefined: the volume never had data. */
+  async holdData(
+    orgId: string,
+    volumeId: string,
+  ): Promise<{ directory: string; close: () => Promise<void> } | undefined> {
+    const volume = this.pathOf(orgId, volumeId);
+    const disk = await this.disks.open(volume, DATA);
+    if (disk) return { directory: join(volume, MOUNT_POINT), close: async () => disk.close() };
+    const data = await open(join(volume, DATA), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(ignoreMissing);
+    return data && { directory: volume, close: async () => data.close() };
   }
 
   /** Writable for any guest user. */
   async ensure(orgId: string, volumeId: string): Promise<string> {
+    const volume = this.pathOf(orgId, volumeId);
+    const disk = await this.disks.open(volume, DATA);
+    if (!disk) return this.makeDirectories(orgId, volumeId);
+    await disk.close();
+    return join(volume, MOUNT_POINT, DATA);
+  }
+
+  private async makeDirectories(orgId: string, volumeId: string): Promise<string> {
     const volume = this.pathOf(orgId, volumeId);
     const data = join(volume, DATA);
     const top = await open(data, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(ignoreMissing);
@@ -96,11 +137,11 @@ export class VolumeStore {
   }
 
   async openIncoming(orgId: string, volumeId: string): Promise<FileHandle> {
-    await this.ensure(orgId, volumeId);
-    return open(join(this.pathOf(orgId, volumeId), INCOMING), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    return this.openPart(orgId, volumeId, INCOMING);
   }
 
   async remove(orgId: string, volumeId: string): Promise<void> {
+    await this.disks.detach(this.pathOf(orgId, volumeId));
     const org = await open(join(this.root, orgId), O_RDONLY | O_DIRECTORY).catch(ignoreMissing);
     if (!org) return;
     try {
@@ -111,8 +152,9 @@ export class VolumeStore {
   }
 
   /** In KiB; undefined for a volume that never had data. */
-  measure(orgId: string, volumeId: string, signal: AbortSignal): Promise<number | undefined> {
-    return measure(join(this.pathOf(orgId, volumeId), DATA), signal);
+  async measure(orgId: string, volumeId: string, signal: AbortSignal): Promise<number | undefined> {
+    const volume = this.pathOf(orgId, volumeId);
+    return (await this.disks.usedKib(volume, DATA)) ?? measure(join(volume, DATA), signal);
   }
 
   async list(): Promise<{ orgId: string; volumeId: string }[]> {
@@ -127,12 +169,19 @@ export class VolumeStore {
     if (process.platform !== 'linux') {
       throw new VolumePathError('unsupported', 'the files of volumes are served on Linux only');
     }
-    await this.ensure(orgId, volumeId);
-    const volume = await open(this.pathOf(orgId, volumeId), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    try {
-      return await openDirectoryAt(volume, DATA);
-    } finally {
-      await volume.close();
+    return this.openPart(orgId, volumeId, DATA);
+  }
+
+  private async openPart(orgId: string, volumeId: string, part: string): Promise<FileHandle> {
+    const volume = this.pathOf(orgId, volumeId);
+    for (let round = 0; ; round += 1) {
+      const onDisk = await this.disks.open(volume, part);
+      if (onDisk) return onDisk;
+      await this.makeDirectories(orgId, volumeId);
+      const found = await open(join(volume, part), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(ignoreMissing);
+      if (found) return found;
+      // The volume got a disk meanwhile.
+      if (round > 0) throw new Error(`the volume ${volumeId} has neither a disk nor the directory ${part}`);
     }
   }
 

@@ -1,7 +1,8 @@
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readFile, rename, rm, type FileHandle } from 'node:fs/promises';
+import { rename, rm, type FileHandle } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { mountsBelow } from '../../../lib/mount-table.js';
 
 const run = promisify(execFile);
 
@@ -42,19 +43,6 @@ async function mount(args: readonly string[], fd: number): Promise<void> {
     child.once('close', (code) =>
       code === 0 ? resolve() : reject(new Error(errorOutput.trim() || `mount: ${code}`)),
     );
-  });
-}
-
-async function mountsBelow(directory: string): Promise<{ point: string; flags: string[] }[]> {
-  const table = await readFile('/proc/self/mountinfo', 'utf8');
-  return table.split('\n').flatMap((line) => {
-    const [, , , , escaped = '', flags = ''] = line.split(' ');
-    const point = escaped.replace(/\\(\d{3})/g, (_, octal: string) =>
-      String.fromCharCode(Number.parseInt(octal, 8)),
-    );
-    return point === directory || point.startsWith(`${directory}/`)
-      ? [{ point, flags: flags.split(',') }]
-      : [];
   });
 }
 

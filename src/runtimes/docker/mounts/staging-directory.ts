@@ -1,6 +1,7 @@
 import type { Stats } from 'node:fs';
 import { chmod, mkdir, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
 import { join, posix } from 'node:path';
+import { VolumeDiskError } from '../../../volumes/storage/disks/errors.js';
 import { VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
 import { StartRefusedError, type Run, type VolumeMount } from '../../runtime.js';
@@ -64,7 +65,7 @@ export class StagingDirectory {
     await rmdir(this.directory).catch(() => undefined);
   }
 
-  async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
+  async stage({ orgId, sandboxId, spec, capsGib }: Run): Promise<StagedMounts> {
     const requested = spec.mounts.flatMap((mount, index) =>
       mount.type === 'named' || mount.type === 'bind' ? [{ mount, field: `mounts[${index}]` }] : [],
     );
@@ -87,7 +88,10 @@ export class StagingDirectory {
       await Promise.all(sources.map(({ handle }) => handle.close()));
     };
     try {
-      for (const { mount, field } of requested) sources.push(await this.openSource(orgId, mount, field));
+      for (const { mount, field } of requested) {
+        await this.holdToCap(orgId, mount.volumeId, capsGib?.get(mount.volumeId), field);
+        sources.push(await this.openSource(orgId, mount, field));
+      }
       await detachAndRemove(current);
       // Empty: the engine nests mounts by path, which a guest with access to a volume could redirect.
       await createMountPoints(current, sources);
@@ -131,13 +135,32 @@ export class StagingDirectory {
     };
   }
 
+  private async holdToCap(
+    orgId: string,
+    volumeId: string,
+    capGib: number | undefined,
+    field: string,
+  ): Promise<void> {
+    // It was created by a process on a machine that can.
+    if (capGib !== undefined && !this.volumes.makesDisks) {
+      throw new StartRefusedError(
+        `${field}: this machine cannot hold sandboxes to the cap of a volume; "sandkeep doctor" shows the operator the reason`,
+      );
+    }
+    try {
+      await this.volumes.holdToCap(orgId, volumeId, capGib, { isStart: true });
+    } catch (error) {
+      throw explainDisk(error, field);
+    }
+  }
+
   private async openSource(orgId: string, mount: VolumeMount, field: string): Promise<Source> {
     const [path, fieldPath] = mount.type === 'bind' ? [mount.host, `${field}.host`] : ['/', `${field}.name`];
     let handle: FileHandle;
     try {
       handle = await this.volumes.openBeneath(orgId, mount.volumeId, path, O_PATH);
     } catch (error) {
-      if (!(error instanceof VolumePathError)) throw error;
+      if (!(error instanceof VolumePathError)) throw explainDisk(error, field);
       const help = error.kind === 'not_found' ? ': put it into the host volume first, then start again' : '';
       throw new StartRefusedError(`${fieldPath} cannot be mounted: ${error.message}${help}`, {
         cause: error,
@@ -150,6 +173,12 @@ export class StagingDirectory {
     await handle.close();
     throw new StartRefusedError(`${fieldPath} cannot be mounted: ${describeKind(found)}`);
   }
+}
+
+/** Without room a later start may find some, so that error stays. */
+function explainDisk(error: unknown, field: string): unknown {
+  if (!(error instanceof VolumeDiskError) || error.kind === 'no_room') return error;
+  return new StartRefusedError(`${field} cannot be mounted: ${error.message}`, { cause: error });
 }
 
 /** A mount hides a patch that a link of the image leads there. Throws StartRefusedError for such a patch. */
