@@ -4,20 +4,20 @@ import type { Transaction } from '../db/transaction.js';
 import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
-import { inUnits, sumOf, type PriceBook, type Quantities } from '../prices/price.js';
+import type { PriceBook } from '../prices/price.js';
 import { loadPriceBook } from '../prices/price-book.js';
 import { sandboxBreakdown } from '../usage/breakdown.js';
 import { checkFocus, FOCUS_HEADER, sandboxCharges, storageCharges } from '../usage/focus-report.js';
 import { FOCUS_VERSION } from '../usage/focus-columns.js';
+import { checkLabelKeys, labelBreakdown } from '../usage/label-report.js';
+import { MOST_LABEL_KEYS } from '../usage/label-times.js';
 import { REPORT_FORMATS, type Format, type RowFormat, type UsageFilter } from '../usage/queries.js';
-import { sandboxTotals, type SandboxTotal } from '../usage/summary-queries.js';
-import { totalsByDay } from '../usage/summary.js';
 import { readWindow, type Window } from '../usage/window.js';
 import { tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { explained } from './explained.js';
 import { namedOrg } from './named-org.js';
-import { table } from './table.js';
+import { usagePicture } from './usage-picture.js';
 
 interface UsageOptions extends CommonOptions {
   org: string;
@@ -26,20 +26,24 @@ interface UsageOptions extends CommonOptions {
   csv?: true;
   format?: RowFormat;
   priceBook?: string;
+  by?: string[];
 }
-
-/** In characters: the longest bar, and the other columns of its line. */
-const BAR = 40;
-const BESIDE_BAR = 45;
-const MOST_SHOWN = 20;
 
 export function usageCommand(): Command {
   return withConfig(tableCommand('usage'), ['priceBook'])
-    .description('show the usage of an organization by sandbox and by UTC day')
+    .description(
+      'show the usage of an organization by sandbox or label and by UTC day, and its cost with a price book',
+    )
     .requiredOption('--org <slug>', 'the organization')
     .option('--since <time>', 'from this UTC date or date-time on (default: the current UTC month)')
     .option('--until <time>', 'until before this UTC date or date-time (default: now)')
-    .option('--csv', 'print CSV: a line for each sandbox and day')
+    .addOption(
+      new Option(
+        '--by <labels>',
+        `group by these labels, separated by commas, instead of by sandbox (at most ${MOST_LABEL_KEYS}, such as team,env)`,
+      ).argParser(readKeys),
+    )
+    .option('--csv', 'print CSV: a line for each sandbox, or combination of labels, and day')
     .addOption(
       new Option(
         '--format <format>',
@@ -49,16 +53,19 @@ export function usageCommand(): Command {
     .action(async (options: UsageOptions) => {
       const format = chosenFormat(options);
       const window = windowOf(options);
-      const book = format === 'focus' ? focusBook(window, options) : undefined;
+      const book = bookOf(options);
+      if (format === 'focus') checkCharges(window, book, options);
       await withDatabase(options, 'usage', async (pool) => {
         const scope = { orgId: await namedOrg(pool, options.org), sandboxIds: undefined, labels: {} };
         await inTransaction(
           pool,
           async (tx) => {
             await tx.query('set transaction isolation level repeatable read, read only');
-            if (book) await printCharges(tx, scope, window, book);
-            else if (format === 'json' || format === 'csv') await printRows(tx, scope, window, format);
-            else await printPicture(tx, scope.orgId, window, options);
+            if (format === 'focus') await printCharges(tx, scope, window, book!);
+            else if (format !== undefined)
+              await printRows(tx, { scope, window, book, by: options.by }, format);
+            else
+              await write(await usagePicture(tx, scope, { window, book, keys: options.by ?? [] }, options));
           },
           { unhurried: true },
         );
@@ -83,21 +90,52 @@ function chosenFormat({ json, csv, format }: UsageOptions): RowFormat | undefine
   return chosen[0] as RowFormat | undefined;
 }
 
-function focusBook(window: Window, { priceBook }: UsageOptions): PriceBook {
-  if (priceBook === undefined) {
+function readKeys(text: string): string[] {
+  const keys = text.split(',').map((key) => key.trim());
+  if (keys.includes(''))
+    throw new ExplainedError('--by needs names of labels with commas between them, such as team,env');
+  if (keys.length > MOST_LABEL_KEYS) throw new ExplainedError(`--by takes at most ${MOST_LABEL_KEYS} labels`);
+  try {
+    checkLabelKeys('--by', keys);
+  } catch (error) {
+    return explained(error);
+  }
+  return keys;
+}
+
+function bookOf({ priceBook }: UsageOptions): PriceBook | null {
+  return priceBook === undefined ? null : loadPriceBook(priceBook);
+}
+
+function checkCharges(window: Window, book: PriceBook | null, { by }: UsageOptions): void {
+  if (book === null) {
     throw new ExplainedError(
       '--format focus needs prices: name the price book of the service with --price-book',
     );
   }
+  if (by !== undefined) {
+    throw new ExplainedError('--by and --format focus exclude each other: the column Tags has the labels');
+  }
   try {
-    return checkFocus(window, loadPriceBook(priceBook));
+    checkFocus(window, book);
   } catch (error) {
-    return explained(error);
+    explained(error);
   }
 }
 
-async function printRows(tx: Transaction, scope: UsageFilter, window: Window, format: Format): Promise<void> {
-  for await (const text of sandboxBreakdown(tx, scope, window, format)) await write(text);
+interface Rows {
+  scope: UsageFilter;
+  window: Window;
+  book: PriceBook | null;
+  by: string[] | undefined;
+}
+
+async function printRows(tx: Transaction, { scope, window, book, by }: Rows, format: Format): Promise<void> {
+  const texts =
+    by === undefined
+      ? sandboxBreakdown(tx, scope, window, format)
+      : labelBreakdown(tx, { filter: scope, keys: by, window, book }, format);
+  for await (const text of texts) await write(text);
   if (format === 'json') await write('\n');
 }
 
@@ -110,48 +148,6 @@ async function printCharges(
   await write(FOCUS_HEADER);
   for await (const text of sandboxCharges(tx, scope, window, book)) await write(text);
   for await (const text of storageCharges(tx, scope.orgId, window, book)) await write(text);
-}
-
-async function printPicture(
-  tx: Transaction,
-  orgId: string,
-  window: Window,
-  options: UsageOptions,
-): Promise<void> {
-  const days = await totalsByDay(tx, orgId, window);
-  if (days.size === 0) return write('no usage\n');
-  const { totals, count } = await sandboxTotals(tx, orgId, window, MOST_SHOWN);
-  if (count > 0) {
-    const shown = totals.map(({ name, used }) => [name, ...hours(used)]);
-    const more = count > totals.length ? [[`(${count - totals.length} more)`, '', '', '']] : [];
-    const all = ['all', ...hours(sumOf([...days.values()]))];
-    const head = ['SANDBOX', 'vCPU HOURS', 'GiB HOURS MEMORY', 'GiB HOURS DISK'];
-    await write(`${table(head, [...shown, ...more, all], options)}\n\n`);
-  }
-  await write(`${chart(days, options)}\n`);
-}
-
-function hours(used: SandboxTotal['used']): string[] {
-  return (['vcpu_hour', 'memory_gib_hour', 'disk_gib_hour'] as const).map((metric) =>
-    inUnits(metric, used[metric]).toFixed(2),
-  );
-}
-
-function chart(days: ReadonlyMap<string, Quantities>, options: UsageOptions): string {
-  const rows = [...days].map(([day, quantities]) => ({
-    day,
-    vcpus: inUnits('vcpu_hour', quantities.vcpu_hour),
-    storage: inUnits('storage_gib_hour', quantities.storage_gib_hour),
-  }));
-  const most = Math.max(...rows.map(({ vcpus }) => vcpus));
-  const longest = Math.max(10, Math.min(BAR, (process.stdout.columns ?? Infinity) - BESIDE_BAR));
-  const bar = (value: number) =>
-    value === 0 ? '' : '█'.repeat(Math.max(1, Math.round((value / most) * longest)));
-  return table(
-    ['DAY', 'GiB HOURS STORAGE', 'vCPU HOURS', ''],
-    rows.map(({ day, vcpus, storage }) => [day, storage.toFixed(2), vcpus.toFixed(2), bar(vcpus)]),
-    options,
-  );
 }
 
 /** Waits for a slow reader, so that a pager does not hold a year of usage in memory. */

@@ -74,6 +74,14 @@ export function project(quantity: bigint, elapsed: bigint, length: bigint): bigi
   return elapsed <= 0n || elapsed >= length ? quantity : halfUp(quantity * length, elapsed);
 }
 
+/** With a fixed number of decimal digits, rounded half up. The amount is not negative. */
+export function roundedText({ value, scale }: Decimal, digits: number): string {
+  const minor = halfUp(value * 10n ** BigInt(digits), 10n ** BigInt(scale)).toString();
+  if (digits === 0) return minor;
+  const text = minor.padStart(digits + 1, '0');
+  return `${text.slice(0, -digits)}.${text.slice(-digits)}`;
+}
+
 /** Rounds a quotient of numbers that are not negative. */
 export function halfUp(numerator: bigint, denominator: bigint): bigint {
   return (numerator * 2n + denominator) / (denominator * 2n);

@@ -37,9 +37,14 @@ export class GroupCosts {
       this.cost = 0n;
     }
     this.used = sumOf([this.used, used]);
-    const { value, scale } = this.allowance.costOf(day, this.used);
+    const { value, scale } = this.ofDay(day, this.used);
     const added = value - this.cost;
     this.cost = value;
     return { value: added, scale };
+  }
+
+  /** The cost of a part of the usage of a day, without regard to groups. */
+  ofDay(day: string, used: Quantities): Decimal {
+    return this.allowance.costOf(day, used);
   }
 }

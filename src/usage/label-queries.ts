@@ -1,3 +1,4 @@
+import type { Sql } from '../db/pool.js';
 import { Conditions } from '../lib/conditions.js';
 import { csvFieldSql } from '../lib/csv.js';
 import type { Quantities } from '../prices/price.js';
@@ -10,7 +11,8 @@ import {
   type Query,
   type UsageFilter,
 } from './queries.js';
-import type { WindowPart } from './window.js';
+import { largestGroupsOf, type GroupDayRow, type LargestGroups } from './summary-queries.js';
+import { LONGEST_WINDOW_DAYS, splitWindow, type Window, type WindowPart } from './window.js';
 
 const QUANTITIES: Record<Format, string> = {
   json: `'"vcpu_seconds":' || f.vcpu_seconds || ',"mem_mib_seconds":' || f.memory_mib_seconds
@@ -56,6 +58,35 @@ export function labelRows(
     from finished f
     order by f.day, f.label_values collate "C" nulls last`;
   return { text, values: c.values };
+}
+
+/** The `limit` combinations of values with the most usage. None of the keys is a combination too. */
+export async function largestCombinations(
+  sql: Sql,
+  filter: UsageFilter,
+  keys: readonly string[],
+  window: Window,
+  limit: number,
+): Promise<LargestGroups> {
+  const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
+  if (!part) return largestGroupsOf([]);
+  const c = new Conditions();
+  const { rows } = await sql.query<GroupDayRow>(
+    `with ${usageByValues(c, filter, keys, part)},
+     largest as (
+       select t.label_values, t.count,
+         (row_number() over (order by t.most desc, t.label_values collate "C") - 1)::int as place
+       from (select f.label_values, sum(f.vcpu_micros) as most, count(*) over () as count
+         from finished f group by f.label_values) t
+       order by place
+       limit ${c.parameter(limit)})
+     select f.day::text, l.place, coalesce(f.label_values, array_fill(null::text, array[${keys.length}])) as names, l.count,
+       f.vcpu_micros::text as vcpu_hour, f.memory_mib_micros::text as memory_gib_hour, f.disk_mib_micros::text as disk_gib_hour
+     from largest l join finished f on f.label_values is not distinct from l.label_values
+     order by f.day, l.place`,
+    c.values,
+  );
+  return largestGroupsOf(rows);
 }
 
 /** CTEs up to `finished`: the usage by UTC day and values. */

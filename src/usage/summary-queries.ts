@@ -93,34 +93,56 @@ export async function computeTotals(sql: Sql, orgId: string, window: Window): Pr
   return sumOf((await computeDays(sql, orgId, window)).map(({ used }) => used));
 }
 
-export interface SandboxTotal {
-  name: string;
+/** The compute of one of the largest groups on one UTC day. */
+export interface GroupDay {
+  /** 0 is the largest group. */
+  place: number;
+  /** The name of the sandbox, or the value of each label. */
+  names: (string | null)[];
+  day: string;
   used: Compute;
 }
 
-/** The `limit` sandboxes with the most usage, of `count`. */
-export async function sandboxTotals(
+/** The days of the largest groups, in the order of the days, and the number of all groups. */
+export interface LargestGroups {
+  days: GroupDay[];
+  count: number;
+}
+
+export type GroupDayRow = ComputeRow & Omit<GroupDay, 'used'> & { count: number };
+
+export function largestGroupsOf(rows: readonly GroupDayRow[]): LargestGroups {
+  return {
+    days: rows.map((row) => ({ place: row.place, names: row.names, day: row.day, used: computeOf(row) })),
+    count: rows[0]?.count ?? 0,
+  };
+}
+
+/** The `limit` sandboxes with the most usage. */
+export async function largestSandboxes(
   sql: Sql,
   orgId: string,
   window: Window,
   limit: number,
-): Promise<{ totals: SandboxTotal[]; count: number }> {
+): Promise<LargestGroups> {
   const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
-  if (!part) return { totals: [], count: 0 };
+  if (!part) return largestGroupsOf([]);
   const c = new Conditions();
-  const { rows } = await sql.query<ComputeRow & { name: string; count: number }>(
+  const { rows } = await sql.query<GroupDayRow>(
     `with ${computeCtes(c, orgId, part)},
-     totals as (select p.sandbox_id, ${SUMS}, sum(p.vcpu) as most from parts p group by p.sandbox_id)
-     select s.name, t.vcpu_hour, t.memory_gib_hour, t.disk_gib_hour, count(*) over () as count
-     from totals t join sandboxes s on s.org_id = ${c.parameter(orgId)} and s.id = t.sandbox_id
-     order by t.most desc, s.name, s.id
-     limit ${c.parameter(limit)}`,
+     largest as (
+       select t.sandbox_id, s.name, t.count, (row_number() over (order by t.most desc, s.name, s.id) - 1)::int as place
+       from (select p.sandbox_id, sum(p.vcpu) as most, count(*) over () as count from parts p group by p.sandbox_id) t
+       join sandboxes s on s.org_id = ${c.parameter(orgId)} and s.id = t.sandbox_id
+       order by place
+       limit ${c.parameter(limit)})
+     select p.day::text, l.place, array[l.name] as names, l.count, ${SUMS}
+     from largest l join parts p on p.sandbox_id = l.sandbox_id
+     group by p.day, l.place, l.name, l.count
+     order by p.day, l.place`,
     c.values,
   );
-  return {
-    totals: rows.map((row) => ({ name: row.name, used: computeOf(row) })),
-    count: rows[0]?.count ?? 0,
-  };
+  return largestGroupsOf(rows);
 }
 
 /** Storage by UTC day, in MiB times microseconds, rounded to an integer. */

@@ -89,6 +89,74 @@ test('usage --format focus prints the charges of sandboxes and volumes, and need
   await service.ctx.pool.query('delete from accruals where org_id = $1', [client.org.id]);
 });
 
+test('usage has the cost of sandboxes, of labels and of days, with included hours', async () => {
+  const book = join(mkdtempSync(join(tmpdir(), 'sandkeep-book-')), 'prices.json');
+  const prices = { vcpu_hour: '0.05', memory_gib_hour: '0.01', storage_gib_hour: '1' };
+  // The hours that are included end on the first day, after half of its use.
+  writeFileSync(book, JSON.stringify({ currency: 'EUR', prices, included: { vcpu_hour: '24.5' } }));
+  const team = await service.newOrg();
+  for (const [name, vcpus, hours, labels] of [
+    ['small', 1, 1, { env: 'prod' }],
+    ['large', 4, 30, { team: 'ml', env: 'prod' }],
+    ['loose', 0, 1, {}],
+  ] as const) {
+    const { body } = await team.post('/v1/sandboxes', { ...smallRequest(name), labels });
+    await service.ctx.pool.query(
+      `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, started_at, stopped_at, end_reason)
+       values ($1, $2, $3, $4, 512, 0, '2026-03-01T12:00:00Z', '2026-03-01T12:00:00Z'::timestamptz + make_interval(hours => $5), 'test')`,
+      [team.org.id, uuidv7(), body.id, vcpus, hours],
+    );
+  }
+  const { body: volume } = await team.get('/v1/volumes/default');
+  await service.ctx.pool.query(
+    `insert into accruals (org_id, volume_id, from_at, to_at, used_mib)
+     values ($1, $2, '2026-03-02T00:00:00Z', '2026-03-02T02:00:00Z', 512)`,
+    [team.org.id, volume.id],
+  );
+  const shown = ['usage', '--database-url', urlOf(service.database), '--org', team.org.slug, ...RANGE];
+  const costs = [...shown, '--price-book', book];
+  const { code, out, err } = await run(costs);
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  const days = [
+    '',
+    'DAY          GiB HOURS STORAGE   vCPU HOURS   COST EUR',
+    `2026-03-01                0.00        49.00       1.30   ${'█'.repeat(27)}`,
+    `2026-03-02                1.00        72.00       4.69   ${'█'.repeat(40)}`,
+    '',
+  ];
+  expect(out.split('\n')).toEqual([
+    'SANDBOX   vCPU HOURS   GiB HOURS MEMORY   GiB HOURS DISK   COST EUR',
+    'large         120.00              15.00             0.00       4.95',
+    'small           1.00               0.50             0.00       0.03',
+    'loose           0.00               0.50             0.00       0.01',
+    'all           121.00              16.00             0.00       4.99',
+    ...days,
+  ]);
+  expect((await run([...costs, '--by', 'team,env'])).out.split('\n')).toEqual([
+    'team     env      vCPU HOURS   GiB HOURS MEMORY   GiB HOURS DISK   COST EUR',
+    'ml       prod         120.00              15.00             0.00       4.95',
+    '(none)   prod           1.00               0.50             0.00       0.03',
+    '(none)   (none)         0.00               0.50             0.00       0.01',
+    'all                   121.00              16.00             0.00       4.99',
+    ...days,
+  ]);
+  const report = await runJson([...costs, '--by', 'team']);
+  expect([report.currency, report.rows.map((row: any) => row.cost)]).toEqual(['EUR', ['1.26', '3.69']]);
+  expect(await runJson([...shown, '--by', 'team,env'])).toEqual(
+    (
+      await team.get('/v1/billing/usage/labels', {
+        ...{ key: ['team', 'env'], since: '2026-03-01', until: '2026-04-01' },
+      })
+    ).body,
+  );
+  expect((await run([...costs, '--by', 'team', '--csv'])).out).toMatch(/,cost,currency\r\n.*,1\.26,EUR\r\n/);
+  expectRefused(await run([...costs, '--by', 'team', '--format', 'focus']), 'exclude each other');
+  expectRefused(await run([...shown, '--by', 'team,']), 'such as team,env');
+  expectRefused(await run([...shown, '--by', 'team,team']), '--by names a label twice');
+  expectRefused(await run([...shown, '--by', 'a,b,c,d,e']), 'at most 4 labels');
+  expectRefused(await run([...shown, '--price-book', `${book}.none`]), 'the price book');
+});
+
 test('usage explains an empty result, and names a wrong argument', async () => {
   expect((await run([...args, '--since', '2025-01-01', '--until', '2025-02-01'])).out).toBe('no usage\n');
   expectRefused(await run([...args, '--since', 'yesterday']), 'since must be an RFC 3339 date-time');
