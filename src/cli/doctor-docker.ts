@@ -35,8 +35,8 @@ export async function checkDocker(
       : {
           check: 'disk sizes',
           state: 'missing',
-          found: 'the engine bounds no disks, so that requests with a disk size are refused',
-          remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs`,
+          found: `a sandbox can fill the disk, and requests with a disk size are refused: ${reasonFor('disk sizes', runtime)}`,
+          remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs; docs/runtimes.md#disks-with-a-size has the commands for btrfs in a file`,
         };
     return {
       findings: [
@@ -67,12 +67,16 @@ export async function checkDocker(
   }
 }
 
-function capsFinding({ capabilities, description }: Runtime): Finding {
-  const check = 'caps of volumes';
-  if (capabilities.has('volume_caps')) {
+function reasonFor(what: string, { description }: Runtime): string {
+  return new RegExp(`; no ${what}, because ([^;]+)`).exec(description)?.[1] ?? 'volumes cannot be mounted';
+}
+
+function capsFinding(runtime: Runtime): Finding {
+  const check = 'volume caps';
+  if (runtime.capabilities.has('volume_caps')) {
     return { check, state: 'ok', found: 'a volume with a cap is a disk of that size' };
   }
-  const reason = /no caps of volumes, because ([^;]+)/.exec(description)?.[1] ?? 'volumes cannot be mounted';
+  const reason = reasonFor('caps of volumes', runtime);
   return {
     ...{ check, state: 'missing', found: `volumes with a cap are refused: ${reason}` },
     remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',

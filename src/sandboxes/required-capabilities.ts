@@ -13,6 +13,8 @@ export function requiredCapabilities(request: CreateSandboxRequest): Requirement
       capability: 'disk_size',
       field: 'resources.disk_size_mib',
       what: 'limit the size of the disk',
+      remedy:
+        'leave resources.disk_size_mib out, or let the operator run "sandkeep doctor", which shows how it can',
     },
     runtime?.user != null &&
       !KNOWN_USER.test(runtime.user) && {

@@ -1,9 +1,10 @@
 import Docker from 'dockerode';
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
@@ -20,9 +21,22 @@ function btrfsIsMissing(): boolean {
   return !known;
 }
 
+/** The commands of docs/runtimes.md for an engine below `directory`, which the test starts itself. */
+function recipe(directory: string): string {
+  const page = readFileSync(join(PACKAGE_ROOT, 'docs', 'runtimes.md'), 'utf8');
+  const [, lines = ''] = /runs these lines -->\s+```sh\n(.+?)```/s.exec(page) ?? [];
+  expect(lines).toContain('mkfs.btrfs');
+  return lines
+    .replaceAll(/^systemctl .*\n/gm, '')
+    .replaceAll('/var/lib/docker', join(directory, 'docker'))
+    .replaceAll('/etc/fstab', join(directory, 'fstab'))
+    .replaceAll('/etc/docker', join(directory, 'etc'))
+    .replace(/^mount /m, `mount --fstab ${join(directory, 'fstab')} `);
+}
+
 describeBtrfs('disks with a size', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-engine-'));
-  const root = join(directory, 'root');
+  const root = join(directory, 'docker-btrfs');
   const socketPath = join(directory, 'engine.sock');
   const docker = new Docker({ socketPath });
   let engine: ChildProcess | undefined;
@@ -31,20 +45,16 @@ describeBtrfs('disks with a size', () => {
 
   beforeAll(async () => {
     makeImage();
-    const disk = join(directory, 'disk');
-    writeFileSync(disk, '');
-    truncateSync(disk, 1024 ** 3);
-    execFileSync('mkfs.btrfs', ['--quiet', disk]);
-    mkdirSync(root);
-    execFileSync('mount', ['-o', 'loop', disk, root]);
+    mkdirSync(join(directory, 'etc'));
+    execFileSync('sh', ['-e', '-c', recipe(directory)], { stdio: ['ignore', 'ignore', 'inherit'] });
     // The engine has its own network namespace: it would remove the bridge of the machine's engine as stale.
     engine = spawn(
       'unshare',
       [
         ...['--net', 'dockerd'],
-        ...['--host', `unix://${socketPath}`, '--data-root', join(root, 'data')],
+        ...['--host', `unix://${socketPath}`, '--config-file', join(directory, 'etc', 'daemon.json')],
         ...['--exec-root', join(directory, 'exec'), '--pidfile', join(directory, 'pid')],
-        ...['--storage-driver', 'btrfs', '--bridge', 'none', '--iptables=false', '--ip-masq=false'],
+        ...['--bridge', 'none', '--iptables=false', '--ip-masq=false'],
       ],
       { stdio: 'ignore' },
     );

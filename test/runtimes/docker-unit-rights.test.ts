@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { unitOf } from '../../src/cli/install-unit.js';
+import { runJson } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
 import { describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { until } from '../support/polling.js';
@@ -65,6 +67,12 @@ describeDocker('the capabilities of the systemd unit', () => {
       ({ body: list }) => list.data.length === 0,
       60_000,
     );
+    const file = join(folder, 'backup.tar.gz');
+    expect(await runJson(['backup', file, '--data-dir', dataDir])).toMatchObject({ volumes: 1 });
+    const found = spawnSync('sh', ['-c', `gzip -dc '${file}' | grep -c '^written'`], { encoding: 'utf8' });
+    expect(found.stdout).toBe('1\n');
+    const findings = await runJson(['doctor', ...docker, '--data-dir', dataDir]);
+    expect(findings.find(({ check }: any) => check === 'volume caps').state).toBe('ok');
     expect(await stop(service)).toBe(0);
   }, 180_000);
 });

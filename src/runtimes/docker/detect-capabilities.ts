@@ -5,7 +5,7 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { explainNoDisks } from '../../volumes/storage/disks/probe-disks.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { Capability } from '../runtime.js';
-import { hasDiskQuota, type StorageInfo } from './disk-quota.js';
+import { explainNoDiskQuota, type StorageInfo } from './disk-quota.js';
 import { explainNoMounts } from './mounts/mount-probe.js';
 import { StagingDirectory } from './mounts/staging-directory.js';
 
@@ -63,7 +63,9 @@ export async function detectCapabilities(
   } else {
     missing.push(`no volumes, because ${noMounts}`);
   }
-  if (await hasDiskQuota(docker, info)) capabilities.push('disk_size');
+  const noDiskQuota = await explainNoDiskQuota(docker, info);
+  if (noDiskQuota === undefined) capabilities.push('disk_size');
+  else missing.push(`no disk sizes, because ${noDiskQuota}`);
   const seccomp = (info.SecurityOptions ?? []).find((option) => option.startsWith('name=seccomp'));
   if (seccomp === undefined || seccomp.includes('unconfined')) {
     missing.push('NO SECCOMP FILTER: the engine is set to none');

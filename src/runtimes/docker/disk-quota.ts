@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { pack } from 'tar-stream';
 import { StartRefusedError, type RunSpec } from '../runtime.js';
+import { engineMessage } from './errors.js';
 import type { EngineImage } from './images/engine-image.js';
 
 /** Other drivers may accept a size and ignore it. */
@@ -14,12 +15,17 @@ export interface StorageInfo {
   DriverStatus: [key: string, value: string][] | null;
 }
 
-/** Probes the quota by a container from an empty image. */
-export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: StorageInfo): Promise<boolean> {
-  if (!DRIVERS_WITH_QUOTA.has(Driver)) return false;
+/** Probes the quota by a container from an empty image. Undefined: the engine bounds the disks of containers; otherwise the reason. */
+export async function explainNoDiskQuota(
+  docker: Docker,
+  { Driver, DriverStatus }: StorageInfo,
+): Promise<string | undefined> {
+  if (!DRIVERS_WITH_QUOTA.has(Driver)) return `the storage driver ${Driver} bounds no disks`;
   const backingFileSystem = DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
   // overlay2 has project quotas on xfs only.
-  if (Driver === 'overlay2' && backingFileSystem !== 'xfs') return false;
+  if (Driver === 'overlay2' && backingFileSystem !== 'xfs') {
+    return `the storage driver overlay2 bounds disks on xfs with pquota only, and this is ${backingFileSystem ?? 'another file system'}`;
+  }
   const image = `sandkeep-probe:${randomUUID()}`;
   try {
     await importEmptyImage(docker, image);
@@ -29,9 +35,9 @@ export async function hasDiskQuota(docker: Docker, { Driver, DriverStatus }: Sto
       HostConfig: { StorageOpt: { size: PROBE_SIZE } },
     });
     await container.remove();
-    return true;
-  } catch {
-    return false;
+    return undefined;
+  } catch (error) {
+    return `the engine says: ${engineMessage(error)}`;
   } finally {
     await docker
       .getImage(image)
