@@ -76,12 +76,18 @@ describeBrowser('the page Usage', () => {
     await page.keyboard.press('Enter');
     const sums = await tableOf(page, 'Sums by value of team');
     expect(sums.slice(1)).toEqual([
-      ['ml', '8.000'],
-      [HOSTILE, '5.000'],
-      ['without team', '1.000'],
+      ['ml', '8.000', '€3,600.04'],
+      // 2,250.025 is rounded half up, although the sum of its days in binary fractions can be less.
+      [HOSTILE, '5.000', '€2,250.03'],
+      ['without team', '1.000', '€450.01'],
     ]);
     const written = await download(page, 'Download these sums as CSV');
-    expect(written.map(([first]) => first)).toEqual(['value of team', 'ml', `'${HOSTILE}`, 'without team']);
+    expect(written).toEqual([
+      ['value of team', 'vCPU-hours', 'Cost, EUR'],
+      ['ml', '8', '3600.04'],
+      [`'${HOSTILE}`, '5', '2250.025'],
+      ['without team', '1', '450.005'],
+    ]);
     await page.getByRole('button', { name: /^2 =1\+1/ }).click();
     expect((await tableOf(page, 'CPU in vCPU-hours, by day'))[0]).toEqual(['UTC day', HOSTILE, 'Sum']);
     expect(new URL(page.url()).searchParams.get('only')).toBe(HOSTILE);
@@ -89,6 +95,56 @@ describeBrowser('the page Usage', () => {
     const memory = await tableOf(page, 'Memory in GiB-hours, by day');
     expect(memory[0]).toEqual(['UTC day', 'ml', HOSTILE, 'without team', 'Sum']);
     await expectPresentable(page, 'usage-by-label');
+  });
+
+  test('several labels have the cost of each combination, by day and in sum', async () => {
+    const { client } = its;
+    const { page } = its.visitor;
+    const team = { team: 'ml', env: 'prod' };
+    await ran('both', '2026-10-10T10:00:00Z', '2026-10-10T14:00:00Z', team);
+    await ran('half', '2026-10-11T10:00:00Z', '2026-10-11T12:00:00Z', { team: 'ml', 'a,b': '' });
+    await ran('none', '2026-10-12T10:00:00Z', '2026-10-12T10:30:00Z');
+    await signInBrowser(page, client.key, `/console/usage?${OCTOBER}`);
+    await page.getByRole('table').first().waitFor();
+    expect(await page.getByRole('button', { name: 'Cost' }).count()).toBe(0);
+    await page.getByLabel('By label').fill('team, env');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Cost' }).click();
+    const days = await tableOf(page, 'Cost in EUR, by day');
+    expect(days[0]).toEqual([
+      ...['UTC day', 'ml · prod', 'ml · without env', 'without team · without env', 'Sum'],
+    ]);
+    expect(days.find(([day]) => day === '2026-10-10')!.slice(1)).toEqual([
+      ...['€3,600.04', '€0.00', '€0.00', '€3,600.04'],
+    ]);
+    expect((await tableOf(page, 'Sums by value of team and env')).slice(1)).toEqual([
+      ['ml · prod', '€3,600.04'],
+      ['ml · without env', '€1,800.02'],
+      ['without team · without env', '€450.01'],
+    ]);
+    expect(await download(page, 'Download these sums as CSV')).toEqual([
+      ['value of team and env', 'EUR'],
+      ['ml · prod', '3600.04'],
+      ['ml · without env', '1800.02'],
+      ['without team · without env', '450.005'],
+    ]);
+    const found = await page.getByRole('link', { name: 'ml · prod' }).getAttribute('href');
+    expect(JSON.parse(new URL(found!, page.url()).searchParams.get('labels')!)).toEqual(team);
+    await page.locator('canvas').waitFor();
+    await expectPresentable(page, 'usage-cost-by-labels');
+
+    await page.getByLabel('By label').fill('"a,b"');
+    await page.keyboard.press('Enter');
+    expect((await tableOf(page, 'Sums by value of a,b')).slice(1)).toEqual([
+      ['without a,b', '€4,050.05'],
+      ['(empty)', '€1,800.02'],
+    ]);
+    await page.getByLabel('By label').fill('a, b, c, d, e');
+    await page.keyboard.press('Enter');
+    await page
+      .getByRole('alert')
+      .getByText(/key .*4/i)
+      .waitFor();
   });
 
   test('the month has the cost of the API, and a sandbox its part of it', async () => {
@@ -158,9 +214,10 @@ describeBrowser('the page Usage', () => {
     }
     await signInBrowser(page, client.key, `/console/usage?${OCTOBER}&label=team`);
     const table = await tableOf(page, 'Sums by value of team');
+    const euros = new Intl.NumberFormat('en', { style: 'currency', currency: 'EUR' });
     const expected = [...sums]
       .toSorted(([, a], [, b]) => b - a)
-      .map(([team, hours]) => [team, hours.toFixed(3)]);
+      .map(([team, hours]) => [team, hours.toFixed(3), euros.format(450 * hours + 0.01 * (hours / 2))]);
     expect(table.slice(1)).toEqual(expected);
     await page.locator('canvas').waitFor();
     await page.emulateMedia({ reducedMotion: 'reduce' });

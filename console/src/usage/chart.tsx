@@ -6,6 +6,8 @@ export interface ChartData {
   names: readonly string[];
   /** For each name, an amount for each day. */
   amounts: readonly (readonly number[])[];
+  /** The text of an amount. */
+  textOf: (amount: number) => string;
 }
 
 /** Stacked bars, one for each day. A table beside it has the same figures for those who cannot see it. */

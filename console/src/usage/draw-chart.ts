@@ -1,7 +1,6 @@
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { ChartData } from './chart';
-import { hours } from './metrics';
 
 const HEIGHT = 260;
 const WIDTH_OF_DAY = 0.8;
@@ -25,7 +24,7 @@ export function drawChart(place: HTMLElement, data: ChartData, signal: AbortSign
   });
 }
 
-function draw(place: HTMLElement, { days, names, amounts }: ChartData): UPlot {
+function draw(place: HTMLElement, { days, names, amounts, textOf }: ChartData): UPlot {
   const styles = getComputedStyle(document.documentElement);
   const colour = (name: string) => styles.getPropertyValue(name).trim();
   const bars = UPlot.paths.bars!({ size: [WIDTH_OF_DAY, MOST_PIXELS] });
@@ -62,7 +61,7 @@ function draw(place: HTMLElement, { days, names, amounts }: ChartData): UPlot {
           paths: bars,
           points: { show: false },
           value: (_chart: UPlot, _sum: number | null, _series: number, day: number | null) =>
-            day == null ? '–' : hours(amounts[index]![day]!),
+            day == null ? '–' : textOf(amounts[index]![day]!),
         })),
       ],
     },

@@ -27,7 +27,10 @@ export const STORAGE = {
   of: ({ mib_seconds }: { mib_seconds: number }) => mib_seconds / MIB_HOURS_PER_GIB_HOUR,
 } as const;
 
-export const METRICS = { ...COMPUTE, storage: STORAGE } as const;
+/** Only by label: the report by sandbox has no costs. The unit is the currency of the report. */
+const COST = { title: 'Cost' } as const;
+
+export const METRICS = { ...COMPUTE, storage: STORAGE, cost: COST } as const;
 export type Metric = keyof typeof METRICS;
 
 const number = new Intl.NumberFormat('en', { minimumFractionDigits: 3, maximumFractionDigits: 3 });

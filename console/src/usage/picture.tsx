@@ -1,11 +1,12 @@
 import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { csvLines } from '../../../src/lib/csv';
+import { withoutNoise } from '../lib/money';
 import { save } from '../lib/save';
 import { useUrlState } from '../lib/url-state';
 import { Table, type Column } from '../parts/table';
 import { Chart } from './chart';
-import { hours, METRICS, type Metric } from './metrics';
+import { METRICS, type Metric } from './metrics';
 import type { Report } from './read-report';
 import { stack, sumByOwner, type Series } from './series';
 import { daysOf, type Window } from './window';
@@ -18,11 +19,12 @@ interface PictureProps {
   report: Report;
   metric: Metric;
   window: Window;
-  label: string;
+  /** The keys of labels. */
+  keys: readonly string[];
 }
 
 /** The use by day as a picture and as a table with the same figures, then all owners with their sums. */
-export function Picture({ report, metric, window, label }: PictureProps) {
+export function Picture({ report, metric, window, keys }: PictureProps) {
   const url = useUrlState();
   const only = url.get('only');
   const days = useMemo(() => daysOf(window), [window.since, window.until]);
@@ -32,7 +34,8 @@ export function Picture({ report, metric, window, label }: PictureProps) {
     [report, only],
   );
   const stacked = useMemo(() => stack(amounts, days, MOST_APART), [amounts, days]);
-  const { title, unit } = METRICS[metric];
+  const { title } = METRICS[metric];
+  const { unit, textOf } = report;
   const shown = stacked.others === undefined ? stacked.series : [...stacked.series, stacked.others];
   const nameOf = (series: Series) =>
     series === stacked.others ? `${stacked.otherCount} others` : report.nameOf(series.owner);
@@ -41,15 +44,18 @@ export function Picture({ report, metric, window, label }: PictureProps) {
     { title: 'UTC day', cell: (place) => days[place]! },
     ...shown.map((series) => ({
       ...{ title: nameOf(series), isNumber: true },
-      cell: (place: number) => hours(series.amounts[place]!),
+      cell: (place: number) => textOf(series.amounts[place]!),
     })),
-    { title: 'Sum', cell: (place) => <b>{hours(stacked.totals[place]!)}</b>, isNumber: true },
+    { title: 'Sum', cell: (place) => <b>{textOf(stacked.totals[place]!)}</b>, isNumber: true },
   ];
   const places = days.map((_, place) => place).toReversed();
   const csv = () => [
     ['UTC day', ...shown.map((series) => `${nameOf(series)}, ${unit}`), `Sum, ${unit}`],
     ...places.map((place) => [
-      ...[days[place]!, ...shown.map((series) => series.amounts[place]!), stacked.totals[place]!],
+      ...[
+        days[place]!,
+        ...[...shown.map((series) => series.amounts[place]!), stacked.totals[place]!].map(withoutNoise),
+      ],
     ]),
   ];
   return (
@@ -66,7 +72,7 @@ export function Picture({ report, metric, window, label }: PictureProps) {
               <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
                 <rect class={`fill-${index}`} width="10" height="10" />
               </svg>
-              {index + 1} {nameOf(series)} <small>{hours(series.total)}</small>
+              {index + 1} {nameOf(series)} <small>{textOf(series.total)}</small>
             </button>
           </li>
         ))}
@@ -83,6 +89,7 @@ export function Picture({ report, metric, window, label }: PictureProps) {
         days={days}
         names={shown.map(nameOf)}
         amounts={shown.map((series) => series.amounts)}
+        textOf={textOf}
       />
       <div class="actions">
         <h3>{caption}</h3>
@@ -95,7 +102,7 @@ export function Picture({ report, metric, window, label }: PictureProps) {
         id={(place) => days[place]!}
         name={(place) => days[place]!}
       />
-      <Owners report={report} metric={metric} days={days} label={label} since={window.since} />
+      <Owners report={report} metric={metric} days={days} keys={keys} since={window.since} />
     </>
   );
 }
@@ -104,15 +111,21 @@ interface OwnersProps {
   report: Report;
   metric: Metric;
   days: readonly string[];
-  label: string;
+  keys: readonly string[];
   since: string;
 }
 
-function Owners({ report, metric, days, label, since }: OwnersProps) {
+function Owners({ report, metric, days, keys, since }: OwnersProps) {
   const [page, setPage] = useState(0);
   const owners = useMemo(() => sumByOwner(report.amounts, days), [report, days]);
-  const { unit } = METRICS[metric];
-  const kind = metric === 'storage' ? 'volume' : label === '' ? 'sandbox' : `value of ${label}`;
+  const { unit, textOf } = report;
+  const costs = metric === 'cost' ? undefined : report.costs;
+  const costOf = useMemo(
+    () => new Map(sumByOwner(costs?.amounts ?? [], days).map(({ owner, total }) => [owner, total])),
+    [costs, days],
+  );
+  const kind =
+    metric === 'storage' ? 'volume' : keys.length === 0 ? 'sandbox' : `value of ${keys.join(' and ')}`;
   const caption = `Sums by ${kind}`;
   const columns: readonly Column<Series>[] = [
     {
@@ -126,9 +139,24 @@ function Owners({ report, metric, days, label, since }: OwnersProps) {
         );
       },
     },
-    { title: unit, cell: ({ total }) => hours(total), isNumber: true },
+    { title: unit, cell: ({ total }) => textOf(total), isNumber: true },
+    ...(costs === undefined
+      ? []
+      : [
+          {
+            ...{ title: 'Cost', isNumber: true },
+            cell: ({ owner }: Series) => costs.textOf(costOf.get(owner) ?? 0),
+          },
+        ]),
   ];
-  const csv = () => [[kind, unit], ...owners.map(({ owner, total }) => [report.nameOf(owner), total])];
+  const csv = () => [
+    [kind, unit, ...(costs === undefined ? [] : [`Cost, ${costs.currency}`])],
+    ...owners.map(({ owner, total }) => [
+      report.nameOf(owner),
+      withoutNoise(total),
+      ...(costs === undefined ? [] : [withoutNoise(costOf.get(owner) ?? 0)]),
+    ]),
+  ];
   return (
     <>
       <div class="actions">

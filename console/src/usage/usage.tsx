@@ -1,5 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { API_URL } from '../lib/base';
+import { parsePairs } from '../lib/labels';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Empty } from '../parts/empty';
@@ -17,14 +18,16 @@ const REFRESH_MS = 30_000;
 
 export function Usage() {
   const url = useUrlState();
-  const metric = (Object.keys(METRICS).find((name) => name === url.get('metric')) ?? 'vcpu') as Metric;
+  const metrics = metricsOf(url.get('label'));
+  const metric = metrics.find((name) => name === url.get('metric')) ?? 'vcpu';
   const label = metric === 'storage' ? '' : url.get('label');
+  const keys = keysOf(label);
   const fallback = presets()['This month']!;
   const window: Window = {
     since: url.get('since') || fallback.since,
     until: url.get('until') || fallback.until,
   };
-  const asked = { ...window, metric, label };
+  const asked = { ...window, metric, keys };
   const report = useResource(`usage:${JSON.stringify(asked)}`, (signal) => readReport(asked, signal));
   const isGrowing = Date.parse(window.until) > Date.now();
   useEffect(() => {
@@ -38,10 +41,12 @@ export function Usage() {
       <Month month={window.since.slice(0, 7)} />
       <section class="part">
         <h2>By UTC day</h2>
-        <Controls window={window} metric={metric} label={label} />
+        <Controls window={window} metrics={metrics} metric={metric} label={label} />
         <Loaded resource={report}>
           {(data) =>
-            data.amounts.length === 0 ? (
+            metric === 'cost' && data.costs === undefined ? (
+              <p>There is no price book, so nothing has a cost.</p>
+            ) : data.amounts.length === 0 ? (
               <Empty title="No usage in these days" line={LINE}>
                 <p>
                   Sandboxes use compute while they run, and volumes use storage. The same report with a key in
@@ -49,13 +54,7 @@ export function Usage() {
                 </p>
               </Empty>
             ) : (
-              <Picture
-                key={`${metric}:${label}`}
-                report={data}
-                metric={metric}
-                window={window}
-                label={label}
-              />
+              <Picture key={`${metric}:${label}`} report={data} metric={metric} window={window} keys={keys} />
             )
           }
         </Loaded>
@@ -66,13 +65,29 @@ export function Usage() {
 
 const LINE = `curl ${API_URL}/v1/billing/usage/sandbox -H "authorization: Bearer $KEY"`;
 
-function Controls({ window, metric, label }: { window: Window; metric: Metric; label: string }) {
+/** The keys as people type them: `team, env`. A key with a comma is in quotes. */
+const keysOf = (label: string) => parsePairs(label).map(([key]) => key);
+
+/** Costs are those of labels. */
+function metricsOf(label: string): Metric[] {
+  const all = Object.keys(METRICS) as Metric[];
+  return keysOf(label).length > 0 ? all : all.filter((name) => name !== 'cost');
+}
+
+interface ControlsProps {
+  window: Window;
+  metrics: readonly Metric[];
+  metric: Metric;
+  label: string;
+}
+
+function Controls({ window, metrics, metric, label }: ControlsProps) {
   const url = useUrlState();
   return (
     <form class="filters" onSubmit={(event) => event.preventDefault()}>
       <fieldset class="choices">
         <legend>Use of</legend>
-        {(Object.keys(METRICS) as Metric[]).map((name) => (
+        {metrics.map((name) => (
           <button
             key={name}
             type="button"
@@ -115,10 +130,10 @@ function Controls({ window, metric, label }: { window: Window; metric: Metric; l
         />
       </Field>
       {metric !== 'storage' && (
-        <Field label="By label (default: by sandbox)">
+        <Field label="By labels, with their cost (default: by sandbox)">
           <input
             type="search"
-            placeholder="team"
+            placeholder="team, env"
             value={label}
             onChange={({ currentTarget: { value } }) => url.set({ label: value.trim(), only: undefined })}
           />
