@@ -18,6 +18,7 @@ import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
 import { ADMISSION } from '../src/http/admission.js';
+import { UNREAD } from '../src/http/unread-answers.js';
 import { BEGIN_QUEUE } from '../src/http/begin-queue.js';
 import { MOST_HOPS } from '../src/http/client-address.js';
 import { BACKLOG } from '../src/http/listen.js';
@@ -231,6 +232,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: time(HANDSHAKE_MS),
       beyond: 'the connection ends',
     },
+    {
+      limit: 'time in which a client takes nothing of an answer that waits in memory',
+      value: time(UNREAD.stallMs),
+      beyond: 'the connection ends',
+    },
     { limit: 'idle time between requests', value: time(KEEP_ALIVE_MS), beyond: 'the connection ends' },
     { limit: 'pipelined requests in progress', value: number(MOST_OF_CONNECTION), beyond: rateLimited },
     { limit: 'open sessions of a channel', value: number(MAX_SESSIONS), beyond: 'the session is refused' },
@@ -362,6 +368,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
   organization: [
     { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofOrg), beyond: rateLimited },
     {
+      limit: 'answers that wait in memory for their clients',
+      value: bytes(UNREAD.each),
+      beyond: 'the answer of which nobody takes anything for the longest time ends with its connection',
+    },
+    {
       limit: `answers stored for \`Idempotency-Key\` in a day, beyond ${bytes(STORED_ANSWERS.freeBytes)} of each`,
       value: bytes(STORED_ANSWERS.maxBytes),
       beyond: `${answerText(rateLimited)} to new requests with the header`,
@@ -448,6 +459,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'inodes that stay free on each disk',
       value: `${INODE_RESERVE.share * 100} %, at most ${number(INODE_RESERVE.max)}`,
       beyond: { error: 'storage_full' },
+    },
+    {
+      limit: 'answers that wait in memory for their clients',
+      value: bytes(UNREAD.total),
+      beyond: 'as for an organization',
     },
     {
       limit: 'JSON bodies in memory',

@@ -18,7 +18,7 @@ import { makeConcurrencyLimit, type Slots } from '../lib/concurrency-limit.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import { sleep } from '../lib/sleep.js';
-import { endTurn } from './admission.js';
+import { bytesOf, endTurn } from './admission.js';
 import { BeginQueue } from './begin-queue.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
@@ -32,6 +32,7 @@ import { closeOthers } from './listen.js';
 import { makeSerializerCompiler } from './serializer.js';
 import type { Certificate } from './tls/certificate.js';
 import { expectTls } from './tls/handshakes.js';
+import { UNREAD, UnreadAnswers, type UnreadLimits } from './unread-answers.js';
 import { validatorCompiler } from './validation.js';
 import { whenOver } from './when-over.js';
 
@@ -90,12 +91,13 @@ export interface ServerParts {
   ownerOf?: (request: IncomingMessage) => string | undefined;
   /** Undefined: a method that a path does not take is 404. */
   others?: OtherMethods;
+  unread?: UnreadLimits;
 }
 
 export function makeServer(
   log: FastifyBaseLogger,
   { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath }: ServerSettings,
-  { observe, certificate, draining, ownerOf, others }: ServerParts = {},
+  { observe, certificate, draining, ownerOf, others, unread = UNREAD }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
@@ -247,7 +249,10 @@ export function makeServer(
     void closeOthers(app);
     return Promise.resolve();
   });
-  app.addHook('onSend', (request, reply, _payload, done) => {
+  const unreadAnswers = new UnreadAnswers(unread);
+  app.addHook('onSend', (request, reply, payload, done) => {
+    const owner = request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request));
+    unreadAnswers.hold(owner, reply, bytesOf(payload));
     if (
       closing.signal.aborted ||
       draining?.aborted === true ||

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { resetConnection } from './reset-connection.js';
 import { whenOver } from './when-over.js';
 
 const LOOK_EVERY_MS = 250;
@@ -9,7 +10,6 @@ export interface Reader {
   gone: AbortSignal;
   /** The time in which it accepted nothing although data waited, in milliseconds. */
   idleMs(): number;
-  /** Resets the connection: with HTTP/1.0 an orderly close would make the answer look complete. */
   cutOff(): void;
 }
 
@@ -37,7 +37,7 @@ export function watchReader(
   }
 
   function cutOff(): void {
-    socket.resetAndDestroy();
+    resetConnection(socket);
     gone.abort();
   }
 

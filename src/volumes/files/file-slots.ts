@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import type { Shared } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
+import { resetConnection } from '../../http/reset-connection.js';
 import { whenOver } from '../../http/when-over.js';
 import { makeFairQueue, type SlotHolder } from '../../lib/fair-queue.js';
 
@@ -83,6 +84,6 @@ function watchClient(request: FastifyRequest, reply: FastifyReply, stopping: Abo
       }
       return performance.now() - movedAt;
     },
-    cutOff: () => socket.resetAndDestroy(),
+    cutOff: () => resetConnection(socket),
   };
 }

@@ -1,0 +1,105 @@
+import type { FastifyReply } from 'fastify';
+import type { Socket } from 'node:net';
+import { carrierOf } from './client-address.js';
+import { resetConnection } from './reset-connection.js';
+import { whenOver } from './when-over.js';
+
+const MIB = 1024 ** 2;
+
+export interface UnreadLimits {
+  /** The bytes of answers that the clients of one owner have not taken yet. */
+  each: number;
+  total: number;
+  /** A client that takes nothing for so long is cut off. */
+  stallMs: number;
+  /** The same while its owner, or all of them, have too many bytes. */
+  fullStallMs: number;
+  sweepMs: number;
+}
+
+export const UNREAD: UnreadLimits = {
+  each: 128 * MIB,
+  total: 512 * MIB,
+  stallMs: 30_000,
+  fullStallMs: 1_000,
+  sweepMs: 500,
+};
+/** The operating system takes shorter ones at once, also of a client that reads nothing. */
+const SHORT_BYTES = 16 * 1024;
+
+interface Answer {
+  owner: string;
+  socket: Socket;
+  bytes: number;
+  taken: number | undefined;
+  takenAt: number;
+}
+
+/**
+ * Bounds the answers that wait in memory for their clients. Such an answer holds up to some MiB and costs its key nothing while
+ * it waits, and a client may never read it. Answers that are streams wait for their clients by themselves.
+ */
+export class UnreadAnswers {
+  private readonly answers = new Set<Answer>();
+  private readonly held = new Map<string, number>();
+  private all = 0;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly limits: UnreadLimits) {}
+
+  /** Counts the answer until the client has taken it. */
+  hold(owner: string, reply: FastifyReply, bytes: number): void {
+    if (bytes <= SHORT_BYTES) return;
+    const answer = { owner, socket: reply.request.raw.socket, bytes, taken: 0, takenAt: performance.now() };
+    this.answers.add(answer);
+    this.count(owner, bytes);
+    this.timer ??= setInterval(() => this.sweep(), this.limits.sweepMs).unref();
+    whenOver(reply, () => this.release(answer));
+  }
+
+  private release(answer: Answer): void {
+    if (this.answers.delete(answer)) this.count(answer.owner, -answer.bytes);
+  }
+
+  private count(owner: string, bytes: number): void {
+    this.all += bytes;
+    const left = (this.held.get(owner) ?? 0) + bytes;
+    if (left === 0) this.held.delete(owner);
+    else this.held.set(owner, left);
+  }
+
+  private sweep(): void {
+    const now = performance.now();
+    const { each, total, stallMs, fullStallMs } = this.limits;
+    for (const answer of this.answers) {
+      const taken = takenBytes(answer.socket);
+      if (taken === undefined || taken !== answer.taken) Object.assign(answer, { taken, takenAt: now });
+    }
+    const stalled = [...this.answers]
+      .filter(({ takenAt }) => now - takenAt >= fullStallMs)
+      .toSorted((a, b) => a.takenAt - b.takenAt);
+    for (const answer of stalled) {
+      const { owner, socket, takenAt } = answer;
+      const isFull = (this.held.get(owner) ?? 0) > each || this.all > total;
+      if (now - takenAt < stallMs && !isFull) continue;
+      // At once, so that no more connections than necessary are cut off.
+      this.release(answer);
+      resetConnection(socket);
+    }
+    if (this.answers.size > 0) return;
+    clearInterval(this.timer);
+    this.timer = undefined;
+  }
+}
+
+/**
+ * The bytes that the operating system has accepted. `bytesWritten` of a socket counts a long write as a whole when it begins. Node's own
+ * time-outs of sockets use the same field of the handle, which has no public name.
+ */
+function takenBytes(socket: Socket): number | undefined {
+  const { _handle: handle } = carrierOf(socket) as {
+    _handle?: { bytesWritten?: number; writeQueueSize?: number } | null;
+  };
+  if (handle?.bytesWritten === undefined || handle.writeQueueSize === undefined) return undefined;
+  return handle.bytesWritten - handle.writeQueueSize;
+}
