@@ -4,7 +4,7 @@ import { chownSync, existsSync, lstatSync, mkdirSync, mkdtempSync, rmSync, statS
 import { symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { operator } from '../../src/audit/events/actor.js';
 import { mountsBelow } from '../../src/lib/mount-table.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
@@ -70,7 +70,7 @@ describeDocker('volumes with a cap in containers', () => {
     );
     await sh(id, 'rm -f /data/large; dd if=/dev/zero of=/data/kept bs=1M count=64; sync');
     expect(statSync(imageOf(volume.id)).blocks * 512).toBeGreaterThan(64 * 1024 ** 2);
-    await sh(id, 'busybox fallocate -l 950000000 /data/most; : > /data/rest; cat /dev/zero > /data/rest');
+    await sh(id, 'busybox fallocate -l 900000000 /data/most; : > /data/rest; cat /dev/zero > /data/rest');
     const refused = await files.put('more', Buffer.alloc(1024 ** 2));
     expect(codeOf(refused), JSON.stringify(refused.body)).toEqual([507, 'storage_full']);
     expect((await files.get('kept')).headers.get('content-length')).toBe(String(64 * 1024 ** 2));
@@ -153,6 +153,31 @@ describeDocker('volumes with a cap in containers', () => {
     await org.patch(`/v1/volumes/${volume.id}`, { capacity_gib: null });
     expect(codeOf(await files.put('more', 'more'))).toEqual([200, undefined]);
     expect(lstatSync(join(service.volumesDir, org.org.id, volume.id, 'data', 'more')).isFile()).toBe(true);
+  });
+
+  test('let a start wait while the machine has no loop device', async () => {
+    await client.post('/v1/volumes', { name: 'waits', capacity_gib: 1 });
+    const full = explainDiskFailure(new Error('mount: /x: failed to setup loop device for /y.'));
+    const hold = vi.spyOn(service.ctx.volumes, 'holdToCap').mockRejectedValue(full);
+    onTestFinished(() => hold.mockRestore());
+    const body = {
+      ...{ name: 'waits', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      mounts: [{ type: 'named', name: 'waits', guest: '/data' }],
+    };
+    const { body: made } = await client.post('/v1/sandboxes', body, { start: true });
+    const path = `/v1/sandboxes/${made.id}`;
+    const waiting = await until(
+      async () => client.get(path),
+      ({ body: { last_failure_message: message } }) => message?.includes('no loop device left'),
+    );
+    expect(waiting.body.status).toBe('starting');
+    hold.mockRestore();
+    await until(
+      async () => client.get(path),
+      ({ body: { status } }) => status === 'running',
+      60_000,
+    );
+    await client.delete(path);
   });
 
   test('serve an organization with a storage limit', async () => {

@@ -192,6 +192,8 @@ export class DockerRuntime implements Runtime {
     try {
       const found = await this.prepare(run);
       if (signal.aborted || found === 'has_run') return;
+      await this.detected.mounts.holdToCaps(run);
+      if (signal.aborted) return;
       const newer = found && (await this.newerImage(run, found, signal));
       if (newer) await found.remove({ force: true, v: true });
       const prepared = newer ? undefined : found;

@@ -4,6 +4,7 @@ import {
   lstat,
   mkdir,
   open,
+  opendir,
   readdir,
   readFile,
   rename,
@@ -190,6 +191,17 @@ export async function attachedImages(): Promise<string[]> {
 
 const E2FSCK_CORRECTED = 1;
 
+/** The directory that a disk would replace is empty. */
+export async function hasNoFiles(volume: string): Promise<boolean> {
+  const directory = await opendir(join(volume, DATA)).catch(ignoreMissing);
+  if (!directory) return true;
+  try {
+    return (await directory.read()) === null;
+  } finally {
+    await directory.close();
+  }
+}
+
 async function fill(volume: string, lock: FileHandle): Promise<void> {
   const disk = join(volume, MAKING_POINT);
   await mkdir(join(disk, DATA));
@@ -197,7 +209,7 @@ async function fill(volume: string, lock: FileHandle): Promise<void> {
   // The umask would restrict the mode of mkdir.
   await chmod(join(disk, DATA), 0o777);
   const before = join(volume, DATA);
-  if (((await readdir(before).catch(ignoreMissing)) ?? []).length === 0) return;
+  if (await hasNoFiles(volume)) return;
   try {
     const args = ['--archive', '--sparse=always', '--one-file-system', '--', `${before}/.`, join(disk, DATA)];
     await runProgram('cp', args, { lock, timeoutMs: COPY_MS });

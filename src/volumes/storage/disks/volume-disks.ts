@@ -8,6 +8,7 @@ import {
   attachedImages,
   detachImage,
   growImage,
+  hasNoFiles,
   imageGib,
   isGrowing,
   isMounted,
@@ -26,8 +27,10 @@ const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
 /** Each holds a loop device and a thread of the kernel. Those of sandboxes count. */
 const MOUNTED_DISKS = { total: 1_024, each: 256 };
-/** Programs that make, mount and unmount disks. */
+/** Programs that make, mount and unmount disks, for a moment. */
 const WORK = { total: 4, each: 2 };
+/** Copies of directories to disks, and growth: they take as long as the volume is large, and must not keep mounts waiting. */
+const LONG_WORK = { total: 2, each: 1 };
 const IDLE_MS = 30_000;
 const SWEEP_MS = 15_000;
 const REMEMBERED = 10_000;
@@ -42,6 +45,7 @@ export class VolumeDisks {
   private readonly usedAt = new Map<string, number>();
   private readonly opening = new Map<string, Promise<void>>();
   private readonly work = new FairSlots(WORK);
+  private readonly longWork = new FairSlots(LONG_WORK);
   /** The sizes in GiB that images have at least: they never shrink. */
   private readonly sizes = new Map<string, { gib: number; grown: boolean; retryAt: number }>();
   private timer: NodeJS.Timeout | undefined;
@@ -57,7 +61,9 @@ export class VolumeDisks {
       if (basename(point) === MOUNT_POINT) this.noteUse(volume);
       if (basename(point) !== MAKING_POINT) continue;
       // Its maker may be at work in another process, which has the lock then.
-      await this.locked(volume, (lock) => detachImage(volume, lock, MAKING_POINT)).catch(() => undefined);
+      await this.locked(volume, this.work, (lock) => detachImage(volume, lock, MAKING_POINT)).catch(
+        () => undefined,
+      );
     }
   }
 
@@ -86,7 +92,9 @@ export class VolumeDisks {
       return;
     let grown = true;
     if (!(await isLargeEnough(volume, capGib))) {
-      await this.locked(volume, async (lock) => {
+      const isQuick = (await imageGib(volume)) === undefined && (await hasNoFiles(volume));
+      const slots = isQuick ? this.work : this.longWork;
+      await this.locked(volume, slots, async (lock) => {
         if ((await imageGib(volume)) === undefined) {
           await refuseShared(volume);
           await this.makeRoom(volume);
@@ -120,7 +128,7 @@ export class VolumeDisks {
     this.usedAt.delete(volume);
     this.sizes.delete(volume);
     if ((await mountsBelow(volume)).length === 0) return;
-    await this.locked(volume, async (lock) => {
+    await this.locked(volume, this.work, async (lock) => {
       await detachImage(volume, lock, MOUNT_POINT);
       await detachImage(volume, lock, MAKING_POINT);
     });
@@ -141,7 +149,8 @@ export class VolumeDisks {
   }
 
   private async mount(volume: string): Promise<void> {
-    const begun = this.opening.get(volume) ?? this.locked(volume, (lock) => this.mountLocked(volume, lock));
+    const begun =
+      this.opening.get(volume) ?? this.locked(volume, this.work, (lock) => this.mountLocked(volume, lock));
     this.opening.set(volume, begun);
     await begun.finally(() => this.opening.delete(volume));
   }
@@ -202,8 +211,12 @@ export class VolumeDisks {
     }
   }
 
-  private async locked(volume: string, work: (lock: FileHandle) => Promise<void>): Promise<void> {
-    await this.work.run(dirname(volume), async () =>
+  private async locked(
+    volume: string,
+    slots: FairSlots,
+    work: (lock: FileHandle) => Promise<void>,
+  ): Promise<void> {
+    await slots.run(dirname(volume), async () =>
       withDiskLock(volume, work).catch((error: unknown) => {
         throw explainDiskFailure(error);
       }),
