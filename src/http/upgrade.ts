@@ -25,12 +25,17 @@ const upgrades = new WeakMap<IncomingMessage, Upgrade>();
  */
 export function routeUpgrades(app: App, { channelPingMs: pingMs }: { channelPingMs: number }): void {
   app.server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    socket.on('error', () => socket.destroy());
+    // No client needs this, and Node throws for a second answer on a connection, which would end the process.
+    if (hasAnswerInProgress(request, socket)) {
+      socket.destroy();
+      return;
+    }
     if (!asksForWebSocket(request)) {
       socket.unshift(Buffer.concat([withoutUpgrade(request), head]));
       app.server.emit('connection', socket);
       return;
     }
-    socket.on('error', () => socket.destroy());
     upgrades.set(request, { socket, head, pingMs });
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
@@ -43,6 +48,18 @@ export function routeUpgrades(app: App, { channelPingMs: pingMs }: { channelPing
     });
     app.routing(request, response);
   });
+}
+
+/** Whether an earlier request of the connection is not answered yet. Its answer holds the socket. */
+function hasAnswerInProgress(request: IncomingMessage, socket: Socket): boolean {
+  const probe = new ServerResponse(request);
+  try {
+    probe.assignSocket(socket);
+  } catch {
+    return true;
+  }
+  probe.detachSocket(socket);
+  return false;
 }
 
 function asksForWebSocket({ method, headers }: IncomingMessage): boolean {

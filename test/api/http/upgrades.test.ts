@@ -72,3 +72,18 @@ test('bytes behind a request to upgrade are never taken for a request', async ()
   expect(await exchange(head('GET /v1/me/org', H2C) + hidden)).toMatch(/^HTTP\/1\.1 /);
   expect(await names()).not.toContain('hidden');
 });
+
+test.each([
+  ['a WebSocket', WEBSOCKET],
+  ['HTTP/2', H2C],
+])(
+  'a request for %s behind one that is not answered ends its connection, and nothing else',
+  async (_, wanted) => {
+    const upgrade = requestHead('GET /v1/sandboxes', 'skp_none', ...wanted);
+    for (const count of [1, 10]) {
+      for (const key of [client.key, 'skp_none'])
+        await exchange(requestHead('GET /v1/events', key).repeat(count) + upgrade);
+    }
+    expect((await client.get('/v1/sandboxes')).status).toBe(200);
+  },
+);
